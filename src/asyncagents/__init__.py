@@ -1,4 +1,4 @@
-"""Agents that delegate to agents, and background work that cannot be lost."""
+"""A runtime and server for LLM agents with durable sessions, delegation and async tools."""
 
 from asyncagents.app import open_runtime
 from asyncagents.archive.read import import_from

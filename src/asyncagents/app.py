@@ -54,15 +54,15 @@ _log = logging.getLogger(__name__)
 
 
 Furnish: TypeAlias = Callable[[Desk], Workplaces]
-"""Where sessions work; some tools need the store, or whoever launches tasks."""
+"""Builds the workplaces of sessions; some tools need the store or the task launcher."""
 
 
 def bare(
     tools: Sequence[AnyTool], policy: Policy = ask_everything, delegation: DelegationConfig | None = None
 ) -> Furnish:
-    """The same tools for every session; with `delegation`, those that launch others besides.
+    """Return a factory of workplaces with the same tools for every session, and tools for `delegation`.
 
-    One's own goes before one of those with the same name, as it does with `coding`.
+    A tool of `tools` replaces a delegation tool of the same name, as with `coding`.
     """
 
     def furnish(desk: Desk) -> Workplaces:
@@ -76,7 +76,7 @@ def bare(
 
 
 class Guests(Protocol):
-    """Those who use a runtime from inside."""
+    """The plugins of a runtime, started and stopped with it."""
 
     def begin(self, runtime: Runtime, bus: Bus, group: asyncio.TaskGroup) -> None: ...
 
@@ -89,7 +89,7 @@ class Furnished(Struct, frozen=True):
 
 
 class Setup(Struct, frozen=True, kw_only=True):
-    """What a runtime does; the same in a simulation."""
+    """The parts of a runtime that do not depend on its backend; simulations use the same."""
 
     model: Model
     furnish: Furnish = bare(())
@@ -100,13 +100,13 @@ class Setup(Struct, frozen=True, kw_only=True):
     model_ref: ModelRef = SCRIPTED
     concurrency: Concurrency = default_concurrency
     check: Callable[[ModelRef], None] = unchecked
-    """Raises what is known to be wrong with a model without asking it."""
+    """Raises if a model cannot be used; sends no request."""
     missing_model: str | None = None
-    """Why there is no model to ask."""
+    """Why there is no default model."""
     async_tools: AsyncToolsConfig = AsyncToolsConfig()
     post: Post = switched_off
     watch: Watch = UNWATCHED
-    """Sees what is done, besides the counters that each runtime has."""
+    """Observes the engine, besides the metrics of each runtime."""
 
 
 @asynccontextmanager
@@ -127,14 +127,14 @@ async def open_runtime(
     needs_model: bool = True,
     fleet: Fleet | None = None,
 ) -> AsyncIterator[Runtime]:
-    """Open a data directory and, unless `serve` is false, work on its sessions ("later": by `serve_tree()`).
+    """Open a data directory and, unless `serve` is false, run its sessions ("later": by `serve_tree()`).
 
-    `model` is a name such as "anthropic/claude-sonnet-4-5", answered by the providers of `config`; without a
-    config, by those of the files and the environment; or any `Model` of your own; or none, if not needed.
-    Several processes may open the same directory. With `coding` there are the built-in tools besides, and
-    agents, rules, skills, instructions and plugins: by the configuration given there, or as `config`, or else
-    by the files of each session's directory. A `policy` is for a runtime without, and so is `delegation`:
-    tools that launch others. `async_tools` and `telemetry` go before the configuration.
+    `model` is a name such as "anthropic/claude-sonnet-4-5", served by the providers of `config` (default: of
+    the configuration files and the environment), or your own `Model`, or None if no model is needed.
+    Several processes may open the same directory. `coding` adds the built-in tools, agents, rules, skills,
+    instructions and plugins: by the configuration given there, or by `config`, or else by the files of each
+    session's directory. `policy` and `delegation` (tools that launch tasks) are for a runtime without
+    `coding`. `async_tools` and `telemetry` override the configuration.
     """
     _check(tools, policy, delegation, coding=bool(coding))
     coding = config if coding is True and config is not None else coding
@@ -177,9 +177,9 @@ def _check(
     coding: bool,
 ) -> None:
     if coding and policy is not ask_everything:
-        raise InvalidInput("a policy stands in for rules: leave it out, or leave out coding")
+        raise InvalidInput("policy cannot be combined with coding, which uses rules: leave one of them out")
     if coding and isinstance(delegation, DelegationConfig):
-        raise InvalidInput("with coding the limits of delegation are those of the config: put them there")
+        raise InvalidInput("delegation has limits, which coding takes from the config: set them there")
     check_tools(tools)
 
 
@@ -208,7 +208,7 @@ async def _furnished(
         yield _with_plugins(furnish, policy, data, plugins) if plugins else Furnished(furnish)
         return
     from asyncagents.plugins.plugins import Plugins  # start-up: as below
-    from asyncagents.tools.coding import open_coding  # start-up: who brings tools of his own needs none of it
+    from asyncagents.tools.coding import open_coding  # start-up: not needed without coding
 
     config = coding if isinstance(coding, Config) else None
     output = data / "tool-output"
@@ -224,7 +224,7 @@ async def _furnished(
 
 
 def _with_plugins(without: Furnish, policy: Policy, data: Path, plugins: Sequence[Plugin]) -> Furnished:
-    from asyncagents.plugins.bare import plug_in  # start-up: most programs bring none
+    from asyncagents.plugins.bare import plug_in  # start-up: most programs have no plugins
 
     return Furnished(*plug_in(without, policy, data, plugins))
 
@@ -237,13 +237,13 @@ def _from_files() -> Config:
 
 
 def _configured(config: Config | None) -> Config:
-    assert config is not None, "it was loaded"
+    assert config is not None, "the config is not loaded"
     return config
 
 
 @asynccontextmanager
 async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
-    """Put the pieces together and keep them going until the block ends."""
+    """Assemble a runtime and run it until the block ends."""
     failure: BaseException | None = None
     async with asyncio.TaskGroup() as group:
         runtime, dispatcher, courier, titles = _assemble(world, setup, group)
@@ -256,7 +256,7 @@ async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
             dispatcher.serve()
         try:
             yield runtime
-        except BaseException as error:  # noqa: BLE001  leaves the group first, so that it is not wrapped
+        except BaseException as error:  # noqa: BLE001  raised after the group, which would wrap it
             failure = error
         for chore in chores:
             chore.cancel()
@@ -309,7 +309,7 @@ def _assemble(
 
 
 def _heard(dispatcher: Dispatcher, answers: Answers, bus: Bus, mirror: Mirror) -> Callable[[Commit], None]:
-    """Whoever acts on a commit comes before whoever only listens."""
+    """Return the listener for commits: the dispatcher and waiters act before events are published."""
 
     def committed(commit: Commit) -> None:
         dispatcher.committed(commit)
@@ -354,7 +354,7 @@ def _courier(
 
 
 class Hall(Struct, frozen=True):
-    """What the workers of one runtime share."""
+    """The objects that the step runner, the call executor and the runner of one runtime share."""
 
     store: Store
     bus: Bus

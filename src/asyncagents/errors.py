@@ -1,39 +1,39 @@
 """Every error asyncagents raises on purpose.
 
-AsyncAgentsError                                    who hears of it
-├─ RequestError      the caller asked for something wrong → the caller, 4xx
+AsyncAgentsError                                    handled by
+├─ RequestError      the request is wrong → the caller, 4xx
 │  ├─ NotFound
 │  ├─ InvalidInput
 │  │  └─ UntrustedInput
-│  ├─ Unauthorized   a signature does not prove what it should
-│  ├─ ResultRefused  a tool does not take the result
-│  └─ Conflict       the world has moved on
+│  ├─ Unauthorized   a signature is missing or invalid
+│  ├─ ResultRefused  the tool refused the result
+│  └─ Conflict       the state has changed
 │     ├─ AlreadySettled
-│     ├─ KeyReused   a key came again, with other content
+│     ├─ KeyReused   a key was reused with other content
 │     └─ SessionBusy
 ├─ ModelError        the provider failed → the turn ends with this error
 ├─ ToolError         the tool failed; its message is written for the model
 ├─ StoreError        the database failed → the caller, 503; a run is dropped and taken up again
 │  ├─ LeaseLost      another run owns this session now
 │  ├─ Damaged        a row of this session cannot be read → the caller, 500
-│  ├─ StuckRow       a row that is due cannot be expired; it is put off
+│  ├─ StuckRow       a row that is due cannot be expired; it is postponed
 │  ├─ DatabaseGone   the file was deleted or replaced while it was open
-│  ├─ SchemaMismatch this program cannot read that database
+│  ├─ SchemaMismatch the database is newer than this program
 │  └─ Closed         the store was closed
-├─ Unavailable       not by this process, or not now → the caller, 503; another may
-└─ ConfigError       what the operator set cannot be used → the operator, exit 2
+├─ Unavailable       not in this process, or not now → the caller, 503
+└─ ConfigError       a setting is invalid → the operator, exit 2
    └─ UntrustedConfig
 
-NotTrusted marks the two whose cause is a project that the user does not trust.
+NotTrusted marks the two errors caused by a project that the user does not trust.
 """
 
 
 class AsyncAgentsError(Exception):
-    """Base of every error on purpose; anything else is a bug."""
+    """Base of all errors raised on purpose; any other exception is a bug."""
 
 
 class RequestError(AsyncAgentsError):
-    """The request cannot be carried out as it stands; nothing was changed."""
+    """The request cannot be carried out; nothing was changed."""
 
 
 class NotFound(RequestError):
@@ -44,32 +44,32 @@ class NotFound(RequestError):
 
 
 class InvalidInput(RequestError):
-    """What was given has the wrong form; the message says what was expected."""
+    """The input is malformed; the message says what was expected."""
 
 
 class NotTrusted(AsyncAgentsError):
-    """Something is named in a file that counts for nothing, as the user does not trust its project."""
+    """The name is only defined in a file that is ignored, as the user does not trust its project."""
 
     def __init__(self, sentence: str, *, fact: str) -> None:
         super().__init__(sentence)
         self.fact = fact
-        """What is named where; the sentence adds what to do."""
+        """Which name is defined where; the message adds what to do."""
 
 
 class UntrustedInput(NotTrusted, InvalidInput):
-    """What was asked for is named in such a file alone."""
+    """The request names something that only an untrusted file defines."""
 
 
 class Unauthorized(RequestError):
-    """Nobody proved that this comes from whom it should; what was wrong is not told to strangers."""
+    """The sender is not authenticated; the message does not reveal what was wrong."""
 
 
 class ResultRefused(RequestError):
-    """The tool looked at the result and does not take it; the call still waits for another."""
+    """The tool's validation refused the result; the call still waits for another."""
 
 
 class Conflict(RequestError):
-    """The request is well formed but the world has moved on."""
+    """The request is well-formed but conflicts with the current state."""
 
 
 class AlreadySettled(Conflict):
@@ -98,34 +98,34 @@ class ModelError(AsyncAgentsError):
 
 
 class ToolError(AsyncAgentsError):
-    """Raise it from a tool: the model reads the message and may act on it."""
+    """Raised by a tool; the model reads the message and may act on it."""
 
 
 class StoreError(AsyncAgentsError):
-    """The database could not do what was asked; nothing half-done stays."""
+    """The database failed; no partial write remains."""
 
 
 class LeaseLost(StoreError):
     def __init__(self, session_id: str) -> None:
-        super().__init__(f"session {session_id!r} is run by someone else now")
+        super().__init__(f"session {session_id!r} is claimed by another run now")
         self.session_id = session_id
 
 
 class Damaged(StoreError):
-    """A row cannot be read; its session cannot go on, all others can. Look at it in a backup."""
+    """A row cannot be read; only its session is affected. Look it up in a backup."""
 
 
 class StuckRow(StoreError):
-    """A row that is due fails whenever it is expired: put it off, and go on with the others."""
+    """A row that is due cannot be expired: postpone it and continue with the others."""
 
     def __init__(self, kind: str, id: str, why: str) -> None:
-        super().__init__(f"the {kind} {id!r} is due and cannot be ended: {why}")
+        super().__init__(f"the {kind} {id!r} is due and cannot be expired: {why}")
         self.kind = kind
         self.id = id
 
 
 class DatabaseGone(StoreError):
-    """What is written would be lost with the open file; put the file back, and start the program again."""
+    """The database file was deleted or replaced while open; put it back and restart the program."""
 
 
 class SchemaMismatch(StoreError):
@@ -133,16 +133,16 @@ class SchemaMismatch(StoreError):
 
 
 class Closed(StoreError):
-    """The store was closed while the request was on its way; whether it was done is not known."""
+    """The store was closed during the request; whether it was committed is unknown."""
 
 
 class Unavailable(AsyncAgentsError):
-    """This process cannot do it, and another may; the message says which."""
+    """This process cannot handle the request, but another may; the message says which."""
 
 
 class ConfigError(AsyncAgentsError):
-    """A setting cannot be used; the message names the file, the key and what to write instead."""
+    """A setting is invalid; the message names the file, the key and what to write instead."""
 
 
 class UntrustedConfig(NotTrusted, ConfigError):
-    """A setting names what stands in such a file alone."""
+    """A setting names something that only an untrusted file defines."""

@@ -1,4 +1,4 @@
-"""What a runtime stands on: one file of this machine, or a database that many processes share."""
+"""The backend of a runtime: an SQLite file of this machine, or a PostgreSQL database of many processes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -27,71 +27,71 @@ POOL = FILE_POOL
 POLL_SECONDS = 0.075
 JUMP_MS = 1_000
 FLEET_POLL_SECONDS = 1.0
-"""Others tell when they have committed; this is for what was not heard."""
+"""A fallback for missed notifications of commits."""
 MISSING = (
-    "ASYNCAGENTS_STORE names a database, and what speaks to it is not installed: "
+    "ASYNCAGENTS_STORE names a PostgreSQL database, and its driver is not installed: "
     "run `pip install 'asyncagents[postgres]'`"
 )
 
 
 class PolledDatabase(Database, Protocol):
     def poll(self) -> None:
-        """Look for what other processes committed."""
+        """Read the commits of other processes."""
         ...
 
 
 class Jobs(Protocol):
     async def work(self, run: Callable[[SessionId], Awaitable[bool]]) -> None:
-        """Run sessions that wait for somebody with room, for ever. False: somebody else is to run it."""
+        """Run queued sessions, forever. `run` returns False if another process must run the session."""
         ...
 
     def stop(self) -> None:
-        """Take no more."""
+        """Take no further sessions."""
         ...
 
 
 class Bond(Struct):
-    """What ties a process to the others that use the same database; the runtime says what it is to know."""
+    """Callbacks between a process and its peers on one database; `connect_peers` sets the runtime's."""
 
     runs: Callable[[], int] = lambda: 0
     capacity: Callable[[], int] = lambda: 0
-    """How many could be; 0: it runs none."""
+    """How many sessions this process can run; 0: it runs none."""
     listens: Callable[[], bool] = lambda: False
     waits: Callable[[], bool] = lambda: False
-    """Whether anybody waits for an answer here."""
+    """Whether a caller waits for an answer in this process."""
     died: Callable[[], None] = lambda: None
-    """Somebody has: what he did is to be taken up."""
+    """Called when a peer died: its sessions must be claimed."""
     cut: Callable[[bool], None] = lambda cut: None
-    """True: others may think that we have died. False: again they do not."""
+    """Called with True when peers may consider this process dead, with False when the connection is back."""
     fellows: Callable[[], int] = lambda: 1
-    """How many share what a provider allows."""
+    """The number of processes that share the providers' limits."""
     served: Callable[[str], bool] = lambda pool: False
-    """Whether somebody is at work on the sessions of a pool; of whichever, if it has no name."""
+    """Whether a process runs the sessions of a pool; of any pool, if the name is empty."""
 
 
 class World(Struct, frozen=True):
-    """A simulation brings its own."""
+    """The database, owners, clock and ids that a runtime is built on; a simulation has its own."""
 
     database: PolledDatabase
     owners: Owners
     clock: Clock
     rng: Rng
     ids: Ids
-    """One maker of ids for all: messages are read in the order of their ids."""
+    """Shared by all parts, since messages are ordered by their ids."""
     poll_seconds: float = POLL_SECONDS
     pool: str = POOL
-    """Of sessions that are made here."""
+    """The pool of sessions created here."""
     pools: tuple[str, ...] = (POOL,)
-    """Whose sessions are run here."""
+    """The pools whose sessions run here."""
     most: int = 0
-    """Sessions at work here at once; 0: as many as there may be."""
+    """The most sessions that run here at once; 0: no limit."""
     jobs: Jobs | None = None
-    """None: whoever hears that a session was woken runs it."""
+    """None: the process that receives the wake of a session runs it."""
     bond: Bond = field(default_factory=Bond)
     wire: Wire | None = None
 
     def limits(self, concurrency: Concurrency) -> Limits:
-        """What providers allow, shared with the other processes."""
+        """Build the model limits, shared with the other processes."""
         fellows = self.bond.fellows
         return Limits(clock=self.clock, rng=self.rng, concurrency=concurrency, fellows=fellows)
 
@@ -166,14 +166,14 @@ def _cut(bond: Bond, jobs: Any, cut: bool) -> None:
 
 
 def _introduce(workers: Any, bond: Bond) -> None:
-    """`workers`: those of the database. What they ask is asked when the runtime has said whom."""
+    """Connect the database's `workers` to the callbacks, which are looked up when called."""
     workers.runs, workers.capacity = lambda: bond.runs(), lambda: bond.capacity()
     workers.listens, workers.died = lambda: bond.listens(), lambda: bond.died()
     bond.fellows, bond.served = lambda: workers.fellows, workers.serve
 
 
 def tie(world: World, dispatcher: Dispatcher, limits: Limits, *, bus: Bus, answers: Answers) -> None:
-    """To the other processes of the same database, if there are any."""
+    """Connect the runtime to the other processes of the same database, if there are any."""
 
     def died() -> None:
         dispatcher.look_again()
@@ -188,14 +188,14 @@ def tie(world: World, dispatcher: Dispatcher, limits: Limits, *, bus: Bus, answe
 
 
 async def work_on(jobs: Jobs, dispatcher: Dispatcher) -> None:
-    """All that the queue has, if this process works on all."""
+    """Run sessions of the queue, if this process serves all sessions."""
     dispatcher.on_drain = jobs.stop
     if await dispatcher.serving() is None:
         await jobs.work(dispatcher.offered)
 
 
 async def poll_forever(world: World, clock_was_set: Callable[[], None]) -> None:
-    """Look for what others committed, and say when the clock jumps: what is due was reckoned by it."""
+    """Poll for commits of other processes; call `clock_was_set` when the clock jumps: deadlines move."""
     before = _offset(world.clock)
     while True:
         await asyncio.sleep(world.poll_seconds)
@@ -207,11 +207,11 @@ async def poll_forever(world: World, clock_was_set: Callable[[], None]) -> None:
 
 
 def _offset(clock: Clock) -> float:
-    """Between the time of day and the time of the loop, which nobody sets; in ms."""
+    """Return the difference in ms between the clock and the loop's monotonic time."""
     return clock.now() - 1000 * asyncio.get_running_loop().time()
 
 
 def make_directory(directory: Path) -> Path:
-    """Make a data directory that is its owner's alone; one that is there stays as it is."""
+    """Create a data directory with mode 0700; an existing one stays unchanged."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     return directory

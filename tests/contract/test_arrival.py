@@ -247,7 +247,7 @@ async def test_what_cannot_be_brought_leaves_nothing(lab: Lab) -> None:
     there, new = brought(lab, 2), brought(lab)
     await bring(lab, there)
     taken = replace(new, parts=(*new.parts[:-1], there.parts[0]))
-    with pytest.raises(Conflict, match="is there already, in another session"):
+    with pytest.raises(Conflict, match="exists already, in another session"):
         await bring(lab, taken)
     assert await rows(lab, new.info.id) == []
     with pytest.raises(NotFound, match="parent"):

@@ -169,7 +169,7 @@ async def test_what_is_dead_can_be_tried_again_from_the_first_try_on(lab: Lab) -
 
 async def test_only_what_is_dead_can_be_tried_again(lab: Lab) -> None:
     _, (known,) = await owed(lab)
-    with pytest.raises(Conflict, match="is still tried"):
+    with pytest.raises(Conflict, match="is still being tried"):
         await lab.store.deliveries.redeliver(known.id)
     await lab.store.deliveries.conclude(await take_one(lab), Delivered())
     with pytest.raises(Conflict, match="was delivered"):

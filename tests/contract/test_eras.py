@@ -86,7 +86,7 @@ async def test_a_page_ends_where_it_did_though_its_oldest_message_is_gone(lab: L
 async def test_an_id_of_the_old_form_must_still_be_newer_than_what_was_said_last(lab: Lab, now: int) -> None:
     session_id = await lab.session()
     await talk(lab, session_id, now)
-    with pytest.raises(InvalidInput, match="older than what was said last"):
+    with pytest.raises(InvalidInput, match="older than the last message"):
         await lab.store.admit(named(lab, session_id, bare(now - 1_000)))
     assert (await lab.store.admit(named(lab, session_id, bare(now + 1_000)))).new
     again = await lab.store.admit(named(lab, session_id, bare(now + 1_000)))

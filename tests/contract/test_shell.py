@@ -129,5 +129,5 @@ async def test_an_id_that_its_sender_chose_is_the_newest_of_the_session(lab: Lab
     await lab.store.finish_call(lease, call.id, Failed("no"))
     snapshot = await lab.store.snapshot(lease)
     assert await lab.store.rest(lease, snapshot.control.wake_seq, "ran")
-    with pytest.raises(InvalidInput, match="older than what was said last"):
+    with pytest.raises(InvalidInput, match="older than the last message"):
         await lab.store.by_hand.shell(replace(old, said=replace(old.said, message=message, named=True)))

@@ -90,7 +90,7 @@ async def test_a_prompt_that_cannot_be_kept_leaves_no_session(lab: Lab) -> None:
         id=text.id, session_id=info.id, message_id=fact.message.id, mime="text/plain", url="data:,x"
     )
     broken = type(fact)(message=fact.message, parts=(text, twice), key=fact.key)
-    with pytest.raises(InvalidInput, match="stands twice"):
+    with pytest.raises(InvalidInput, match="occurs twice"):
         await lab.store.begin(NewSession(info=info, pool=POOL), broken)
     assert await lab.store.roots() == ()
     assert lab.events == []

@@ -51,13 +51,13 @@ async def test_what_was_allowed_for_good_is_listed_and_withdrawn(tmp_path: Path)
         ("echo $(date)", True),
     ]
     assert newest["directory"] == str(desk.project)
-    assert elsewhere.err == f"nothing was answered with always in {other}; --all looks everywhere\n"
+    assert elsewhere.err == f"no approvals in {other}; --all looks everywhere\n"
     assert everywhere.out.count(str(desk.project)) == 2
     assert (wrong.code, "no approval with id 'apr_none'" in wrong.err) == (2, True)
     assert (unsaid.code, "by their ids, or all with --all" in unsaid.err) == (2, True)
-    assert (withdrawn.code, withdrawn.out) == (0, "withdrawn: 1; asked for again from now on\n")
+    assert (withdrawn.code, withdrawn.out) == (0, "withdrawn: 1; these calls ask again from now on\n")
     assert left.json == [oldest]
-    assert rest.out == "withdrawn: 1; asked for again from now on\n"
+    assert rest.out == "withdrawn: 1; these calls ask again from now on\n"
     assert (none.code, none.out) == (0, "")
     assert nothing.out == "nothing to withdraw\n"
 
@@ -82,7 +82,7 @@ async def test_a_server_at_work_asks_again_for_what_was_withdrawn(tmp_path: Path
 
     assert (first.code, answered.code, again.code, withdrawn.code, more.code) == (3, 0, 0, 0, 3)
     assert (
-        f"an answer always would allow, in the project from then on:\n{ask['id']}  bash: ls *\n" in asks.out
+        f"the answer always would allow, in the project from then on:\n{ask['id']}  bash: ls *\n" in asks.out
     )
 
 

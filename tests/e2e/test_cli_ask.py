@@ -161,7 +161,7 @@ async def test_questions_are_answered_by_number_or_with_words(tmp_path: Path) ->
 
     assert code == 0
     assert "  1. Red: like a rose\n  2. Blue\n" in terminal.text
-    assert "there are options 1 to 2\n" in terminal.text
+    assert "the option is out of range: choose 1 to 2\n" in terminal.text
     assert "-> Blue / S, L / for Ada" in terminal.text
     told = str(provider.requests[-1].body["messages"])
     assert all(answer in told for answer in ("Blue", "S, L", "for Ada"))
@@ -183,12 +183,12 @@ async def test_what_is_left_open_is_listed_and_answered_from_another_process(tmp
         made = content(desk, "a.txt")
 
     assert code == 3
-    assert f"`asyncagents answer {ask['id']} once|always|reject` answers and goes on" in terminal.text
+    assert f"`asyncagents answer {ask['id']} once|always|reject` answers and continues" in terminal.text
     assert listed.code == 0
     row, _, *lasting = listed.out.splitlines()
     assert row.split() == [ask["id"], "just", "now", "write", "edit:", "a.txt", "go"]
     assert lasting == [
-        "an answer always would allow, in the project from then on:",
+        "the answer always would allow, in the project from then on:",
         f"{ask['id']}  all edits in this project",
     ]
     assert (ask["tool"], ask["request"]["patterns"], ask["lineage"][0]["title"]) == ("write", ["a.txt"], "go")
@@ -196,7 +196,7 @@ async def test_what_is_left_open_is_listed_and_answered_from_another_process(tmp
     assert "write a.txt +1 -0" in answered.err
     assert (again.code, again.out) == (0, "Done.\n")
     assert (otherwise.code, "was already answered otherwise" in otherwise.err) == (2, True)
-    assert (none.out, "nothing waits for a person" in none.err) == ("", True)
+    assert (none.out, "no open asks" in none.err) == ("", True)
 
 
 @pytest.mark.spec("X-06", "A-04", "C-01")
@@ -243,7 +243,7 @@ async def test_an_answer_to_what_another_process_works_on_leaves_the_rest_to_it(
             code = await terminal.end()
 
     assert (answered.code, answered.out) == (0, "")
-    assert f"answered; another process works on session {ask['session']}" in answered.err
+    assert f"answered; another process runs session {ask['session']}" in answered.err
     assert (code, "Done." in terminal.text) == (0, True)
 
 
@@ -320,7 +320,7 @@ async def test_where_there_is_no_terminal_it_waits_and_says_how_to_answer(tmp_pa
         rejected = await desk.run("answer", wait["ask"], "reject", "--message", "not today", "--json")
 
     assert (ran.code, rejected.code) == (3, 0)
-    assert f"`asyncagents answer {wait['ask']} once|always|reject` answers and goes on" in ran.err
+    assert f"`asyncagents answer {wait['ask']} once|always|reject` answers and continues" in ran.err
     assert (rejected.json["text"], rejected.json["status"]) == ("Done.", "done")
     assert "They said: not today" in str(provider.requests[-1].body["messages"])
 
@@ -337,7 +337,7 @@ async def test_an_answer_may_come_with_other_arguments_or_be_left_to_others(tmp_
         made = content(desk, "a.txt")
 
     assert (detached.code, detached.out, before) == (0, "", None)
-    assert f"`asyncagents run --session {first.json['session']}` goes on" in detached.err
+    assert f"`asyncagents run --session {first.json['session']}` continues" in detached.err
     assert (went_on.code, went_on.out, made) == (0, "Done.\n", "yours")
 
 
@@ -348,7 +348,7 @@ async def test_an_answer_may_come_with_other_arguments_or_be_left_to_others(tmp_
         (("once", "twice"), "answer once, always or reject"),
         (("once", "--message", "x"), "--message goes with reject"),
         (("reject", "--input", "{}"), "--input goes with once"),
-        (("once", "--input", "[1]"), "the arguments are a JSON object"),
+        (("once", "--input", "[1]"), "the arguments must be a JSON object"),
     ],
 )
 async def test_an_answer_of_the_wrong_kind_is_refused(
@@ -407,7 +407,7 @@ async def test_a_turn_that_reached_its_step_limit_says_so(tmp_path: Path) -> Non
         ran = await desk.run("run", "go")
 
     assert ran.code == 0
-    assert "warning: the agent may take no more steps in one turn" in ran.err
+    assert "warning: the agent reached its limit of steps in one turn" in ran.err
 
 
 async def test_an_ask_that_was_left_is_put_at_the_terminal_of_the_next_run(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ async def test_the_formats_and_a_detached_run_are_as_without_a_server(tmp_path: 
     events = [json.loads(line) for line in lines.out.splitlines()]
     assert (events[-1]["type"], events[-1]["text"]) == ("result", "One two.")
     assert {"session.updated", "message.updated", "session.idle"} <= {each["type"] for each in events}
-    assert (left.code, left.err.count("works on it")) == (0, 1)
+    assert (left.code, left.err.count("runs it")) == (0, 1)
     assert (shown.code, shown.out) == (0, "One two.\n")
 
 
@@ -79,7 +79,7 @@ async def test_another_signal_only_ends_the_looking_on(tmp_path: Path) -> None:
         why = await desk.run("why", await only_session(desk), "--json")
 
     assert (ran.code, why.json["code"]) == (143, "working")
-    assert f"stopped: the server at {server.url} goes on; " in ran.err
+    assert f"stopped: the server at {server.url} continues; " in ran.err
 
 
 async def test_what_needs_leave_is_asked_here(tmp_path: Path) -> None:
@@ -136,8 +136,8 @@ async def test_a_server_that_is_not_there_is_said_at_once(tmp_path: Path) -> Non
         stranger = await desk.run("run", "go", "--attach", provider.url)
 
     assert (nobody.code, stranger.code) == (1, 1)
-    assert "error: no server of asyncagents answers at http://127.0.0.1:9" in nobody.err
-    assert f"error: no server of asyncagents answers at {provider.url}" in stranger.err
+    assert "error: no asyncagents server answers at http://127.0.0.1:9" in nobody.err
+    assert f"error: no asyncagents server answers at {provider.url}" in stranger.err
 
 
 async def test_a_server_that_does_not_go_by_that_name_says_so(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ async def test_a_session_that_is_deleted_there_ends_the_run(tmp_path: Path) -> N
         ran = await ended(run)
 
     assert ran.code == 1
-    assert f"error: session {session_id} was deleted while it was followed" in ran.err
+    assert f"error: session {session_id} was deleted during the run" in ran.err
 
 
 async def test_what_the_server_does_not_know_is_told_as_its_error(tmp_path: Path) -> None:
@@ -230,5 +230,5 @@ async def test_a_server_that_stays_away_is_said_and_what_to_do(tmp_path: Path) -
     assert ran.code == 1
     assert "waiting for it to come back" in ran.err
     assert f"error: the server at {server.url} is lost" in ran.err
-    assert f"`asyncagents run --session {session_id}` goes on with it" in ran.err
+    assert f"`asyncagents run --session {session_id}` continues it" in ran.err
     assert (after.code, after.out) == (0, "one two three four\n")

@@ -61,7 +61,7 @@ async def test_a_server_that_cannot_write_says_why_in_its_log(tmp_path: Path) ->
         server.process.terminate()
         ran = await ended(server.process)
     assert [each.status for each in (*refused, taken)] == [503, 503, 200]
-    assert ran.err.count("warning: a request could not be answered: StoreError: the database could not") == 3
-    assert f"error: the server at {server.listing.url} refuses: this cannot be done now" in run.err
+    assert ran.err.count("status=503: StoreError: the database could not") == 3
+    assert f"error: the server at {server.listing.url} refuses: the server cannot do this now" in run.err
     assert run.code == 1
     assert str(server.listing.token) not in ran.err

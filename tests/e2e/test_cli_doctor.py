@@ -47,8 +47,8 @@ async def test_doctor_names_files_of_tools_that_cannot_be_imported(tmp_path: Pat
             " 'no_such_module_here'",
         ),
         ("warn", f"{folder}/empty.py has no tool: write a function and put @tool above it"),
-        ("warn", f"{folder}/exits.py cannot be imported: it ended the process, with exit code 7"),
-        ("warn", f"{folder}/hangs.py cannot be imported: it did not end within 10 s"),
+        ("warn", f"{folder}/exits.py cannot be imported: it exited the process with code 7"),
+        ("warn", f"{folder}/hangs.py cannot be imported: timed out after 10 s"),
         ("warn", f"{folder}/leaves.py cannot be imported: SystemExit: 3"),
     ]
 
@@ -110,11 +110,11 @@ async def test_doctor_checks_servers_and_connects_only_online(tmp_path: Path) ->
         ("warn", "bad: its command 'no-such-program-here' is not found on PATH, or may not be run"),
         ("ok", "far: enabled, by HTTP"),
         ("ok", "good: enabled, by stdio"),
-        ("warn", "odd: its url is malformed: it is http:// or https:// and a host"),
-        ("ok", "off: switched off"),
+        ("warn", "odd: its url is malformed: expected http:// or https:// and a host"),
+        ("ok", "off: disabled"),
     ]
     assert lines(online, "mcp") == lines(offline, "mcp")
     far, connected = lines(online, "mcp online")
     assert (far[0], far[1].startswith("far: ")) == ("fail", True)
-    assert connected == ("ok", "good: it answers, and offers 15 tools")
+    assert connected == ("ok", "good: connected, 15 tools")
     assert online.code == 1

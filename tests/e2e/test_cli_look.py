@@ -53,7 +53,7 @@ async def test_the_doctor_finds_what_is_wrong_and_asks_online_only_when_told(tmp
     checks = {check["name"]: check for check in offline.json["checks"]}
     assert (left, offline.code, offline.json["ok"], mode) == (0, 0, True, 0o755)
     assert (checks["data directory"]["level"], checks["sessions"]["level"]) == ("warn", "warn")
-    assert checks["sessions"]["text"] == "1 have work that nobody does"
+    assert checks["sessions"]["text"] == "1 have work that no process does"
     assert checks["database"]["level"] == "ok"
     assert "local online" not in checks
     assert online.json["checks"][-1]["text"] == "it answers, and lists 1 model"

@@ -40,10 +40,10 @@ async def test_servers_are_listed_with_what_they_offer_or_why_not(tmp_path: Path
     assert failed.out.splitlines()[1:4] == [
         "bad     stdio  cannot be used: It ended with exit code 3.",
         "good    stdio  connected: 15 tools, 2 resources, 1 prompts",
-        "off     http   switched off",
+        "off     http   disabled",
     ]
-    assert failed.err == "bad said: … is wrong\n"
-    assert "what MCP servers add is listed by `asyncagents mcp list`" in tools.err
+    assert failed.err == "bad stderr: … is wrong\n"
+    assert "tools of MCP servers are listed by `asyncagents mcp list`" in tools.err
 
     assert (untrusted.code, untrusted.out) == (0, "")
     assert "this project is not trusted" in untrusted.err

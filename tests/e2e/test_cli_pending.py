@@ -71,17 +71,17 @@ async def test_a_worker_gives_the_result_after_the_agent_has_gone(tmp_path: Path
         f"waiting: deploy waits for its result (queued v2), {call_id} of session {session_id}, until 2"
         in ran.err
     )
-    assert f"hint: `asyncagents submit {call_id} RESULT` gives the result" in ran.err
-    assert f"`asyncagents run --session {session_id}` goes on" in ran.err
+    assert f"hint: `asyncagents submit {call_id} RESULT` submits it" in ran.err
+    assert f"`asyncagents run --session {session_id}` continues" in ran.err
     assert re.fullmatch(
         rf"{call_id}  just now  59 min left  deploy  queued v2  job-7  {session_id}\n", listed.out
     )
     assert (given.code, given.out, asked) == (0, "", 1)
     assert given.err == (
-        f"accepted: deploy of session {session_id}; unless a process serves it, "
-        f"`asyncagents run --session {session_id}` goes on\n"
+        f"accepted: deploy of session {session_id}; if no process serves it, "
+        f"`asyncagents run --session {session_id}` does\n"
     )
-    assert (again.code, again.err.startswith("accepted before: ")) == (0, True)
+    assert (again.code, again.err.startswith("already accepted: ")) == (0, True)
     assert other.code == failed.code == 4
     assert "already has another result" in other.err
     assert "v2 is live" in other.err
@@ -148,7 +148,7 @@ async def test_a_pending_call_is_cancelled_as_a_task_is(tmp_path: Path) -> None:
         (second, "call", [second]),
     ]
     assert (ended.code, again.code, unknown.code, late.code) == (0, 0, 2, 4)
-    assert "nothing waits for a person" in asks.err
+    assert "no open asks" in asks.err
     assert [row["error"] for row in failed.json] == ["cancelled", "cancelled"]
     assert (went_on.code, went_on.out) == (0, "Done.\n")
 
@@ -174,7 +174,7 @@ async def test_an_approval_says_whom_it_asks_and_is_decided_by_name(tmp_path: Pa
         shown = await desk.run("show", session_id)
 
     assert f"waiting: may_ship asks release managers: May v2 go out?, {row['id']} of session" in ran.err
-    assert f"`asyncagents answer {row['id']} approve|reject` answers and goes on" in ran.err
+    assert f"`asyncagents answer {row['id']} approve|reject` answers and continues" in ran.err
     assert "may_ship  release managers: May v2 go out? (3 h left)" in listed.out
     assert in_json["calls"] == []
     assert (row["who"], row["kind"], row["call"]) == ("release managers", "async", call_id)
@@ -218,7 +218,7 @@ async def test_a_wait_is_shown_and_ended_by_a_prompt(tmp_path: Path) -> None:
     assert "wait until 2" in ran.err
     assert "UTC: Look at the build.\n" in ran.err
     assert "waiting: wait waits for its time (until 2" in ran.err
-    assert f"then, `asyncagents run --session {session_id}` goes on" in ran.err
+    assert f"then, `asyncagents run --session {session_id}` continues" in ran.err
     assert f"{call_id}  just now  59 min left  wait  until 2" in listed.out
     assert "It waits, at most 35" in why.out
     assert ended.code == 0

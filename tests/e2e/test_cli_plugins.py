@@ -68,4 +68,4 @@ async def test_a_run_uses_them_only_if_the_project_is_trusted(tmp_path: Path) ->
     assert "greet.py: tools = " in asked.out
     assert "good.py: plugins = " in asked.out
     assert "There are no plugins here" in listed.out
-    assert "this project is not trusted, so 1 plugin file in it count for nothing" in listed.err
+    assert "this project is not trusted, so asyncagents ignores 1 plugin file in it" in listed.err

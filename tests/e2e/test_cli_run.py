@@ -170,7 +170,7 @@ async def test_a_failed_answer_is_one_sentence_and_exit_1(tmp_path: Path) -> Non
 
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.splitlines()[0] == "error: local refused the request (HTTP 400): Nope."
-    assert ran.err.splitlines()[1].startswith("hint: the session is kept")
+    assert ran.err.splitlines()[1].startswith("hint: the session is stored")
     assert (result.code, result.json["status"], result.json["error"]["name"]) == (1, "failed", "APIError")
 
 
@@ -201,7 +201,7 @@ async def test_what_was_stopped_in_the_middle_is_answered_by_continue(tmp_path: 
 
     assert STORY.startswith(seen + stopped.out.rstrip("\n"))
     assert stopped.code == (-signal.SIGKILL if number == signal.SIGKILL else 143)
-    assert (number == signal.SIGTERM) == ("what was accepted is kept" in stopped.err)
+    assert (number == signal.SIGTERM) == ("what was accepted is stored" in stopped.err)
     assert (went_on.code, went_on.out) == (0, f"{STORY}\n")
     assert (result["text"], provider.asked) == (STORY, 2)
     assert [entry.text for entry in entries if entry.info.id == result["message"]] == [STORY]

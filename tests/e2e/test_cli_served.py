@@ -24,7 +24,7 @@ async def test_a_second_server_is_refused_before_it_opens_anything(tmp_path: Pat
         third = await desk.run("doctor")
 
     assert (second.code, second.out) == (4, "")
-    assert f"a server works on {desk.data} already at {server.url}" in second.err
+    assert f"a server already runs on {desk.data} at {server.url}" in second.err
     assert after == owners
     assert told == "stopping\n"
     assert "none runs here" in third.out
@@ -34,7 +34,7 @@ async def test_doctor_names_the_server(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as (desk, _), serving(desk) as server:
         told = await desk.run("doctor")
 
-    assert f"{server.url}, process {server.process.pid}, works on all sessions" in told.out
+    assert f"{server.url}, process {server.process.pid}, runs all sessions" in told.out
 
 
 async def test_a_result_is_taken_up_by_the_server(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ async def test_a_result_is_taken_up_by_the_server(tmp_path: Path) -> None:
             text = (await desk.run("show", session_id)).out
 
     assert (given.code, isinstance(status, Idle)) == (0, True)
-    assert given.err == f"accepted: deploy of session {session_id}; the server at {server.url} works on it\n"
+    assert given.err == f"accepted: deploy of session {session_id}; the server at {server.url} runs it\n"
     assert "Done." in text
 
 
@@ -76,7 +76,7 @@ async def test_an_answer_shows_what_the_server_does_with_it(tmp_path: Path) -> N
 
     assert (first.code, second.code, third.code) == (3, 3, 0)
     assert "write asks for the permission 'edit' (b.txt)" in second.err
-    assert third.err == f"answered; the server at {server.url} works on session {ask['session']}\n"
+    assert third.err == f"answered; the server at {server.url} runs session {ask['session']}\n"
     assert (shown.code, shown.out, made) == (0, "Done.\n", ["one", "two"])
 
 
@@ -91,7 +91,7 @@ async def test_a_follow_up_is_worked_on_there(tmp_path: Path) -> None:
 
     assert (ran.code, ran.json["text"]) == (0, "All are in.")
     assert (resumed.code, resumed.out) == (0, "It is 2.\n")
-    assert f"sent; the server at {server.url} works on it" in left.err
+    assert f"sent; the server at {server.url} runs it" in left.err
     assert watched.code == 0
 
 
@@ -122,4 +122,4 @@ async def test_what_the_server_is_about_to_take_up_is_not_left(tmp_path: Path) -
 
     assert left.out.split()[1] == "left"
     assert taken.out.split()[1] == "busy"
-    assert "work that nobody does" not in doctor.out
+    assert "work that no process does" not in doctor.out

@@ -91,8 +91,8 @@ async def test_a_tree_is_seen_explained_and_ended_while_another_process_works(tm
         "working",
         "running",
     )
-    assert one.out == f"ended: task {first['session']}, {first['task']['description']}\n"
-    assert again.out.startswith("nothing to end: task ")
+    assert one.out == f"cancelled: task {first['session']}, {first['task']['description']}\n"
+    assert again.out.startswith("nothing to cancel: task ")
     [ending] = batch.json
     assert (ending["kind"], ending["ended"], ending["stopped"]) == ("batch", [second["session"]], True)
     assert [each["task"]["endedBy"] for each in after["tasks"]] == ["user", "user"]
@@ -127,10 +127,10 @@ async def test_a_follow_up_is_worked_on_until_the_tree_rests(tmp_path: Path) -> 
     assert (task["result"], task["resumeCount"], task["status"]) == ("It is 2.", 1, "completed")
     assert after["state"] == "idle"
     assert "(resumed)" in drawn.out
-    assert (no_task.code, "is no task" in no_task.err) == (2, True)
-    assert (silent.code, "there is no prompt" in silent.err) == (2, True)
+    assert (no_task.code, "is not a task" in no_task.err) == (2, True)
+    assert (silent.code, "the prompt is empty" in silent.err) == (2, True)
     assert (left.code, left.out) == (0, "")
-    assert "nobody works on it until" in left.err
+    assert "no process runs it until" in left.err
     assert why.json["code"] in ("ready", "no_worker")
 
 
@@ -157,7 +157,7 @@ async def test_an_answer_to_a_task_is_left_to_the_process_that_works_on_its_tree
         [after] = await trees(desk)
 
     assert (answered.code, answered.out) == (0, "")
-    assert f"answered; another process works on session {root['session']}" in answered.err
+    assert f"answered; another process runs session {root['session']}" in answered.err
     assert (ending.code, ran.code) == (0, 0)
     assert [each["state"] for each in after["tasks"]] == ["completed", "cancelled"]
     assert (desk.project / "a.txt").exists()
@@ -227,7 +227,7 @@ async def test_a_process_that_does_not_stop_is_told_of(tmp_path: Path) -> None:
         ran = await ended(worker)
 
     assert cancelled.code == 3
-    assert cancelled.out.startswith("ended: session ses_")
+    assert cancelled.out.startswith("cancelled: session ses_")
     assert "with 2 tasks below it" in cancelled.out
     assert "a process has not stopped yet" in cancelled.err
     assert (ran.code, ran.out) == (5, "Waiting.\n")
@@ -401,7 +401,7 @@ async def test_a_task_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None
 
     assert seen.code == 0
     assert (kept in seen.out, lost in seen.out) == (True, False)
-    assert f"warning: task {lost} cannot be shown" in seen.err
+    assert f"warning: task={lost} action=show is damaged" in seen.err
     assert (why.code, "unreadable: Its rows cannot be read" in why.out) == (0, True)
 
 
@@ -418,7 +418,7 @@ async def test_after_a_kill_why_names_one_command_and_a_script_stops_watching(tm
         watched = await desk.run("tasks", "--watch")
         streamed = await desk.run("tasks", "--watch", "--json")
         async with on_a_terminal(desk, "tasks", "--watch") as terminal:
-            await terminal.until(again_line := f"run --session {root['session']}` goes on")
+            await terminal.until(again_line := f"run --session {root['session']}` continues")
             terminal.press(CTRL_C)
             await terminal.end()
 
@@ -427,7 +427,7 @@ async def test_after_a_kill_why_names_one_command_and_a_script_stops_watching(tm
     assert why.out.count("asyncagents run") == why.out.count(again) == child.out.count(again) == 1
     assert (watched.code, streamed.code) == (3, 3)
     assert watched.err.count(again) == 1
-    assert "no process works on what is left" in watched.err
+    assert "no process does the work that is left" in watched.err
     picture, _, _ = terminal.text.partition("warning: ")
     assert picture.endswith("\x1b[2K")  # the picture makes room for the warning, and is drawn below it
     assert again_line in terminal.text

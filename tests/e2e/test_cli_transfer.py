@@ -31,7 +31,7 @@ async def test_sessions_are_written_and_brought_in_elsewhere(tmp_path: Path) -> 
         went_on = await desk.run("run", "-c", "And?", env=there)
 
     assert (alone.code, nowhere.code, empty.code, again.code) == (2, 2, 2, 2)
-    assert "name one" in alone.err
+    assert "exactly one SESSION is required" in alone.err
     assert "holds another export" in again.err
     assert not (desk.project / "none").exists()
     assert one.json["info"]["id"] == session["id"]

@@ -57,7 +57,7 @@ async def test_trust_is_listed_and_taken_back(tmp_path: Path) -> None:
     assert {wish["file"] for wish in added.json["asks_for"]} == {str(desk.project / "asyncagents.json")}
     assert listed.out == f"{root}\n"
     assert (within.code, within.out) == (2, "")
-    assert f"lies in {root}" in within.err
+    assert f"is below {root}" in within.err
     assert removed.json == {"root": root, "trusted": False}
     assert (again.code, again.out) == (0, f"{root} was not trusted\n")
     assert empty.json == {"trusted": []}

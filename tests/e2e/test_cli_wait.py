@@ -40,9 +40,9 @@ async def test_an_open_call_is_named_and_its_result_is_taken_up_by_the_next_run(
     assert waits.code == in_json.code == 3
     assert waits.err.startswith(f"session {session_id} waits; this is its last answer:\n")
     assert f"waiting: deploy waits for its result (asked Ada), {call_id} of session {session_id}" in waits.err
-    assert f"`asyncagents run --session {session_id}` goes on" in waits.err
+    assert f"`asyncagents run --session {session_id}` continues" in waits.err
     assert re.search(r"\swaiting\s", listed.out)
-    assert asks.out.startswith(f"waiting for a result from outside:\n{call_id}  just now  deploy  asked Ada")
+    assert asks.out.startswith(f"waiting for an outside result:\n{call_id}  just now  deploy  asked Ada")
     assert (answered.code, answered.out) == (2, "")
     assert f"{call_id} waits for a result of deploy, not for a person" in answered.err
     (wait,) = in_json.json["waits"]

@@ -30,16 +30,16 @@ SAID = (
     "The open call took one result",
     "All that was said in this session before the crash is there, unchanged.",
     "Both did the same work: five tasks each, with the same five results, and the same answer.",
-    "3 tasks that nobody works on.",
+    "3 tasks that no process runs.",
     "What had ended stayed as it was; the three that were cut off went on, and all have their result.",
     "Nothing was run twice: five counts in the world outside, all by the process that was killed.",
-    "The agent's process has ended in good order, and the file holds the call that waits.",
+    "The agent's process exited with code 0, and the file holds the waiting call.",
     "The call took one result: the same again was answered alike, the other one was refused.",
     "The session went on exactly once, with the worker's words; the deploy was started once.",
     'The call has expired, once; the agent was told "Tool execution timed out" and went on.',
     "24 claims were checked, and all held.",
 )
-TOLD_ONCE = "The end of each of the five tasks was told to the orchestrator, exactly once."
+TOLD_ONCE = "The orchestrator got exactly one notice for each of the five tasks."
 FASTER = re.compile(r"One after the other took [\d.]+ s, at once [\d.]+ s: [\d.]+ times as fast\.")
 COLOUR = re.compile(rb"\x1b\[[0-9;]*3[0-7]m")
 
@@ -153,7 +153,7 @@ def test_an_end_that_is_not_told_once_ends_the_demo(times: int) -> None:
         return Team((Entry(info=asked("msg_1"), parts=(hidden,)),), tuple(map(a_task, STOCK)))
 
     check_told(Screen(), told(once))
-    with pytest.raises(DoesNotHold, match="exactly once"):
+    with pytest.raises(DoesNotHold, match="exactly one notice"):
         check_told(Screen(), told([*once[1:], *once[:1] * times]))
 
 

@@ -12,8 +12,8 @@ from tests.e2e.documented import LARGE, Outcome, Plan, document, populated, stor
 UNSIGNED = {"POST /async-tool/webhook"}
 """No generator of requests signs."""
 
-REFUSED = {f"{route.method} {route.path}" for route in ROUTES if route.summary.startswith("Refused")}
-"""On purpose, whoever asks."""
+REFUSED = {f"{route.method} {route.path}" for route in ROUTES if "always refused" in route.summary}
+"""Refused on purpose, for every client."""
 UNGUESSED = {
     *("GET /file/content", "PATCH /config", "PATCH /global/config", "POST /tui/publish"),
     *("POST /session/{id}/init", "POST /session/{id}/shell"),

@@ -111,7 +111,7 @@ async def test_a_stop_is_quick_though_a_tool_hangs_in_a_thread(tmp_path: Path) -
             async with asyncio.timeout(STOP_SECONDS):
                 said = await server.end()
     assert server.process.returncode == 143
-    assert said == "stopping\nnot closed within 5 s: ended as by a second signal\n"
+    assert said == "stopping\nnot stopped within 5 s: exiting as on a second signal\n"
 
 
 async def test_all_prompts_are_answered_while_tools_do_their_worst(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ async def test_server_retries_next_port_on_collision(life: Life, tmp_path: Path)
                 health = await server.caller.json("/v1/health")
                 server.process.kill()
                 told = (await ended(server.process)).err
-        assert told == f"port {first} is taken by another program\n"
+        assert told == f"port {first} is in use by another program\n"
         assert port not in range(first, first + TRIES)
         assert health["status"] == "ok"
 

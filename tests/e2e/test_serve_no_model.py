@@ -57,7 +57,7 @@ async def test_it_starts_says_what_to_set_and_shows_history(tmp_path: Path) -> N
     assert {each.status for each in (listed, config, health)} == {200}
     assert "model" not in config.json
     assert ready.status == 503
-    assert "there is no model to ask" in ready.json["data"]["message"]
+    assert "no model is configured" in ready.json["data"]["message"]
     for each in refused:
         assert each.status == 400, each
         assert UNSET in each.json["data"]["message"]

@@ -115,7 +115,7 @@ async def test_no_machine_but_this_one_is_listened_to_without_a_token(
         ran = await desk.run("serve", "--no-auth", "--port", "0", *words)
 
     assert (ran.code, ran.out) == (2, "")
-    assert "without a token only this machine may come: leave out --no-auth, or --hostname" in ran.err
+    assert "--no-auth requires a loopback address: drop --no-auth or --hostname" in ran.err
 
 
 async def test_the_token_is_seen_in_no_list_of_processes_and_in_nothing_that_is_said(tmp_path: Path) -> None:

@@ -146,5 +146,5 @@ async def test_a_run_says_once_that_no_worker_serves_its_pool(
     assert err.count("no worker serves the pool 'shared'") == 1
     assert start in err
     assert start in why.out
-    assert "answers, and leaves all work to workers" in looked.out
-    assert "works on all sessions" not in looked.out
+    assert "serves the API, and leaves all work to workers" in looked.out
+    assert "runs all sessions" not in looked.out

@@ -61,7 +61,7 @@ async def test_another_process_withdraws_and_the_next_call_asks(tmp_path: Path) 
             with pytest.raises(NotFound):
                 await other.approvals.withdraw(bash.id)
         asked = await asked_again(at, "more")
-        with pytest.raises(InvalidInput, match="limit is from 1 to 1000"):
+        with pytest.raises(InvalidInput, match="limit must be from 1 to 1000"):
             await at.runtime.approvals.list(limit=0)
 
     assert {(each.permission, each.pattern, each.exact) for each in before} == {

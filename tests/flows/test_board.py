@@ -221,5 +221,5 @@ async def test_a_cursor_of_another_store_is_told_to_begin_again_and_nonsense_is_
             f"{epoch}-0-{'9' * 30}",
             "a-0-²",
         ):
-            with pytest.raises(InvalidInput, match="is no cursor"):
+            with pytest.raises(InvalidInput, match="is not a valid cursor"):
                 runtime.board.follow(nonsense)

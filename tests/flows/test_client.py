@@ -165,7 +165,7 @@ async def test_what_the_server_refuses_is_raised_with_its_sentence(tmp_path: Pat
             await client.send(at.session_id, " ")
         with pytest.raises(InvalidInput, match="is no model"):
             await client.send(at.session_id, "hi", model="nothing")
-        with pytest.raises(InvalidInput, match="seconds is from 0 to 60"):
+        with pytest.raises(InvalidInput, match="seconds must be from 0 to 60"):
             await client.abort(at.session_id, seconds=61)
         with pytest.raises(NotFound):
             await client.tasks.get(NOWHERE)
@@ -206,15 +206,15 @@ async def test_a_server_that_is_not_there_is_noticed(tmp_path: Path) -> None:
         with pytest.raises(Unavailable, match="asyncagents serve"):
             await client.prompt(NOWHERE, "hi")
     async with open_client("http://127.0.0.1:9", patience=0.2) as client:
-        with pytest.raises(Unavailable, match="does not answer"):
+        with pytest.raises(Unavailable, match="does not respond"):
             await client.health()
-        with pytest.raises(Unavailable, match="does not answer"):
+        with pytest.raises(Unavailable, match="does not respond"):
             await anext(client.board())
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:5165", "ftp://x", "", "http://x\n"])
 async def test_what_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(InvalidInput, match="no address of a server"):
+    with pytest.raises(InvalidInput, match="not a valid server URL"):
         async with open_client(url):
             pass
 
@@ -222,7 +222,7 @@ async def test_what_is_no_address_is_refused(url: str) -> None:
 async def test_a_server_is_named_in_one_way(tmp_path: Path) -> None:
     wrong = (open_client(), open_client("http://x", data=tmp_path), open_client(data=tmp_path, token="t"))
     for client in wrong:
-        with pytest.raises(InvalidInput, match="by its url"):
+        with pytest.raises(InvalidInput, match="give either url"):
             async with client:
                 pass
 

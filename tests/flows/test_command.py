@@ -276,7 +276,7 @@ async def test_a_subtask_and_a_command_for_a_subagent_become_a_task(tmp_path: Pa
 
 async def test_a_command_for_an_agent_that_is_gone_says_so(tmp_path: Path) -> None:
     async with project(tmp_path, {"go": command("Go", agent="nobody")}) as at:
-        with pytest.raises(InvalidInput, match="/go wants the agent 'nobody'"):
+        with pytest.raises(InvalidInput, match="/go needs the agent 'nobody'"):
             await at.prompt("/go")
 
 
@@ -284,5 +284,5 @@ async def test_without_coding_there_are_no_commands(tmp_path: Path) -> None:
     async with stage(tmp_path, ScriptedModel({})) as at:
         await at.prompt("/compact")
         assert asked(at) == "/compact"
-        with pytest.raises(InvalidInput, match="opened with `coding`"):
+        with pytest.raises(InvalidInput, match="open the runtime with `coding`"):
             await at.runtime.command(at.session_id, "compact")

@@ -424,7 +424,7 @@ async def test_sharing_is_refused_in_words_and_nothing_is_shared(tmp_path: Path)
         session = (await at.get(where)).body
 
     assert refused.status == 400
-    assert "not shared here" in refused.body["data"]["message"]
+    assert "not supported" in refused.body["data"]["message"]
     assert unshared.body == session
     assert "share" not in session
 

@@ -76,7 +76,7 @@ async def test_every_route_of_the_session_says_that_it_is_damaged_and_lists_go_o
         assert each.status == 500, (method, path, each)
         assert each.json["name"] == "UnknownError"
         assert "unreadable session" in each.json["data"]["message"]
-        assert "all others can" in each.json["data"]["message"]
+        assert "other sessions are not affected" in each.json["data"]["message"]
     assert {each.status for each in listed} == {200}
     assert [each["id"] for each in listed[0].json] == [good.id]
     assert why.json["code"] == "unreadable"

@@ -287,7 +287,7 @@ def test_limits_under_which_nobody_could_work_are_refused(limits: dict[str, Any]
 
 
 async def test_limits_that_would_not_count_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="with coding the limits of delegation"):
+    with pytest.raises(InvalidInput, match="which coding takes from the config"):
         async with open_runtime(
             tmp_path, model=ScriptedModel({}), coding=Config(data_dir=tmp_path), delegation=DelegationConfig()
         ):

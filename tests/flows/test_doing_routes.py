@@ -196,7 +196,7 @@ async def test_a_command_that_is_not_there_is_refused_with_the_names_of_those_th
         nowhere = await at.post("/session/ses_none/command", {"command": "init", "arguments": ""})
         kept = (await at.get(f"{where(at)}/message")).body
     assert (refused.status, kept, nowhere.status) == (400, [], 404)
-    assert "there are compact, init, review" in refused.body["data"]["message"]
+    assert "use one of compact, init, review" in refused.body["data"]["message"]
     assert told.error == unknown(refused.body["data"]["message"])
 
 

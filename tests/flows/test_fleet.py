@@ -81,7 +81,7 @@ async def test_a_runtime_whose_database_was_restored_ends_and_its_readers_start_
             await begin_afresh(dsn, SystemRng())
             await asyncio.Event().wait()
 
-    with pytest.raises(SchemaMismatch, match="start this process anew"):
+    with pytest.raises(SchemaMismatch, match="restart this process"):
         await work()
     async with member(dsn, tmp_path, "p") as (runtime, _):
         assert len(await runtime._store.roots()) == 1

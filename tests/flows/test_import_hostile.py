@@ -195,7 +195,7 @@ async def test_one_part_in_two_messages_is_refused(tmp_path: Path) -> None:
     write(storage / "part/msg_02/prt_1.json", text)
     done = await brought(tmp_path / "data", storage)
     (trouble,) = done.troubles
-    assert "'prt_1' stands there twice" in trouble.why
+    assert "'prt_1' occurs twice" in trouble.why
 
 
 @pytest.mark.spec("P-13")
@@ -211,9 +211,7 @@ async def test_parents_that_lead_in_a_circle_are_told_of_and_so_are_children_of_
     done = await brought(tmp_path / "data", storage)
     why = {Path(each.name).stem: each.why for each in done.troubles}
     assert done.taken == ()
-    assert {why.pop(name) for name in ("ses_a", "ses_b", "ses_c", "ses_d")} == {
-        "its parents lead back to itself"
-    }
+    assert {why.pop(name) for name in ("ses_a", "ses_b", "ses_c", "ses_d")} == {"its parents form a cycle"}
     assert why[OLD_CHILD] == f"its parent {OLD_ROOT} was not imported"
     assert "directory" in why[OLD_ROOT]
 
@@ -290,7 +288,7 @@ async def test_ids_that_are_no_names_of_files_are_not_exported(tmp_path: Path) -
         done = await export_to(at.runtime, tmp_path / "files")
     (trouble,) = done.troubles
     assert (trouble.name, done.sessions) == (session.id, 1)
-    assert "is no id of a message" in trouble.why
+    assert "is not a valid message id" in trouble.why
     assert not (tmp_path / "x.json").exists()
 
 
@@ -315,7 +313,7 @@ async def test_a_document_that_is_none_is_told_of(tmp_path: Path, value: object)
 async def test_what_is_not_there_and_what_holds_nothing_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     async with elsewhere(tmp_path / "data", serve=False) as (runtime, _):
-        with pytest.raises(InvalidInput, match="is not there"):
+        with pytest.raises(InvalidInput, match="does not exist"):
             await import_from(runtime, tmp_path / "none")
         with pytest.raises(InvalidInput, match="holds no exported sessions"):
             await import_from(runtime, tmp_path / "empty")

@@ -107,7 +107,7 @@ async def test_the_files_of_the_first_opencode_are_imported_into_a_directory(tmp
             runtime.prompt(FIRST, "and?", agent="build", model="scripted/scripted"), PATIENCE
         )
     (trouble,) = homeless.troubles
-    assert "in which directory" in trouble.why
+    assert "has no absolute directory" in trouble.why
     assert [each.session.id for each in done.taken] == [FIRST]
     assert all(isinstance(entry.info, UserMessage) and entry.text for entry in entries)
     assert (len(entries), answer.text, len(model.requests[0].messages)) == (4, "And so on.", 5)

@@ -111,9 +111,9 @@ async def test_a_session_has_times_and_a_title_that_carries_one(tmp_path: Path) 
 
 async def test_what_cannot_be_read_again_is_refused(tmp_path: Path) -> None:
     async with stage(tmp_path, {}) as at:
-        with pytest.raises(InvalidInput, match="a prompt is a text, not int"):
+        with pytest.raises(InvalidInput, match="a prompt must be a text, not int"):
             await at.runtime.send(at.session_id, 7)  # type: ignore[arg-type]
-        with pytest.raises(InvalidInput, match="a title is a text"):
+        with pytest.raises(InvalidInput, match="a title must be a text"):
             await at.runtime.create_session(title=5)  # type: ignore[arg-type]
 
 
@@ -150,6 +150,6 @@ async def test_a_function_that_was_never_made_a_tool_is_refused_with_what_to_wri
         return city
 
     plain: Any = weather
-    with pytest.raises(InvalidInput, match=r"weather.* is no tool: put @tool above the function"):
+    with pytest.raises(InvalidInput, match=r"weather.* is not a tool: put @tool above the function"):
         async with open_runtime(tmp_path, model=ScriptedModel({}), tools=[plain]):
             pass

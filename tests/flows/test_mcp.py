@@ -302,7 +302,8 @@ async def test_servers_that_cannot_be_used_break_no_turn_and_say_why(
         await at.prompt("go")
     assert told(at) == ["3"]
     for name, (_, why) in UNUSABLE.items():
-        assert [text for text in caplog.messages if text.startswith(f"MCP server {name}: ") and why in text]
+        start = f"action=connect mcp_server={name}: "
+        assert [text for text in caplog.messages if text.startswith(start) and why in text]
 
 
 async def test_who_asks_a_server_that_cannot_be_used_hears_why_and_what_it_said(tmp_path: Path) -> None:
@@ -347,7 +348,7 @@ async def test_names_are_made_such_that_every_provider_takes_them(
     assert len(names) == len(set(names)) == 5
     assert names[0] == "b_d_a_b"
     assert all(len(name) <= 64 and name.isascii() for name in names)
-    assert "the tool a/b of MCP server b@d is left out: there is another tool named b_d_a_b" in caplog.text
+    assert "action=skip_tool mcp_server=b@d tool=a/b: there is another tool named b_d_a_b" in caplog.text
 
 
 async def test_what_every_request_would_carry_has_a_limit(
@@ -357,7 +358,7 @@ async def test_what_every_request_would_carry_has_a_limit(
         await at.prompt("go")
     (served,) = [tool for tool in at.model.requests[0].tools if tool.name.startswith("bad_")]
     assert (served.name, len(served.description)) == ("bad_go", 10_000)
-    assert "the tool huge of MCP server bad is left out: its schema has" in caplog.text
+    assert "action=skip_tool mcp_server=bad tool=huge: its schema has" in caplog.text
 
 
 @pytest.mark.spec("X-04")
@@ -461,7 +462,7 @@ async def test_resources_and_prompts_can_be_listed_and_read(tmp_path: Path, ledg
             await served.read_resource("nobody", "x")
         await at.prompt("/kit:greet Ada Lovelace")
         assert at.told()[-1] == FromUser("Say hello to Ada Lovelace.")
-        with pytest.raises(InvalidInput, match="/kit:greet wants name"):
+        with pytest.raises(InvalidInput, match="/kit:greet needs name"):
             await at.prompt("/kit:greet")
         source = ResourceSource(
             client_name="kit", uri="note://hello", text=Span(value="@hello", start=0, end=6)

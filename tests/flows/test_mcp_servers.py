@@ -110,7 +110,7 @@ def test_a_server_runs_in_its_project_or_where_it_is_told_to(tmp_path: Path) -> 
 
 def test_what_a_server_was_given_is_in_no_repr(tmp_path: Path) -> None:
     (only,) = wants(tmp_path, kit=McpConfig(type="local", command=("x",), environment={"A": "secret"}))
-    assert repr(only) == "Wanted('kit')"
+    assert repr(only) == "ServerSpec('kit')"
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ async def test_a_session_that_cannot_be_read_is_no_trouble_of_the_others(
         good = await at.runtime.create_session(directory=tmp_path)
         await at.runtime.send(at.stage.session_id, "hi")
         async with asyncio.timeout(PATIENCE):
-            while "was dropped" not in caplog.text:
+            while "action=run dropped" not in caplog.text:
                 await at.runtime.status(good.id)
         ready = await at.caller.get("/ready")
         state = await at.caller.ask("GET", f"/v1/sessions/{good.id}", headers=at.caller.token)

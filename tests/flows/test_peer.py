@@ -201,7 +201,7 @@ async def test_who_is_not_known_reads_counts_and_no_conversation(tmp_path: Path)
         heard = await ask_as(NOBODY, "127.0.0.1", at.port, requests)
 
     assert [each.status for each in heard] == [200, 200, 200, 200, 401, 401, 401]
-    assert b"the system does not tell whose program asks" in heard[-1].body
+    assert b"the user of the requesting program is unknown" in heard[-1].body
     assert b"Bearer" in heard[-1].body
 
 

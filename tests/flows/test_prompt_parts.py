@@ -110,15 +110,15 @@ async def test_lines_of_a_file_are_chosen_as_clients_choose_them(
     ("file", "said"),
     [
         ("file:///{root}/a.txt?start=11", "has 10 lines"),
-        ("file:///{root}/a.txt?start=x", "is no line"),
+        ("file:///{root}/a.txt?start=x", "is not a line number"),
         ("file:///{root}/a.txt?start=5&end=2", "has 10 lines"),
         ("file://elsewhere/a.txt", "names another machine"),
         ("missing.txt", "does not exist"),
         ("program", "neither text nor an image nor a PDF"),
         ("nul\0", "NUL"),
         ("", "path is empty"),
-        (Attachment("text/plain", "ftp://a/b"), "is no address of a file"),
-        (7, "a file is a path"),
+        (Attachment("text/plain", "ftp://a/b"), "is not a valid file URL"),
+        (7, "a file must be a path"),
     ],
 )
 async def test_a_file_that_cannot_go_along_is_refused_and_nothing_is_stored(
@@ -258,8 +258,8 @@ async def test_ready_made_parts_are_taken_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("part", "said"),
     [
-        (AgentInput(name="build"), "no agent that others may call"),
-        (SubtaskInput(prompt="x", description="x", agent="nobody"), "no agent that others may call"),
+        (AgentInput(name="build"), "is not a subagent of this directory"),
+        (SubtaskInput(prompt="x", description="x", agent="nobody"), "is not a subagent of this directory"),
         (
             FileInput(
                 mime="text/plain",
@@ -268,7 +268,7 @@ async def test_ready_made_parts_are_taken_as_they_are(tmp_path: Path) -> None:
                     client_name="docs", uri="docs://x", text=Span(value="", start=0, end=0)
                 ),
             ),
-            "no server is called 'docs' here",
+            "there is no MCP server 'docs' here",
         ),
         ({"type": "tool"}, "a part of a prompt is"),
         ({"type": "text", "text": 7}, "a part of a prompt is"),
@@ -284,15 +284,15 @@ async def test_a_part_that_cannot_be_used_is_refused(tmp_path: Path, part: Any, 
 @pytest.mark.parametrize(
     ("to", "said"),
     [
-        ({"variant": 5}, "a variant is a text"),
-        ({"agent": 5}, "an agent is a text"),
+        ({"variant": 5}, "a variant must be a text"),
+        ({"agent": 5}, "an agent must be a text"),
         ({"model": 5}, "is no model"),
-        ({"files": 5}, "files are a list"),
-        ({"files": "a.txt"}, "files are a list"),
+        ({"files": 5}, "files must be a list"),
+        ({"files": "a.txt"}, "files must be a list"),
         ({"parts": 5}, "a part of a prompt is"),
         ({"parts": [TextInput(text="x", id=PartId("prt_a\0"))]}, "zero byte"),
         ({"parts": [FileInput(mime="image/png", url="file:///%00")]}, "NUL"),
-        ({"parts": [FileInput(mime="image/png", url="file://[")]}, "is no address of a file"),
+        ({"parts": [FileInput(mime="image/png", url="file://[")]}, "is not a valid file URL"),
     ],
 )
 async def test_what_is_of_another_type_is_refused_and_the_session_can_be_read(
@@ -315,9 +315,9 @@ async def test_a_prompt_of_nothing_is_refused(tmp_path: Path) -> None:
 async def test_what_cannot_be_stored_is_refused_before_a_shell_runs(tmp_path: Path) -> None:
     commands = {"go": CommandConfig(template="!`touch ran`")}
     async with project(tmp_path, command=commands) as at:
-        with pytest.raises(InvalidInput, match="half a character"):
+        with pytest.raises(InvalidInput, match="unpaired surrogate"):
             await sent(at, "/go \ud800")
-        with pytest.raises(InvalidInput, match="half a character"):
+        with pytest.raises(InvalidInput, match="unpaired surrogate"):
             await at.runtime.command(at.session_id, "go", "\ud800")
     assert not (tmp_path / "project" / "ran").exists()
 

@@ -198,7 +198,7 @@ async def test_keys_and_logins_are_refused_with_what_to_do(tmp_path: Path, root:
         upgrade = await at.ask("POST", "/global/upgrade", {"target": "2"})
 
     assert [each.status for each in told] == [400] * 4
-    assert all("start it again" in each.body["data"]["message"] for each in told)
+    assert all("restart it" in each.body["data"]["message"] for each in told)
     assert not any(KEY in each.text for each in told)
     assert (upgrade.status, upgrade.body["success"]) == (400, False)
 
@@ -217,7 +217,7 @@ async def test_a_client_writes_one_line_into_the_log(
         with caplog.at_level(logging.WARNING):
             told = await at.ask("POST", "/log", body)
             odd = await at.ask("POST", "/log", {**body, "level": "shout"})
-    lines = [record.getMessage() for record in caplog.records if "a client says" in record.getMessage()]
+    lines = [record.getMessage() for record in caplog.records if "action=client_log" in record.getMessage()]
 
     assert (told.status, told.body, odd.status) == (200, True, 400)
     assert len(lines) == 1

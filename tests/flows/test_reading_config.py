@@ -59,7 +59,7 @@ LISTS: tuple[Any, ...] = ([], "x")
 REFUSED: dict[str, Any] = {
     "read when the server starts": {"provider": {"x": {"npm": "y"}}},
     "changes nothing in asyncagents": {"theme": "dark"},
-    "is a secret as it is shown": {"instructions": ["***"]},
+    "is a redacted secret": {"instructions": ["***"]},
     "refers to a variable or a file": {"agent": {"x": {"prompt": "{env:OPENAI_API_KEY}"}}},
     "refers to a file": {"agent": {"x": {"prompt": "{file:/etc/passwd}"}}},
     "must be a string": {"model": 3},

@@ -93,7 +93,7 @@ async def test_the_id_of_a_message_that_is_gone_is_not_given_to_another(tmp_path
         else:
             for entry in await at.messages():
                 await at.runtime.conversations.remove_message(at.session_id, entry.info.id)
-        with pytest.raises(Conflict, match="gone"):
+        with pytest.raises(Conflict, match="deleted message"):
             await at.runtime.prompt(at.session_id, "hello", message_id=asked, key="other words")
         assert bool((await at.runtime.session(at.session_id)).revert) == undone
         await at.prompt("hello")

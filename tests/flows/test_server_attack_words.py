@@ -375,7 +375,7 @@ async def test_what_would_take_seconds_to_read_is_not_read(tmp_path: Path, name:
         heard = await at.ask("POST", "/session/x/message", {**at.bearer, **JSON}, HEAVY[name])
 
     assert heard.status == 400
-    assert b"beside its texts" in heard.body
+    assert b"outside of its strings" in heard.body
 
 
 async def test_a_text_may_be_as_large_whatever_is_in_it(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ async def test_a_row_that_breaks_an_assertion_neither_ends_the_sweep_nor_holds_u
             clock.advance(PUT_OFF_MS)
     errors = [each for each in caplog.records if each.levelno >= logging.ERROR]
     assert len(errors) == 2, "once for the row in each of the two processes"
-    assert "is due and cannot be ended: AssertionError" in errors[0].getMessage()
+    assert "is due and cannot be expired: AssertionError" in errors[0].getMessage()
 
 
 async def test_a_row_is_logged_once_however_often_it_is_put_off(

@@ -171,7 +171,7 @@ async def test_an_import_takes_the_map_along_and_what_it_allows_only_if_it_is_tr
 
     assert other.tools == {"bash": False}
     assert own.tools == {"bash": False, "webfetch": True}
-    assert "its own rules that allow something were left out" in str(done)
+    assert "rules of the session that allow something were left out" in str(done)
 
 
 @pytest.mark.spec("Z-04")

@@ -155,7 +155,7 @@ async def test_what_failed_is_tried_again_later_under_the_same_id(tmp_path: Path
         async with open_world(tmp_path, setup, clock=clock) as runtime:
             (ended,) = await until_state(runtime, "delivered")
 
-    assert failed.error == "it answered 500"
+    assert failed.error == "the receiver answered 500"
     assert failed.time.next is not None
     assert 5_000 <= failed.time.next - failed.time.created < 5_500
     assert (again.state, ended.attempts, ended.error) == ("owed", 3, None)
@@ -385,7 +385,7 @@ async def test_a_post_that_breaks_is_a_failure_like_any_other(
         await runtime.async_tools.submit_result(await waiting(runtime), "v2")
         (failed,) = await until_so(runtime, lambda each: each.error)
 
-    assert (failed.state, failed.error) == ("owed", "it could not be posted: RuntimeError")
+    assert (failed.state, failed.error) == ("owed", "sending failed: RuntimeError")
     assert "hush" not in caplog.text
 
 
@@ -404,7 +404,7 @@ async def test_neither_secrets_nor_tokens_are_logged(
                 at.runtime, lambda each: each.attempts and (each.error or each.time.ended)
             )
 
-    assert f"webhook {known.id}" in caplog.text
+    assert f"webhook={known.id}" in caplog.text
     assert "http://127.0.0.1:" in caplog.text
     assert (SECRET in caplog.text, "hush" in caplog.text) == (False, False)
 

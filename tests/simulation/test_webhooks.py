@@ -139,7 +139,7 @@ def test_a_receiver_that_never_comes_back_is_given_up_after_ten_tries(tmp_path: 
 
     (known,) = SimLoop(1, max_steps=2_000_000).run(play)
     assert (known.state, known.attempts, len(tried)) == ("dead", 10, 10)
-    assert known.error == "it answered 503; given up after 10 tries"
+    assert known.error == "the receiver answered 503; given up after 10 tries"
 
 
 def test_a_webhook_that_ends_its_process_each_time_is_given_up(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_webhook_that_ends_its_process_each_time_is_given_up(tmp_path: Path) -
 
     (known,) = SimLoop(1, max_steps=2_000_000).run(play)
     assert (known.state, len(posted)) == ("dead", TRIES)
-    assert "its process died" in (known.error or "")
+    assert "the sending process died" in (known.error or "")
 
 
 class Unsteady:

@@ -1,4 +1,4 @@
-"""Where exported sessions lie: our layout, OpenCode's storage, and that of its first releases."""
+"""Find and read the files of exported sessions: our layout, OpenCode's storage, and its oldest layout."""
 
 import os
 import stat
@@ -25,13 +25,13 @@ class Located(Struct, frozen=True):
     file: Path
     messages: Path
     parts: Path
-    """With a folder for each message."""
+    """Has a folder for each message."""
     todos: Path | None = None
     pending: Path | None = None
 
 
 def storages(path: Path) -> tuple[Path, ...]:
-    """The storage folders in or below what somebody named."""
+    """Find the storage folders at or below `path`; raise `InvalidInput` if there are none."""
     if (path / "session").is_dir():
         return (path,)
     if (path / "storage" / "session").is_dir():
@@ -53,7 +53,7 @@ def _nothing(path: Path) -> str:
 
 
 def located(storage: Path) -> Iterator[Located]:
-    """The sessions of a storage folder; whether their names are ids is seen when they are read."""
+    """Yield the sessions of a storage folder; their ids are checked when they are read."""
     sessions = storage / "session"
     for project in sorted(each for each in sessions.iterdir() if each.is_dir()):
         _check_no_link(project)
@@ -71,7 +71,7 @@ def located(storage: Path) -> Iterator[Located]:
 
 
 def names(folder: Path) -> list[Path]:
-    """The JSON files of a folder, in the order of their names."""
+    """List the JSON files of a folder, sorted by name."""
     if not folder.is_dir():
         return []
     _check_no_link(folder, folder.parent)
@@ -83,14 +83,14 @@ def names(folder: Path) -> list[Path]:
 
 
 def _check_no_link(*folders: Path) -> None:
-    """Below what somebody named: what a link leads to is no part of an export."""
+    """Raise `InvalidInput` for a symbolic link: its target is not part of the export."""
     for folder in folders:
         if folder.is_symlink():
-            raise InvalidInput(f"{folder}: this is a link, which is not followed")
+            raise InvalidInput(f"{folder}: a symbolic link, which is not followed")
 
 
 class Reader:
-    """Reads the files of one session; all together are not to fill the memory."""
+    """Reads the files of one session, up to a total size."""
 
     def __init__(self) -> None:
         self._left = MOST_SESSION
@@ -98,7 +98,7 @@ class Reader:
     def object(self, file: Path) -> dict[str, Any]:
         value = self.value(file)
         if not isinstance(value, dict):
-            raise InvalidInput(f"{file}: this is no JSON object")
+            raise InvalidInput(f"{file}: not a JSON object")
         return value
 
     def value(self, file: Path, most: int = MOST_FILE) -> Any:
@@ -110,12 +110,12 @@ class Reader:
             raise InvalidInput(f"{file}: {str(error) or type(error).__name__}") from error
 
     def named(self, file: Path, kind: str) -> dict[str, Any]:
-        """An object that is what its file is called; one that does not say it is told."""
+        """Read an object whose id must equal its file's name; a missing id is filled in."""
         name = a_name(file.stem, kind)
         value = filled(self.object(file), id=name)
         if value["id"] != name:
             raise InvalidInput(
-                f"{file}: this is {str(value['id'])[:140]!r}, another {kind} than its name says"
+                f"{file}: holds the {kind} {str(value['id'])[:140]!r}: the id and the file name must be equal"
             )
         return value
 
@@ -125,16 +125,16 @@ class Reader:
         except OSError as error:
             raise InvalidInput(f"{file}: {error.strerror or error}") from error
         if len(raw) > most:
-            raise InvalidInput(f"{file}: too large, {most:,} bytes and no more are read")
+            raise InvalidInput(f"{file}: too large, at most {most:,} bytes of it may be read")
         return raw
 
 
 def _read(file: Path, most: int) -> bytes:
-    """One byte more than is wanted, of what is too large. A pipe is not waited for."""
+    """Read up to `most` + 1 bytes, so that a larger file is detected; never block on a pipe."""
     handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise InvalidInput(f"{file}: this is no plain file")
+            raise InvalidInput(f"{file}: not a regular file")
         with os.fdopen(handle, "rb", closefd=False) as opened:
             return opened.read(most + 1)
     finally:

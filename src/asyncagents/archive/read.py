@@ -1,4 +1,4 @@
-"""An import: sessions from files, parents before children, each all or nothing."""
+"""Import sessions from files, parents before children, each completely or not at all."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ class Imported(Struct, frozen=True):
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """`trusted`: also what sessions are allowed and who is told of results; `directory`: where they work."""
+    """`trusted`: import permissions and webhooks, too; `directory`: replaces where the sessions work."""
 
     trusted: bool = False
     directory: str | None = None
@@ -34,7 +34,7 @@ class Choice(Struct, frozen=True, kw_only=True):
 
 
 class Head(Struct, frozen=True):
-    """What is known of a session before it is read."""
+    """A session's id, parent and files, before its messages are read."""
 
     session_id: SessionId
     parent_id: SessionId | None
@@ -51,8 +51,8 @@ async def import_from(
 ) -> Imported:
     """Import an export of ours, OpenCode's storage, or the file that `opencode export` writes.
 
-    What is there already stays as it is. What cannot be imported is told of, and the others go on; `heard` is
-    called for each at once.
+    Sessions that exist already stay unchanged. One that cannot be imported is reported in `troubles`, and the
+    others are still imported. `heard` is called for each session as soon as it is done.
     """
     source = Path(path)
     where = None if directory is None else str(await asyncio.to_thread(Path(directory).absolute))
@@ -97,7 +97,7 @@ class _Importing:
             except RequestError as error:
                 self._trouble(head.place.file, _about(error, head.place.file))
         for head in _unreachable(heads):
-            self._trouble(head.place.file, "its parents lead back to itself")
+            self._trouble(head.place.file, "its parents form a cycle")
         return self._told()
 
     async def _take(self, found: Found, parent_id: SessionId | None) -> None:
@@ -121,7 +121,7 @@ class _Importing:
 
 
 def _heads(found: Sequence[Located]) -> tuple[dict[SessionId, Head], list[tuple[Path, str]]]:
-    """What can be read of them, and why the others cannot; what is there twice counts as neither."""
+    """Read the headers, and why others cannot be read; a session that occurs twice is left out."""
     heads: dict[SessionId, Head] = {}
     files: dict[str, Path] = {}
     unread = []
@@ -129,7 +129,7 @@ def _heads(found: Sequence[Located]) -> tuple[dict[SessionId, Head], list[tuple[
         try:
             if place.session_id in files:
                 heads.pop(SessionId(place.session_id), None)
-                raise InvalidInput(f"session {place.session_id} is in {files[place.session_id]}, too")
+                raise InvalidInput(f"session {place.session_id} is also in {files[place.session_id]}")
             files[place.session_id] = place.file
             session_id, parent_id = session_of(Reader().named(place.file, "session"))
             heads[session_id] = Head(session_id, parent_id, place)
@@ -140,17 +140,17 @@ def _heads(found: Sequence[Located]) -> tuple[dict[SessionId, Head], list[tuple[
 
 def _is_folder(path: Path) -> bool:
     if not path.exists():
-        raise InvalidInput(f"{path} is not there")
+        raise InvalidInput(f"{path} does not exist")
     return path.is_dir()
 
 
 def _about(error: RequestError, file: Path) -> str:
-    """Without the name of the file, which is said beside it."""
+    """Return the text of an error without the name of its file, which is reported separately."""
     return str(error).removeprefix(f"{file}: ")
 
 
 def _parents_first(heads: dict[SessionId, Head]) -> Iterator[Head]:
-    """Those whose ancestors end somewhere."""
+    """Yield the headers, parents before children; those in a cycle of parents are left out."""
     children: dict[SessionId | None, list[Head]] = {}
     for head in heads.values():
         above = head.parent_id if head.parent_id in heads else None
@@ -187,7 +187,7 @@ def _parts(reader: Reader, place: Located, message_id: str) -> list[Json]:
 def _pending(
     reader: Reader, place: Located, messages: Sequence[tuple[Json, Sequence[Json]]]
 ) -> dict[str, Json]:
-    """The records of those calls that still wait, as far as there are any."""
+    """Read the records of the calls that are still pending, if there are any."""
     if place.pending is None:
         return {}
     found = {}
@@ -215,14 +215,14 @@ def _document(file: Path) -> Found:
         case {"info": dict(info), "messages": list(messages)}:
             pending = value.get("pendingTools") or []
             if not isinstance(pending, list) or not all(isinstance(each, dict) for each in pending):
-                raise InvalidInput("`pendingTools` is a list of objects")
+                raise InvalidInput("`pendingTools` must be a list of objects")
             records = {str(each.get("id")): each for each in pending}
             open_ids = {_waits_for(part) for message in messages for part in _parts_of(message)}
             kept = {name: each for name, each in records.items() if name in open_ids}
             pairs = [(_info_of(message), _parts_of(message)) for message in messages]
             return Found(info=info, messages=pairs, todos=value.get("todos"), pending=kept)
         case _:
-            raise InvalidInput("this is no exported session: an object with `info` and `messages` is")
+            raise InvalidInput("not an exported session: expected an object with `info` and `messages`")
 
 
 def _info_of(message: Any) -> Json:
@@ -230,7 +230,7 @@ def _info_of(message: Any) -> Json:
         case {"info": dict(info)}:
             return info
         case _:
-            raise InvalidInput("a message is an object with `info` and `parts`")
+            raise InvalidInput("a message must be an object with `info` and `parts`")
 
 
 def _parts_of(message: Any) -> list[Json]:
@@ -238,4 +238,4 @@ def _parts_of(message: Any) -> list[Json]:
         case {"parts": list(parts)} if all(isinstance(part, dict) for part in parts):
             return parts
         case _:
-            raise InvalidInput("a message is an object with `info` and `parts`")
+            raise InvalidInput("a message must be an object with `info` and `parts`")

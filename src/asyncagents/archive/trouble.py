@@ -1,10 +1,10 @@
-"""What could not be exported or imported: the others go on."""
+"""A session that could not be exported or imported; the others are still processed."""
 
 from msgspec import Struct
 
 
 class Trouble(Struct, frozen=True):
-    """`name`: of a file, or the id of a session."""
+    """`name`: a file, or the id of a session."""
 
     name: str
     why: str

@@ -1,4 +1,4 @@
-"""An export: sessions as JSON files below a directory, as OpenCode's storage has them."""
+"""Export sessions as JSON files below a directory, in the layout of OpenCode's storage."""
 
 import asyncio
 import os
@@ -16,19 +16,19 @@ from asyncagents.engine.transfer import TRIES, Record
 from asyncagents.errors import Conflict, Damaged, InvalidInput, NotFound, RequestError
 
 MANIFEST = "export.json"
-"""Written last: with it an export is complete."""
+"""Written last: an export without it is incomplete."""
 FORMAT = 1
 
 
 class Exported(Struct, frozen=True):
     sessions: int
     calls: int
-    """Those whose result comes, or came, from outside."""
+    """How many calls of async tools."""
     troubles: tuple[Trouble, ...]
 
 
 class Index:
-    """Of pending calls, as files: which there are, by session, status and deadline."""
+    """Index of the exported pending calls, by session, status and deadline."""
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[str, str, int | None]] = {}
@@ -57,9 +57,9 @@ class Index:
 
 
 async def export_to(runtime: Runtime, directory: str | Path, sessions: Sequence[SessionId] = ()) -> Exported:
-    """Write sessions with all below them, or all that there are, into a new or empty directory.
+    """Write sessions with their descendants, or all sessions, into a new or empty directory.
 
-    One that cannot be exported is told of, and the others go on.
+    One that cannot be exported is reported in `troubles`, and the others are still exported.
     """
     folder = Path(directory)
     await asyncio.to_thread(_make_room, folder)
@@ -69,7 +69,7 @@ async def export_to(runtime: Runtime, directory: str | Path, sessions: Sequence[
             await _export(runtime, folder, session_id, index)
             count += 1
         except NotFound:
-            continue  # it was deleted meanwhile
+            continue  # deleted meanwhile
         except (RequestError, Damaged) as error:
             troubles.append(Trouble(session_id, str(error)))
     await asyncio.to_thread(_finish, folder, index)
@@ -77,7 +77,7 @@ async def export_to(runtime: Runtime, directory: str | Path, sessions: Sequence[
 
 
 async def _export(runtime: Runtime, folder: Path, session_id: SessionId, index: Index) -> None:
-    """Again, if it changed while it was read: files are replaced."""
+    """Export one session; if it changes meanwhile, start over and replace its files."""
     for left in reversed(range(TRIES)):
         found: list[PendingToolCall] = []
         try:
@@ -96,9 +96,9 @@ async def _export(runtime: Runtime, folder: Path, session_id: SessionId, index: 
 def _make_room(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if (folder / MANIFEST).exists():
-        raise InvalidInput(f"{folder} holds another export: name a directory that is new or empty")
+        raise InvalidInput(f"{folder} holds another export: name a new or empty directory")
     if any(folder.iterdir()):
-        raise InvalidInput(f"{folder} is not empty: name a directory that is new or empty")
+        raise InvalidInput(f"{folder} is not empty: name a new or empty directory")
 
 
 def _write_all(folder: Path, records: Sequence[Record]) -> None:
@@ -108,7 +108,7 @@ def _write_all(folder: Path, records: Sequence[Record]) -> None:
 
 
 def _below(folder: Path, names: Sequence[str]) -> Path:
-    """Each of them its owner's alone."""
+    """Create nested folders that only the owner can access."""
     for name in names:
         folder = folder / name
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -121,7 +121,7 @@ def _finish(folder: Path, index: Index) -> None:
 
 
 def _write(folder: Path, name: str, body: bytes) -> None:
-    """Whole or not at all, and its owner's alone."""
+    """Write a file atomically, readable only by its owner."""
     aside = folder / f".{name}.tmp"
     handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "wb") as file:

@@ -1,4 +1,4 @@
-"""`asyncagents agents`: who there is to work here, and what each of them may do."""
+"""`asyncagents agents`: list the agents of a directory, or show one with its rules and prompt."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from asyncagents.cli.option import data_dir_option, directory_option, json_optio
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--all", "everyone", is_flag=True, help="Hidden ones too.")
+@click.option("--all", "everyone", is_flag=True, help="Include hidden agents.")
 @json_option
 @directory_option
 @data_dir_option
@@ -18,8 +18,8 @@ def agents(
 ) -> None:
     """List the agents of this directory, or show one in full.
 
-    The default is marked with a star. With a NAME its rules are shown by where they come from, the later
-    over the earlier, and its prompt. Files that cannot be used are named on stderr.
+    The default agent is marked with a star. With NAME, its rules are shown by origin (a later rule overrides
+    an earlier one), then its prompt. Files that cannot be used are listed on stderr.
     """
     import asyncio
 

@@ -1,4 +1,4 @@
-"""Agents as a table, one in full, or as JSON."""
+"""Print agents as a table, one agent in full, or JSON."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ LAYERS = ("defaults", "config", "built_in", "agent")
 
 
 class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An agent for programs; its rules and prompt only if it was asked for."""
+    """An agent as `--json` prints it; rules and prompt only if NAME was given."""
 
     name: str
     mode: str

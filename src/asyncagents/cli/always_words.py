@@ -1,4 +1,4 @@
-"""What an answer "always" covers, in words."""
+"""Describes what the answer `always` covers, for people."""
 
 from asyncagents.cli.screen import plain
 from asyncagents.domain.ask import PermissionRequest
@@ -7,14 +7,14 @@ LINE = "this exact line"
 
 
 def lasting(request: PermissionRequest) -> str:
-    """Say what an `always` would allow, in full: no more may be approved than was shown."""
+    """Describe all that `always` would allow: a person must not approve more than is shown."""
     if request.exact and _is_line(request):
         return LINE
     return covered(request.permission, request.always, exact=request.exact)
 
 
 def covered(permission: str, patterns: tuple[str, ...], *, exact: bool) -> str:
-    """Name what is not asked for any more once these patterns, or exact texts, are approved."""
+    """Describe what is allowed without asking once these patterns, or exact texts, are approved."""
     named = " ".join(plain(", ".join(patterns)).split())
     if exact:
         return f"{permission}: exactly {named}"
@@ -24,6 +24,6 @@ def covered(permission: str, patterns: tuple[str, ...], *, exact: bool) -> str:
 
 
 def _is_line(request: PermissionRequest) -> bool:
-    """Whether the text is the command that stands there; one that starts elsewhere goes there first."""
+    """Return whether a text is the command itself, alone or after a `cd` to its workdir."""
     command = request.metadata.get("command")
     return any(text == command or text.endswith(f" || exit\n{command}") for text in request.always)

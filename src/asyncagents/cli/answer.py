@@ -1,4 +1,4 @@
-"""`asyncagents answer`: an answer by id, from anywhere, and the work that it lets go on."""
+"""`asyncagents answer`: answer an ask by its id, then continue its session."""
 
 from pathlib import Path
 
@@ -13,9 +13,9 @@ from asyncagents.cli.option import data_dir_option, data_directory, form_option
 @click.option(
     "--message", metavar="TEXT", default="", help="With reject: tell the model why; its turn goes on."
 )
-@click.option("--by", metavar="NAME", default="", help="Who answers; it is kept with the answer.")
+@click.option("--by", metavar="NAME", default="", help="Who answers; stored with the answer.")
 @click.option("--input", "given", metavar="JSON", help="With once: approve these arguments instead.")
-@click.option("--detach", is_flag=True, help="Answer, and leave the work to others.")
+@click.option("--detach", is_flag=True, help="Store the answer; do not run the session.")
 @form_option
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @data_dir_option
@@ -34,15 +34,15 @@ def answer(  # noqa: PLR0913  its options
     as_json: bool,
     data_dir: Path | None,
 ) -> None:
-    """Answer what waits for a person, and go on.
+    """Answer an open ask and continue its session.
 
-    ID is what `asyncagents asks` lists; its beginning will do. A permission takes once, always or reject.
-    A question takes its answer, the number of an option or a text, one argument for each question; reject
-    refuses to answer. An approval takes approve or reject, either with a --message.
+    ID is an id that `asyncagents asks` lists, or a unique prefix of one. A permission takes once, always or
+    reject. A question takes its answer, the number of an option or a text, one argument for each question;
+    reject refuses to answer. An approval takes approve or reject, either with a --message.
 
-    If no process runs the session, this one works on its tree until it rests, as `asyncagents run --session`
-    does, and ends with the same exit codes; with a server on this data it shows what that one does.
-    An id that is not there, or is answered already: 2.
+    If no process runs the session, this one runs its tree until it rests, as `asyncagents run --session`
+    does, with the same exit codes; if a server works on this data, its progress is shown.
+    Exit code 2: the id is unknown, or has another answer already.
     """
     import asyncio
 

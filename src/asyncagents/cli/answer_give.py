@@ -1,4 +1,4 @@
-"""Find what is asked by the beginning of its id, answer it, and work on what goes on."""
+"""Finds an ask by a prefix of its id, answers it and continues its session."""
 
 from pathlib import Path
 from typing import cast
@@ -26,7 +26,7 @@ LISTED = "`asyncagents asks --all` lists what is open"
 
 
 class Given(Struct, frozen=True):
-    """What the command was told."""
+    """The arguments of `asyncagents answer`."""
 
     id: str
     words: tuple[str, ...]
@@ -36,31 +36,31 @@ class Given(Struct, frozen=True):
 
 
 class Done(Struct, frozen=True):
-    """An answer that is on the disk, and whose work goes on with it."""
+    """The tree of a session that was answered, and which process runs it."""
 
     session_id: SessionId
-    """The root of the tree: its answer is what people wait for."""
+    """The root of the tree."""
     directory: Path
     is_run: bool
     server: str = ""
-    """The address of one that works on all of this data."""
+    """URL of the server that runs all sessions of this data directory; empty if there is none."""
 
     @property
     def is_left_to_others(self) -> bool:
-        """Some process has it that cannot be asked to show what it does; a server can."""
+        """Return whether a process runs the tree that is not a server and cannot show its progress."""
         return self.is_run and not self.server
 
     def text(self, *, detach: bool) -> str:
         if self.server:
-            return f"answered; the server at {self.server} works on session {self.session_id}"
+            return f"answered; the server at {self.server} runs session {self.session_id}"
         if self.is_run:
-            return f"answered; another process works on session {self.session_id}"
-        assert detach, "else it is worked on here"
-        return f"answered; `asyncagents run --session {self.session_id}` goes on"
+            return f"answered; another process runs session {self.session_id}"
+        assert detach, "without --detach this process runs the tree"
+        return f"answered; `asyncagents run --session {self.session_id}` continues it"
 
 
 async def give(data: Path, given: Given) -> Done:
-    """Raises `Complaint` for what is gone, answered already, or another kind of thing."""
+    """Store the answer. Raises `CliError` if the id is unknown, answered differently, or not an ask."""
     found = await look(data, lambda runtime: _give(runtime, given), nothing=None)
     if found is None:
         raise _unknown(given.id)
@@ -68,7 +68,7 @@ async def give(data: Path, given: Given) -> Done:
 
 
 def server_url(data: Path) -> str:
-    """Of the one that works on all of this data; empty: there is none."""
+    """Return the URL of the server that runs all sessions of this data; empty if there is none."""
     worker = find_worker(data)
     return worker.url if worker is not None else ""
 
@@ -79,7 +79,7 @@ async def _give(runtime: Runtime, given: Given) -> Done | None:
         if call is not None and call.open is not None:
             reply = given_reply(call.open, given.words, message=given.message, given=given.input)
             call = await runtime.answer(call.ask_id or "", reply, by=given.by)
-        else:  # it may have been answered before: only the same answer is no mistake
+        else:  # it may have been answered before: repeating the same answer is not an error
             call = await runtime.answer(given.id, _blind(given), by=given.by)
     except NotFound as error:
         raise _unknown(given.id) from error
@@ -90,7 +90,7 @@ async def _give(runtime: Runtime, given: Given) -> Done | None:
 
 
 async def _find(runtime: Runtime, start: str) -> Call | None:
-    """An open one, by its id or the beginning of it; one that takes a result as well, also by that id."""
+    """Find an open ask by its id or a prefix; if its call also takes a result, by the pending id too."""
     asks = [each.call for each in await runtime.asks()]
     found = [call for call in asks if call.ask_id and _begins(call.ask_id, start)]
     found = found or [call for call in asks if not call.only_asks and _begins(call.id, start)]
@@ -104,7 +104,7 @@ async def _find(runtime: Runtime, start: str) -> Call | None:
 
 
 async def _waiting(runtime: Runtime, start: str) -> PendingToolCall | None:
-    """A call that takes a result, by its id or the beginning of it; there may be a million."""
+    """Find a waiting call by its id or a prefix, with one indexed read: there may be a million."""
     found: tuple[PendingToolCall, ...]
     try:
         found = (await runtime.async_tools.get(start),)
@@ -114,7 +114,7 @@ async def _waiting(runtime: Runtime, start: str) -> PendingToolCall | None:
 
 
 def _begins(ask_id: str, start: str) -> bool:
-    """What all ids begin with names none."""
+    """Match an id with or without its type prefix; a bare type prefix matches no id."""
     if any(prefix.startswith(start) for prefix in PREFIXES):
         return False
     return ask_id.startswith(start) or ask_id.partition("_")[2].startswith(start)
@@ -139,7 +139,7 @@ def _unknown(start: str) -> Complaint:
 
 
 def carry_on(done: Done, form: str, data_dir: Path | None) -> int:
-    """As `run --session` would, in the session's own directory."""
+    """Do what `run --session` does, in the session's own directory. Returns the exit code."""
     screen = Screen()
     listen(screen)
     directory = done.directory if done.directory.is_dir() else Path.cwd()

@@ -1,4 +1,4 @@
-"""`asyncagents approvals`: what was allowed for good, and how to take it back."""
+"""`asyncagents approvals`: list approvals of a project, and withdraw them."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from asyncagents.cli.option import (
 
 
 @click.group(invoke_without_command=True)
-@click.option("--all", "everywhere", is_flag=True, help="Of all directories.")
+@click.option("--all", "everywhere", is_flag=True, help="List those of all directories.")
 @json_option
 @directory_option
 @data_dir_option
@@ -22,10 +22,10 @@ from asyncagents.cli.option import (
 def approvals(
     context: click.Context, /, *, everywhere: bool, as_json: bool, directory: Path, data_dir: Path | None
 ) -> None:
-    """List what was answered with always, the newest first.
+    """List approvals (answers `always`), newest first.
 
-    Each says what is not asked for any more in its project. `asyncagents approvals withdraw ID` takes one
-    back: whoever works there, a server too, asks again at the next call.
+    An approval allows calls of its project without asking. `asyncagents approvals withdraw ID` deletes one;
+    every process, servers included, asks again at the next call.
     """
     if context.invoked_subcommand is not None:
         return
@@ -41,14 +41,14 @@ def approvals(
 
 @approvals.command()
 @click.argument("ids", metavar="ID...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Withdraw all of this directory.")
+@click.option("--all", "everything", is_flag=True, help="Withdraw all approvals of this directory.")
 @directory_option
 @data_dir_option
 def withdraw(*, ids: tuple[str, ...], everything: bool, directory: Path, data_dir: Path | None) -> None:
-    """Ask again for what was answered with always.
+    """Withdraw approvals, so that their calls ask again.
 
-    ID is what `asyncagents approvals` lists, of whatever directory; its beginning will do. If one of the ids
-    is wrong, none is withdrawn.
+    ID is an id that `asyncagents approvals` lists, of any directory, or a unique prefix of one. If one of the
+    ids is wrong, none is withdrawn.
     """
     import asyncio
 

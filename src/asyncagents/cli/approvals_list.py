@@ -1,4 +1,4 @@
-"""Approvals as a table or as JSON, found by the beginning of their ids and withdrawn."""
+"""Prints approvals as a table or JSON, and withdraws them by id or prefix."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,14 +16,14 @@ from asyncagents.engine.approvals import MOST
 from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import NotFound
 
-HINT = "`asyncagents approvals --all` lists those that there are"
+HINT = "`asyncagents approvals --all` lists all approvals"
 
 
 NONE: tuple[Approval, ...] = ()
 
 
 class Wanted(Struct, frozen=True):
-    """Ids, or all of a directory."""
+    """The approvals to withdraw: by id, or all of a directory."""
 
     ids: tuple[str, ...]
     directory: Path | None
@@ -42,7 +42,7 @@ async def listed(runtime: Runtime, directory: Path | None) -> tuple[Approval, ..
 
 
 async def take_back(runtime: Runtime, wanted: Wanted) -> int:
-    """Each id is looked at before the first is withdrawn."""
+    """Withdraw the approvals and return their number. All ids are resolved before the first is withdrawn."""
     if wanted.directory is not None:
         return await runtime.approvals.withdraw_all(wanted.directory)
     known = await runtime.approvals.list(None)
@@ -56,7 +56,7 @@ async def take_back(runtime: Runtime, wanted: Wanted) -> int:
 
 
 def _find(known: Sequence[Approval], start: str) -> str:
-    """The id that begins so; one that is not among the newest is taken as it stands."""
+    """Complete a prefix to an id; an id older than the listed ones is returned unchanged."""
     named = start if start.startswith(PREFIX) else f"{PREFIX}{start}"
     found = [each.id for each in known if each.id.startswith(named)]
     if named == PREFIX or (not found and len(known) < MOST):
@@ -73,16 +73,18 @@ def _unknown(start: str) -> Complaint:
 
 
 def print_withdrawn(count: int | None, wanted: Wanted) -> None:
-    """`count` None: there is no store yet."""
+    """Print the number of withdrawn approvals; None means that there is no store yet."""
     if count is None and wanted.ids:
         raise _unknown(wanted.ids[0])
-    click.echo(f"withdrawn: {count or 0}; asked for again from now on" if count else "nothing to withdraw")
+    click.echo(
+        f"withdrawn: {count or 0}; these calls ask again from now on" if count else "nothing to withdraw"
+    )
 
 
 def print_rows(found: Sequence[Approval], directory: Path | None) -> None:
     if not found:
         where = f" in {directory}; --all looks everywhere" if directory else ""
-        click.echo(f"nothing was answered with always{where}", err=True)
+        click.echo(f"no approvals{where}", err=True)
         return
     now = SystemClock().now()
     print_table([_cells(each, now, everywhere=directory is None) for each in found], flexible=2)

@@ -1,4 +1,4 @@
-"""Other arguments for a call, written by a person: in his editor, or on one line."""
+"""Lets a person edit the arguments of a call, in an editor or on one line."""
 
 import asyncio
 import shlex
@@ -16,13 +16,13 @@ from asyncagents.config.env import system_environment
 from asyncagents.errors import InvalidInput
 
 Typed: TypeAlias = Callable[[str], Awaitable[str | None]]
-"""Asks for a line; None: nobody types one."""
+"""Prompts for a line; None if input has ended."""
 Lent: TypeAlias = Callable[[], AbstractContextManager[None]]
-"""While the terminal belongs to an editor."""
+"""A context in which the terminal belongs to an editor."""
 
 
 async def edit_input(given: dict[str, Any], *, typed: Typed, lent: Lent) -> dict[str, Any]:
-    """Raises `InvalidInput` if what was written cannot be used."""
+    """Return the edited arguments. Raises `InvalidInput` if they are unusable or unchanged."""
     editor = (system_environment().get("EDITOR") or "").strip()
     if not editor:
         now = msgspec.json.encode(given).decode()
@@ -33,7 +33,7 @@ async def edit_input(given: dict[str, Any], *, typed: Typed, lent: Lent) -> dict
 
 
 async def _in_editor(editor: str, text: str) -> str:
-    """The directory is its owner's alone: arguments may be secret."""
+    """Edit a text in a private temporary directory: arguments may be secret."""
     with TemporaryDirectory(prefix="asyncagents-") as folder:
         path = Path(folder) / "arguments.json"
         path.write_text(f"{text}\n", encoding="utf-8")

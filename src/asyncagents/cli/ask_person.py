@@ -1,4 +1,4 @@
-"""Asks the person at the terminal what a tree of sessions waits for, while its other work goes on."""
+"""Puts the open asks of a session tree to the person at the terminal, while other work continues."""
 
 import asyncio
 from collections.abc import Iterator
@@ -27,12 +27,12 @@ from asyncagents.errors import Conflict, InvalidInput, NotFound
 WHY = "tell the model why, and it goes on; Enter alone ends its turn > "
 REMARK = "a remark for the model, or Enter alone > "
 PATIENCE = 8
-"""So many looks a question may stay covered by lines that keep coming."""
+"""After this many checks a prompt that other output covers is shown again, even without a pause."""
 LEFT = "left open: what runs now is finished first"
 
 
 class Asker:
-    """One ask at a time, the oldest first. What is answered elsewhere meanwhile disappears."""
+    """Asks one thing at a time, the oldest first; drops an ask that is answered elsewhere."""
 
     def __init__(self, host: Host, root_id: SessionId, *, screen: Screen, keyboard: Keyboard) -> None:
         self._host = host
@@ -41,15 +41,15 @@ class Asker:
         self._keyboard = keyboard
         self._news = asyncio.Event()
         self._over = False
-        """He wants to be asked no more."""
+        """The person has left the open asks."""
         self._asked: str | None = None
-        """The id of what is being asked."""
+        """The ask that is on the screen."""
         self._prompt = ""
         self._away = False
-        """The terminal is lent to an editor."""
+        """The terminal belongs to an editor."""
 
     def look(self) -> None:
-        """Something may have been asked, or answered elsewhere."""
+        """Check the open asks again: one may have been opened, or answered elsewhere."""
         self._news.set()
 
     def leave(self) -> None:
@@ -58,7 +58,7 @@ class Asker:
         self._screen.unask()
 
     async def wanted(self) -> bool:
-        """Whether somebody is waited for who can be asked here."""
+        """Return whether the tree has an open ask that can be put at this terminal."""
         if self._over or not (self._away or self._keyboard.ours):
             return False
         return self._away or bool(await self._open())
@@ -69,7 +69,7 @@ class Asker:
     async def work(self) -> None:
         try:
             while not self._over:
-                await self._pause()  # what happened before an ask is shown before it
+                await self._pause()  # events before an ask are shown before it
                 waiting = next(iter(await self._open()), None) if self._keyboard.ours else None
                 if waiting is not None:
                     await self._ask(waiting)
@@ -91,14 +91,14 @@ class Asker:
             talk.add_done_callback(lambda done: watch.cancel())
 
     async def _watch(self, ask_id: str | None, talk: asyncio.Task[None]) -> None:
-        """Until it is no longer asked. A question that other lines have covered is put again in a pause."""
+        """Cancel `talk` if the ask is answered elsewhere; repeat its prompt when other output covered it."""
         written, covered = self._screen.written, 0
         while self._asked == ask_id:
             await self._pause()
             if self._away:
                 continue
             gone = all(each.ask_id != ask_id for each in await self._open())
-            if self._asked != ask_id:  # it was answered here meanwhile, which must not be broken off
+            if self._asked != ask_id:  # answered here meanwhile: the reply must not be cancelled
                 return
             if gone:
                 self.end()
@@ -110,17 +110,17 @@ class Asker:
             written = self._screen.written
 
     def end(self) -> None:
-        """Nothing is waited for any more; what was being asked was answered by somebody else."""
+        """Remove the ask on the screen, if there is one: it is no longer open."""
         if self._asked is not None:
             self._screen.unask()
-            self._screen.tell("no longer asked: it was answered elsewhere, or its time was up")
+            self._screen.tell("no longer asked: it was answered elsewhere, or its deadline has passed")
             self._asked = None
 
     async def _talk(self, waiting: Awaited) -> None:
         if waiting.permission is not None:
             reply = await self._permission(waiting, waiting.permission)
         else:
-            assert waiting.question is not None, "what a person is asked is one or the other"
+            assert waiting.question is not None, "an ask is a permission or a question"
             reply = await self._questions(waiting.question, remark=waiting.approval)
         ask_id, self._asked = self._asked, None
         if reply is None:
@@ -173,7 +173,7 @@ class Asker:
             self._away = False
 
     async def _questions(self, request: QuestionRequest, *, remark: bool) -> Reply | None:
-        """`remark`: words may come with a decision."""
+        """Ask each question; `remark`: also offer a remark for the model with each answer."""
         answers: list[tuple[str, ...]] = []
         for question in request.questions:
             self._screen.show(question_lines(question))
@@ -185,7 +185,7 @@ class Asker:
         return Answers(tuple(answers))
 
     async def _question(self, question: Question, *, decision: bool) -> tuple[str, ...] | Reject | None:
-        """None: it is left open. A decision has a no among its options."""
+        """Return the answers, None if it is left open. The options of a `decision` include its own no."""
         labels = {option.label for option in question.options}
         words = {"q"} if decision else {"q", "n"}
         while (line := await self._typed(question_choices(question, decision=decision))) is not None:

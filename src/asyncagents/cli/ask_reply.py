@@ -1,4 +1,4 @@
-"""What a person typed, or gave as arguments, as a reply."""
+"""Parses what a person typed, or gave as arguments, into a reply."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
@@ -25,38 +25,38 @@ _CHOICES: dict[str, Choice] = {
 class Chosen(Struct, frozen=True):
     choice: Choice
     message: str = ""
-    """Of a no: what the model is told."""
+    """The reason for the model, with `reject`."""
 
 
 def chosen(line: str, request: PermissionRequest) -> Chosen:
-    """Raises `InvalidInput` for what is not one of the choices."""
+    """Parse a typed line. Raises `InvalidInput` if it is not one of the choices."""
     word, _, message = line.strip().partition(" ")
     choice = _CHOICES.get(word.lower().rstrip(",.:"))
     if choice == "always" and not request.always:
-        raise InvalidInput("this cannot be allowed for good: answer y, n, e, s or q; ? explains them")
+        raise InvalidInput("always is not offered here: answer y, n, e, s or q; ? explains them")
     if choice is None or (message and choice != "reject"):
         raise InvalidInput(f"answer y, {'a, ' if request.always else ''}n, e, s or q; ? explains them")
     return Chosen(choice, message.strip())
 
 
 def edited(text: str, before: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Arguments that a person wrote."""
+    """Parse edited arguments. Raises `InvalidInput` if they are no JSON object or equal `before`."""
     try:
         given = msgspec.json.decode(text.encode())
     except msgspec.DecodeError as error:
         raise InvalidInput(f"the arguments are not JSON: {error}") from error
     if not isinstance(given, dict):
-        raise InvalidInput('the arguments are a JSON object, such as {"filePath": "a.txt"}')
+        raise InvalidInput('the arguments must be a JSON object, such as {"filePath": "a.txt"}')
     if given == before:
-        raise InvalidInput("the arguments are as they were: y approves them")
+        raise InvalidInput("the arguments are unchanged: y approves them")
     return given
 
 
 def options_chosen(question: Question, line: str) -> tuple[str, ...]:
-    """Options by number or label, several if that is asked for; or words of one's own."""
+    """Parse options by number or label, several if the question allows it; else a free text."""
     text = line.strip()
     if not text:
-        raise InvalidInput("an answer needs some words")
+        raise InvalidInput("the answer is empty")
     if not question.options:
         return (text,)
     words = [word.strip() for word in text.split(",") if word.strip()] if question.multiple else [text]
@@ -64,7 +64,7 @@ def options_chosen(question: Question, line: str) -> tuple[str, ...]:
     if found and None not in found:
         return tuple(dict.fromkeys(label for label in found if label is not None))
     if all(word.isdecimal() for word in words):
-        raise InvalidInput(f"there are options 1 to {len(question.options)}")
+        raise InvalidInput(f"the option is out of range: choose 1 to {len(question.options)}")
     if question.custom is False:
         labels = ", ".join(option.label for option in question.options)
         raise InvalidInput(f"choose one of the options: {labels}")
@@ -81,23 +81,23 @@ def _option(question: Question, word: str) -> str | None:
 
 
 def given_reply(state: Open, words: Sequence[str], *, message: str, given: str | None) -> Reply:
-    """The reply that `asyncagents answer` was given for what is open."""
+    """Parse the arguments of `asyncagents answer` for an open call."""
     if state.ask is not None:
         return _permission_reply(state.ask, words, message=message, given=given)
     if given is not None:
         raise InvalidInput("--input is for a permission; a question takes its answers as arguments")
-    assert state.question is not None, "what a person is asked is one or the other"
+    assert state.question is not None, "an ask is a permission or a question"
     if state.approval:
         return _decision(state.question.questions[0], words, message=message)
     return _question_reply(state.question.questions, words, message=message)
 
 
 def _decision(question: Question, words: Sequence[str], *, message: str) -> Reply:
-    """One of the options, and a remark."""
+    """Parse one of the options, with a remark."""
     if list(words) == ["reject"]:
         return Reject(message)
     if len(words) != 1:
-        raise InvalidInput("an approval takes one word; a remark goes with it as --message")
+        raise InvalidInput("an approval takes one word; give a remark as --message")
     return decided(question, words[0], message)
 
 
@@ -117,7 +117,7 @@ def _permission_reply(
     if given is not None and word != "once":
         raise InvalidInput("--input goes with once: it approves other arguments")
     if word == "always" and not request.always:
-        raise InvalidInput(f"{request.id} cannot be allowed for good: answer once or reject")
+        raise InvalidInput(f"{request.id} does not offer always: answer once or reject")
     if word == "once":
         return Once(edited(given) if given is not None else None)
     return Always() if word == "always" else Reject(message)
@@ -133,6 +133,6 @@ def _question_reply(questions: Sequence[Question], words: Sequence[str], *, mess
         many = (
             "1 question takes 1 answer" if len(questions) == 1 else f"{len(questions)} answers are expected"
         )
-        raise InvalidInput(f"{many}, {len(words)} came: give one argument for each question")
+        raise InvalidInput(f"{many}, got {len(words)}: give one argument for each question")
     pairs = zip(questions, words, strict=True)
     return Answers(tuple(options_chosen(question, word) for question, word in pairs))

@@ -1,4 +1,4 @@
-"""What waits for a person, as he reads it before he decides."""
+"""Renders asks for the person who decides them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -15,11 +15,11 @@ from asyncagents.domain.session import Session
 MOST_HEAD = 400
 MOST_LINES = 60
 LONGEST_CHOICE = 30
-"""Of what an `always` allows, beside the other choices."""
+"""Characters of what `always` allows, in the line of choices."""
 
 
 def ask_lines(waiting: Awaited) -> list[Line]:
-    """Who wants what, and all that helps to decide; a question shows its options when it is put."""
+    """Render which tool asks for what, with all that helps to decide; options of questions come later."""
     ask = waiting.permission
     head = f"{waiting.tool} asks{f' {waiting.who}' if waiting.who else ''}"
     if ask is not None:
@@ -42,7 +42,7 @@ def _cut(wanted: Iterable[Line]) -> list[Line]:
 
 
 def whole_lines(waiting: Awaited, request: PermissionRequest) -> list[Line]:
-    """Everything that an approval would be for: what is not shown might be what matters."""
+    """Render all that an approval would cover, uncut."""
     patterns = [Line(f"  {plain(pattern)}", "loud") for pattern in request.patterns]
     given = [Line(f"  {key} = {value!r}", "loud") for key, value in waiting.input.items()]
     return [*patterns, *_wanted(waiting, request), *given]
@@ -51,7 +51,7 @@ def whole_lines(waiting: Awaited, request: PermissionRequest) -> list[Line]:
 def _wanted(waiting: Awaited, request: PermissionRequest) -> Iterator[Line]:
     command, diff = request.metadata.get("command"), request.metadata.get("diff")
     if request.permission == "doom_loop":
-        yield Line("  it makes the same call again and again; perhaps this leads nowhere", "loud")
+        yield Line("  the agent repeats the same call; it may be stuck in a loop", "loud")
     if isinstance(workdir := request.metadata.get("workdir"), str):
         yield Line(f"  in {one_line(workdir)}", "loud")
     if isinstance(command, str):
@@ -64,7 +64,7 @@ def _wanted(waiting: Awaited, request: PermissionRequest) -> Iterator[Line]:
 
 
 def _why(metadata: dict[str, Any]) -> Iterator[Line]:
-    """Why rules do not suffice: the text of a command, or what a place is."""
+    """Render why rules do not decide: an unclear command, or a guarded place."""
     for word, key in (("unclear", "reasons"), ("guarded", "guarded")):
         reasons = metadata.get(key)
         for reason in reasons if isinstance(reasons, list) else ():
@@ -72,14 +72,14 @@ def _why(metadata: dict[str, Any]) -> Iterator[Line]:
 
 
 def choices(request: PermissionRequest) -> str:
-    """Write the line that an answer is typed behind; it fits 80 columns, with room for the answer."""
+    """Return the prompt line; it fits 80 columns with room for the answer."""
     always = f"[a] always ({lasting(request)})  " if request.always and not _is_long(request) else ""
     always = always or ("[a] always  " if request.always else "")
     return f"[y] once  {always}[n] no  [?] more > "
 
 
 def lasting_lines(request: PermissionRequest) -> list[Line]:
-    """Say what an `always` would allow, if that is too long for the line of choices."""
+    """Render what `always` would allow, if it is too long for the line of choices."""
     if not request.always or not _is_long(request):
         return []
     return [Line(f"  always would allow {lasting(request)}", "loud")]

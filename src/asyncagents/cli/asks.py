@@ -1,4 +1,4 @@
-"""`asyncagents asks`: everything that waits for a person, and what else is waited for."""
+"""`asyncagents asks`: list open asks, and calls that wait for an outside result."""
 
 from pathlib import Path
 
@@ -14,18 +14,18 @@ from asyncagents.cli.option import (
 
 
 @click.command()
-@click.option("--session", "-s", metavar="ID", help="Of this session and all that belong to its tree.")
-@click.option("--all", "everywhere", is_flag=True, help="Of all directories.")
+@click.option("--session", "-s", metavar="ID", help="Only the tree of this session.")
+@click.option("--all", "everywhere", is_flag=True, help="List those of all directories.")
 @json_option
 @directory_option
 @data_dir_option
 def asks(
     *, session: str | None, everywhere: bool, as_json: bool, directory: Path, data_dir: Path | None
 ) -> None:
-    """List what waits for a person, the newest last.
+    """List open asks, the newest last.
 
-    `asyncagents answer ID` answers. Calls that wait for a result from outside are named apart: nobody need
-    answer those.
+    `asyncagents answer ID` answers one. Calls that wait for an outside result are listed separately: they
+    take no answer.
     """
     import asyncio
 

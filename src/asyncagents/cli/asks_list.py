@@ -1,4 +1,4 @@
-"""What is waited for, as tables or as JSON."""
+"""Prints open asks and pending calls as tables or JSON."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ from asyncagents.engine.runtime import Runtime
 
 
 class Scope(Struct, frozen=True):
-    """One tree, one directory, or (both None) all there is."""
+    """One tree, one directory, or (both None) everything."""
 
     session: str | None
     directory: Path | None
@@ -32,7 +32,7 @@ class Scope(Struct, frozen=True):
 class Found(Struct, frozen=True):
     asks: tuple[Waiting, ...] = ()
     calls: tuple[Waiting, ...] = ()
-    """They wait for a result, not for a person."""
+    """Calls that wait for an outside result, not for a person."""
 
 
 NONE = Found()
@@ -74,11 +74,11 @@ def print_all(found: Found, scope: Scope) -> None:
     _print_rows(found.asks)
     _print_lasting(found.asks)
     if found.calls:
-        click.echo(("\n" if found.asks else "") + "waiting for a result from outside:")
+        click.echo(("\n" if found.asks else "") + "waiting for an outside result:")
         _print_rows(found.calls)
     if not found.asks:
         where = f" in {scope.directory}; --all looks everywhere" if scope.directory else ""
-        click.echo(f"nothing waits for a person{where}", err=True)
+        click.echo(f"no open asks{where}", err=True)
 
 
 def _print_rows(rows: Sequence[Waiting]) -> None:
@@ -87,10 +87,10 @@ def _print_rows(rows: Sequence[Waiting]) -> None:
 
 
 def _print_lasting(rows: Sequence[Waiting]) -> None:
-    """List all that an answer `always` would allow, for the person who answers by an id."""
+    """Print what `always` would allow for each ask, for people who answer by id."""
     asked = [state.ask for each in rows if (state := each.call.open) and state.ask and state.ask.always]
     if asked:
-        click.echo("\nan answer always would allow, in the project from then on:")
+        click.echo("\nthe answer always would allow, in the project from then on:")
     for ask in asked:
         click.echo(f"{ask.id}  {covered(ask.permission, ask.always, exact=ask.exact)}")
 
@@ -113,7 +113,7 @@ def print_json(found: Found) -> None:
 
 def _row(waiting: Waiting) -> dict[str, Any]:
     call, state = waiting.call, waiting.call.open
-    assert state is not None, "only what is open waits"
+    assert state is not None, "a waiting call is open"
     request = state.ask or state.question
     return {
         **msgspec.to_builtins(wait_of(awaited(call))),

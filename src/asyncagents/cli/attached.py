@@ -1,4 +1,4 @@
-"""A server as the host of a run: what a run asks of a runtime is asked over HTTP."""
+"""Runs a session in a server: the `Host` of a run, over HTTP."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
@@ -24,17 +24,18 @@ from asyncagents.engine.input import To
 from asyncagents.errors import NotFound, StoreError
 
 BEHIND_SECONDS = 10.0
-"""So long what was done may be ahead of what is told of it, at most: where nothing is lost it is at once."""
+"""Max wait for events to catch up with the stored state at the end; if none are lost it takes no time."""
 SILENT_SECONDS = 4
-"""Then people are told what they wait for."""
+"""After this much silence a note says that the server does not answer."""
 UNSERVED_SECONDS = 3.0
-"""So long a session that could go on may wait for a process before it is asked why."""
+"""A ready session may wait this long for a process before the reason is looked up."""
 
 
 class Attached:
-    """`own`: the server works on this data, so on this machine, and sees its files.
+    """A run's `Host` that is a server.
 
-    `placed`: the directory was named; another server chooses its own otherwise.
+    `own`: the server works on this data directory, so on this machine, and can read its files.
+    `placed`: --directory was given; otherwise a foreign server uses its own directory.
     """
 
     def __init__(self, client: Client, screen: Screen, *, own: bool, placed: bool) -> None:
@@ -44,13 +45,13 @@ class Attached:
         self._placed = own or placed
         self._root = asyncio.get_running_loop().create_future()
         self._seen: dict[SessionId, Status] = {}
-        """The last that was told of each."""
+        """The last status event of each session."""
         self._behind_since: float | None = None
         self._unserved_since: float | None = None
         self._prompted: SessionId | None = None
-        """Of this one something will be told."""
+        """The session that was prompted: events of it will come."""
         self.session_id: SessionId | None = None
-        """Known once there is something to go on with."""
+        """Set once there is a session to continue."""
         self.trouble: StoreError | None = None
 
     @property
@@ -97,7 +98,7 @@ class Attached:
 
     @asynccontextmanager
     async def events(self) -> AsyncIterator[AsyncIterator[Event]]:
-        """Of the tree that will matter, from now on."""
+        """Stream the events of the tree passed to `serve_tree`, from now on."""
         with self._told_if_silent():
             cursor = await self._client.cursor()
         async with aclosing(self._heard(cursor)) as events:
@@ -112,13 +113,13 @@ class Attached:
                 yield event
 
     async def at_work(self, root_id: SessionId) -> bool:
-        """True, too, while what was done is ahead of what was told of it, within bounds."""
+        """Return whether the tree works, or its events still lag behind (for `EVENT_LAG_SECONDS` at most)."""
         try:
             return await self._is_at_work(root_id)
         except NotFound as error:
             if not self._root.done():
                 raise
-            raise was_deleted(root_id) from error  # the stream may tell it later
+            raise was_deleted(root_id) from error  # the deletion event may come later
 
     async def _is_at_work(self, root_id: SessionId) -> bool:
         with self._told_if_silent():
@@ -131,7 +132,7 @@ class Attached:
         return await self._is_behind(root_id)
 
     async def _warn_unserved(self, root_id: SessionId, *, waits: bool) -> None:
-        """Say that no worker serves the session, or that its server has no model, if that is why it waits."""
+        """Warn if the session waits because no worker serves it or its server has no model."""
         now = asyncio.get_running_loop().time()
         since = self._unserved_since if waits else None
         self._unserved_since = since if since is not None else now
@@ -156,7 +157,7 @@ class Attached:
     @contextmanager
     def _told_if_silent(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        words = f"no answer of the server for {SILENT_SECONDS} s; waiting for it to come back"
+        words = f"no answer from the server for {SILENT_SECONDS} s; waiting for it to come back"
         timer = loop.call_later(SILENT_SECONDS, self._screen.note, words)
         try:
             yield

@@ -1,4 +1,4 @@
-"""`asyncagents cancel`: an end, from anywhere, to what is at work."""
+"""`asyncagents cancel`: cancel tasks, batches, sessions or pending calls by id."""
 
 from pathlib import Path
 
@@ -13,14 +13,15 @@ from asyncagents.cli.option import data_dir_option, data_directory, json_option
 @data_dir_option
 @click.pass_context
 def cancel(context: click.Context, /, *, ids: tuple[str, ...], as_json: bool, data_dir: Path | None) -> None:
-    """End tasks, batches, sessions, all below them, or pending calls.
+    """Cancel tasks, batches, sessions or pending calls.
 
-    ID is a task, a session, a batch (`bat_…`) or a pending call (`tool_…`), and may be shortened. Whoever
-    launched a task is told of its end; whoever works on it stops. A pending call has failed as cancelled, and
-    its session goes on. If one of the ids is wrong, nothing is ended.
+    ID is a task, a session, a batch (`bat_…`) or a pending call (`tool_…`), or a unique prefix of one. All
+    sessions below it are cancelled, too. The parent of a cancelled task gets a notice, and the process that
+    runs the task stops. A cancelled pending call fails, and its session continues. If one of the ids is
+    wrong, nothing is cancelled.
 
-    Exit codes: 0 ended, or there was nothing to end; 2 no such id; 3 the end is on the disk, but a process
-    has not stopped yet.
+    Exit codes: 0 cancelled, or nothing was at work; 2 no such id; 3 the cancel is stored, but a process has
+    not stopped yet.
     """
     import asyncio
 

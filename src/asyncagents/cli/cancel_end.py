@@ -1,4 +1,4 @@
-"""What an id stands for, its end, and what ended with it."""
+"""Resolves ids to targets, cancels them, and prints what was cancelled."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
@@ -28,18 +28,18 @@ class Target(Struct, frozen=True):
     kind: Kind
     name: str
     nodes: tuple[Node, ...]
-    """As they were before."""
+    """The tree before the cancel."""
 
 
 class End(Struct, frozen=True):
     target: Target
     ended: tuple[str, ...]
-    """Tasks that this ended, the session itself if it was at work, or the call."""
+    """Ids of the cancelled tasks, the session itself if it was at work, or the call."""
     stopped: bool
 
 
 async def end_all(runtime: Runtime, starts: Sequence[str]) -> tuple[End, ...]:
-    """All are found before the first is ended."""
+    """Cancel the targets. All ids are resolved before the first is cancelled."""
     targets = {target.id: target for target in [await _target(runtime, start) for start in starts]}
     return tuple([await _end(runtime, target) for target in targets.values()])
 
@@ -64,7 +64,7 @@ async def _batch(runtime: Runtime, start: str) -> Target:
             raise Complaint(f"several batches begin with {start!r}: write more of the id", code=USAGE)
         tasks = tuple(begins)
     if not tasks:
-        raise Complaint(f"there is no batch {start!r} with tasks that run", hint=LISTED, code=USAGE)
+        raise Complaint(f"there is no batch {start!r} with running tasks", hint=LISTED, code=USAGE)
     parent = await tree(runtime, await runtime.session(tasks[0].parent_session_id))
     nodes = [node for node in parent.below if node.task and node.task.batch_id == tasks[0].batch_id]
     return Target(tasks[0].batch_id, "batch", counted(len(nodes), "task"), tuple(nodes))
@@ -83,7 +83,7 @@ async def _end(runtime: Runtime, target: Target) -> End:
 
 
 async def _end_call(runtime: Runtime, target: Target) -> End:
-    """A result that is in stays."""
+    """Cancel a pending call; one that already has a result is unchanged."""
     try:
         await runtime.async_tools.cancel(target.id)
     except AlreadySettled:
@@ -94,14 +94,14 @@ async def _end_call(runtime: Runtime, target: Target) -> End:
 
 
 def _works(node: Node) -> bool:
-    """It has something to do itself; tasks that it launched have rows of their own."""
+    """Return whether the session itself has work; tasks that it launched are nodes of their own."""
     if node.task is not None:
         return not node.ended
     return node.why is not None and node.why.code not in RESTING and node.why.code != "tasks"
 
 
 async def _was_ended(runtime: Runtime, node: Node) -> bool:
-    """A task may have come to its own end before."""
+    """Return whether the cancel ended the node: a task may have ended by itself before."""
     return node.task is None or (await runtime.tasks.get(node.session.id)).status == "cancelled"
 
 
@@ -114,14 +114,14 @@ def print_ends(ends: Sequence[End]) -> None:
         target = end.target
         what = f"{target.kind} {target.id}, {one_line(target.name)}"
         if not end.ended:
-            rest = "has its result" if target.kind == "call" else "is at rest"
-            click.echo(f"nothing to end: {what}, {rest}")
+            rest = "has a result already" if target.kind == "call" else "is at rest"
+            click.echo(f"nothing to cancel: {what}, {rest}")
             continue
         others = len([each for each in end.ended if each != target.id])
         below = f", with {counted(others, 'task')} below it" if others and target.kind != "batch" else ""
-        click.echo(f"ended: {what}{below}")
+        click.echo(f"cancelled: {what}{below}")
         if not end.stopped:
-            click.echo("warning: that is on the disk, but a process has not stopped yet", err=True)
+            click.echo("warning: the cancel is stored, but a process has not stopped yet", err=True)
 
 
 def print_json(ends: Sequence[End]) -> None:

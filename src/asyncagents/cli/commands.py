@@ -1,4 +1,4 @@
-"""`asyncagents commands`: the prompts that stand behind `/name` here."""
+"""`asyncagents commands`: list the slash commands of a directory."""
 
 from pathlib import Path
 
@@ -14,8 +14,7 @@ from asyncagents.cli.option import data_dir_option, directory_option, json_optio
 def commands(*, as_json: bool, directory: Path, data_dir: Path | None) -> None:
     """List the slash commands of this directory.
 
-    `asyncagents run "/name arguments"` runs one. Those that cannot be used are named last, with what is
-    wrong.
+    `asyncagents run "/name arguments"` runs one. Unusable commands are listed last, with the reason.
     """
     import asyncio
 

@@ -1,4 +1,4 @@
-"""Slash commands as a table, or as JSON."""
+"""Prints slash commands as a table or JSON."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from asyncagents.engine.intake import CommandInfo, listed
 
 
 class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A command for programs; `why_not` says that it cannot be used, and what is wrong."""
+    """A command as `--json` prints it; `why_not`: why it cannot be used."""
 
     name: str
     source: str

@@ -1,4 +1,4 @@
-"""`asyncagents config`: every setting with where it came from."""
+"""`asyncagents config`: show every setting with its origin."""
 
 import json
 from pathlib import Path
@@ -21,13 +21,13 @@ WIDEST_VALUE = 60
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help='Print {key: {"value": …, "origin": …}}.')
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of the files.")
-@click.option("--paths", is_flag=True, help="List the files that are looked for, the strongest last.")
+@click.option("--paths", is_flag=True, help="List the config file paths, in ascending precedence.")
 @directory_option
 @data_dir_option
 def config(*, as_json: bool, schema: bool, paths: bool, directory: Path, data_dir: Path | None) -> None:
     """Show every setting and where it came from.
 
-    Keys are shown as stars.
+    Secrets are shown as stars.
     """
     if schema:
         click.echo(schema_text(), nl=False)

@@ -1,4 +1,4 @@
-"""`asyncagents demo`: a session, a call that waits, agents at once, and killed processes; all is checked."""
+"""`asyncagents demo`: pending calls, parallel agents and killed processes, with every claim checked."""
 
 import asyncio
 import signal
@@ -40,20 +40,20 @@ class Stage(Struct, frozen=True):
 
 
 class Before(Struct, frozen=True):
-    """The session with the open call, as it was left."""
+    """The session with the open call, before the crash."""
 
     call: Call
     history: History
 
     @property
     def prompt(self) -> MessageId:
-        """The one that the open call belongs to."""
+        """The prompt that led to the open call."""
         [asked] = [entry.info.id for entry in self.history if entry.text == REFUND]
         return asked
 
 
 class Cut(Struct, frozen=True):
-    """What was under way when the process was killed, and what the file held of the answer."""
+    """The prompts under way when the process was killed, and the stored part of the answer."""
 
     letter: Sent
     order: Sent
@@ -65,15 +65,15 @@ class Cut(Struct, frozen=True):
     "--keep",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Work in DIR, which must be new or empty, and leave it there to look at.",
+    help="Work in DIR, which must be new or empty, and keep it.",
 )
 def demo(keep: Path | None) -> None:
     """Watch agents survive kill -9: offline, no key, half a minute.
 
-    A scripted model works in a small shop. One of its tools waits for a person, a process that serves
-    it is killed in the middle of its work, and another process goes on. Then five agents work for one, in
-    turn and at once, and through a kill -9; and a result comes in when no agent runs. Every claim is
-    checked; if one does not hold, the exit code is 1.
+    A scripted model works in a small shop. One of its tools waits for a person, the process that runs it is
+    killed in the middle of its work, and another process continues. Then five agents work for one, first in
+    sequence, then in parallel, then through a kill -9; and a result comes in when no agent runs. Every claim
+    is checked; if one does not hold, the exit code is 1.
     """
     screen = Screen()
     with _directory(keep) as data:
@@ -191,8 +191,8 @@ async def act_recovery(stage: Stage, before: Before, cut: Cut) -> None:
     ):
         screen.head(
             "4. The recovery",
-            f"A new process, {process.pid}, takes over; nobody tells it what happened. We send the same "
-            "prompts with the same keys again, as a client does that never heard back.",
+            f"A new process, {process.pid}, takes over; it reads only the file. We send the same "
+            "prompts with the same keys again, as a client does that got no response.",
         )
         history = await send_again(screen, runtime, cut.letter)
         check_prompt(screen, history, cut.letter.message_id)
@@ -210,10 +210,10 @@ async def act_recovery(stage: Stage, before: Before, cut: Cut) -> None:
 
 def _close(screen: Screen) -> None:
     screen.head("What you saw", f"{screen.checks} claims were checked, and all held.")
-    screen.line("acknowledged", "The prompts and the open call that you had heard of outlived kill -9.")
-    screen.line("answers", "Each prompt got one. The answer that was cut off was written again.")
+    screen.line("acknowledged", "The acknowledged prompts and the open call outlived kill -9.")
+    screen.line("answers", "Each prompt got one. The interrupted answer was written again.")
     screen.line("tools", "What may run again did, under its key. What may not was reported in doubt.")
-    screen.line("open call", "It waited without a process, and its result woke the session in a new one.")
-    screen.line("tasks", "Five agents worked at once. A kill -9 lost no result, and no end was told twice.")
-    screen.line("late result", "It came after the process had ended, and the next one went on with it, once.")
-    screen.explain("What exactly is promised stands in the README under `What survives a crash`.")
+    screen.line("open call", "It waited without a process, and its result woke the session in a new process.")
+    screen.line("tasks", "Five agents worked at once. A kill -9 lost no result and repeated no notice.")
+    screen.line("late result", "It came after the process had ended, and the next process used it, once.")
+    screen.explain("The README lists the guarantees under `What survives a crash`.")

@@ -1,4 +1,4 @@
-"""A process that works on one session of the demo until that rests or waits, and then is gone."""
+"""A process that runs one session of the demo until it rests or parks, and then exits."""
 
 import asyncio
 import sys
@@ -14,7 +14,7 @@ from asyncagents.domain.pending_tool import PendingToolCall
 
 
 async def work(data: Path, session_id: SessionId, prompt: str) -> tuple[PendingToolCall, ...]:
-    """On a prompt; without one on what is left from before, until the session rests. Says what waits then."""
+    """Run a prompt, or without one what is left, until the session rests; return its waiting calls."""
     async with open_runtime(data, model=Reporter(), tools=[deploy_tool(Ledger(data))]) as runtime:
         if prompt:
             await runtime.prompt(session_id, prompt)

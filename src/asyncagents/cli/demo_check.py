@@ -1,4 +1,4 @@
-"""What the demo claims after the crash, each claim compared with the rows and with the world outside."""
+"""The demo's claims after the crash, checked against the store and the ledger."""
 
 from typing import TypeAlias
 
@@ -15,7 +15,7 @@ History: TypeAlias = tuple[Entry, ...]
 
 
 def check_prompt(screen: Screen, history: History, message_id: MessageId) -> None:
-    """It is there once, and one message that is whole answers it."""
+    """Check that a prompt is stored once and has one complete answer."""
     there = [entry for entry in history if entry.info.id == message_id]
     answers = [entry for entry in history if _answers(entry, message_id)]
     screen.check(
@@ -33,7 +33,7 @@ def _answers(entry: Entry, message_id: MessageId) -> bool:
 
 
 def check_text(screen: Screen, history: History, kept: str) -> None:
-    """The cut-off message is closed; had the model seen it, its script would have gone on, not begun anew."""
+    """Check that the interrupted message is closed and the model started over, as it did not see it."""
     steps = [(entry.text, entry.info.error) for entry in history if isinstance(entry.info, AssistantMessage)]
     screen.check(
         "The half-written message is still there, closed with an error. The model did not see it and "
@@ -46,7 +46,7 @@ def check_text(screen: Screen, history: History, kept: str) -> None:
 
 
 def check_again(screen: Screen, history: History, ledger: Ledger) -> None:
-    """`idempotent`: started in two processes under one key, so that the world counts it once."""
+    """Check that an `idempotent` call ran in two processes under one key, with one effect."""
     runs, state = ledger.of("update_stock"), state_of(history, "update_stock")
     keys, pids = {run.key for run in runs}, {run.pid for run in runs}
     screen.check(
@@ -60,7 +60,7 @@ def check_again(screen: Screen, history: History, ledger: Ledger) -> None:
 
 
 def check_doubt(screen: Screen, history: History, ledger: Ledger) -> None:
-    """`once`: not started again, and nobody pretends to know."""
+    """Check that a `once` call did not run again and was reported in doubt."""
     runs, state = ledger.of("charge_card"), state_of(history, "charge_card")
     screen.check(
         "charge_card was not run again: the bank saw one charge, and the model was told of the doubt.",
@@ -70,7 +70,7 @@ def check_doubt(screen: Screen, history: History, ledger: Ledger) -> None:
 
 
 def check_history(screen: Screen, before: History, after: History) -> None:
-    """Only the open call, in the last message, has changed since."""
+    """Check that nothing but the open call, in the last message, has changed."""
     screen.check(
         "All that was said in this session before the crash is there, unchanged.",
         holds=after[: len(before) - 1] == before[:-1] and after[len(before) - 1].info == before[-1].info,
@@ -79,7 +79,7 @@ def check_history(screen: Screen, before: History, after: History) -> None:
 
 
 def state_of(history: History, tool: str) -> ToolState | None:
-    """Of the newest call of a tool."""
+    """Return the state of the newest call of a tool."""
     states = [part.state for part in tool_parts(history) if part.tool == tool]
     return states[-1] if states else None
 

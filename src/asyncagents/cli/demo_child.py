@@ -1,4 +1,4 @@
-"""A process that serves the demo's data directory until its standard input ends, or until it is killed."""
+"""A process that serves the demo's data directory until its stdin ends or it is killed."""
 
 import asyncio
 import sys
@@ -17,7 +17,7 @@ STUCK, STEADY = "stuck", "steady"
 
 @asynccontextmanager
 async def child(data: Path, mode: str) -> AsyncIterator[Process]:
-    """Start one. It ends with the block, and also if this process dies: its standard input ends then."""
+    """Start a child. It exits with the block, and also if this process dies, as its stdin ends then."""
     command = [sys.executable, "-P", "-m", "asyncagents.cli.demo_child", str(data), mode]
     process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, start_new_session=True)
     assert process.stdin is not None
@@ -40,7 +40,7 @@ async def serve(data: Path, *, stuck: bool) -> None:
 
 
 async def hang(tool: str) -> None:
-    """Tell the parent that this tool is at work, and never come back."""
+    """Report to the parent process that the tool runs, then block forever."""
     print(tool, flush=True)
     await asyncio.Event().wait()
 

@@ -1,4 +1,4 @@
-"""The demo's crew: an orchestrator, five helpers, the one tool that they have, and what they say."""
+"""The demo's crew: an orchestrator, five helpers, their one tool and their scripts."""
 
 from collections.abc import AsyncGenerator
 from typing import Literal
@@ -19,7 +19,7 @@ FOREVER = 3600.0
 
 STOCK = {"chairs": 40, "lamps": 24, "cups": 120, "candles": 300, "tables": 9}
 QUICK = ("chairs", "lamps")
-"""Those whose helpers are done when the process is killed."""
+"""The things whose helpers have ended when the process is killed."""
 
 
 class Count(Struct):
@@ -29,7 +29,7 @@ class Count(Struct):
 
 
 class Counter:
-    """Declared `once`, the default: a count that may have begun is not begun again."""
+    """The `count` tool. Its effect is `once`, the default: a count that may have started is not repeated."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -43,7 +43,7 @@ class Counter:
 
 
 def allow(ask: Ask, context: ToolContext) -> Literal["allow"]:
-    """Whoever works in this shop may launch helpers."""
+    """Allow every call: all agents of the shop may launch helpers."""
     return "allow"
 
 
@@ -56,7 +56,7 @@ def answer(thing: str) -> str:
 
 
 def crew_script(*, stuck: bool) -> Script:
-    """`stuck`: most helpers never find their last word."""
+    """Build the script; `stuck`: all helpers but the quick ones block before their answer."""
     launches = [
         call("asyncagents_task", description=title(thing), prompt=f"How many {thing}?", agent="helper")
         for thing in STOCK
@@ -82,7 +82,7 @@ ALL_IN = f"All {len(STOCK)} tasks finished."
 
 
 class Foreman:
-    """A model that sums up once it is told that all helpers have ended."""
+    """A model that answers with the sum once a notice says that all helpers have ended."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -95,7 +95,7 @@ class Foreman:
 
 
 def _all_in(request: Request) -> bool:
-    """Whether that is what the model was told last."""
+    """Return whether the newest input says that all tasks have ended."""
     for told in reversed(request.messages):
         match told:
             case FromModel():

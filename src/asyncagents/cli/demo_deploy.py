@@ -1,4 +1,4 @@
-"""The demo's deploy: a tool that only starts its work, and a model that tells what came of it."""
+"""The demo's deploy: an async tool, and a model that reports its result."""
 
 from collections.abc import AsyncGenerator
 
@@ -15,7 +15,7 @@ LATE_SECONDS = 1.0
 
 
 def deploy_tool(ledger: Ledger) -> AnyTool:
-    """The work itself is somebody else's: here, that of `demo_worker`."""
+    """Build the async tool; its result comes from the `demo_worker` process."""
 
     @async_tool
     async def deploy(version: str, give_up_after: float, context: ToolContext) -> Pending:
@@ -31,7 +31,7 @@ def answer(result: str) -> str:
 
 
 class Reporter:
-    """Its answer is made of the newest result that it is told, whatever that is."""
+    """A model that calls `deploy` and then repeats the newest tool result."""
 
     def __init__(self) -> None:
         self._model = ScriptedModel(

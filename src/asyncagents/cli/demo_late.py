@@ -1,4 +1,4 @@
-"""The demo's last acts: a call that outlives its process, and one whose result never comes."""
+"""The demo's last acts: a call that outlives its process, and a call that expires."""
 
 import asyncio
 import sys
@@ -22,7 +22,7 @@ from asyncagents.domain.pending_tool import PendingToolCall
 
 
 class Ended(Struct, frozen=True):
-    """A process that is gone, and what it said."""
+    """A process that has exited, and its stdout."""
 
     pid: int
     output: bytes
@@ -43,7 +43,7 @@ async def act_late(data: Path, screen: Screen) -> SessionId:
     brought = await _bring(screen, data, call)
     check_brought(screen, brought)
     agent = await _process("demo_agent", str(data), session_id, "")
-    screen.explain(f"A new agent, process {agent.pid}; nobody tells it what happened:")
+    screen.explain(f"A new agent, process {agent.pid}, reads only the file:")
     seen = await _look(data, session_id, call)
     screen.line("agent", seen.said(SHIP)[-1])
     check_resumed(screen, seen, brought.first, Ledger(data).of("deploy"))
@@ -51,10 +51,10 @@ async def act_late(data: Path, screen: Screen) -> SessionId:
 
 
 async def act_expiry(data: Path, screen: Screen, session_id: SessionId) -> None:
-    """Nobody has the file open while the time runs out, not even we."""
+    """Let a call expire while no process, this one included, has the file open."""
     screen.head(
         "8. A result that never comes",
-        "Once more, and nobody answers. The time runs out while no process has the file open.",
+        "Once more, and no result comes. The deadline passes while no process has the file open.",
     )
     call = await _left(screen, data, session_id, SHIP_LATE)
     while SystemClock().now() <= (call.timeout or 0):  # noqa: ASYNC110  the wall clock sets no event
@@ -67,7 +67,7 @@ async def act_expiry(data: Path, screen: Screen, session_id: SessionId) -> None:
 
 
 async def _left(screen: Screen, data: Path, session_id: SessionId, prompt: str) -> PendingToolCall:
-    """What an agent leaves that answers a prompt as far as it can."""
+    """Run an agent process on a prompt until it waits, and return the call that it waits for."""
     screen.line("you", prompt)
     agent = await _process("demo_agent", str(data), session_id, prompt)
     [call] = msgspec.json.decode(agent.output, type=tuple[PendingToolCall, ...])
@@ -80,7 +80,7 @@ async def _left(screen: Screen, data: Path, session_id: SessionId, prompt: str) 
 
 async def _bring(screen: Screen, data: Path, call: PendingToolCall) -> Brought:
     worker = await _process("demo_worker", str(data), call.id)
-    screen.explain(f"The worker, process {worker.pid}, was told the id of the call. It is done:")
+    screen.explain(f"The worker, process {worker.pid}, knows the id of the call. It submits the result:")
     brought = msgspec.json.decode(worker.output, type=Brought)
     for done in (brought.first, brought.again):
         screen.line("worker", f"{done.result.output if done.result else done.error} -> {done.status}")
@@ -89,7 +89,7 @@ async def _bring(screen: Screen, data: Path, call: PendingToolCall) -> Brought:
 
 
 async def _look(data: Path, session_id: SessionId, call: PendingToolCall) -> Seen:
-    """At the file, without working on it."""
+    """Read the session without running it."""
     async with open_runtime(data, model=Reporter(), serve=False) as runtime:
         return Seen(
             call=await runtime.async_tools.get(call.id),
@@ -99,7 +99,7 @@ async def _look(data: Path, session_id: SessionId, call: PendingToolCall) -> See
 
 
 async def _process(module: str, *arguments: str) -> Ended:
-    """One that ends by itself, in good order."""
+    """Run a module as a process until it exits; raise if its exit code is not 0."""
     command = [sys.executable, "-P", "-m", f"asyncagents.cli.{module}", *arguments]
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, start_new_session=True)
     try:

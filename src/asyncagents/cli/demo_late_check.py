@@ -1,4 +1,4 @@
-"""What the demo claims of calls whose result comes later, compared with the rows and the world outside."""
+"""The demo's claims about pending calls, checked against the store and the ledger."""
 
 from collections.abc import Sequence
 
@@ -16,14 +16,14 @@ from asyncagents.domain.why import Why
 
 
 class Seen(Struct, frozen=True):
-    """What the file says of a session and one of its calls."""
+    """A session and one of its calls, as stored."""
 
     call: PendingToolCall
     why: Why
     history: History
 
     def said(self, prompt: str) -> list[str]:
-        """What the model said, step by step, to a prompt."""
+        """Return the text of each step that answered a prompt."""
         [asked] = [entry.info.id for entry in self.history if _is(entry.info, prompt, entry.text)]
         return [
             entry.text
@@ -38,7 +38,7 @@ def _is(info: object, prompt: str, text: str) -> bool:
 
 def check_waits(screen: Screen, seen: Seen) -> None:
     screen.check(
-        "The agent's process has ended in good order, and the file holds the call that waits.",
+        "The agent's process exited with code 0, and the file holds the waiting call.",
         holds=seen.call.status == "waiting" and (seen.why.code, seen.why.on) == ("async", (seen.call.id,)),
         seen=seen,
     )
@@ -57,7 +57,7 @@ def check_brought(screen: Screen, brought: Brought) -> None:
 
 
 def check_resumed(screen: Screen, seen: Seen, done: PendingToolCall, runs: Sequence[Effect]) -> None:
-    """Two steps: the one with the call, and one with the result, which only the worker could know."""
+    """Check for two steps: the call, and an answer with the result that only the worker could know."""
     result = done.result.output if done.result else ""
     started = [run.key for run in runs].count(done.id)
     screen.check(

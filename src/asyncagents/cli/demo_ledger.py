@@ -1,4 +1,4 @@
-"""The world outside the demo: what was done there, which the store knows nothing of."""
+"""The world outside the demo: a file of effects that the store does not know."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ SOLD = 2
 
 
 class Effect(Struct, frozen=True):
-    """One line of the ledger: which tool did something, under which key, in which process."""
+    """One line of the ledger: a tool, its effect key and its process."""
 
     tool: str
     key: str
@@ -18,7 +18,7 @@ class Effect(Struct, frozen=True):
 
 
 class Ledger:
-    """The outside world: it remembers every effect, and the store knows nothing of it."""
+    """Records every effect of a tool, outside the store."""
 
     def __init__(self, data: Path) -> None:
         self._path = data / "ledger.txt"
@@ -33,5 +33,5 @@ class Ledger:
         return [effect for effect in effects if effect.tool == tool]
 
     def stock(self) -> int:
-        """What is idempotent counts once for each key."""
+        """Return the stock; effects with the same key count once."""
         return STOCK - SOLD * len({effect.key for effect in self.of("update_stock")})

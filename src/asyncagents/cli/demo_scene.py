@@ -1,4 +1,4 @@
-"""What the demo's acts are made of: turns shown as they happen, prompts sent twice, an approval, a wait."""
+"""Building blocks of the demo's acts: turns, repeated prompts, an approval, polling."""
 
 import asyncio
 from asyncio.subprocess import Process
@@ -26,7 +26,7 @@ APPROVAL = "approved by the manager"
 
 
 class Sent(Struct, frozen=True):
-    """A prompt that was acknowledged; its key makes it harmless to send it again."""
+    """An acknowledged prompt; sending it again with the same key has no effect."""
 
     session_id: SessionId
     text: str
@@ -35,7 +35,7 @@ class Sent(Struct, frozen=True):
 
 
 async def show_turn(screen: Screen, runtime: Runtime, session_id: SessionId, text: str) -> tuple[str, Entry]:
-    """Send a prompt and print what comes of it; returns the words that streamed in, and the answer."""
+    """Send a prompt and print its turn; return the streamed text and the answer."""
     screen.line("you", text)
     key = f"demo:{text}"
     words: list[str] = []
@@ -70,7 +70,7 @@ async def send(screen: Screen, runtime: Runtime, text: str) -> Sent:
 
 
 async def send_again(screen: Screen, runtime: Runtime, sent: Sent) -> tuple[Entry, ...]:
-    """The same key: nothing is asked twice, and the answer is the one that there is, or will be."""
+    """Send a prompt again with its key: it is not repeated, and its one answer is returned."""
     screen.line("you", sent.text)
     answer = await runtime.prompt(sent.session_id, sent.text, key=sent.key)
     history = await runtime.messages(sent.session_id)
@@ -81,7 +81,7 @@ async def send_again(screen: Screen, runtime: Runtime, sent: Sent) -> tuple[Entr
 
 
 async def approve(screen: Screen, runtime: Runtime, refund: Call) -> tuple[Entry, ...]:
-    """The result comes from outside, twice; then another one comes and is refused."""
+    """Complete the call twice with one result; a different result is refused."""
     first = await runtime.complete(refund.id, APPROVAL)
     screen.line("manager", "approves the refund")
     second = await runtime.complete(refund.id, APPROVAL)
@@ -111,13 +111,13 @@ async def _rested(runtime: Runtime, session_id: SessionId) -> tuple[Entry, ...] 
 
 
 async def text_so_far(runtime: Runtime, session_id: SessionId) -> str | None:
-    """What another process has written down of an answer."""
+    """Return the stored part of an answer that another process writes."""
     newest = (await runtime.messages(session_id))[-1]
     return newest.text or None if isinstance(newest.info, AssistantMessage) else None
 
 
 async def hear(process: Process, *words: str) -> None:
-    """Until the child has said each of these."""
+    """Wait until the child has printed each of these lines."""
     assert process.stdout is not None
     missing = set(words)
     while missing:
@@ -128,7 +128,7 @@ async def hear(process: Process, *words: str) -> None:
 
 
 async def until(look: Callable[[], Awaitable[T | None]]) -> T:
-    """Look at the rows until they say it; the rows are the truth, whoever writes them."""
+    """Poll until `look` returns a value."""
     while (seen := await look()) is None:  # noqa: ASYNC110  another process sets no event here
         await asyncio.sleep(LOOK_SECONDS)
     return seen

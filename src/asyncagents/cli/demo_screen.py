@@ -1,4 +1,4 @@
-"""How the demo looks: headings, speakers, words that stream in, and claims that are checked first."""
+"""Output of the demo: headings, speakers, streamed text, and checked claims."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ STYLES = {
 
 
 class DoesNotHold(click.ClickException):
-    """A claim of the demo is not true here; the exit code is 1."""
+    """A claim of the demo does not hold; the exit code is 1."""
 
     def __init__(self, claim: str, seen: object) -> None:
         super().__init__(f"this does not hold: {claim}\nSeen instead: {seen}")
@@ -53,7 +53,7 @@ class Screen:
         self._labelled(f"  {speaker}".ljust(INDENT), text, STYLES.get(speaker, ""))
 
     def word(self, speaker: str, text: str, *, first: bool) -> None:
-        """A line that grows word by word."""
+        """Append a word to the current line."""
         style = STYLES.get(speaker, "")
         if first:
             self._console.print(Text(f"  {speaker}".ljust(INDENT), style=style), end="")
@@ -64,7 +64,7 @@ class Screen:
 
     @contextmanager
     def tree(self, worth: Callable[[Node], bool] = lambda node: False) -> Iterator[Callable[[Node], None]]:
-        """Drawn anew as it changes; without a terminal once when it is `worth` it, and in the end."""
+        """Redraw a tree as it changes; without a terminal print it once it is `worth` it, and at the end."""
         if self._console.is_terminal:
             with drawing(self._console, Style()) as see:
                 yield lambda node: see([node])
@@ -88,13 +88,13 @@ class Screen:
             self._console.print(line.text)
 
     def check(self, claim: str, *, holds: bool, seen: object) -> None:
-        """Print a claim that holds; one that does not ends the demo."""
+        """Print a claim that holds; raise for one that does not."""
         if not holds:
             raise DoesNotHold(claim, seen)
         self.checks += 1
         self._labelled("  ok  ", claim, "green")
 
     def _labelled(self, label: str, text: str, style: str) -> None:
-        """Long texts go on below themselves."""
+        """Print a text with a label, wrapped and indented below itself."""
         rows = wrap(text, max(20, self._console.width - len(label))) or [""]
         self._console.print(Text(label + f"\n{' ' * len(label)}".join(rows), style=style))

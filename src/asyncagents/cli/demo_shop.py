@@ -1,4 +1,4 @@
-"""The demo's little world: a shop with four tools, a model that plays a script, and a ledger outside."""
+"""The demo's shop: four tools and a scripted model."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -26,10 +26,10 @@ NEWS = (
     "there is tea, there is cake, and every lamp is lit."
 )
 NEWS_HALF = 30
-"""So many words take longer than the second after which streamed text is written down."""
+"""This many words stream longer than the second after which streamed text is stored."""
 
 Midway: TypeAlias = Callable[[str], Awaitable[None]]
-"""What happens to a tool, by name, between its effect and its result."""
+"""Called with a tool's name between its effect and its result."""
 
 
 class LookUp(Struct):
@@ -89,7 +89,7 @@ class Shop:
 
 
 class Typing:
-    """A model whose words come one after the other, as a real one's do."""
+    """A model that delays each text delta, as a real one does."""
 
     def __init__(self, model: Model, seconds: float) -> None:
         self._model = model
@@ -103,7 +103,7 @@ class Typing:
 
 
 def scripted(*, word_seconds: float = WORD_SECONDS, stuck: bool = False) -> Model:
-    """`stuck`: some answers stop half-way, as if the model took very long over the next word."""
+    """Build the shop's model; `stuck`: some answers block halfway."""
     news = _words(NEWS)
     letter: Step = [say(*news[:NEWS_HALF]), pause(FOREVER)] if stuck else [say(*news)]
     script: Script = {
@@ -132,6 +132,6 @@ def scripted(*, word_seconds: float = WORD_SECONDS, stuck: bool = False) -> Mode
 
 
 def _words(text: str) -> list[str]:
-    """The pieces a model would send: words, each but the first with its space."""
+    """Split a text into the deltas of a model: words, each but the first with its space."""
     first, *others = text.split(" ")
     return [first, *(f" {word}" for word in others)]

@@ -1,4 +1,4 @@
-"""The acts about agents that work for another one: one after the other, at once, and through a kill -9."""
+"""The demo's acts about tasks: in sequence, in parallel, and through a kill -9."""
 
 import asyncio
 import signal
@@ -57,7 +57,7 @@ async def act_team(data: Path, screen: Screen) -> None:
 
 
 async def _work(screen: Screen, runtime: Runtime, prompt: str) -> Worked:
-    """From the prompt until the orchestrator and all helpers rest."""
+    """Send a prompt and show the tree until the orchestrator and all helpers rest."""
     session = await runtime.create_session(title=prompt)
     screen.line("you", prompt)
     began = asyncio.get_running_loop().time()
@@ -88,7 +88,7 @@ async def act_team_crash(data: Path, screen: Screen) -> None:
         counted = len(ledger.of("count"))
         before, pid = await _until_killed(data, screen, runtime, session.id)
         async with child(data, STEADY) as process:
-            screen.explain(f"A new process, {process.pid}, takes over; nobody tells it what happened.")
+            screen.explain(f"A new process, {process.pid}, takes over; it reads only the file.")
             with screen.tree() as see:
                 while await runtime.at_work(session.id):
                     see(await _tree(runtime, session.id))
@@ -103,7 +103,7 @@ async def act_team_crash(data: Path, screen: Screen) -> None:
 
 
 async def _until_killed(data: Path, screen: Screen, runtime: Runtime, root_id: SessionId) -> tuple[Team, int]:
-    """Two helpers are done, three have used their tool and are about to answer."""
+    """Kill the process when two helpers have ended and three have used their tool, but not answered."""
     async with child(data, STUCK) as process:
         screen.head(
             "6. A crash among them",
@@ -123,7 +123,7 @@ async def _until_killed(data: Path, screen: Screen, runtime: Runtime, root_id: S
         code = await process.wait()
         left = await _tree(runtime, root_id)
         screen.check(
-            "The process died of signal 9, and what it left is known: 3 tasks that nobody works on.",
+            "The process died of signal 9, and what it left is known: 3 tasks that no process runs.",
             holds=code == -signal.SIGKILL and [node.state for node in left.below].count("left") == 3,
             seen=(code, left),
         )
@@ -131,7 +131,7 @@ async def _until_killed(data: Path, screen: Screen, runtime: Runtime, root_id: S
 
 
 async def _half_done(runtime: Runtime, root_id: SessionId) -> bool:
-    """The rows say so: who is quick has ended, and the others' counts are written down."""
+    """Return whether the quick helpers have ended and the counts of the others are stored."""
     tasks = {task.description: task for task in await runtime.tasks.list(root_id)}
     if len(tasks) < len(STOCK) or any(tasks[title(thing)].status != "completed" for thing in QUICK):
         return False

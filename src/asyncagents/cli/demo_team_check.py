@@ -1,4 +1,4 @@
-"""What the demo claims of its crew, each claim compared with the rows and with the world outside."""
+"""The demo's claims about its crew, checked against the store and the ledger."""
 
 from collections.abc import Sequence
 
@@ -45,7 +45,7 @@ def check_same(screen: Screen, slow: Team, fast: Team) -> None:
 
 
 def check_told(screen: Screen, found: Team) -> None:
-    """In what the orchestrator's model reads, by the ids of the tasks."""
+    """Check that the orchestrator's model reads one notice for each task."""
     told = [
         part.text
         for entry in found.history
@@ -55,7 +55,7 @@ def check_told(screen: Screen, found: Team) -> None:
     ]
     times = [sum(text.count(f"Task {task.session_id} ") for text in told) for task in found.tasks]
     screen.check(
-        "The end of each of the five tasks was told to the orchestrator, exactly once.",
+        "The orchestrator got exactly one notice for each of the five tasks.",
         holds=times == [1] * len(STOCK),
         seen=(times, told),
     )
@@ -76,7 +76,7 @@ def check_as_before(screen: Screen, before: Team, after: Team) -> None:
 
 
 def check_counted(screen: Screen, runs: Sequence[Effect], pid: int) -> None:
-    """In the world outside, too."""
+    """Check that the ledger has each count once, all by the killed process."""
     screen.check(
         "Nothing was run twice: five counts in the world outside, all by the process that was killed.",
         holds=len(runs) == len({run.key for run in runs}) == len(STOCK)

@@ -1,4 +1,4 @@
-"""The one who deploys: a process that has a result, knows where to bring it, and nothing else."""
+"""A worker process of the demo: it knows a pending id and submits its result."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from asyncagents.errors import AlreadySettled
 
 
 class Brought(Struct, frozen=True):
-    """What it was told each time."""
+    """The answers to its three submissions."""
 
     first: PendingToolCall
     again: PendingToolCall
@@ -23,8 +23,8 @@ class Brought(Struct, frozen=True):
 
 
 async def bring(data: Path, pending_id: str) -> Brought:
-    """The same twice, as whoever cannot know whether it arrived; then another one."""
-    output = f"v2 is live, build {os.getpid()}"  # nobody can have known this before
+    """Submit a result twice, as a client that got no response does; then a different one."""
+    output = f"v2 is live, build {os.getpid()}"  # cannot be known in advance
     async with open_runtime(data, config=Config(data_dir=data), serve=False) as runtime:
         first = await runtime.async_tools.submit_result(pending_id, output)
         again = await runtime.async_tools.submit_result(pending_id, output)

@@ -1,4 +1,4 @@
-"""`asyncagents doctor`: what is well, what is odd, what is broken, and what to do about it."""
+"""`asyncagents doctor`: check the installation and print how to fix what is wrong."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from asyncagents.cli.option import data_dir_option, directory_option, json_optio
 @click.option(
     "--online",
     is_flag=True,
-    help="Ask providers for their models, and connect to MCP servers.",
+    help="Also query providers for their models and connect to MCP servers.",
 )
 @json_option
 @directory_option
@@ -20,10 +20,10 @@ from asyncagents.cli.option import data_dir_option, directory_option, json_optio
 def doctor(
     context: click.Context, /, *, online: bool, as_json: bool, directory: Path, data_dir: Path | None
 ) -> None:
-    """Check the installation, and say what to do about what is wrong.
+    """Check the installation and say how to fix what is wrong.
 
-    Nothing is changed and, without --online, nothing is sent over the network. The exit code is 1 if
-    something is broken.
+    Nothing is changed and, without --online, nothing is sent over the network. The exit code is 1 if a check
+    fails.
     """
     import asyncio
 

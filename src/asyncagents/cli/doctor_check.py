@@ -1,4 +1,4 @@
-"""What the doctor looks at: programs, data, configuration and providers."""
+"""The doctor's checks: versions, data directory, configuration and providers."""
 
 import os
 import platform
@@ -31,7 +31,7 @@ OLDEST_SQLITE = (3, 35)
 ROOM = 100 * 1024 * 1024
 MIB = 1024 * 1024
 DATA = "data directory"
-ELSEWHERE = "name another one with --data-dir or ASYNCAGENTS_DATA_DIR"
+ELSEWHERE = "choose another one with --data-dir or ASYNCAGENTS_DATA_DIR"
 
 
 async def check_all(directory: Path, chosen: Path | None, *, online: bool) -> list[Check]:
@@ -71,13 +71,13 @@ def _programs() -> Iterator[Check]:
 
 
 def _data(data: Path, *, shared: bool) -> Iterator[Check]:
-    """`shared`: sessions are in a database that many use, and the file here is not used."""
+    """Check the data directory; `shared`: sessions are in a shared database, and its file is unused."""
     if not data.exists():
         yield _missing(data)
     elif not data.is_dir():
         yield Check("fail", DATA, f"{data} is not a directory", ELSEWHERE)
     elif not os.access(data, os.R_OK | os.W_OK | os.X_OK):
-        yield Check("fail", DATA, f"{data} is not yours to write", f"`chmod u+rwx {data}`, or {ELSEWHERE}")
+        yield Check("fail", DATA, f"{data} is not writable", f"`chmod u+rwx {data}`, or {ELSEWHERE}")
     else:
         yield from _privacy_and_room(data)
         yield from _unused(data / "asyncagents.db") if shared else _database(data / "asyncagents.db")
@@ -86,31 +86,31 @@ def _data(data: Path, *, shared: bool) -> Iterator[Check]:
 def _unused(path: Path) -> Iterator[Check]:
     yield _server(path.parent)
     if path.exists():
-        told = f"{path} is not looked at while ASYNCAGENTS_STORE names another one"
+        told = f"{path} is not used while ASYNCAGENTS_STORE names a database"
         yield Check("ok", "file", f"{told}; `asyncagents migrate --from {path.parent}` moves its sessions")
 
 
 def _missing(data: Path) -> Check:
     nearest = next(folder for folder in data.parents if folder.exists())
     if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
-        return Check("ok", DATA, f"{data} is not there yet; the first run makes it")
-    return Check("fail", DATA, f"{data} is not there, and {nearest} is not yours to write", ELSEWHERE)
+        return Check("ok", DATA, f"{data} does not exist yet; the first run creates it")
+    return Check("fail", DATA, f"{data} does not exist, and {nearest} is not writable", ELSEWHERE)
 
 
 def _privacy_and_room(data: Path) -> Iterator[Check]:
     mode = stat.S_IMODE(data.stat().st_mode)
     free = shutil.disk_usage(data).free
     if mode & 0o077:
-        yield Check("warn", DATA, f"{data} can be entered by others ({mode:o})", f"`chmod 700 {data}`")
+        yield Check("warn", DATA, f"{data} is accessible to other users ({mode:o})", f"`chmod 700 {data}`")
     else:
         yield Check("ok", DATA, f"{data}, private, {free // MIB} MiB free")
     if free < ROOM:
-        yield Check("warn", "disk", f"only {free // MIB} MiB are free at {data}", "make some room")
+        yield Check("warn", "disk", f"only {free // MIB} MiB are free at {data}", "free some space")
 
 
 def _database(path: Path) -> Iterator[Check]:
     if not path.exists():
-        yield Check("ok", "database", "none yet; the first run makes it")
+        yield Check("ok", "database", "none yet; the first run creates it")
         return
     owners = owners_in(path.parent / "owners")
     try:
@@ -122,13 +122,13 @@ def _database(path: Path) -> Iterator[Check]:
     yield _judged(path, seen)
     yield _server(path.parent)
     alive, dead = sum(owners.values()), sum(not lives for lives in owners.values())
-    yield Check("ok", "processes", f"{alive} at work here" + (f", {dead} died at it" if dead else ""))
+    yield Check("ok", "processes", f"{alive} running" + (f", {dead} died" if dead else ""))
     if seen.left and find_worker(path.parent) is None:
         yield Check(
             "warn",
             "sessions",
-            f"{seen.left} have work that nobody does",
-            "`asyncagents sessions --all` lists them; `asyncagents run --session ID` goes on",
+            f"{seen.left} have work that no process does",
+            "`asyncagents sessions --all` lists them; `asyncagents run --session ID` continues one",
         )
 
 
@@ -136,8 +136,8 @@ def _server(data: Path) -> Check:
     found = find_server(data)
     if found is None:
         return Check("ok", "server", "none runs here; `asyncagents serve` starts one")
-    what = "works on all sessions" if found.serves_all else "belongs to a run, and works on its sessions"
-    what = what if found.runs else "answers, and leaves all work to workers (--concurrency 0)"
+    what = "runs all sessions" if found.serves_all else "belongs to a run, and runs its sessions only"
+    what = what if found.runs else "serves the API, and leaves all work to workers (--concurrency 0)"
     return Check("ok", "server", f"{found.url}, process {found.pid}, {what}")
 
 
@@ -146,15 +146,15 @@ def _judged(path: Path, seen: Inspection) -> Check:
     size = sum(file.stat().st_size for file in files if file.exists()) / MIB
     text = f"{path.name}: schema {seen.schema}, {seen.sessions} sessions, {size:.1f} MiB"
     if seen.needs > seen.ours:
-        newer = f"{path.name} has schema {seen.schema}; this program knows {seen.ours}"
+        newer = f"{path.name} has schema {seen.schema}; this version supports {seen.ours}"
         return Check("fail", "database", newer, "`pip install --upgrade asyncagents`")
     if seen.complaint:
-        hint = "keep a copy of the file, then put a backup in its place"
+        hint = "keep a copy of the file, then restore a backup"
         return Check("fail", "database", f"{path.name} is damaged: {seen.complaint}", hint)
     if seen.locked:
-        return Check("warn", "database", f"{text}; another program keeps it locked", "end that program")
+        return Check("warn", "database", f"{text}; another program has it locked", "stop that program")
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        return Check("warn", "database", f"{text}; others may read it", f"`chmod 600 {path}`")
+        return Check("warn", "database", f"{text}; other users can read it", f"`chmod 600 {path}`")
     if seen.schema < seen.ours:
         return Check("ok", "database", f"{text}; the next run upgrades it and keeps a backup")
     return Check("ok", "database", text)
@@ -162,7 +162,7 @@ def _judged(path: Path, seen: Inspection) -> Check:
 
 def _config(loaded: Loaded) -> Iterator[Check]:
     read = [place.label for place in loaded.files if place.found]
-    yield Check("ok", "config", ", ".join(read) if read else "no file; the environment and defaults count")
+    yield Check("ok", "config", ", ".join(read) if read else "no file; the environment and defaults apply")
     if any(place.found and place.scope == "project" for place in loaded.files):
         yield _trust(loaded)
     for warning in loaded.warnings:
@@ -171,37 +171,37 @@ def _config(loaded: Loaded) -> Iterator[Check]:
 
 def _trust(loaded: Loaded) -> Check:
     if loaded.trusted:
-        return Check("ok", "trust", "the project is trusted: its config counts in full")
-    hint = "`asyncagents trust` shows what it asks for, and lets it count"
-    return Check("warn", "trust", "the project is not trusted: its config may choose models, no more", hint)
+        return Check("ok", "trust", "the project is trusted: all of its config applies")
+    hint = "`asyncagents trust` shows what it asks for, and trusts it"
+    return Check("warn", "trust", "the project is not trusted: its config may only choose models", hint)
 
 
 def _model(roster: Roster) -> Check:
     ref = roster.default_model()
     if ref is None:
-        return Check("warn", "model", "nobody answers unless `--model` says who", NO_MODEL)
+        return Check("warn", "model", "there is no default model; `--model` is required", NO_MODEL)
     problem = roster.problem(ref)
     name = f"{ref.provider_id}/{ref.model_id}"
     if problem is not None:
         return Check("fail", "model", f"{name} cannot be used", problem.text)
-    return Check("ok", "model", f"{name} answers unless `--model` says otherwise")
+    return Check("ok", "model", f"{name} is the default; `--model` overrides it")
 
 
 def _providers(loaded: Loaded, roster: Roster) -> Iterator[Check]:
-    """Those that somebody mentions, by a key or in a file; the others are known, and nobody misses them."""
+    """Check the providers that have a key or stand in a config file; skip the other known ones."""
     usable = _usable(roster)
     for provider_id, known in loaded.keys.items():
         if known.found:
             lacks = (
                 "" if provider_id in usable else "; none of its models can be used: see `asyncagents models`"
             )
-            yield Check("warn" if lacks else "ok", provider_id, f"its key is from {known.origin}{lacks}")
+            yield Check("warn" if lacks else "ok", provider_id, f"its key comes from {known.origin}{lacks}")
         elif provider_id in usable:
             yield Check("ok", provider_id, "it needs no key")
 
 
 def _usable(roster: Roster) -> dict[str, ModelRef]:
-    """A model of each provider that can be used."""
+    """Return one usable model of each provider."""
     return {each.ref.provider_id: each.ref for each in reversed(roster.models()) if each.available}
 
 
@@ -211,7 +211,7 @@ async def _online(roster: Roster) -> list[Check]:
     found = []
     for provider_id, ref in _usable(roster).items():
         offer = roster.offer(ref)
-        assert isinstance(offer, Offer), "it can be used"
+        assert isinstance(offer, Offer), "a usable model has an offer"
         seen = await probe(offer)
         found.append(Check("fail" if seen.reached is False else "ok", f"{provider_id} online", seen.text))
     return found

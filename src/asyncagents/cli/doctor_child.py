@@ -1,4 +1,4 @@
-"""Imports a file of tools or a plugin for the doctor, in a process of its own: it may hang or exit."""
+"""Imports a file of tools or a plugin for the doctor, in a child process: the code may hang or exit."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ class Order(Struct, frozen=True, kw_only=True):
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """The tools that were found; `why`: what is wrong."""
+    """The names of the tools found; `why`: what is wrong."""
 
     names: tuple[str, ...] = ()
     why: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ def _source(order: Order) -> Source:
 
 
 def main() -> None:
-    """Answer on what was stdout: what the code prints goes nowhere. Leave without its exit handlers."""
+    """Write the finding to the original stdout; discard what the code prints, skip its exit handlers."""
     conceal_environment()
     answer = os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)

@@ -1,4 +1,4 @@
-"""Agents and skills that are written as files: those that cannot be used, and what is odd about the rest."""
+"""The doctor's checks of agent and skill files: broken files and warnings."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -15,7 +15,7 @@ from asyncagents.llm.alias import find_alias
 
 
 def check_definitions(directory: Path, loaded: Loaded) -> Iterator[Check]:
-    """A broken file does not stop the others, so it is odd, and not the end."""
+    """Check agents and skills; a broken file is a warning, as it does not affect the others."""
     environment = system_environment()
     agents = find_agents(
         environment, directory, trusted=loaded.trusted, alias=partial(find_alias, loaded.config)
@@ -35,6 +35,6 @@ def check_definitions(directory: Path, loaded: Loaded) -> Iterator[Check]:
 
 def _odd(name: str, broken: Sequence[Broken], warnings: Sequence[str]) -> Iterator[Check]:
     for each in broken:
-        yield Check("warn", name, f"{each.path} {each.reason}", "it is left out; all others count")
+        yield Check("warn", name, f"{each.path} {each.reason}", "it is ignored; all others are used")
     for warning in warnings:
         yield Check("warn", name, warning)

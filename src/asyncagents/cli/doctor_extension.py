@@ -1,4 +1,4 @@
-"""What the doctor says of tools, plugins and MCP servers: which cannot be used, and why."""
+"""The doctor's checks of tools, plugins and MCP servers."""
 
 import asyncio
 import os
@@ -25,15 +25,15 @@ from asyncagents.tools.mcp import wanted
 from asyncagents.tools.mcp_link import MISSING, Wanted
 
 SECONDS = 10.0
-"""So long a module may take to be imported."""
+"""Timeout of one import."""
 AT_ONCE = 4
-LEFT_OUT = "it is left out; all others count"
-TRUST = "`asyncagents trust` shows what the project asks for, and lets it count"
+LEFT_OUT = "it is ignored; all others are used"
+TRUST = "`asyncagents trust` shows what the project asks for, and trusts it"
 T = TypeVar("T")
 
 
 async def check_extensions(directory: Path, loaded: Loaded, data: Path, *, online: bool) -> list[Check]:
-    """Import what counts here, each in a process of its own; `online`: also connect to MCP servers."""
+    """Import the tools and plugins in use, each in a child process; `online`: connect to MCP servers."""
     environment = system_environment()
     found = Finder(environment).find(directory, loaded.config, trusted=loaded.trusted)
     servers = wanted(environment, loaded.config, project_root(environment, directory))
@@ -91,7 +91,7 @@ async def _check_plugins(directory: Path, sources: Sequence[Source]) -> list[Che
 
 
 async def _each(look: Callable[[T], Awaitable[Finding]], things: Sequence[T]) -> list[Finding]:
-    """Look at all of them, a few at once, in their order."""
+    """Run `look` for each thing, at most `MAX_IMPORTS` at once; results in order."""
     places = asyncio.Semaphore(AT_ONCE)
 
     async def one(thing: T) -> Finding:
@@ -104,7 +104,7 @@ async def _each(look: Callable[[T], Awaitable[Finding]], things: Sequence[T]) ->
 
 
 async def _import(order: Order) -> Finding:
-    """Import in a child that is killed, with all that it started, when its time is over."""
+    """Import in a child process; kill it and its process group after `IMPORT_SECONDS`."""
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "asyncagents.cli.doctor_child"),
         stdin=PIPE,
@@ -116,7 +116,7 @@ async def _import(order: Order) -> Finding:
         async with asyncio.timeout(SECONDS):
             told, _ = await child.communicate(msgspec.json.encode(order))
     except TimeoutError:
-        return Finding(why=(f"cannot be imported: it did not end within {SECONDS:g} s",))
+        return Finding(why=(f"cannot be imported: timed out after {SECONDS:g} s",))
     finally:
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
@@ -124,7 +124,7 @@ async def _import(order: Order) -> Finding:
     try:
         return msgspec.json.decode(told, type=Finding)
     except msgspec.DecodeError:
-        return Finding(why=(f"cannot be imported: it ended the process, with exit code {child.returncode}",))
+        return Finding(why=(f"cannot be imported: it exited the process with code {child.returncode}",))
 
 
 async def _check_servers(servers: Sequence[Wanted], output: Path, *, online: bool) -> list[Check]:
@@ -139,12 +139,12 @@ async def _check_servers(servers: Sequence[Wanted], output: Path, *, online: boo
 
 def _check_server(server: Wanted) -> Check:
     if not server.config.enabled:
-        return Check("ok", "mcp", f"{server.name}: switched off")
+        return Check("ok", "mcp", f"{server.name}: disabled")
     if find_spec("mcp") is None:
         return Check("warn", "mcp", f"{server.name}: {MISSING}")
     why = _address_problem(server) if server.config.type == "remote" else _command_problem(server)
     if why is not None:
-        return Check("warn", "mcp", f"{server.name}: {why}", 'mend it under "mcp" in the configuration')
+        return Check("warn", "mcp", f"{server.name}: {why}", 'fix it under "mcp" in the configuration')
     how = "by HTTP" if server.config.type == "remote" else "by stdio"
     return Check("ok", "mcp", f"{server.name}: enabled, {how}")
 
@@ -161,13 +161,13 @@ def _command_problem(server: Wanted) -> str | None:
 
 
 def _address_problem(server: Wanted) -> str | None:
-    """The address is not repeated: it may hold a key."""
+    """Return what is wrong with the URL, without quoting it: it may hold a key."""
     try:
         url = urlsplit(server.config.url or "")
         known = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
     except ValueError:
         known = False
-    return None if known else "its url is malformed: it is http:// or https:// and a host"
+    return None if known else "its url is malformed: expected http:// or https:// and a host"
 
 
 async def _connect(servers: Sequence[Wanted], output: Path) -> list[Check]:
@@ -175,7 +175,7 @@ async def _connect(servers: Sequence[Wanted], output: Path) -> list[Check]:
 
     rows = await ask_servers(servers, output)
     return [
-        Check("ok", "mcp online", f"{row.name}: it answers, and offers {len(row.tools)} tools")
+        Check("ok", "mcp online", f"{row.name}: connected, {len(row.tools)} tools")
         if row.connected
         else Check("fail", "mcp online", f"{row.name}: {row.why}")
         for row in rows

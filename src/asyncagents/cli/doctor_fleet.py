@@ -1,4 +1,4 @@
-"""What the doctor looks at in a database that many processes share."""
+"""The doctor's checks of a shared PostgreSQL database."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ MIB = 1024 * 1024
 LONG_SECONDS = 30
 CROWDED = 0.8
 POOLS = 5
-"""That are named."""
+"""Pools that a message lists."""
 
 
 async def check_fleet(fleet: Fleet) -> list[Check]:
@@ -24,17 +24,15 @@ async def check_fleet(fleet: Fleet) -> list[Check]:
     try:
         seen: Seen = await inspect(fleet.store, SystemRng())
     except StoreError as error:
-        hint = "look at ASYNCAGENTS_STORE, and whether the server runs and lets this machine in"
+        hint = "check ASYNCAGENTS_STORE, and that the server runs and accepts this machine"
         return [Check("fail", "database", str(error), hint)]
     if seen.needs > seen.ours:
-        newer = f"it has schema {seen.schema}; this program knows {seen.ours}"
+        newer = f"it has schema {seen.schema}; this version supports {seen.ours}"
         return [Check("fail", "database", newer, "`pip install --upgrade asyncagents`")]
     size = f"{seen.sessions} sessions, {seen.bytes / MIB:.1f} MiB"
     if seen.schema == 0:
         return [
-            Check(
-                "ok", "database", f"PostgreSQL {seen.server}, nothing of ours yet: the first start makes it"
-            )
+            Check("ok", "database", f"PostgreSQL {seen.server}, no schema yet: the first start creates it")
         ]
     found = [Check("ok", "database", f"PostgreSQL {seen.server}: schema {seen.schema}, {size}")]
     living = [each for each in seen.neighbours if each.lives]
@@ -42,31 +40,34 @@ async def check_fleet(fleet: Fleet) -> list[Check]:
         where = f"{each.kind} on {each.host}, process {each.pid}"
         found.append(
             Check(
-                "ok", "process", f"{where}: {each.runs} of {each.capacity} at work, {', '.join(each.pools)}"
+                "ok", "process", f"{where}: {each.runs} of {each.capacity} sessions, {', '.join(each.pools)}"
             )
         )
     return [*found, *_troubles(seen)]
 
 
 def _troubles(seen: Any) -> Iterator[Check]:
-    """`seen`: the inspection, whose module needs the extra."""
+    """Check the health of the database; `seen` is the inspection, whose module needs the extra."""
     used, allowed = seen.connections
     if used > CROWDED * allowed:
         hint = "raise max_connections, or lower ASYNCAGENTS_CONNECTIONS"
         yield Check("warn", "connections", f"{used} of {allowed} are in use", hint)
     for name in seen.unsafe:
-        told = f"{name} is off: a crash of the server may lose what was acknowledged"
+        told = f"{name} is off: a crash of the server may lose acknowledged writes"
         yield Check("warn", "durability", told, f"`ALTER SYSTEM SET {name} = on`, and reload")
     if seen.oldest_seconds > LONG_SECONDS:
-        told = f"one has been writing for {seen.oldest_seconds:.0f} s: readers of changes wait for it"
-        yield Check("warn", "transactions", told, "look for it in pg_stat_activity, and end it")
+        told = f"one has been open for {seen.oldest_seconds:.0f} s and delays all change feeds"
+        yield Check("warn", "transactions", told, "find it in pg_stat_activity and terminate it")
     if seen.left:
         pools = ", ".join(f"{count} in {pool}" for pool, count in list(seen.left.items())[:POOLS])
         more = f" and {len(seen.left) - POOLS} more pools" if len(seen.left) > POOLS else ""
         hint = (
-            f"`asyncagents worker --pools {','.join(list(seen.left)[:POOLS])}`, where their directories are"
+            f"run `asyncagents worker --pools {','.join(list(seen.left)[:POOLS])}` "
+            "on a machine that has their directories"
         )
-        yield Check("warn", "sessions", f"work that nobody does: {pools}{more}", hint)
+        yield Check("warn", "sessions", f"work that no process does: {pools}{more}", hint)
     dead = sum(not each.lives for each in seen.neighbours)
     if dead:
-        yield Check("ok", "processes", f"{dead} died in the last days; others go on with what they did")
+        yield Check(
+            "ok", "processes", f"{dead} died in the last days; other processes took over their sessions"
+        )

@@ -1,4 +1,4 @@
-"""What the doctor found, a line each."""
+"""Prints the doctor's checks, one line each, or JSON."""
 
 import sys
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the doctor says of the sandbox: whether one works here, and whose commands run in it."""
+"""The doctor's checks of the sandbox: whether it works, and which agents use it."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ NAMESPACES = (
 
 
 async def check_sandbox(directory: Path, loaded: Loaded, data: Path) -> list[Check]:
-    """Try the sandbox, also without a network; recommend it where it works and no agent has it."""
+    """Try the sandbox with and without network; recommend it if it works and no agent uses it."""
     environment = system_environment()
     confined = _confined(directory, loaded)
     root = project_root(environment, directory)
@@ -33,12 +33,12 @@ async def check_sandbox(directory: Path, loaded: Loaded, data: Path) -> list[Che
     if failure:
         hint = INSTALL if "not installed" in failure else NAMESPACES
         if confined:
-            return [Check("fail", "sandbox", f"{failure}, so no command of {names} is run", hint)]
-        return [Check("ok", "sandbox", f"{failure}: there is none for commands of agents", hint)]
+            return [Check("fail", "sandbox", f"{failure}, so commands of {names} are refused", hint)]
+        return [Check("ok", "sandbox", f"{failure}: commands of agents run without a sandbox", hint)]
     if not confined:
-        hint = '"sandbox": true in your asyncagents.json lets them write the project and little else'
-        return [Check("ok", "sandbox", "bwrap works, and commands of agents run outside any sandbox", hint)]
-    found = [Check("ok", "sandbox", f"commands of {names} run in one")]
+        hint = '"sandbox": true in your asyncagents.json restricts their writes to the project'
+        return [Check("ok", "sandbox", "bwrap works, but no agent uses a sandbox", hint)]
+    found = [Check("ok", "sandbox", f"commands of {names} run in a sandbox")]
     return [*found, _trusted(root)] if loaded.trusted else found
 
 
@@ -47,13 +47,13 @@ def _confined(directory: Path, loaded: Loaded) -> list[Agent]:
     files = find_agents(environment, directory, trusted=loaded.trusted)
     try:
         agents = Agents(loaded.config, files, home=str(environment.home)).list()
-    except ConfigError:  # it is told with the agents
+    except ConfigError:  # reported by the check of agents
         return []
     return [agent for agent in agents if agent.sandbox is not None]
 
 
 def _trusted(root: Path) -> Check:
-    told = (
-        f"{root} is trusted: a command may add a configuration file or a plugin there, which counts in full"
+    told = f"{root} is trusted: a command may add a configuration file or a plugin there, which then applies"
+    return Check(
+        "warn", "sandbox", told, "keep settings in your own files, and run `asyncagents trust --remove`"
     )
-    return Check("warn", "sandbox", told, "keep settings in your own files, and `asyncagents trust --remove`")

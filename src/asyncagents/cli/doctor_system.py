@@ -1,4 +1,4 @@
-"""What the system offers to keep an agent's tools in their place, and what these find of the environment."""
+"""The doctor's checks of the system: programs, kernel features and the environment of tools."""
 
 import ctypes
 import errno
@@ -14,11 +14,11 @@ from asyncagents.config.config import Config
 from asyncagents.config.env import Environment
 
 OPENAT2 = 437
-"""The same number on every machine that Linux runs on, save one that nobody uses any more."""
+"""The syscall number, equal on every Linux architecture but alpha."""
 
 
 class Program(Struct, frozen=True):
-    """One that tools use if it is there."""
+    """A program that tools use if it is installed."""
 
     name: str
     without: str
@@ -28,9 +28,9 @@ class Program(Struct, frozen=True):
 
 PROGRAMS = (
     Program(
-        "git", "what agents do to files cannot be undone, and they cannot look at a project's history", "git"
+        "git", "file changes of agents cannot be undone, and they cannot read a project's history", "git"
     ),
-    Program("rg", "searches look at every file themselves, which takes longer", "ripgrep", "ok"),
+    Program("rg", "searches are slower", "ripgrep", "ok"),
 )
 
 
@@ -47,7 +47,7 @@ def check_programs() -> Iterator[Check]:
 def check_system() -> Iterator[Check]:
     if sys.platform != "linux":
         yield Check(
-            "ok", "system", f"{sys.platform}: there is no bwrap and no openat2 here; all else is as on Linux"
+            "ok", "system", f"{sys.platform}: bwrap and openat2 do not exist here; all else works as on Linux"
         )
         return
     where = shutil.which("bwrap")
@@ -57,17 +57,19 @@ def check_system() -> Iterator[Check]:
         yield Check(
             "ok",
             "bwrap",
-            "not installed: a process of ours ends what a command leaves behind; a namespace would be surer",
-            "install the package `bubblewrap` to have one",
+            "not installed: a supervisor process kills what a command leaves behind; a namespace is safer",
+            "install the package `bubblewrap`",
         )
     if has_openat2():
         yield Check("ok", "openat2", "the kernel keeps paths beneath the project")
     else:
-        yield Check("warn", "openat2", "the kernel does not have it: paths are walked part by part instead")
+        yield Check(
+            "warn", "openat2", "the kernel lacks it: paths are walked one component at a time instead"
+        )
 
 
 def check_environment(environment: Environment, config: Config) -> Iterator[Check]:
-    """Say which variables the programs of agents get; values are not shown."""
+    """List the names of the variables that commands of agents get, and those withheld."""
     passed = sorted(child_environment(environment, config))
     count = f"{len(passed)} of {len(environment.variables)} variables are passed on to commands"
     yield Check(
@@ -77,12 +79,12 @@ def check_environment(environment: Environment, config: Config) -> Iterator[Chec
         'name others in "pass_environment" of your asyncagents.json',
     )
     for name in withheld_names(environment, config):
-        why = f"{name} of pass_environment is not passed on: it holds a key of a provider or of ours"
+        why = f"{name} of pass_environment is not passed on: it holds a key of a provider or of asyncagents"
         yield Check("warn", "environment", why, "give the command a variable and a key of its own")
 
 
 def has_openat2() -> bool:
-    """Asks with arguments that must be refused: only how they are refused matters."""
+    """Return whether the kernel has openat2: call it with invalid arguments and check the errno."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall(OPENAT2, -1, None, None, 0)
     return ctypes.get_errno() not in {errno.ENOSYS, errno.EPERM}

@@ -1,4 +1,4 @@
-"""How a command ends: an exit code and, when it goes wrong, a sentence with a hint, never a traceback."""
+"""Exit codes, and errors as one sentence with a hint instead of a traceback."""
 
 import errno
 import os
@@ -24,22 +24,22 @@ BROKEN_PIPE = 141
 DEBUG_VARIABLE = "ASYNCAGENTS_DEBUG"
 
 _STORE_HINTS = {
-    "disk is full": "make some room, then run the same command again",
-    "disk i/o": "look at the disk: it may be full, or failing",
-    "locked": "another program holds the database: close it, or try again",
+    "disk is full": "free some space, then run the same command again",
+    "disk i/o": "check the disk: it may be full, or failing",
+    "locked": "another program has locked the database: stop it, or try again",
     "newer": "`pip install --upgrade asyncagents`",
     "upgrade": "`pip install --upgrade asyncagents`",
-    "malformed": "`asyncagents doctor` looks closer; go on with a backup of the file",
-    "not a database": "`asyncagents doctor` looks closer; go on with a backup of the file",
-    "readonly": "the data directory must be yours to write: `asyncagents doctor` looks closer",
-    "unable to open": "the data directory must be yours to write: `asyncagents doctor` looks closer",
+    "malformed": "`asyncagents doctor` checks the file; restore a backup of it",
+    "not a database": "`asyncagents doctor` checks the file; restore a backup of it",
+    "readonly": "the data directory must be writable: `asyncagents doctor` checks it",
+    "unable to open": "the data directory must be writable: `asyncagents doctor` checks it",
 }
 
 _SYSTEM_HINTS = {errno.ENOSPC: "disk is full", errno.EDQUOT: "disk is full", errno.EROFS: "readonly"}
 
 
 class Complaint(click.ClickException):
-    """One sentence for people and, where there is something to do about it, another."""
+    """An error with an optional hint and an exit code."""
 
     def __init__(self, message: str, *, hint: str = "", code: int = FAILED) -> None:
         super().__init__(message)
@@ -60,12 +60,12 @@ class BadConfig(Complaint):
 
 
 class NobodyReads(Exception):
-    """Whoever read our output has left."""
+    """The reader of stdout has closed the pipe."""
 
 
 @contextmanager
 def ends_well() -> Iterator[None]:
-    """Round a whole command: whatever happens inside becomes an exit code."""
+    """Turn every exception of a command into an error message and an exit code."""
     try:
         yield
         sys.stdout.flush()
@@ -78,7 +78,7 @@ def ends_well() -> Iterator[None]:
 
 
 def first_error(error: BaseException) -> BaseException:
-    """A group of tasks wraps what went wrong in it."""
+    """Return the first error inside nested exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -99,7 +99,7 @@ def _explained(error: BaseException) -> int:
 
 
 def complaint(error: BaseException) -> Complaint:
-    """What people read of an error."""
+    """Convert an exception into an error for people, with a hint and an exit code."""
     match error:
         case ConfigError():
             return BadConfig(str(error))
@@ -114,7 +114,7 @@ def complaint(error: BaseException) -> Complaint:
         case OSError():
             return _system_complaint(error)
         case _:
-            hint = f"set {DEBUG_VARIABLE}=1 to see where, and please report it"
+            hint = f"set {DEBUG_VARIABLE}=1 to see the traceback, and please report it"
             return Complaint(f"this is a bug in asyncagents: {type(error).__name__}: {error}", hint=hint)
 
 
@@ -136,7 +136,7 @@ def _debug() -> bool:
 
 
 def _close_stdout() -> None:
-    """Nobody reads it any more, or nothing fits in: what is left must not fail again when Python ends."""
+    """Redirect stdout to /dev/null, so that flushing its buffer at exit does not fail again."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""`asyncagents export`: sessions as JSON, for another machine, another program or a backup."""
+"""`asyncagents export`: write sessions as JSON, for another machine or a backup."""
 
 from pathlib import Path
 
@@ -15,14 +15,14 @@ from asyncagents.cli.option import data_dir_option, data_directory
     "target",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Write files below this directory, which is new or empty.",
+    help="Write files below this directory, which must be new or empty.",
 )
 @data_dir_option
 def export(*, sessions: tuple[str, ...], target: Path | None, data_dir: Path | None) -> None:
     """Write sessions as JSON, for a backup or another machine.
 
-    SESSION is an id, or the beginning of one. With --to, each is written with all sessions below it, and
-    without SESSION all that there are. Without --to one session is printed, as `opencode export` prints it.
+    SESSION is an id, or a unique prefix of one. With --to, each is written with all sessions below it;
+    without SESSION, all sessions are. Without --to, one session is printed, in the form of `opencode export`.
     Secrets are never written.
     """
     import asyncio

@@ -1,4 +1,4 @@
-"""What `asyncagents export` prints and writes."""
+"""Prints a session as JSON, or writes sessions to files."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ from asyncagents.archive.write import export_to
 from asyncagents.cli.exit import USAGE, Complaint
 from asyncagents.cli.screen import one_line
 
-ONE = "without --to one session is printed: name one"
+ONE = "without --to exactly one SESSION is required"
 HINT = "`asyncagents sessions --all` lists them; with --to DIR all are written"
 
 
 def nothing(data: Path) -> Complaint:
     return Complaint(
-        f"there are no sessions in {data}", hint="name another place with --data-dir", code=USAGE
+        f"there are no sessions in {data}", hint="choose another data directory with --data-dir", code=USAGE
     )
 
 

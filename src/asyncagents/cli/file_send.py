@@ -1,4 +1,4 @@
-"""Files of this machine for a server that cannot see them: read here, sent with their content."""
+"""Reads files of this machine as attachments, for a server that cannot see them."""
 
 from base64 import b64encode
 from collections.abc import Iterable
@@ -9,11 +9,11 @@ from asyncagents.llm.model import Attachment
 from asyncagents.tools.material import told_mime
 
 MOST_BYTES = 7 * 1024 * 1024
-"""Of all together: in the form they are sent in they are longer by a third, and a request has an end."""
+"""Limit of all files together: base64 adds a third, and the server limits the request body."""
 
 
 def attachments(paths: Iterable[Path]) -> list[Attachment]:
-    """Raises `Complaint` for what no model could read, or no request could carry."""
+    """Read files as attachments. Raises `CliError` if they are too large or of an unsupported type."""
     found, size = [], 0
     for path in paths:
         with path.open("rb") as file:
@@ -21,8 +21,8 @@ def attachments(paths: Iterable[Path]) -> list[Attachment]:
         size += len(data)
         if size > MOST_BYTES:
             raise Complaint(
-                f"{path}: files of more than {MOST_BYTES // 2**20} MiB together cannot be sent there",
-                hint="attach a part of it, or make it smaller",
+                f"{path}: files of more than {MOST_BYTES // 2**20} MiB in total cannot be sent",
+                hint="attach a part of it, or a smaller file",
                 code=USAGE,
             )
         found.append(_attachment(path, data))

@@ -1,4 +1,4 @@
-"""Who does the work of a `run`: a runtime in this process, or a server somewhere else."""
+"""The host of a `run`: a runtime in this process, or a server."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -24,7 +24,7 @@ class HostTasks(Protocol):
 
 
 class Host(Protocol):
-    """What a run needs of it; the words mean what they mean for a `Runtime`."""
+    """What a run needs of its host; the methods are those of `Runtime`."""
 
     @property
     def tasks(self) -> HostTasks: ...
@@ -48,7 +48,7 @@ class Host(Protocol):
     ) -> MessageId: ...
 
     def serve_tree(self, root_id: SessionId) -> None:
-        """This is the tree that matters from here on."""
+        """Run this tree (or follow it, if the host is a server)."""
         ...
 
     def events(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]: ...

@@ -1,4 +1,4 @@
-"""`asyncagents import`: sessions from an export, from OpenCode's storage or from what it exports."""
+"""`asyncagents import`: import sessions from an export, or from OpenCode."""
 
 from pathlib import Path
 
@@ -14,21 +14,21 @@ from asyncagents.cli.option import data_dir_option, data_directory
     "directory",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Let the sessions work in this project from now on; else where they say.",
+    help="Move the sessions to this project directory; else they keep their own.",
 )
 @click.option(
     "--trust",
     "trusted",
     is_flag=True,
-    help="The export is your own: keep what its sessions are allowed, and who is told of results.",
+    help="The export is your own: keep the permissions and webhooks of its sessions.",
 )
 @data_dir_option
 def import_(*, path: Path, directory: Path | None, trusted: bool, data_dir: Path | None) -> None:
-    """Bring in exported sessions, OpenCode's too.
+    """Import exported sessions, also those of OpenCode.
 
     PATH is a directory that `asyncagents export --to` wrote, a file that `asyncagents export` or `opencode
-    export` printed, or the data directory of an OpenCode that still kept files. What is there already stays
-    as it is. Calls that waited for a result from outside wait for it here.
+    export` printed, or the data directory of an OpenCode version that stored files. Sessions that exist
+    already are unchanged. Pending calls keep waiting for their result here.
     """
     import asyncio
 

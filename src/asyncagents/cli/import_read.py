@@ -1,4 +1,4 @@
-"""What `asyncagents import` says of what it brought in."""
+"""Imports sessions and prints the outcome of each."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ async def read_files(data: Path, path: Path, directory: Path | None, *, trusted:
     async with open_runtime(data, serve=False) as runtime:
         done = await import_from(runtime, path, trusted=trusted, directory=directory, heard=_say)
     if done.troubles:
-        raise Complaint(f"{len(done.troubles)} not imported", hint="import again when that is mended")
+        raise Complaint(f"{len(done.troubles)} not imported", hint="fix the files and import again")
 
 
 def _say(each: Taken | Trouble) -> None:

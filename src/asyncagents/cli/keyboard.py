@@ -1,4 +1,4 @@
-"""Lines that a person types at the terminal; nothing is read while nobody is asked."""
+"""Reads lines from the terminal, only while a prompt is open."""
 
 import asyncio
 import os
@@ -17,20 +17,20 @@ class Keyboard:
 
     @property
     def ours(self) -> bool:
-        """Whoever reads a terminal in the background is stopped by it."""
+        """Return whether this process is in the foreground: a background read of a terminal stops it."""
         try:
             return os.tcgetpgrp(self._fd) == os.getpgrp()
         except OSError:
             return False
 
     def forget(self) -> None:
-        """What was typed before a question is no answer to it."""
+        """Discard what was typed before a prompt appeared."""
         self._typed = b""
         with suppress(termios.error):  # the terminal has gone
             termios.tcflush(self._fd, termios.TCIFLUSH)
 
     async def line(self) -> str | None:
-        """None: there will be no more, or Ctrl-D was pressed."""
+        """Read a line; None at the end of input or after Ctrl-D."""
         while b"\n" not in self._typed:
             piece = await self._piece()
             if not piece:
@@ -53,7 +53,7 @@ class Keyboard:
 
 
 def find_keyboard() -> Keyboard | None:
-    """If somebody can be asked: he sees what is asked, and what he types comes here."""
+    """Return the keyboard if stdin and stderr are a terminal and this process is in the foreground."""
     if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
         return None
     keyboard = Keyboard(sys.stdin.fileno())

@@ -1,4 +1,4 @@
-"""For commands that only look: what is stored, without making anything that is not there."""
+"""Opens the store for commands that do not run sessions, without creating one."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 
 def is_empty(data: Path) -> bool:
-    """Whether nobody has stored anything there, nor in a database instead."""
+    """Return whether there is no database: neither a file nor a shared one."""
     return fleet_config(system_environment()) is None and not (data / "asyncagents.db").exists()
 
 
 async def look(data: Path, see: Callable[[Runtime], Awaitable[T]], *, nothing: T) -> T:
-    """`nothing` is what there is where nobody has stored anything yet."""
+    """Call `see` with a runtime that serves no sessions; return `nothing` if there is no database yet."""
     if is_empty(data):
         return nothing
     listen(Screen())

@@ -1,4 +1,4 @@
-"""The command line: a group that names its commands and loads one only when it is used."""
+"""The command line: a click group that imports a command only when it is used."""
 
 import sys
 from importlib import import_module
@@ -12,48 +12,48 @@ from asyncagents.cli.exit import NobodyReads, ends_well
 from asyncagents.config.conceal import conceal_environment
 
 COMMANDS = {
-    "run": "Send a prompt and watch the answer being written.",
-    "serve": "Work on all sessions of a data directory, and answer over HTTP.",
-    "worker": "Work on sessions of a shared database, beside others.",
-    "migrate": "Bring a shared database up to date, or a data directory into it.",
+    "run": "Send a prompt and stream the answer.",
+    "serve": "Run all sessions of a data directory, and serve the HTTP API.",
+    "worker": "Run sessions of a shared database, beside other workers.",
+    "migrate": "Upgrade a shared database, or move a data directory into it.",
     "sessions": "List the sessions of this directory, newest first.",
     "show": "Print the transcript of a session.",
-    "asks": "List what waits for a person, the newest last.",
-    "answer": "Answer what waits for a person, and go on.",
-    "approvals": "List what was answered with always, the newest first.",
-    "pending": "List calls whose result comes from outside, the oldest first.",
-    "submit": "Give a call its result, which some tool or program waits for.",
-    "tasks": "Show the tasks of this directory as a tree, now or as they go on.",
-    "task": "Show one task in full: how far it is, its result, its own tasks.",
-    "cancel": "End tasks, batches, sessions, all below them, or pending calls.",
-    "resume": "Send a follow-up to a task, and work on it.",
-    "webhooks": "List webhooks that are owed, delivered or dead.",
-    "why": "Say why a session or task does not move.",
+    "asks": "List open asks, the newest last.",
+    "answer": "Answer an open ask and continue its session.",
+    "approvals": "List approvals (answers `always`), newest first.",
+    "pending": "List pending calls of async tools, oldest first.",
+    "submit": "Submit the result of a pending call.",
+    "tasks": "Show the tasks of this directory as a tree, once or live.",
+    "task": "Show one task in full: its state, its result, its own tasks.",
+    "cancel": "Cancel tasks, batches, sessions or pending calls.",
+    "resume": "Send a follow-up to a task and run it.",
+    "webhooks": "List outgoing webhooks that are owed, delivered or dead.",
+    "why": "Explain why a session or task does not proceed.",
     "export": "Write sessions as JSON, for a backup or another machine.",
-    "import": "Bring in exported sessions, OpenCode's too.",
+    "import": "Import exported sessions, also those of OpenCode.",
     "agents": "List the agents of this directory, or show one in full.",
-    "tools": "List the tools that an agent has here, and what the rules say.",
+    "tools": "List the tools of an agent and the rules for each.",
     "commands": "List the slash commands of this directory.",
-    "mcp": "Look at the MCP servers of this directory.",
-    "plugins": "List the plugins of this directory, and how they do.",
-    "models": "List the models that can be asked, and why others cannot.",
+    "mcp": "Show the MCP servers of this directory.",
+    "plugins": "List the plugins of this directory with their state.",
+    "models": "List the models that can be used, and why others cannot.",
     "config": "Show every setting and where it came from.",
-    "trust": "Let the config files of a project count in full.",
-    "doctor": "Check the installation, and say what to do about what is wrong.",
+    "trust": "Trust a project, so that all of its config files apply.",
+    "doctor": "Check the installation and say how to fix what is wrong.",
     "demo": "Watch agents survive kill -9: offline, no key, half a minute.",
 }
 
 
 class LazyGroup(click.Group):
-    """The command `name` is `name` in `asyncagents.cli.name` (or `name_`); help needs only the table."""
+    """Loads command `name` from `asyncagents.cli.name` (or `name_`); the group's help needs no import."""
 
     def __call__(self, *args: Any, **more: Any) -> Any:
-        """Run as a program of our own: nothing else of this user may look into its environment."""
+        """Run the program; hide its environment from other processes of the same user first."""
         conceal_environment()
         return self.main(*args, **more)
 
     def main(self, *args: Any, **more: Any) -> Any:
-        """Ends the process. Errors become a sentence and an exit code here, for every command."""
+        """Run a command and exit the process; errors of every command become a message and an exit code."""
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="replace")
@@ -65,7 +65,7 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError as error:  # click has an end of its own for it
+        except BrokenPipeError as error:  # click would exit with code 1
             raise NobodyReads from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -88,7 +88,6 @@ class LazyGroup(click.Group):
 def main() -> None:
     """Run LLM agents whose work survives a crash.
 
-    Start with `asyncagents run "Hello"`; `asyncagents doctor` says what is missing. To see what it means
-    that work survives, run `asyncagents demo`. To build on it, `import asyncagents`; the README has an
-    example that runs as it stands.
+    Start with `asyncagents run "Hello"`; `asyncagents doctor` says what is missing. `asyncagents demo` shows
+    how work survives a crash. To use the library, `import asyncagents`; the README has a complete example.
     """

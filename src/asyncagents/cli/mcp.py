@@ -1,4 +1,4 @@
-"""`asyncagents mcp`: which MCP servers there are here, whether they can be used, and what they offer."""
+"""`asyncagents mcp`: list the MCP servers of a directory, their state and what they offer."""
 
 from pathlib import Path
 
@@ -10,9 +10,9 @@ from asyncagents.cli.option import data_dir_option, directory_option, json_optio
 @click.group(invoke_without_command=True)
 @click.pass_context
 def mcp(context: click.Context) -> None:
-    """Look at the MCP servers of this directory.
+    """Show the MCP servers of this directory.
 
-    Without a command it lists them.
+    Without a subcommand, lists them.
     """
     if context.invoked_subcommand is None:
         context.invoke(list_servers)
@@ -32,7 +32,7 @@ def list_servers(
 ) -> None:
     """Start every MCP server of this directory, and list what they offer.
 
-    Each is started, asked and ended again. The exit code is 1 if one cannot be used that is not switched off.
+    Each server is started, queried and stopped. The exit code is 1 if an enabled server cannot be used.
     """
     import asyncio
 

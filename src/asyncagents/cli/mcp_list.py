@@ -1,4 +1,4 @@
-"""MCP servers with what they offer or why they do not, as text or as JSON."""
+"""Queries MCP servers and prints their state and tools, as text or JSON."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ class ToolRow(Struct, frozen=True, kw_only=True):
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """A server for programs. `why`: what is wrong with it; `said`: the last lines of its complaints."""
+    """A server as `--json` prints it. `why`: what is wrong; `said`: the last lines of its stderr."""
 
     name: str
     transport: str
@@ -41,7 +41,7 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 async def show_servers(directory: Path, data_dir: Path | None, *, as_json: bool) -> bool:
-    """Whether all that are not switched off can be used."""
+    """Print the servers; return whether every enabled one can be used."""
     environment = system_environment()
     for warning in load(environment, directory=directory).warnings:
         click.echo(f"warning: {plain(warning)}", err=True)
@@ -53,12 +53,12 @@ async def show_servers(directory: Path, data_dir: Path | None, *, as_json: bool)
     elif rows:
         _print(rows)
     else:
-        click.echo('no MCP servers here; name one under "mcp" in asyncagents.json', err=True)
+        click.echo('no MCP servers here; configure one under "mcp" in asyncagents.json', err=True)
     return all(row.connected for row in rows if row.enabled)
 
 
 async def ask_servers(wanted: Sequence[Wanted], output: Path) -> list[Row]:
-    """All asked side by side."""
+    """Start and query the servers concurrently."""
     async with open_servers(output) as servers:
         servers.want("", tuple(wanted))
         links = {link.name: link for link in servers.links("")}
@@ -107,7 +107,7 @@ def _print(rows: Sequence[Row]) -> None:
     print_table([("server", "by", ""), *((row.name, row.transport, _state(row)) for row in rows)], flexible=2)
     for row in rows:
         for line in row.said:
-            click.echo(f"{plain(row.name)} said: {one_line(line)}", err=True)
+            click.echo(f"{plain(row.name)} stderr: {one_line(line)}", err=True)
     tools = [(tool.name, tool.effect, tool.description) for row in rows for tool in row.tools]
     if tools:
         click.echo()
@@ -116,7 +116,7 @@ def _print(rows: Sequence[Row]) -> None:
 
 def _state(row: Row) -> str:
     if not row.enabled:
-        return "switched off"
+        return "disabled"
     if not row.connected:
         return f"cannot be used: {row.why}"
     return f"connected: {len(row.tools)} tools, {row.resources} resources, {row.prompts} prompts"

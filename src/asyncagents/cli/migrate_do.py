@@ -1,4 +1,4 @@
-"""Bring a shared database to our schema, and a data directory into it."""
+"""Upgrades the schema of a shared database, and moves a data directory into it."""
 
 from pathlib import Path
 
@@ -22,8 +22,8 @@ async def bring(*, restored: bool = False) -> None:
     async with open_postgres(fleet.store, clock=SystemClock(), rng=SystemRng()):
         if restored:
             await begin_afresh(fleet.store, SystemRng())
-            click.echo("whoever follows its events, or has it open, starts anew")
-        click.echo(f"the database is ready for this version, which knows schema {len(load_scripts())}")
+            click.echo("event cursors and open connections of this database are reset")
+        click.echo(f"the database is ready for this version (schema {len(load_scripts())})")
 
 
 async def move_in(source: Path, pool: str | None) -> None:
@@ -41,7 +41,7 @@ async def move_in(source: Path, pool: str | None) -> None:
         raise Complaint(str(error), code=CONFLICT) from error
     click.echo(f"moved {done.rows['session']} sessions, {done.rows['message']} messages")
     if done.replaced:
-        click.echo(f"{done.replaced} characters that no text of PostgreSQL can have became U+FFFD", err=True)
+        click.echo(f"{done.replaced} characters that PostgreSQL cannot store became U+FFFD", err=True)
 
 
 def _fleet() -> Fleet:

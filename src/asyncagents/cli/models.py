@@ -1,4 +1,4 @@
-"""`asyncagents models`: who can be asked, for how much, and what the others lack."""
+"""`asyncagents models`: list models with limits and prices, and why some cannot be used."""
 
 from pathlib import Path
 
@@ -10,15 +10,15 @@ from asyncagents.cli.option import directory_option, json_option, project_folder
 @click.command()
 @click.argument("search", required=False)
 @click.option(
-    "--all", "everything", is_flag=True, help="Also those that cannot be used, each with the reason."
+    "--all", "everything", is_flag=True, help="Include models that cannot be used, with the reason."
 )
 @json_option
 @directory_option
 def models(*, search: str | None, everything: bool, as_json: bool, directory: Path) -> None:
-    """List the models that can be asked, and why others cannot.
+    """List the models that can be used, and why others cannot.
 
-    SEARCH narrows the list to names that contain it, usable or not. Context and output are in tokens, prices
-    in US dollars for a million tokens of input and of output. Nothing is sent over the network.
+    SEARCH lists only names that contain it, usable or not. Context and output are in tokens, prices in US
+    dollars per million tokens of input and of output. Nothing is sent over the network.
     """
     from asyncagents.cli.models_list import print_json, print_list
     from asyncagents.cli.screen import plain

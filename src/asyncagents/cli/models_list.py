@@ -1,4 +1,4 @@
-"""Models as a table, or as JSON."""
+"""Prints models as a table or JSON."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -14,7 +14,7 @@ from asyncagents.llm.roster import Choice
 
 
 class Line(Struct, frozen=True, kw_only=True):
-    """A model for programs; a price is in US dollars for a million tokens, None is unknown."""
+    """A model as `--json` prints it; prices in US dollars per million tokens, None if unknown."""
 
     model: str
     name: str
@@ -52,11 +52,9 @@ def print_list(found: Sequence[Choice], default: ModelRef | None, *, everything:
         head = ("model", "context", "output", "price", "")
         print_table([head, *(_row(line) for line in lines)], flexible=4)
     if not found:
-        click.echo(
-            "no model has a name like that; `asyncagents models --all` lists those that are known", err=True
-        )
+        click.echo("no model name matches; `asyncagents models --all` lists all known models", err=True)
     if not lines and found:
-        click.echo(f"{NO_MODEL}; `asyncagents models --all` lists those that are known")
+        click.echo(f"{NO_MODEL}; `asyncagents models --all` lists all known models")
     if not everything:
         _print_others([each for each in found if not each.available], {line.model for line in lines})
 
@@ -77,7 +75,7 @@ def _row(line: Line) -> tuple[str, ...]:
 
 
 def _print_others(others: Sequence[Choice], listed: Collection[str]) -> None:
-    """Print a line for each provider, however many models it has; "more" if some of it are listed."""
+    """Print one line for each provider with unlisted models; "more" if others of it are listed."""
     counts = Counter(each.ref.provider_id for each in others)
     first = {each.ref.provider_id: each.why_not for each in reversed(others)}
     for provider_id, count in counts.items():

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they mean."""
+"""Options that several commands share, and how to resolve them."""
 
 from pathlib import Path
 
@@ -20,20 +20,20 @@ data_dir_option = click.option(
     "--data-dir",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep data here; else ASYNCAGENTS_DATA_DIR, else the platform's folder.",
+    help="Data directory; else ASYNCAGENTS_DATA_DIR, else the platform's default.",
 )
 form_option = click.option(
     "--format",
     "form",
     type=click.Choice(["text", "json", "stream-json"]),
     default="text",
-    help="As for `asyncagents run`.",
+    help="Output format, as for `asyncagents run`.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def project_folder(directory: Path) -> Path:
-    """One project has one name, however it is reached."""
+    """Resolve a project directory, so that one project has one path."""
     folder = directory.resolve()
     try:
         str(folder).encode()
@@ -47,12 +47,12 @@ def project_folder(directory: Path) -> Path:
 
 
 def data_directory(chosen: Path | None) -> Path:
-    """Where sessions are kept; no file has a say in it."""
+    """Resolve the data directory: --data-dir, the environment or the default, never a config file."""
     folder = data_folder(system_environment(), chosen)[0]
     if folder.exists() and not folder.is_dir():
         raise Complaint(
             f"the data directory {folder} is not a directory",
-            hint="name another one with --data-dir or ASYNCAGENTS_DATA_DIR",
+            hint="choose another one with --data-dir or ASYNCAGENTS_DATA_DIR",
             code=USAGE,
         )
     return folder

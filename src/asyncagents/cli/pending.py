@@ -1,4 +1,4 @@
-"""`asyncagents pending`: calls whose result comes from outside."""
+"""`asyncagents pending`: list pending calls of async tools."""
 
 from pathlib import Path
 from typing import cast
@@ -10,22 +10,22 @@ from asyncagents.domain.pending_tool import PendingStatus
 
 
 @click.command()
-@click.option("--session", "-s", metavar="ID", help="Of this session and all below it.")
+@click.option("--session", "-s", metavar="ID", help="Only this session and all below it.")
 @click.option(
     "--status",
     type=click.Choice(["waiting", "processing", "completed", "failed", "expired"]),
     default="waiting",
-    help="How far they are; waiting, unless said otherwise.",
+    help="Only calls in this state; default: waiting.",
 )
-@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="At most so many; 100.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="Maximum number; default: 100.")
 @json_option
 @data_dir_option
 def pending(*, session: str | None, status: str, limit: int, as_json: bool, data_dir: Path | None) -> None:
-    """List calls whose result comes from outside, the oldest first.
+    """List pending calls of async tools, oldest first.
 
-    Of each: id, since when, how long it is waited for, tool, what is wanted and of whom, what the other side
-    calls it, session. `asyncagents submit ID RESULT` gives a result, `asyncagents cancel ID` waits no longer;
-    one that asks somebody can be answered with `asyncagents answer` as well.
+    Columns: id, age, time left, tool, note or question and whom it asks, external reference, session.
+    `asyncagents submit ID RESULT` submits a result, `asyncagents cancel ID` cancels the call; a call that
+    asks a person can also be answered with `asyncagents answer`.
     """
     import asyncio
 

@@ -1,4 +1,4 @@
-"""Calls whose result comes from outside, as a table or as JSON."""
+"""Prints pending calls as a table or JSON."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ from asyncagents.engine.runtime import Runtime
 class Listed(Struct, frozen=True):
     pending: PendingToolCall
     call: Call | None
-    """While it is open: also what it said, and whom it asks."""
+    """The call row while it is open: its note, and whom it asks."""
 
 
 async def listed(
@@ -88,7 +88,7 @@ def print_json(found: Sequence[Listed]) -> None:
 
 
 def _builtins(each: Listed) -> dict[str, Any]:
-    """As programs know a pending call, and what people see of it besides."""
+    """Return the pending call as JSON, with the note and questions that the table shows."""
     row: dict[str, Any] = msgspec.json.decode(encode(each.pending))
     state = each.call.open if each.call else None
     if state is None or each.call is None:

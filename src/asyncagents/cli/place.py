@@ -1,4 +1,4 @@
-"""What a directory offers to agents, read without making or opening anything that is kept."""
+"""Opens a project (agents, tools, commands, plugins) without a database."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ from asyncagents.tools.web import open_web
 
 @asynccontextmanager
 async def open_place(directory: Path, data_dir: Path | None) -> AsyncIterator[Opened]:
-    """Raises `ConfigError` for what cannot be used."""
+    """Open the project of a directory. Raises `ConfigError` if its config is invalid."""
     environment, clock = system_environment(), SystemClock()
     output = data_folder(environment, data_dir)[0] / "tool-output"
     async with open_web() as web:
@@ -27,7 +27,7 @@ async def open_place(directory: Path, data_dir: Path | None) -> AsyncIterator[Op
         plugins = Plugins(environment, output=output)
         projects = Projects(environment, bench, clock=clock, extensions=plugins)
         try:
-            with redirect_stdout(sys.stderr):  # what plugins print is none of what was asked for
+            with redirect_stdout(sys.stderr):  # plugins may print; stdout is the command's output
                 opened = await projects.opened(str(directory))
             yield opened
         finally:

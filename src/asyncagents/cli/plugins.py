@@ -1,4 +1,4 @@
-"""`asyncagents plugins`: whose code has a word here, and what is wrong with it."""
+"""`asyncagents plugins`: list the plugins of a directory with their hooks and errors."""
 
 from pathlib import Path
 
@@ -12,10 +12,10 @@ from asyncagents.cli.option import data_dir_option, directory_option, json_optio
 @directory_option
 @data_dir_option
 def plugins(*, as_json: bool, directory: Path, data_dir: Path | None) -> None:
-    """List the plugins of this directory, and how they do.
+    """List the plugins of this directory with their state.
 
-    They are imported and started for it, as a session here would do. One that cannot be used is listed with
-    its error; the others work. What a project that is not trusted names is not imported.
+    They are imported and started, as for a session here. One that cannot be used is listed with its error;
+    the others work. Plugins of a project that is not trusted are not imported.
     """
     import asyncio
 

@@ -1,4 +1,4 @@
-"""Plugins with their hooks and tools, as a table or as JSON."""
+"""Prints plugins with their hooks and tools, as a table or JSON."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ async def show_plugins(directory: Path, data_dir: Path | None, *, as_json: bool)
 
 
 def _failure(report: PluginReport) -> str:
-    """As the project tells it; here it stands in the table."""
+    """Return the project's warning about a failed plugin: the table shows it already."""
     return f"plugin {report.name} ({report.origin}) {report.error}"
 
 

@@ -1,4 +1,4 @@
-"""`asyncagents resume`: more to do for a task that has ended, or a word to one that runs."""
+"""`asyncagents resume`: send a follow-up to a task, running or ended."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from asyncagents.cli.option import data_dir_option, data_directory, form_option
 @click.argument("id")
 @click.argument("prompt", required=False)
 @click.option("--key", metavar="TEXT", help="Send this once: the same key again sends nothing.")
-@click.option("--detach", is_flag=True, help="Send it, and leave the work to others.")
+@click.option("--detach", is_flag=True, help="Store the follow-up; do not run the task.")
 @form_option
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @data_dir_option
@@ -28,14 +28,14 @@ def resume(  # noqa: PLR0913  its options
     as_json: bool,
     data_dir: Path | None,
 ) -> None:
-    """Send a follow-up to a task, and work on it.
+    """Send a follow-up to a task and run it.
 
-    The task knows all that was said before. One that has ended begins another run, and whoever launched it is
-    told of its end; one that runs reads the follow-up before its next step. The prompt is the argument, what
-    is piped in, or both. ID may be shortened, and `ses_` left out.
+    The task keeps its history. An ended task begins another run, whose end sends its parent a notice; a
+    running task reads the follow-up before its next step. The prompt is the argument, stdin, or both. ID may
+    be a unique prefix, and `ses_` may be left out.
 
-    If no process works on its tree, this one does until it rests, prints what the task says, and ends with
-    the exit codes of `asyncagents run`.
+    If no process runs its tree, this one does until it rests, prints the task's answer, and exits with the
+    codes of `asyncagents run`.
     """
     from asyncagents.cli.resume_task import Followup, carry_on
     from asyncagents.cli.run_order import whole_prompt

@@ -1,4 +1,4 @@
-"""Store a follow-up to a task, then work on its tree as `run --session` does."""
+"""Stores a follow-up to a task, then runs its tree as `run --session` does."""
 
 import asyncio
 from pathlib import Path
@@ -25,7 +25,7 @@ from asyncagents.engine.runtime import Runtime
 
 
 class Followup(Struct, frozen=True, kw_only=True):
-    """What the command was told."""
+    """The arguments of `asyncagents resume`."""
 
     start: str
     prompt: str
@@ -34,11 +34,11 @@ class Followup(Struct, frozen=True, kw_only=True):
 
 
 def carry_on(follow: Followup, form: str, data_dir: Path | None) -> int:
-    """Returns the exit code."""
+    """Store the follow-up and run the tree, or leave it to its owner. Returns the exit code."""
     if not follow.prompt.strip():
         raise Complaint(
-            "there is no prompt",
-            hint=f'say what to do, as in `asyncagents resume {follow.start} "And then?"`, or pipe it in',
+            "the prompt is empty",
+            hint=f'pass one, as in `asyncagents resume {follow.start} "And then?"`, or pipe it in',
             code=USAGE,
         )
     session = asyncio.run(look(data_directory(data_dir), lambda found: _find(found, follow), nothing=None))
@@ -59,9 +59,9 @@ def carry_on(follow: Followup, form: str, data_dir: Path | None) -> int:
 
 
 def _here(order: Order, follow: Followup, session: Session, screen: Screen) -> Here:
-    """Read the session's directory. Nothing is stored for a model that cannot be asked.
+    """Load the session's project and check its model, before anything is stored.
 
-    What a server can ask is for the server to know.
+    If a server runs the session, the server checks the model.
     """
     if server_url(data_directory(order.data_dir)):
         return find_here(order, Screen())
@@ -75,7 +75,7 @@ async def _find(runtime: Runtime, follow: Followup) -> Session:
 
 
 def _order(session: Session, form: str, data_dir: Path | None) -> Order:
-    """In the session's own directory, with what counts there."""
+    """Return arguments that continue the session in its own directory."""
     directory = Path(session.directory)
     return Order(
         session=session.id,
@@ -86,7 +86,7 @@ def _order(session: Session, form: str, data_dir: Path | None) -> Order:
 
 
 async def _send(follow: Followup, here: Here, session: Session) -> bool:
-    """On the disk when this returns; says whether a living process works on the tree."""
+    """Store the follow-up; return whether a living process runs the tree."""
     async with open_runtime(
         here.config.data_dir, config=here.config, coding="each directory", serve=False
     ) as runtime:
@@ -97,7 +97,7 @@ async def _send(follow: Followup, here: Here, session: Session) -> bool:
 def _sent(session: Session, *, is_run: bool, server: str) -> str:
     shown = f"`asyncagents task {session.id}` shows it"
     if server:
-        return f"sent; the server at {server} works on it, {shown}"
+        return f"sent; the server at {server} runs it, {shown}"
     if is_run:
-        return f"sent; another process works on it, {shown}"
-    return f"sent; nobody works on it until `asyncagents run --session {session.id}` does"
+        return f"sent; another process runs it, {shown}"
+    return f"sent; no process runs it until `asyncagents run --session {session.id}` does"

@@ -1,4 +1,4 @@
-"""`asyncagents run`: a prompt in, an answer out, and work that can be gone on with."""
+"""`asyncagents run`: send a prompt, print the answer; also continues sessions."""
 
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,16 @@ from asyncagents.cli.option import data_dir_option, data_directory, directory_op
 @click.command()
 @click.argument("prompt", required=False)
 @click.option(
-    "--model", "-m", metavar="PROVIDER/MODEL", help="Who answers; else the session's, else the config's."
+    "--model", "-m", metavar="PROVIDER/MODEL", help="The model; else the session's, else the config's."
 )
-@click.option("--agent", metavar="NAME", help="As which agent; `build` unless the config says otherwise.")
+@click.option("--agent", metavar="NAME", help="The agent; `build` unless the config sets another.")
 @click.option(
-    "--session", "-s", metavar="ID", help="Go on with this session; the beginning of its id will do."
+    "--session", "-s", metavar="ID", help="Continue this session; a unique prefix of its id will do."
 )
 @click.option(
-    "--continue", "-c", "newest", is_flag=True, help="Go on with the newest session of the directory."
+    "--continue", "-c", "newest", is_flag=True, help="Continue the newest session of the directory."
 )
-@click.option("--title", metavar="TEXT", help="Name the new session.")
+@click.option("--title", metavar="TEXT", help="Title of the new session.")
 @click.option(
     "--file",
     "-f",
@@ -29,37 +29,37 @@ from asyncagents.cli.option import data_dir_option, data_directory, directory_op
     metavar="PATH",
     multiple=True,
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Attach a text file, an image or a PDF of up to 10 MiB; may be given again.",
+    help="Attach a text file, an image or a PDF of up to 10 MiB; repeatable.",
 )
 @click.option(
     "--allow",
     metavar="PERMISSION[:PATTERN]",
     multiple=True,
-    help="Let the new session do this unasked, even what the config or the agent denies; may be given again.",
+    help="Allow this in the new session unasked, even if the config or the agent denies it; repeatable.",
 )
 @click.option(
     "--deny",
     metavar="PERMISSION[:PATTERN]",
     multiple=True,
-    help="Do not let it, whatever --allow says; may be given again.",
+    help="Deny this in the new session; overrides --allow; repeatable.",
 )
-@click.option("--key", metavar="TEXT", help="Send this once: the same key again gets the same answer.")
-@click.option(
-    "--detach", is_flag=True, help="Store the prompt, print the session's id, and leave it at that."
-)
+@click.option("--key", metavar="TEXT", help="Idempotency key: the same key again gets the same answer.")
+@click.option("--detach", is_flag=True, help="Store the prompt and print the session's id; do not run it.")
 @click.option(
     "--format",
     type=click.Choice(["text", "json", "stream-json"]),
     default="text",
-    help="The answer as it is written; one object at the end; or an event a line, the result last.",
+    help="Streamed answer; one JSON object at the end; or one JSON event per line, the result last.",
 )
 @click.option(
     "--attach",
     metavar="URL",
-    help="Let the server there do the work; else that of this data, if one runs.",
+    help="Run the session in this server; else in the server of this data, if one runs.",
 )
-@click.option("--token", metavar="TOKEN", help="The server's; else ASYNCAGENTS_TOKEN, else of this data.")
-@click.option("--api", is_flag=True, help="Answer over HTTP while it works, as `asyncagents serve` does.")
+@click.option(
+    "--token", metavar="TOKEN", help="The server's token; else ASYNCAGENTS_TOKEN, else that of this data."
+)
+@click.option("--api", is_flag=True, help="Serve the HTTP API during the run, as `asyncagents serve` does.")
 @click.option(
     "--port", metavar="N", type=click.IntRange(0, 65_535), help="With --api: as for `asyncagents serve`."
 )
@@ -68,20 +68,20 @@ from asyncagents.cli.option import data_dir_option, data_directory, directory_op
 @data_dir_option
 @click.pass_context
 def run(context: click.Context, /, *, directory: Path, **given: Any) -> None:
-    """Send a prompt and watch the answer being written.
+    """Send a prompt and stream the answer.
 
-    The prompt is the argument, what is piped in, or both. Only the answer goes to stdout; tools, thoughts,
-    retries and notes go to stderr. Without a prompt, --session and --continue go on with what was accepted
-    before, as after a crash.
+    The prompt is the argument, stdin, or both. Only the answer goes to stdout; tools, reasoning, retries and
+    notes go to stderr. Without a prompt, --session and --continue continue what was accepted before, for
+    example after a crash.
 
-    What needs your leave is asked at the terminal; where there is none it waits, and `asyncagents answer`
+    Permissions are asked at the terminal; without a terminal the ask stays open, and `asyncagents answer`
     answers it.
 
-    Where `asyncagents serve` works on the same data, that server does the work, and this shows it: its
-    configuration counts. Ctrl-C cancels the session, a second one quits at once.
+    If `asyncagents serve` runs on the same data, that server runs the session with its own configuration, and
+    this command shows the progress. Ctrl-C cancels the session, a second Ctrl-C quits at once.
 
-    Exit codes: 0 answered, 1 failed, 2 wrong usage, model, key, config or session, 3 it waits for somebody
-    or something outside, 5 cancelled, 130 and 143 quit or stopped by a signal.
+    Exit codes: 0 answered, 1 failed, 2 wrong usage, model, key, config or session, 3 waiting for a person or
+    an outside result, 5 cancelled, 130 and 143 quit or stopped by a signal.
     """
     from asyncagents.cli.run_order import check, make_order
     from asyncagents.cli.run_there import carry_out

@@ -1,4 +1,4 @@
-"""Carry out an order in a server, and say what to do when that is lost."""
+"""Runs a session in a server, and explains what to do when the connection is lost."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,11 +19,11 @@ from asyncagents.domain.id import SessionId
 from asyncagents.errors import NotFound, RequestError, Unauthorized, Unavailable
 
 PATIENCE_SECONDS = 10.0
-"""So long a server may be away before it is given up."""
+"""Time to reconnect before the server counts as lost."""
 
 
 async def work_there(order: Order, there: There, data: Path, screen: Screen) -> int:
-    """Returns the exit code. What the server alone can know, such as its models, is not checked here."""
+    """Run in the server; return the exit code. Model and agent are checked by the server, not here."""
     chosen = Addressee(order.agent, named_model(order.model))
     where = Where(there.url, far=not there.own)
     with Signals() as signals:
@@ -43,7 +43,7 @@ async def work_there(order: Order, there: There, data: Path, screen: Screen) -> 
 
 @asynccontextmanager
 async def _connected(there: There, data: Path) -> AsyncIterator[Client]:
-    """To one of our own data by that: if it comes back elsewhere, it is found again."""
+    """Connect by data directory if the server is our own, so that it is found again at a new address."""
     if there.own:
         async with open_client(data=data, patience=PATIENCE_SECONDS) as client:
             yield client
@@ -54,15 +54,15 @@ async def _connected(there: There, data: Path) -> AsyncIterator[Client]:
 
 
 async def _reach(there: There) -> None:
-    """Whoever names a server that is not there need not wait for it to come back."""
+    """Fail at once, without reconnecting, if no server answers at the given address."""
     try:
         async with open_client(there.url, patience=0) as client:
             await client.health()
-    except Unauthorized as error:  # by another name, say
+    except Unauthorized as error:  # for example a host name that the server does not accept
         raise Complaint(f"the server at {there.url} refuses: {error}", code=USAGE) from error
     except (Unavailable, RequestError) as error:
         raise Complaint(
-            f"no server of asyncagents answers at {there.url}: {error}",
+            f"no asyncagents server answers at {there.url}: {error}",
             hint="`asyncagents serve` starts one, and prints its address",
         ) from error
 
@@ -70,15 +70,15 @@ async def _reach(there: There) -> None:
 def _told(error: BaseException, where: Where, session_id: SessionId | None) -> BaseException:
     match error:
         case Unavailable() if not isinstance(error, Lost):
-            again = f"`{where.again(session_id)}` goes on with what was accepted" if session_id else ""
+            again = f"`{where.again(session_id)}` continues what was accepted" if session_id else ""
             return Complaint(f"the server at {where.url} refuses: {error}", hint=again)
         case Unavailable() if session_id is not None:
             return Complaint(
                 f"the server at {where.url} is lost: {error}",
-                hint=f"what was accepted is kept; `{where.again(session_id)}` goes on with it",
+                hint=f"what was accepted is stored; `{where.again(session_id)}` continues it",
             )
         case Unavailable():
-            hint = "`asyncagents sessions` shows whether the prompt was stored by then"
+            hint = "`asyncagents sessions` shows whether the prompt was stored"
             return Complaint(f"the server at {where.url} is lost: {error}", hint="" if where.far else hint)
         case NotFound() if where.far:
             return Complaint(f"{error} at {where.url}", code=USAGE)

@@ -1,4 +1,4 @@
-"""Who answers a prompt: by what was asked for, what the session used before, and the config."""
+"""Chooses agent and model of a prompt, from the options, the session and the config."""
 
 from msgspec import Struct
 
@@ -15,18 +15,18 @@ from asyncagents.engine.voice import no_model
 from asyncagents.errors import InvalidInput, ModelError, NotTrusted
 from asyncagents.llm.roster import Roster
 
-LISTED = "`asyncagents models` lists those that can be asked"
+LISTED = "`asyncagents models` lists the models that can be used"
 
 
 class Addressee(Struct, frozen=True):
-    """None: whoever does the work chooses."""
+    """Agent and model of a prompt; None: the host chooses."""
 
     agent: str | None
     model: ModelRef | None
 
 
 def choose(config: Config, agents: Agents, order: Order, session: Session | None) -> Addressee:
-    """Raises what can be known to be wrong without a request."""
+    """Choose agent and model. Raises if they are known to be unusable without a request."""
     roster = Roster(config)
     agent = _agent(agents, order, session)
     own = agents.get(agent).model
@@ -53,11 +53,11 @@ def choose(config: Config, agents: Agents, order: Order, session: Session | None
 
 
 def named_model(model: str | None, config: Config | None = None) -> ModelRef | None:
-    """Read what --model says; a provider that was left out is suggested."""
+    """Parse --model. Raises `CliError` with a suggestion if the provider is missing."""
     configured = {name: each.models for name, each in config.provider.items()} if config else {}
     meant = meant_model(model, configured) if model and "/" not in model else None
     if meant is not None:
-        raise Complaint(f"{model!r} is no model: did you mean {meant}?", hint=LISTED, code=USAGE)
+        raise Complaint(f"{model!r} is not a model: did you mean {meant}?", hint=LISTED, code=USAGE)
     return model_ref(model)
 
 
@@ -67,7 +67,7 @@ def _last_used(session: Session | None) -> ModelRef | None:
 
 
 def _agent(agents: Agents, order: Order, session: Session | None) -> str:
-    """Whoever is asked for must be there; whom a session has talked to before is not asked for again."""
+    """Choose the agent: --agent, else the session's, else the default. Raises if it is not defined here."""
     before = session.agent if session is not None else None
     name = order.agent or before or agents.default().name
     known = [agent.name for agent in agents.list(hidden=True)]
@@ -81,5 +81,5 @@ def _agent(agents: Agents, order: Order, session: Session | None) -> str:
         )
         raise Complaint(f"{gone}: {instead}", hint="--agent chooses another" if before else "", code=USAGE)
     if order.agent and not agents.get(name).speaks_to_people:
-        raise Complaint(f"{name!r} is a subagent: other agents call it, people do not", code=USAGE)
+        raise Complaint(f"{name!r} is a subagent: only other agents can call it", code=USAGE)
     return name

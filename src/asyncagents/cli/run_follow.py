@@ -1,4 +1,4 @@
-"""Show what a tree of sessions does until all of it rests or waits for the outside."""
+"""Shows the events of a session tree until all of it rests or waits for the outside."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,10 +23,10 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.status import Idle
 
 LOOK_SECONDS = 0.25
-"""How often to look for what no event tells: an ask that is left alone, a disk that is full."""
+"""Interval to check for changes without an event: an ask that is left open, a full disk."""
 
 News: TypeAlias = Event | None
-"""None: it is time to look."""
+"""An event, or None for a tick of the poll."""
 
 
 async def follow(
@@ -37,9 +37,9 @@ async def follow(
     view: View,
     asker: Asker | None = None,
 ) -> None:
-    """Raises `Complaint` if the tree is deleted, or its work cannot be written down here.
+    """Show events until the tree rests. Raises `CliError` if it is deleted or the store cannot write.
 
-    With an `asker`, what the tree waits for a person for is asked here; that counts as work.
+    With an `asker`, open asks are put to the person at the terminal; an open ask counts as work.
     """
     news: asyncio.Queue[News] = asyncio.Queue()
     async with asyncio.TaskGroup() as group:
@@ -52,7 +52,7 @@ async def follow(
                 asker.look()
         if asker is not None:
             asker.end()
-        await asyncio.sleep(0)  # what was published by now is passed on
+        await asyncio.sleep(0)  # forward the events that are already published
         for task in tasks:
             task.cancel()
     while not news.empty():
@@ -61,7 +61,7 @@ async def follow(
 
 
 async def _goes_on(host: Host, root_id: SessionId, asker: Asker | None) -> bool:
-    """Looked at twice: an answer between two looks ends the asking, and begins the work."""
+    """Return whether the tree works or asks. Checks twice: an answer between the checks starts work."""
     if asker is None:
         return await host.at_work(root_id)
     for _ in range(2):
@@ -71,7 +71,7 @@ async def _goes_on(host: Host, root_id: SessionId, asker: Asker | None) -> bool:
 
 
 async def _show(host: Host, root_id: SessionId, news: asyncio.Queue[News], view: View) -> None:
-    """Until something happens after which the tree may be at rest, or ask."""
+    """Show events until one after which the tree may rest or ask."""
     while True:
         event = await news.get()
         if event is None:
@@ -93,14 +93,14 @@ async def _show(host: Host, root_id: SessionId, news: asyncio.Queue[News], view:
 
 
 def was_deleted(root_id: SessionId) -> Complaint:
-    return Complaint(f"session {root_id} was deleted while it was followed")
+    return Complaint(f"session {root_id} was deleted during the run")
 
 
 def _check(host: Host, root_id: SessionId) -> None:
-    """What is accepted is kept, so there is no point in trying for ever."""
+    """Raise if the store cannot write: accepted input is stored, so the run need not retry forever."""
     if host.trouble is not None:
         told = complaint(host.trouble)
-        again = f"`asyncagents run --session {root_id}` goes on"
+        again = f"`asyncagents run --session {root_id}` continues"
         raise Complaint(told.message, hint=f"{told.hint}; {again}" if told.hint else again)
 
 

@@ -1,4 +1,4 @@
-"""Carry out an order in this process, and answer over HTTP meanwhile if that is wanted."""
+"""Runs a session in this process, and serves the HTTP API meanwhile with --api."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,16 +27,16 @@ from asyncagents.server.discovery import Lock
 
 
 class Here(Struct, frozen=True):
-    """What counts in the directory that a command was given in."""
+    """Config and agents of the directory of a run."""
 
     config: Config
     agents: Agents
     distrust: tuple[str, ...] = ()
-    """What counts for nothing for want of trust."""
+    """Warnings about settings that are ignored because the project is not trusted."""
 
 
 def find_here(order: Order, screen: Screen) -> Here:
-    """Read what counts in the directory of an order, and say once what is odd about its files."""
+    """Load config and agents of the directory, and print their warnings once."""
     environment = system_environment()
     loaded = load(environment, directory=order.directory, data_dir=order.data_dir)
     alias = partial(find_alias, loaded.config)
@@ -49,7 +49,7 @@ def find_here(order: Order, screen: Screen) -> Here:
 
 
 def choose_here(place: Here, order: Order, session: Session | None, screen: Screen) -> Addressee:
-    """Choose who answers, and say what is not trusted, unless that is the error already."""
+    """Choose agent and model, and print trust warnings, unless the error is about trust itself."""
     try:
         chosen = choose(place.config, place.agents, order, session)
     except NotTrusted:
@@ -67,7 +67,7 @@ def _warn(place: Here, screen: Screen) -> None:
 
 
 async def work_here(order: Order, place: Here, screen: Screen) -> int:
-    """Returns the exit code. Nothing is stored for an order that cannot be carried out."""
+    """Run in this process; return the exit code. Invalid arguments raise before anything is stored."""
     config = place.config
     chosen = choose_here(place, order, None, screen) if order.sends and not order.resumes else None
     if not order.sends:
@@ -88,13 +88,13 @@ async def work_here(order: Order, place: Here, screen: Screen) -> int:
 
 @asynccontextmanager
 async def _answering(runtime: Runtime, order: Order, data: Path, screen: Screen) -> AsyncIterator[None]:
-    """Before the first tool runs. What others are asked to do here is left to who serves them."""
+    """Serve the API from before the first tool runs; sessions of other runs are not served here."""
     api = api_config(system_environment())
     lock = _lock(data, screen) if order.api and api.enabled else None
     if lock is None:
         yield
         return
-    from asyncagents.server.serve import Listening, open_server  # start-up: only who listens needs it
+    from asyncagents.server.serve import Listening, open_server  # start-up: only with --api
 
     port = order.port if order.port is not None else api.port
     listening = Listening(port=port, serves_all=False)
@@ -107,7 +107,7 @@ async def _answering(runtime: Runtime, order: Order, data: Path, screen: Screen)
 
 
 def _lock(data: Path, screen: Screen) -> Lock | None:
-    """There is one server for a data directory; whoever comes second does without."""
+    """Take the data directory's server lock; warn and return None if another server has it."""
     try:
         return Lock(data)
     except Conflict as error:

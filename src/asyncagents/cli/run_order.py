@@ -1,4 +1,4 @@
-"""What a run was asked for: its options as one value, and the prompt from the argument and stdin."""
+"""The arguments of a run as one value, with the prompt from the argument and stdin."""
 
 import os
 import select
@@ -25,13 +25,13 @@ LONGEST_PROMPT = 10 * 1024 * 1024
 
 class Order(Struct, frozen=True, kw_only=True):
     prompt: str = ""
-    """The argument, and what was piped in after it."""
+    """The argument, then stdin."""
     files: tuple[Path, ...] = ()
     model: str | None = None
     agent: str | None = None
     session: str | None = None
     newest: bool = False
-    """Go on with the newest session of the directory."""
+    """Continue the newest session of the directory."""
     title: str | None = None
     key: str | None = None
     detach: bool = False
@@ -39,14 +39,14 @@ class Order(Struct, frozen=True, kw_only=True):
     directory: Path
     data_dir: Path | None = None
     rules: tuple[Rule, ...] = ()
-    """Of the new session."""
+    """Rules of the new session, from --allow and --deny."""
     attach: str | None = None
-    """The address of a server that does the work."""
+    """URL of the server that runs the session."""
     token: Secret | None = None
     placed: bool = False
-    """The directory was named: it is not for another server to choose."""
+    """--directory was given: a foreign server must use it."""
     api: bool = False
-    """Answer over HTTP while it works."""
+    """Serve the HTTP API during the run."""
     port: int | None = None
 
     @property
@@ -67,7 +67,7 @@ def make_order(
     token: str | None,
     **given: Any,
 ) -> Order:
-    """Of the options of `run`; reads what is piped in."""
+    """Build the arguments from the options of `run`; reads stdin if it is piped."""
     if as_json:
         given["format"] = "json"
     rules = session_rules(allow, deny, str(system_environment().home))
@@ -76,20 +76,20 @@ def make_order(
 
 
 def check(order: Order) -> None:
-    """What contradicts itself is refused before anything is opened."""
+    """Raise for contradicting options, before anything is opened."""
     if order.session is not None and order.newest:
         raise click.UsageError("--session and --continue both choose the session: give one of them.")
     if order.title is not None and order.resumes:
-        raise click.UsageError("--title names a new session; leave out --session and --continue.")
+        raise click.UsageError("--title is for a new session; leave out --session and --continue.")
     if order.rules and order.resumes:
         raise click.UsageError(
             "--allow and --deny are for a new session; leave out --session and --continue."
         )
     if not order.sends and not order.resumes:
         raise Complaint(
-            "there is no prompt",
-            hint='say something, as in `asyncagents run "Hello"`, or pipe it in; '
-            "`--continue` goes on with the last session",
+            "the prompt is empty",
+            hint='pass one, as in `asyncagents run "Hello"`, or pipe it in; '
+            "`--continue` continues the last session",
             code=USAGE,
         )
     _check_place(order)
@@ -101,21 +101,21 @@ def check(order: Order) -> None:
 def _check_place(order: Order) -> None:
     if order.api and (order.attach is not None or order.detach):
         other = "--attach" if order.attach is not None else "--detach"
-        raise click.UsageError(f"--api is for work that is done here; leave out {other}.")
+        raise click.UsageError(f"--api is for runs in this process; leave out {other}.")
     if order.port is not None and not order.api:
-        raise click.UsageError("--port goes with --api.")
+        raise click.UsageError("--port requires --api.")
     if order.token is not None and order.attach is None:
-        raise click.UsageError("--token goes with --attach.")
+        raise click.UsageError("--token requires --attach.")
 
 
 def session_rules(allow: Sequence[str], deny: Sequence[str], home: str) -> tuple[Rule, ...]:
-    """What is allowed first, then what is denied: of rules that match, the last one wins."""
+    """Parse --allow, then --deny: of matching rules the last one wins."""
     written = [*(_written(word, "allow") for word in allow), *(_written(word, "deny") for word in deny)]
     return tuple(rule for each in written for rule in rules_of(each, home))
 
 
 def _written(word: str, action: Action) -> Written:
-    """`edit`, `edit:docs/*`; `write` is a tool, and what it needs leave for is `edit`."""
+    """Parse `edit` or `edit:docs/*`; the name of a tool, such as `write`, means its permission, `edit`."""
     permission, _, pattern = word.partition(":")
     if not permission.strip():
         raise click.UsageError(f"--{action} takes PERMISSION or PERMISSION:PATTERN, not {word!r}.")
@@ -123,28 +123,26 @@ def _written(word: str, action: Action) -> Written:
 
 
 def whole_prompt(argument: str | None) -> str:
-    """The argument first, then what was piped in."""
+    """Return the argument followed by stdin."""
     pieces = [argument or "", _piped()]
     return "\n\n".join(piece for piece in pieces if piece.strip())
 
 
 def _piped() -> str:
-    """A terminal, and a device such as /dev/null, has nothing to say."""
+    """Read stdin; empty for a terminal or a device such as /dev/null."""
     if sys.stdin is None or _is_device(sys.stdin):
         return ""
     raw = _read(sys.stdin)
     if len(raw) > LONGEST_PROMPT:
-        raise Complaint("there is more than 10 MiB on stdin", hint="attach files with --file", code=USAGE)
+        raise Complaint("stdin has more than 10 MiB", hint="attach files with --file", code=USAGE)
     try:
         return raw.decode().rstrip("\n")
     except UnicodeDecodeError as error:
-        raise Complaint(
-            "what came on stdin is not UTF-8 text", hint="attach it with --file", code=USAGE
-        ) from error
+        raise Complaint("stdin is not UTF-8 text", hint="attach it with --file", code=USAGE) from error
 
 
 def _read(stream: TextIO) -> bytes:
-    """All there is, up to the limit. A Ctrl-C just before a read that blocks would wait for more input."""
+    """Read up to the limit. Polls with `select`: a Ctrl-C just before a blocking read would be delayed."""
     try:
         fd = stream.fileno()
     except (OSError, ValueError):  # no file at all

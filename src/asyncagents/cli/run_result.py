@@ -1,4 +1,4 @@
-"""How a run ended: one value for programs, an exit code, and closing words for people."""
+"""The result of a run: a value for `--format json`, an exit code, and closing lines."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias, assert_never
@@ -25,19 +25,19 @@ NO_ANSWER = "there is no answer"
 
 
 class Wait(Struct, frozen=True, kw_only=True):
-    """A call that waits for somebody or something outside."""
+    """A call that waits for a person or an outside result."""
 
     session: SessionId
     call: CallId
     ask: str | None
-    """What an answer is addressed to; None: it takes a result, under the call's id."""
+    """The id to answer; None: the call takes a result, under its own id."""
     tool: str
     kind: str
     what: str
     who: str = ""
-    """Whom it asks, if it says so."""
+    """Whom it asks, in words; may be empty."""
     due: int | None = None
-    """When it waits no more, in ms since the epoch."""
+    """The deadline in ms since the epoch."""
     choices: str = ""
     """How it may be answered."""
 
@@ -55,17 +55,17 @@ class Result(Struct, frozen=True, kw_only=True):
     status: Ending
     waits: tuple[Wait, ...] = ()
     summaries: int = 0
-    """How often the conversation was summarised in this turn."""
+    """Number of summaries made in this turn."""
 
 
 class Where(Struct, frozen=True):
-    """Where the work is done: in this process, in the server of this data, or (`far`) in another one."""
+    """Where a run works: in this process, in the server of this data, or (`far`) in another server."""
 
     url: str = ""
     far: bool = False
 
     def again(self, session_id: SessionId) -> str:
-        """The command that comes back to a session."""
+        """Return the command that continues a session there."""
         there = f" --attach {self.url}" if self.far else ""
         return f"asyncagents run{there} --session {session_id}"
 
@@ -76,7 +76,7 @@ HERE = Where()
 def judged(
     session_id: SessionId, answer: Entry | None, steps: tuple[AssistantMessage, ...], waits: tuple[Wait, ...]
 ) -> Result:
-    """`steps` are those of the turn that the answer ended."""
+    """Build the result; `steps` are those of the turn that the answer ended."""
     info = answer.info if answer is not None else None
     said = info if isinstance(info, AssistantMessage) else None
     error = said.error if said else None
@@ -100,7 +100,7 @@ def judged(
 def steps_of_turn(
     entries: Sequence[Entry], answer: Entry | None, prompt_id: MessageId | None
 ) -> tuple[AssistantMessage, ...]:
-    """What was done from a prompt (None: what a person said last) up to its answer, summaries too."""
+    """Return the steps from a prompt (None: the last message of a person) to its answer, with summaries."""
     found: list[AssistantMessage] = []
     for entry in reversed(entries):
         if answer is None or sort_key(entry.info) > sort_key(answer.info):
@@ -113,19 +113,19 @@ def steps_of_turn(
 
 
 def by_person(entry: Entry) -> bool:
-    """A message that has anything in it which the system did not put there."""
+    """Return whether a message has a part that the system did not add."""
     if not isinstance(entry.info, UserMessage) or any(_tells(part) for part in entry.parts):
         return False
     return any(not _put_in(part) for part in entry.parts)
 
 
 def _tells(part: Part | UnknownPart) -> bool:
-    """That tasks have ended: what people see of it is not theirs either."""
+    """Return whether the part is a notice of ended tasks."""
     return isinstance(part, TextPart) and bool(part.synthetic) and is_notice(part.text)
 
 
 def last_answer(entries: Sequence[Entry], first: Entry) -> Entry:
-    """What was said last to a prompt: the ends of tasks may have woken the session since its first answer."""
+    """Return the last answer to a prompt: notices may have woken the session after its first answer."""
     last = first
     for entry in entries:
         if sort_key(entry.info) <= sort_key(first.info):
@@ -205,9 +205,9 @@ def _what(waiting: Awaited) -> str:
 
 
 def what_of(call: Call) -> str:
-    """What an open call wants, and of whom; nothing: it did not say."""
+    """Describe what an open call asks, and whom; empty if it has no note."""
     state = call.open
-    assert state is not None, "only what is open waits"
+    assert state is not None, "a waiting call is open"
     whom = f"{state.who}: " if state.who else ""
     if state.ask is not None:
         return f"{whom}{state.ask.permission}: {', '.join(state.ask.patterns)}"
@@ -217,34 +217,34 @@ def what_of(call: Call) -> str:
 
 
 def close(screen: Screen, result: Result, where: Where = HERE) -> None:
-    """The last words, on stderr; the answer is on stdout already."""
+    """Print the closing lines to stderr; the answer is on stdout already."""
     again = where.again(result.session)
     match result.status:
         case "done":
             _sum_up(screen, result, again)
         case "failed":
             screen.tell(f"error: {failure_text(result.error)}")
-            screen.tell(f"hint: the session is kept; `{again} PROMPT` goes on with it")
+            screen.tell(f"hint: the session is stored; `{again} PROMPT` continues it")
         case "waiting":
             _tell_waits(screen, result, where)
         case "cancelled":
-            screen.tell(f"cancelled: session {result.session}; `{again} PROMPT` goes on with it")
+            screen.tell(f"cancelled: session {result.session}; `{again} PROMPT` continues it")
         case "stopped":
             screen.tell(f"stopped: {_after_stop(where)}; `{again}` {_comes_back(where)}")
         case "accepted" if where.url:
-            screen.tell(f"accepted: the server at {where.url} works on it; `{again}` {_comes_back(where)}")
+            screen.tell(f"accepted: the server at {where.url} runs it; `{again}` {_comes_back(where)}")
         case "accepted":
-            screen.tell(f"accepted: nobody works on it until `{again}` does")
+            screen.tell(f"accepted: no process runs it until `{again}` does")
         case _:
             assert_never(result.status)
 
 
 def _after_stop(where: Where) -> str:
-    return f"the server at {where.url} goes on" if where.url else "what was accepted is kept"
+    return f"the server at {where.url} continues" if where.url else "what was accepted is stored"
 
 
 def _comes_back(where: Where) -> str:
-    return "shows what it does" if where.url else "goes on with it"
+    return "shows its progress" if where.url else "continues it"
 
 
 def _tell_waits(screen: Screen, result: Result, where: Where) -> None:
@@ -257,39 +257,39 @@ def _tell_waits(screen: Screen, result: Result, where: Where) -> None:
 
 
 def _ways_on(result: Result, again: str) -> Iterator[str]:
-    """What a person can do about the first of each kind."""
+    """Yield hints for the first ask and the first pending call."""
     ask = next((wait for wait in result.waits if wait.ask is not None), None)
     outside = next((wait for wait in result.waits if wait.ask is None and wait.kind == "async"), None)
     if ask is not None:
-        answer = f"`asyncagents answer {ask.ask} {ask.choices}` answers and goes on"
-        yield f"{answer}; once it is answered, `{again}` does"
+        answer = f"`asyncagents answer {ask.ask} {ask.choices}` answers and continues"
+        yield f"{answer}; once it is answered, `{again}` continues, too"
     if outside is not None:
-        yield f"`asyncagents submit {outside.call} RESULT` gives the result; `asyncagents pending` lists all"
+        yield f"`asyncagents submit {outside.call} RESULT` submits it; `asyncagents pending` lists all"
     if ask is None:
-        when = "once it is in" if outside is not None else "then"
-        yield f"{when}, `{again}` goes on; a prompt is answered meanwhile"
+        when = "once the result is in" if outside is not None else "then"
+        yield f"{when}, `{again}` continues; prompts are answered meanwhile"
 
 
 def _ways_far(result: Result, where: Where) -> Iterator[str]:
-    """Data of others takes answers only through their server."""
+    """Yield hints for a foreign server: its data takes answers only through the server."""
     again = where.again(result.session)
     if any(wait.ask is not None for wait in result.waits):
         yield f"`{again}` at a terminal asks for the answer"
     else:
-        yield f"`{again}` shows how it goes on once the result is in"
+        yield f"`{again}` shows its progress once the result is in"
 
 
 def _sum_up(screen: Screen, result: Result, again: str) -> None:
     if result.finish == "length":
-        screen.tell("warning: the model stopped at its longest answer; the end is missing")
+        screen.tell("warning: the model reached its output limit; the answer is incomplete")
     if result.finish == "max-steps":
-        screen.tell(f"warning: the agent may take no more steps in one turn; `{again} PROMPT` goes on")
+        screen.tell(f"warning: the agent reached its limit of steps in one turn; `{again} PROMPT` continues")
     if screen.watched:
         screen.note(f"session {result.session}, {amount(result.tokens)} tokens, {dollars(result.cost)}")
 
 
 def failure_text(failure: Failure | None) -> str:
-    """What a failure says of itself; its name, if it has no words."""
+    """Return the message of a failure, or its name if it has none."""
     if failure is None:
         return NO_ANSWER
     return one_line(told(failure)[1], 1000)

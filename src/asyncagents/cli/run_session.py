@@ -1,4 +1,4 @@
-"""One run: find or make a session, admit the prompt, serve its tree, follow it until it rests or waits."""
+"""One run: find or create a session, admit the prompt, serve its tree, follow it until it rests."""
 
 import asyncio
 import signal
@@ -42,11 +42,11 @@ from asyncagents.engine.input import To
 
 STOP_SECONDS = 5.0
 STEPS = 1000
-"""Of a turn longer than this, only so many steps are added up."""
+"""Messages read for the result: tokens and cost of a longer turn are summed up to this."""
 
 
 async def supervised(job: "Job", signals: Signals, chosen: Addressee | None = None) -> int:
-    """Returns the exit code. `chosen`: who answers, if that does not depend on the session."""
+    """Run the job until it ends or a signal comes; return the exit code. `chosen`: see `RunJob.work`."""
     async with asyncio.TaskGroup() as group:
         work = group.create_task(job.work(chosen))
         obedience = group.create_task(job.obey(signals, work))
@@ -57,7 +57,7 @@ async def supervised(job: "Job", signals: Signals, chosen: Addressee | None = No
 
 
 Choose: TypeAlias = Callable[[Session | None], Addressee]
-"""Who answers, in a session or a new one. Raises what can be known to be wrong without a request."""
+"""Chooses agent and model for a session, or a new one (None). Raises if they are known to be unusable."""
 
 
 class Job:
@@ -77,23 +77,23 @@ class Job:
         self._where = where
         self._view: View = JsonView()
         self._before: Entry | None = None
-        """The newest message before we came."""
+        """The newest message when this run began."""
         self._live = False
-        """Somebody else was at work then."""
+        """Another process ran the session when this run began."""
         self._tasks: tuple[BackgroundTask, ...] = ()
-        """Those that there were."""
+        """The tasks when this run began."""
         self._session_id: SessionId | None = None
-        """Known once there is something to go on with."""
+        """Set once there is a session to continue."""
         self._ending: Ending = "stopped"
         self._keyboard = find_keyboard() if order.format == "text" and not order.detach else None
         self._asker: Asker | None = None
 
     async def work(self, chosen: Addressee | None) -> Result:
-        """`chosen`: who answers, if that does not depend on the session."""
+        """Admit the prompt and follow the tree. `chosen`: agent and model, if independent of the session."""
         session = await self._known_session()
         if self._order.sends and chosen is None:
             chosen = self._choose(session)
-        async with self._host.events() as events:  # from before anything is there
+        async with self._host.events() as events:  # subscribe before the prompt is admitted
             if session is not None:
                 await self._look_back(session.id)
             session_id, message_id = await self._admit(session, chosen)
@@ -107,7 +107,7 @@ class Job:
 
     @property
     def _fresh(self) -> bool:
-        """Nobody has sent this prompt before, as he may have under a key: all that follows it is new."""
+        """Return whether the prompt is surely new: without a key it cannot be a repeat."""
         return self._order.sends and self._order.key is None
 
     async def _look_back(self, session_id: SessionId) -> None:
@@ -118,12 +118,12 @@ class Job:
     async def _admit(
         self, session: Session | None, chosen: Addressee | None
     ) -> tuple[SessionId, MessageId | None]:
-        """A new session comes to be with its prompt, or not at all."""
+        """Admit the prompt; a new session is created in the same transaction."""
         order = self._order
         if chosen is None:
-            assert session is not None, "without a prompt there is a session to go on with"
+            assert session is not None, "without a prompt a session is given"
             return session.id, None
-        files = [path.absolute() for path in order.files]  # from where the person is, not the session
+        files = [path.absolute() for path in order.files]  # relative to the cwd, not to the session
         to = To(agent=chosen.agent, model=chosen.model, files=files)
         if session is not None:
             return session.id, await self._host.send(session.id, order.prompt, key=order.key, **to)
@@ -146,7 +146,7 @@ class Job:
         if not newest:
             raise Complaint(
                 f"there is no session of {self._order.directory} to continue",
-                hint='`asyncagents run "Hello"` begins one; `asyncagents sessions --all` lists all others',
+                hint='`asyncagents run "Hello"` begins one; `asyncagents sessions --all` lists all',
                 code=USAGE,
             )
         return newest[0]
@@ -170,14 +170,14 @@ class Job:
         return await self._result(session_id, root_id, message_id)
 
     async def _catch_up(self, session_id: SessionId) -> None:
-        """If others did the work, the rows may be ahead of what was heard of it."""
+        """Show stored messages whose events did not arrive, as when another process ran the session."""
         before = self._before
         for entry in await self._host.messages(session_id, limit=STEPS):
             if before is None or (sort_key(entry.info) >= sort_key(before.info) and entry != before):
                 self._show(entry)
 
     async def _repeat(self, session_id: SessionId, message_id: MessageId, first: Entry) -> None:
-        """It was answered before, and what went on meanwhile had no more to say to it."""
+        """Show the earlier answer again, if the session has not answered anew."""
         if await self._answer_to(session_id, message_id) == first:
             self._view.answer(first)
 
@@ -188,7 +188,7 @@ class Job:
             self._view.show(PartUpdated(session_id=session_id, part=part, time=SystemClock().now()))
 
     async def _is_over(self, session_id: SessionId, root_id: SessionId, message_id: MessageId | None) -> bool:
-        """The prompt was answered before, under its key; or nobody prompts, and nothing is left to do."""
+        """Show the stored answer and return True, if the prompt has one or no work is left."""
         if await self._host.at_work(root_id) or (
             message_id is None
             and self._keyboard is not None
@@ -204,7 +204,7 @@ class Job:
         return answer is not None
 
     async def _answer_to(self, session_id: SessionId, message_id: MessageId) -> Entry | None:
-        """The last one: tasks that the prompt led to may have had more said since the first."""
+        """Return the last answer: notices of tasks may have led to more after the first."""
         first = await self._host.answer_to(message_id)
         return first and last_answer(await self._host.messages(session_id, limit=STEPS), first)
 
@@ -237,7 +237,7 @@ class Job:
         return result
 
     async def _cut_off(self, session_id: SessionId, answer: Entry | None) -> bool:
-        """Whether a cancel ended tasks, and the session with them: it was not woken to say more."""
+        """Return whether tasks were cancelled after the answer: the session then gets no more notices."""
         said = answer.info.time.completed if answer is not None else None
         ended = [
             moment(task.completed_at)
@@ -261,7 +261,7 @@ class Job:
                 return TextView(self._screen, words, tools=tools, clock=SystemClock())
 
     async def _old_entries(self, session_id: SessionId) -> list[Entry]:
-        """What was over before we came; the message that another process is at is not."""
+        """Return the messages complete when this run began, without the one another process is writing."""
         before = self._before
         if before is None:
             return []
@@ -278,24 +278,24 @@ class Job:
         return found
 
     async def obey(self, signals: Signals, work: asyncio.Task[Result]) -> None:
-        """Ctrl-C cancels the tree, durably, and the work ends with it; any other signal only stops here."""
+        """On Ctrl-C abort the tree durably and let the job end; other signals only stop this process."""
         await signals.heard.wait()
         if signals.number == signal.SIGINT and self._session_id is not None:
             self._ending = "cancelled"
             if self._asker is not None:
                 self._asker.leave()
             await self._host.abort(await self._host.root_of(self._session_id), seconds=0)
-            self._screen.note("cancelling; Ctrl-C again quits at once")  # only what is durable is said
+            self._screen.note("cancelling; Ctrl-C again quits at once")  # after the cancel is stored
             done, _ = await asyncio.wait([work], timeout=STOP_SECONDS)
             if done:
                 return
-            self._screen.tell("warning: it is cancelled, but another process has not stopped yet")
+            self._screen.tell("warning: the cancel is stored, but another process has not stopped yet")
         work.cancel()
 
     def broken_off(self, number: int) -> int:
-        """The exit code of a work that did not come to its own end."""
+        """Print how the run was interrupted, and return the exit code."""
         if self._session_id is None:
-            self._screen.tell("stopped: `asyncagents sessions` shows whether the prompt was stored by then")
+            self._screen.tell("stopped: `asyncagents sessions` shows whether the prompt was stored")
             return 128 + number
         self.ended(Result(session=self._session_id, tokens=Tokens.zero(), status=self._ending))
         return exit_code("cancelled") if self._ending == "cancelled" else 128 + number
@@ -309,6 +309,6 @@ class Job:
 
 
 def _only_summary(entry: Entry) -> bool:
-    """It stands for the answers before it, and answers nothing itself."""
+    """Return whether the message is a summary, which answers no prompt."""
     info = entry.info
     return isinstance(info, AssistantMessage) and bool(info.summary) and info.error is None

@@ -1,4 +1,4 @@
-"""Ctrl-C and its kin: the first one is heard, the second one ends the process at once."""
+"""Signal handling: the first SIGINT, SIGTERM or SIGHUP is reported, the second exits at once."""
 
 import asyncio
 import os
@@ -8,12 +8,12 @@ from types import FrameType, TracebackType
 from typing import Self
 
 STOP_SECONDS = 5.0
-"""So long a server or worker that stops may take to close what it has open."""
+"""Time for a stopping server or worker to close its resources."""
 HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Signals:
-    """Enter it in a running loop. What is ignored when we come, as by `nohup`, stays ignored."""
+    """Signal handlers; enter in a running loop. Signals that are ignored, as by `nohup`, stay ignored."""
 
     def __init__(self) -> None:
         self.heard = asyncio.Event()
@@ -40,21 +40,21 @@ class Signals:
             signal.signal(number, before)  # type: ignore[arg-type]
 
     def end_within(self, seconds: float) -> None:
-        """End the process after so many seconds if it still runs then, as a second signal would.
+        """Exit the process after `seconds`, as a second signal would.
 
-        A thread that hangs, or a program that does not die, must not hold up a stop.
+        A hanging thread or child process must not block the stop.
         """
         limit = Timer(seconds, self._end_by_force, (seconds,))
         limit.daemon = True
         limit.start()
 
     def _end_by_force(self, seconds: float) -> None:
-        os.write(2, f"not closed within {seconds:g} s: ended as by a second signal\n".encode())
+        os.write(2, f"not stopped within {seconds:g} s: exiting as on a second signal\n".encode())
         os._exit(
             128 + (self.number or signal.SIGTERM)
-        )  # nothing is lost: what was acknowledged is on the disk
+        )  # nothing is lost: acknowledged writes are on the disk
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.number is not None:
-            os._exit(128 + number)  # nothing is lost: what was acknowledged is on the disk
+            os._exit(128 + number)  # nothing is lost: acknowledged writes are on the disk
         self.number = number

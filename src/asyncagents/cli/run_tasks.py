@@ -1,4 +1,4 @@
-"""Tasks as they are launched, resumed and ended: a line for each."""
+"""Renders a line for each task that is launched, resumed or ended."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
@@ -20,7 +20,7 @@ from asyncagents.domain.task import LIVE
 from asyncagents.domain.task_fact import ENDED_BY
 
 Point: TypeAlias = tuple[int, bool]
-"""Which run, and whether it has ended."""
+"""The number of a task's run, and whether it has ended."""
 
 
 def task_of(event: Event) -> BackgroundTask | None:
@@ -32,13 +32,13 @@ def task_of(event: Event) -> BackgroundTask | None:
 
 
 class TaskLines:
-    """Each is told once, however often it is heard of."""
+    """Renders each launch and end once, however many events report it."""
 
     def __init__(self) -> None:
         self._known: dict[SessionId, Point] = {}
 
     def know(self, tasks: Iterable[BackgroundTask]) -> None:
-        """These were there before."""
+        """Mark tasks as shown."""
         for task in tasks:
             self._known[task.session_id] = _point(task)
 
@@ -65,7 +65,7 @@ def _ending(task: BackgroundTask) -> str:
     after = took(task, SystemClock().now())
     match task.status:
         case "error":
-            return f"failed after {after}: {one_line(task.error or 'nobody said why')}"
+            return f"failed after {after}: {one_line(task.error or 'no reason given')}"
         case "cancelled":
             by = f": {ENDED_BY[task.ended_by]}" if task.ended_by else ""
             return f"cancelled after {after}{by}"

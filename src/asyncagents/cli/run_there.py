@@ -1,4 +1,4 @@
-"""Carry out an order: here, in the server that works on this data, or in the one that was named."""
+"""Decides where a run works: in this process, in the server of this data, or in a given one."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from asyncagents.cli.server_find import find_there
 
 
 def carry_out(order: Order, screen: Screen) -> int:
-    """Return the exit code. Where trust is wanting, the person at the terminal may give it."""
+    """Run and return the exit code; if the project must be trusted, offer that at the terminal."""
     from asyncagents.cli.trust_offer import with_trust  # start-up: as below
 
     text = order.format == "text"
@@ -23,6 +23,6 @@ def _carry_out(order: Order, screen: Screen) -> int:
         from asyncagents.cli.run_here import find_here, work_here  # start-up: as below
 
         return asyncio.run(work_here(order, find_here(order, screen), screen))
-    from asyncagents.cli.run_attached import work_there  # start-up: a client is no runtime
+    from asyncagents.cli.run_attached import work_there  # start-up: a client needs no runtime
 
     return asyncio.run(work_there(order, there, data, screen))

@@ -1,4 +1,4 @@
-"""The tools and todos of a tree of sessions as they happen, those of others with a name."""
+"""Shows tools, todos and tasks of a session tree, those of other sessions with a label."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -27,17 +27,17 @@ from asyncagents.domain.todo import Todo
 
 
 class Live(Struct):
-    """What a running command wrote, as far as it was shown."""
+    """The output of a running command that was shown."""
 
     heard: str = ""
     begun: str = ""
-    """The beginning of a line that is not at its end."""
+    """The start of an unfinished line."""
 
 
 class Tools:
-    """`tree`: the sessions there are; those that they start are heard of.
+    """`tree`: the sessions now; children are added by events.
 
-    `asked`: a person is shown here what would change before it does, and need not see it twice.
+    `asked`: asks show a person each change in advance here, so that it is not shown twice.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class Tools:
         self._todos: dict[SessionId, tuple[Todo, ...]] = {}
         self._tasks = TaskLines()
         self._held: dict[ToolRef, tuple[SessionId, list[Line]]] = {}
-        """That a call has begun: where a person is asked for it, the ask says what it is."""
+        """Start lines of calls, held back: if an ask follows, the ask shows the call instead."""
 
     def know(self, entries: Iterable[Entry], tasks: Iterable[BackgroundTask] = ()) -> None:
-        """These were there before, and are not shown as they are."""
+        """Mark existing tool parts and tasks as shown."""
         self._tasks.know(tasks)
         for entry in entries:
             for part in entry.parts:
@@ -103,12 +103,12 @@ class Tools:
                 seen = self._diffs.pop(_ref(part), None)
                 return lines[:1] if seen is not None and seen == metadata.get("diff") else lines
             case ToolError(metadata={"sessionId": str()}) if is_silent(part.tool):
-                return []  # the task itself was said to have failed
+                return []  # the task's own line says that it failed
             case _:
                 return tool_lines(part)
 
     def _more(self, part: ToolPart, metadata: dict[str, Any]) -> list[Line]:
-        """The lines that a running command has ended since."""
+        """Return the complete lines that a running command has written since the last call."""
         output = metadata.get("output")
         if not isinstance(output, str):
             return []
@@ -122,7 +122,7 @@ class Tools:
         return live.begun + unheard(live.heard, str(metadata.get("output", "")))
 
     def show_held(self) -> None:
-        """Show which calls have begun; no person was asked for them."""
+        """Show the start lines that were held back: no ask came for these calls."""
         held, self._held = self._held, {}
         for session_id, lines in held.values():
             self._show(session_id, lines)

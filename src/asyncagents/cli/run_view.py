@@ -1,4 +1,4 @@
-"""What is shown of a session while it works: its words, its tools, or its events as they are."""
+"""Views of a running session: text with tools, JSON, or a stream of events."""
 
 from collections.abc import Iterable, Iterator
 from typing import Protocol
@@ -31,33 +31,33 @@ from asyncagents.domain.status import Retry
 
 class View(Protocol):
     def show(self, event: Event) -> None:
-        """What is known already is not shown again."""
+        """Show an event, unless its content was shown before."""
         ...
 
     def pause(self) -> None:
-        """Show what was held back: nothing has come for a moment."""
+        """Show what was held back, after a moment without events."""
         ...
 
     def answer(self, entry: Entry) -> None:
-        """An answer that was there before."""
+        """Show a stored answer."""
         ...
 
     def end(self, result: Result) -> None: ...
 
 
 class Fresh(Struct, frozen=True):
-    """A part, and those of its words that were not shown before."""
+    """A part, and the text of it that was not shown before."""
 
     part: Part
     words: str = ""
 
 
 class Words:
-    """The words of a session's new messages, as they are written, each once, whoever writes them.
+    """Yields the text of a session's new messages once, from deltas or from parts that have grown.
 
-    Here they come as deltas; from another process as parts that have grown. `last` is the newest message
-    that there was before: if it has no end, it is new as soon as it grows or ends well (at once, if `live`),
-    and old if it was cut off. A summary is no answer, unless it is one to the prompt `asked`.
+    This process sends deltas, another one parts. `last` is the newest message before the run: if it is
+    unfinished, it counts as new once it grows or completes without an error (at once, if `live`), and as old
+    if it was interrupted. Summaries are skipped, unless one answers the prompt `asked`.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Words:
             self._under_way = None
         if part.message_id in self._new:
             yield from self._new_part(part)
-        elif part.message_id > self._before:  # who wrote its message is not known yet
+        elif part.message_id > self._before:  # the role of its message is not known yet
             self._early.setdefault(part.message_id, {})[part.id] = part
 
     def _new_part(self, part: Part) -> Iterator[Fresh]:
@@ -142,7 +142,7 @@ def _unfinished(entry: Entry) -> bool:
 
 
 def _goes_on(entry: Entry, part: Part) -> bool:
-    """Whether a message that was under way has grown: to be closed adds no word."""
+    """Return whether the part adds text to the unfinished message; closing it adds none."""
     if part.message_id != entry.info.id:
         return False
     before = next((_length(old) for old in entry.parts if old.id == part.id), 0)
@@ -154,7 +154,7 @@ def _length(part: Part | UnknownPart) -> int:
 
 
 class TextView:
-    """Answers on stdout; tools, todos, thoughts and retries on stderr."""
+    """Writes the answer to stdout; tools, todos, reasoning and retries to stderr."""
 
     def __init__(self, screen: Screen, words: Words, *, tools: Tools, clock: Clock) -> None:
         self._summaries: set[tuple[MessageId, bool]] = set()
@@ -180,7 +180,7 @@ class TextView:
         self._tools.show_held()
 
     def _summary(self, info: AssistantMessage) -> None:
-        """That one is made, and what it took."""
+        """Note that a summary begins, and what it cost when it ends."""
         state = (info.id, info.time.completed is not None)
         if not info.summary or not self._words.is_new(info) or state in self._summaries:
             return
@@ -194,7 +194,7 @@ class TextView:
     def _write(self, part: Part, words: str) -> None:
         match part:
             case TextPart():
-                if part.id != self._speaking:  # two texts are two lines
+                if part.id != self._speaking:  # each text part starts on a new line
                     self._screen.end_line()
                 self._speaking = part.id
                 self._screen.say(words)
@@ -212,7 +212,7 @@ class TextView:
 
 
 class JsonView:
-    """One object at the end."""
+    """Prints one JSON object at the end."""
 
     def show(self, event: Event) -> None:
         pass
@@ -228,13 +228,13 @@ class JsonView:
 
 
 class StreamView:
-    """Every event of a tree of sessions as a line of JSON, and the result as the last one."""
+    """Prints every event of a session tree as a JSON line, and the result as the last."""
 
     def __init__(self, ids: Ids, tree: set[SessionId]) -> None:
         self._ids = ids
         self._tree = tree
         self._known: dict[str, object] = {}
-        """Messages and parts as they were last shown."""
+        """Messages and parts as last printed."""
 
     def show(self, event: Event) -> None:
         if isinstance(event, SessionCreated | SessionUpdated) and event.info.parent_id in self._tree:

@@ -1,4 +1,4 @@
-"""What commands write: answers on stdout, words about them on stderr, nothing that steers a terminal."""
+"""Terminal output: answers on stdout, notes on stderr, without control characters."""
 
 import logging
 import os
@@ -28,14 +28,14 @@ _COLOURS: dict[Tone, str] = {"add": "green", "remove": "red", "place": "cyan"}
 
 
 class Line(Struct, frozen=True):
-    """One line about what happens, and how it is meant."""
+    """A line for stderr, and its style."""
 
     text: str
     tone: Tone = "note"
 
 
 class Piece(Struct, frozen=True):
-    """What was written while the screen belonged to another program."""
+    """Output held back while another program has the terminal."""
 
     text: str
     err: bool
@@ -43,14 +43,14 @@ class Piece(Struct, frozen=True):
 
 
 class Screen:
-    """Two streams that may be one terminal: a line of one never goes on in the middle of the other's."""
+    """Writes to stdout and stderr; on one terminal neither breaks a line of the other."""
 
     def __init__(self) -> None:
         environment = system_environment()
         self._out_tty, self._err_tty = sys.stdout.isatty(), sys.stderr.isatty()
         plain_terminal = environment.get("NO_COLOR") or environment.get("TERM") == "dumb"
         self._one = (self._out_tty and self._err_tty) or _same_file(sys.stdout, sys.stderr)
-        """What is written to both stands in one place."""
+        """stdout and stderr are the same terminal or file."""
         self._dim = self._err_tty and not plain_terminal
         self._out_open = False
         self._err_open = False
@@ -58,19 +58,19 @@ class Screen:
         self._held: list[Piece] | None = None
         self._warned: set[str] = set()
         self.written = 0
-        """How often something was written: whoever asks waits for a pause before he asks again."""
+        """Number of writes: a covered prompt is repeated only after a pause in the output."""
 
     @property
     def watched(self) -> bool:
-        """Somebody looks at what is noted."""
+        """Return whether stderr is a terminal."""
         return self._err_tty
 
     def say(self, text: str) -> None:
-        """Words of an answer, as they come."""
+        """Write a piece of the answer to stdout."""
         if not text:
             return
         self._end_note()
-        # In a file the answer is what the model wrote: click would take colours out of it.
+        # A file gets the model's exact text: click would strip colours from it.
         self._echo(plain(text) if self._out_tty else text, err=False, nl=False)
         self._out_open = not text.endswith("\n")
 
@@ -84,7 +84,7 @@ class Screen:
             self._line(self._toned(plain(line.text), line.tone))
 
     def ask(self, text: str) -> None:
-        """Words that an answer is typed behind. Whatever else is written ends their line."""
+        """Show a prompt without a line break; other output ends its line."""
         self._end_note()
         self._give_way()
         shown = plain(text)
@@ -93,22 +93,22 @@ class Screen:
 
     @property
     def asking(self) -> bool:
-        """The words of the last question are the last on the screen."""
+        """Return whether the prompt is the last output."""
         return self._asking
 
     def answered(self) -> None:
-        """Whoever typed an answer has ended the line himself."""
+        """Forget the prompt: the person's Enter has ended its line."""
         self._asking = False
 
     def unask(self) -> None:
-        """Nobody will type an answer."""
+        """End the line of the prompt: no answer is expected any more."""
         if self._asking:
             self._asking = False
             click.echo(err=True)
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """To another program; what is written meanwhile comes after it."""
+        """Hold output back inside the block, while another program has the terminal."""
         self._held = []
         try:
             yield
@@ -118,15 +118,15 @@ class Screen:
                 self._echo(piece.text, err=piece.err, nl=piece.nl)
 
     def note(self, text: str) -> None:
-        """A line about what happens."""
+        """Write a dim line to stderr."""
         self._line(self._style(plain(text)))
 
     def tell(self, text: str) -> None:
-        """A line that must not be overlooked."""
+        """Write a line to stderr."""
         self._line(plain(text))
 
     def warn(self, text: str) -> None:
-        """Once, however often it is found."""
+        """Write a warning, once for each text."""
         if text not in self._warned:
             self._warned.add(text)
             self.tell(f"warning: {text}")
@@ -137,7 +137,7 @@ class Screen:
         self._echo(text)
 
     def think(self, text: str) -> None:
-        """Words that are not the answer, as they come."""
+        """Write a piece of reasoning to stderr."""
         if not text:
             return
         self._give_way()
@@ -171,7 +171,7 @@ class Screen:
 
 
 def _same_file(one: TextIO, other: TextIO) -> bool:
-    """Say whether two streams end in one file or pipe, as with `2>&1`."""
+    """Return whether two streams are the same file or pipe, as with `2>&1`."""
     try:
         return os.path.sameopenfile(one.fileno(), other.fileno())
     except (OSError, ValueError):  # no file at all
@@ -179,7 +179,7 @@ def _same_file(one: TextIO, other: TextIO) -> bool:
 
 
 class Notes(logging.Handler):
-    """What the library logs, as lines for people. What the store complains of, commands say themselves."""
+    """Shows logged warnings on the screen, except store errors, which commands report themselves."""
 
     def __init__(self, screen: Screen) -> None:
         super().__init__(logging.WARNING)
@@ -195,12 +195,12 @@ class Notes(logging.Handler):
 
 
 def listen(screen: Screen) -> None:
-    """From here on the library's warnings go to the screen."""
+    """Send logged warnings to the screen."""
     logging.getLogger().handlers = [Notes(screen)]
 
 
 def plain(text: str) -> str:
-    """Without what moves the cursor, renames the window, rings the bell or turns letters round."""
+    """Remove control and bidirectional formatting characters."""
     return _CONTROL.sub("", text)
 
 
@@ -210,7 +210,7 @@ def one_line(text: str, width: int = 200) -> str:
 
 
 def print_table(rows: Iterable[Sequence[str]], *, flexible: int) -> None:
-    """Columns side by side; the flexible one gives way to the width of the terminal."""
+    """Print rows in columns; the flexible column is cut to the width of the terminal."""
     table = [tuple(one_line(cell) for cell in row) for row in rows]
     if not table:
         return
@@ -234,7 +234,7 @@ def ago(then_ms: int, now_ms: int) -> str:
 
 
 def left(due_ms: int | None, now_ms: int) -> str:
-    """How much time there is."""
+    """Format the time until a deadline."""
     if due_ms is None:
         return "no limit"
     seconds = (due_ms - now_ms) // 1000
@@ -251,7 +251,7 @@ def amount(tokens: Tokens | None) -> str:
 
 
 def short(number: int) -> str:
-    """12,345 is 12.3k."""
+    """Format a number: 12,345 as 12.3k."""
     for size, unit in ((1_000_000, "M"), (1_000, "k")):
         if number >= size:
             return f"{number / size:.1f}".removesuffix(".0") + unit

@@ -1,4 +1,4 @@
-"""`asyncagents serve`: work on all sessions of a data directory, and answer over HTTP."""
+"""`asyncagents serve`: run all sessions of a data directory, and serve the HTTP API."""
 
 from pathlib import Path
 
@@ -10,37 +10,37 @@ from asyncagents.config.fleet import CONCURRENCY
 
 @click.command()
 @click.option(
-    "--hostname", metavar="ADDRESS", default="127.0.0.1", help="Listen here; 127.0.0.1 unless given."
+    "--hostname", metavar="ADDRESS", default="127.0.0.1", help="Address to listen on; default: 127.0.0.1."
 )
 @click.option(
     "--port",
     metavar="N",
     type=click.IntRange(0, 65_535),
-    help="This port, or the first free one of the nine after it; else ASYNCAGENTS_API_PORT, else 5165.",
+    help="Port, or the first free one of the nine after it; else ASYNCAGENTS_API_PORT, else 5165.",
 )
 @click.option(
-    "--no-auth", is_flag=True, help="Let every program of this machine do everything, without the token."
+    "--no-auth", is_flag=True, help="Give every program of this machine full access without the token."
 )
 @click.option(
     "--cors",
     "origins",
     metavar="ORIGIN",
     multiple=True,
-    help="Let pages of this origin in, such as http://localhost:3000; may be given again.",
+    help="Allow browser requests from this origin, such as http://localhost:3000; repeatable.",
 )
 @click.option(
     "--allow-host",
     "hosts",
     metavar="NAME",
     multiple=True,
-    help="Answer to this name too, as a tunnel or a proxy has one; may be given again.",
+    help="Accept this Host header too, for a tunnel or a proxy; repeatable.",
 )
 @click.option(
     "--concurrency",
     metavar="N",
     type=click.IntRange(0, 2_000),
     default=CONCURRENCY,
-    help="With ASYNCAGENTS_STORE, sessions at work here at once; 0: only answer, and leave work to workers.",
+    help="With ASYNCAGENTS_STORE: max concurrent sessions; 0: only serve the API, run no sessions.",
 )
 @directory_option
 @data_dir_option
@@ -55,16 +55,16 @@ def serve(  # noqa: PLR0913  its options
     directory: Path,
     data_dir: Path | None,
 ) -> None:
-    """Work on all sessions of a data directory, and answer over HTTP.
+    """Run all sessions of a data directory, and serve the HTTP API.
 
-    Whatever is unfinished goes on. The address is printed, and stands with the token in server.json of the
-    data directory, where every other command finds it. SIGINT or SIGTERM end it: answers finish, and work
-    that is cut off goes on with the next start. A second one ends it at once: nothing is lost by that either.
-    ASYNCAGENTS_API_ENABLED=false: it works, and does not listen. With ASYNCAGENTS_STORE sessions are kept in
-    a database, and any number of servers and workers share them.
+    Unfinished work continues. The address is printed, and stored with the token in server.json of the data
+    directory, where every other command finds it. SIGINT or SIGTERM stop it: responses finish, and
+    interrupted work continues with the next start. A second signal exits at once; nothing is lost by that.
+    ASYNCAGENTS_API_ENABLED=false: it runs sessions and does not listen. With ASYNCAGENTS_STORE sessions are
+    stored in a shared database, with any number of servers and workers.
 
-    Exit codes: 0 stopped; 1 the data or the token cannot be used; 2 wrong usage; 4 a server works on that
-    data already; 130 and 143 ended at once.
+    Exit codes: 0 stopped; 1 the data or the token cannot be used; 2 wrong usage; 4 another server runs on
+    that data; 130 and 143 exited at once.
     """
     from asyncagents.cli.serve_work import Wanted, work
 

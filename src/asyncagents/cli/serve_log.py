@@ -1,4 +1,4 @@
-"""What a server has to say about itself: a line on stderr, each time."""
+"""Logging of servers and workers to stderr."""
 
 import logging
 import traceback
@@ -12,9 +12,9 @@ from asyncagents.errors import AsyncAgentsError
 
 
 class Log(logging.Handler):
-    """What the library logs, also what the store complains of: nobody else says it.
+    """Writes every logged warning to stderr, store errors included; unexpected errors with a traceback.
 
-    As often as it happens, for it runs for months; and a bug with its traceback.
+    Repeated records are written each time, as a server runs for months.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Log(logging.Handler):
         lines = [f"{record.levelname.lower()}: {message if why in message else f'{message}: {why}'}"]
         if record.levelno >= logging.ERROR and not isinstance(error, AsyncAgentsError | None):
             lines += traceback.format_exception(error)
-        with suppress(OSError, ValueError):  # nobody reads it any more, or the disk is full: the work goes on
+        with suppress(OSError, ValueError):  # stderr is closed, or the disk is full: keep running
             click.echo(plain("\n".join(lines).rstrip("\n")), err=True)
 
 

@@ -1,4 +1,4 @@
-"""Open a data directory, serve it until a signal comes, and say where."""
+"""Opens a data directory and serves it until a signal comes."""
 
 import asyncio
 import gc
@@ -26,13 +26,13 @@ from asyncagents.errors import Conflict
 from asyncagents.server.discovery import Lock
 
 COLLECT_AFTER = 10_000
-"""New objects."""
+"""Allocations between garbage collections of the youngest generation."""
 SWITCH_SECONDS = 0.001
-"""So long the thread that has committed waits for the loop, which has much else to do."""
+"""Interpreter switch interval: how long the writer thread waits for a busy event loop."""
 
 
 class Wanted(Struct, frozen=True):
-    """What the command was told."""
+    """The options of `asyncagents serve`."""
 
     hostname: str
     port: int | None
@@ -43,7 +43,7 @@ class Wanted(Struct, frozen=True):
 
 
 def work(wanted: Wanted, directory: Path, data: Path) -> None:
-    import uvloop  # start-up: nothing else needs it
+    import uvloop  # start-up: only servers and workers need it
 
     screen = Screen()
     log_to_stderr()
@@ -68,7 +68,7 @@ async def _serve(wanted: Wanted, directory: Path, data: Path, config: Config) ->
                 await _listen(runtime, wanted, directory, lock=lock, stop=signals)
                 return
             _work_on(runtime, wanted)
-            click.echo(f"working on {data}; ASYNCAGENTS_API_ENABLED=false: nobody is listened to", err=True)
+            click.echo(f"running sessions of {data}; ASYNCAGENTS_API_ENABLED=false: not listening", err=True)
             await signals.heard.wait()
             signals.end_within(STOP_SECONDS)
 
@@ -79,26 +79,26 @@ def _fleet(wanted: Wanted) -> Fleet | None:
 
 
 def warn_without_model(runtime: Runtime, screen: Screen) -> None:
-    """Say what to set; all that is there can be read meanwhile."""
+    """Warn that no model is configured; history can be read without one."""
     if runtime.defaults.missing is not None:
-        screen.warn(f"{runtime.defaults.missing}; until then history is shown, and prompts are refused")
+        screen.warn(f"{runtime.defaults.missing}; until then history can be read, and prompts are refused")
 
 
 def _work_on(runtime: Runtime, wanted: Wanted) -> None:
-    """In a fleet others may have a model: what waits for one is left to them."""
+    """Start running sessions, unless this is a fleet where others run them or have the model."""
     alone = fleet_config(system_environment()) is None
     if alone or (_runs(wanted) and runtime.defaults.missing is None):
         runtime.serve_tree()
 
 
 def _runs(wanted: Wanted) -> bool:
-    """Say whether this process runs sessions: a server of a file always does."""
+    """Return whether this process runs sessions: a server of a database file always does."""
     return bool(wanted.concurrency) or fleet_config(system_environment()) is None
 
 
 @contextmanager
 def _alone(data: Path) -> Iterator[Lock]:
-    """Before anything is opened: a second server would take up sessions, if only for a moment."""
+    """Take the server lock before the store is opened: a second server would claim sessions."""
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         lock = Lock(data)
@@ -109,7 +109,7 @@ def _alone(data: Path) -> Iterator[Lock]:
 
 
 def _make_haste() -> None:
-    """What is there now stays; and most of what comes goes by itself, without being looked for so often."""
+    """Tune garbage collection and thread switching for a long-running server."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, 20, 20)
@@ -117,7 +117,7 @@ def _make_haste() -> None:
 
 
 async def _listen(runtime: Runtime, wanted: Wanted, directory: Path, *, lock: Lock, stop: Signals) -> None:
-    from asyncagents.server.serve import Listening, open_server  # start-up: only who listens needs it
+    from asyncagents.server.serve import Listening, open_server  # start-up: only with the API
 
     port = wanted.port if wanted.port is not None else api_config(system_environment()).port
     listening = Listening(
@@ -129,10 +129,10 @@ async def _listen(runtime: Runtime, wanted: Wanted, directory: Path, *, lock: Lo
         runs=_runs(wanted),
     )
     async with open_server(runtime, lock.data, listening, directory=directory, lock=lock) as listing:
-        _work_on(runtime, wanted)  # not before it can be asked what it does
+        _work_on(runtime, wanted)  # after the API is up
         _make_haste()
-        if port and listing.port != port:  # a proxy or a bookmark may still point there
-            click.echo(f"port {port} is taken by another program", err=True)
+        if port and listing.port != port:  # proxies and bookmarks may use the configured port
+            click.echo(f"port {port} is in use by another program", err=True)
         click.echo(f"listening at {listing.url}")
         await stop.heard.wait()
         stop.end_within(STOP_SECONDS)

@@ -1,4 +1,4 @@
-"""Which server does the work of a command: the one that was named, or that of the data directory."""
+"""Finds the server that runs a command's session: the one of --attach, or of the data directory."""
 
 from ipaddress import ip_address
 from pathlib import Path
@@ -16,7 +16,7 @@ PORTS = {"http": 80, "https": 443}
 
 
 class There(Struct, frozen=True):
-    """A server; `own`: it works on this data, and so on this machine."""
+    """A server; `own`: it runs on this data directory, and so on this machine."""
 
     url: str
     token: Secret | None
@@ -24,7 +24,7 @@ class There(Struct, frozen=True):
 
 
 def find_there(data: Path, attach: str | None, token: Secret | None) -> There | None:
-    """None: whoever asks does the work. Raises `Complaint` for what is no address."""
+    """Return the server, None to run in this process. Raises `CliError` if --attach is invalid."""
     if attach is None:
         worker = find_worker(data)
         return None if worker is None else There(worker.url, _secret(worker.token), own=True)
@@ -33,8 +33,8 @@ def find_there(data: Path, attach: str | None, token: Secret | None) -> There | 
     own = listing is not None and _same(asked, urlsplit(listing.url))
     if own and listing is not None and not listing.serves_all:
         raise Complaint(
-            f"the server at {attach} belongs to a run, and takes no other work",
-            hint="leave out --attach, and it is done here",
+            f"the server at {attach} belongs to a run, and runs no other sessions",
+            hint="leave out --attach to run in this process",
             code=USAGE,
         )
     given = token or _secret(system_environment().get(TOKEN_VARIABLE).strip())
@@ -51,7 +51,7 @@ def _sendable(token: Secret | None) -> Secret | None:
     text = token.reveal() if token is not None else ""
     if text.isascii() and text.isprintable():
         return token
-    raise Complaint("a token has no line breaks, and no letters beyond ASCII", code=USAGE)
+    raise Complaint("the token must be printable ASCII without line breaks", code=USAGE)
 
 
 def _address(text: str) -> SplitResult:
@@ -64,14 +64,14 @@ def _address(text: str) -> SplitResult:
         pass
     shown = text.rpartition("@")[2][:80]
     raise Complaint(
-        f"{shown!r} is no address of a server",
-        hint="write it as `asyncagents serve` prints it, such as http://127.0.0.1:5165",
+        f"{shown!r} is not a valid server address",
+        hint="use the form that `asyncagents serve` prints, such as http://127.0.0.1:5165",
         code=USAGE,
     )
 
 
 def _same(one: SplitResult, other: SplitResult) -> bool:
-    """This machine has several names."""
+    """Return whether two addresses are the same server; all loopback names are equal."""
     ports = [each.port or PORTS[each.scheme] for each in (one, other)]
     return ports[0] == ports[1] and (one.hostname == other.hostname or (_is_local(one) and _is_local(other)))
 

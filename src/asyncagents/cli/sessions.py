@@ -1,4 +1,4 @@
-"""`asyncagents sessions`: what there is to go on with."""
+"""`asyncagents sessions`: list root sessions with their status."""
 
 from pathlib import Path
 
@@ -16,17 +16,15 @@ LIMIT = 20
 
 
 @click.command()
-@click.option("--all", "everywhere", is_flag=True, help="Of all directories.")
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=LIMIT, show_default=True, help="At most so many."
-)
+@click.option("--all", "everywhere", is_flag=True, help="List those of all directories.")
+@click.option("--limit", type=click.IntRange(min=1), default=LIMIT, show_default=True, help="Maximum number.")
 @json_option
 @directory_option
 @data_dir_option
 def sessions(*, everywhere: bool, limit: int, as_json: bool, directory: Path, data_dir: Path | None) -> None:
     """List the sessions of this directory, newest first.
 
-    Sessions that other sessions started are not listed; `asyncagents show` names them.
+    Child sessions are not listed; `asyncagents show` lists those of a session.
     """
     import asyncio
 

@@ -1,4 +1,4 @@
-"""Sessions with their statuses, as a table or as JSON."""
+"""Prints sessions with their status, as a table or JSON."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ class Listed(Struct, frozen=True):
     session: Session
     status: Status
     word: str
-    """The status for people, who also want to know whether anybody works on it."""
+    """The status for people, which also says whether a process runs the session."""
 
 
 NONE: tuple[Listed, ...] = ()
@@ -32,7 +32,7 @@ async def listed(runtime: Runtime, directory: Path | None, limit: int) -> tuple[
     found = await runtime.roots(directory, limit=limit)
     rows = []
     for session in found:
-        status = await runtime.status(session.id)  # of these alone: of all, a million may wait
+        status = await runtime.status(session.id)  # only of the listed ones: a million may wait
         word = await status_word(runtime, session.id, status, launched=session.id in parents)
         rows.append(Listed(session, status, word))
     return tuple(rows)
@@ -41,7 +41,7 @@ async def listed(runtime: Runtime, directory: Path | None, limit: int) -> tuple[
 async def status_word(
     runtime: Runtime, session_id: SessionId, status: Status, *, launched: bool = False
 ) -> str:
-    """`launched`: tasks of its own that have not ended."""
+    """Return the status for people; `launched`: the session has live tasks."""
     match status:
         case Idle():
             return "tasks" if launched else "idle"
@@ -69,7 +69,7 @@ def print_rows(found: Sequence[Listed], *, everywhere: bool) -> None:
 
 
 def print_json(found: Sequence[Listed]) -> None:
-    """Each session as it is stored, with its status."""
+    """Print each session as stored, with its status."""
     rows = [
         {**msgspec.json.decode(encode(each.session)), "status": msgspec.to_builtins(each.status)}
         for each in found

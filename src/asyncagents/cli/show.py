@@ -1,4 +1,4 @@
-"""`asyncagents show`: a session as it is stored, for people or for programs."""
+"""`asyncagents show`: print a session's transcript, or its messages as JSON."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from asyncagents.cli.option import (
 def show(*, session: str | None, as_json: bool, directory: Path, data_dir: Path | None) -> None:
     """Print the transcript of a session.
 
-    SESSION is an id, or the beginning of one; without it, the newest session of the directory is shown.
+    SESSION is an id, or a unique prefix of one; without it, the newest session of the directory is shown.
     With --json the messages are printed as they are stored.
     """
     import asyncio

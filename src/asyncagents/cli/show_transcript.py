@@ -1,4 +1,4 @@
-"""A session as people read it: who said what, what the tools did, how it ended, what it waits for."""
+"""Prints the transcript of a session: messages, tools, errors, and what it waits for."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -33,10 +33,10 @@ from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import NotFound
 
 ASIDE = 6
-"""So many lines are shown of what only the model reads; --json has them all."""
+"""Lines shown of a text that only the model reads; --json has all."""
 
 
-SUMMARISED = "[the conversation has grown too long for the model, so it is summarised]"
+SUMMARISED = "[the conversation is too long for the model and is summarised]"
 
 
 class Found(Struct, frozen=True, kw_only=True):
@@ -119,7 +119,7 @@ def _lines(entry: Entry) -> Iterator[str]:
 
 
 def _aside(lines: list[str]) -> Iterator[str]:
-    """What only the model is meant to read, such as the words of a file: its beginning."""
+    """Render the first lines of a text that only the model reads, such as an attached file."""
     yield from (f"[{line}]" for line in lines[:ASIDE])
     if len(lines) > ASIDE:
         yield f"[… {len(lines) - ASIDE} more lines]"

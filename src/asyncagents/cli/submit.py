@@ -1,4 +1,4 @@
-"""`asyncagents submit`: the result of a call, from whoever has it."""
+"""`asyncagents submit`: submit the result of a pending call."""
 
 from pathlib import Path
 
@@ -10,10 +10,10 @@ from asyncagents.cli.option import data_dir_option, data_directory, form_option
 @click.command()
 @click.argument("id", metavar="PENDING_ID")
 @click.argument("output", metavar="RESULT|-", required=False)
-@click.option("--title", metavar="TEXT", default="", help="A few words for people.")
-@click.option("--metadata", metavar="JSON", help="An object for programs; it is kept with the result.")
-@click.option("--error", "failed", is_flag=True, help="What is waited for has failed; RESULT says why.")
-@click.option("--run", "goes_on", is_flag=True, help="Then work on it, or show what the server does.")
+@click.option("--title", metavar="TEXT", default="", help="A short title for people.")
+@click.option("--metadata", metavar="JSON", help="A JSON object, stored with the result.")
+@click.option("--error", "failed", is_flag=True, help="Submit a failure; RESULT is the error message.")
+@click.option("--run", "goes_on", is_flag=True, help="Then run the session, or show the server's progress.")
 @form_option
 @click.option("--json", "as_json", is_flag=True, help="Print the call as JSON; with --run, as --format json.")
 @data_dir_option
@@ -32,16 +32,16 @@ def submit(  # noqa: PLR0913  its options
     as_json: bool,
     data_dir: Path | None,
 ) -> None:
-    """Give a call its result, which some tool or program waits for.
+    """Submit the result of a pending call.
 
-    PENDING_ID is what the tool got and `asyncagents pending` lists; its beginning will do. With - the result
-    is read from stdin. It is on the disk when this ends, and counts once: the same again is no mistake. The
-    session goes on in the server of this data or the process that works on it, else with the next
-    `asyncagents run --session`, or here with --run.
+    PENDING_ID is the id that the tool got and `asyncagents pending` lists, or a unique prefix of it. With -
+    the result is read from stdin. It is stored when this command ends, once: submitting the same result again
+    is not an error. The session continues in the server of this data or the process that runs it, else with
+    the next `asyncagents run --session`, or here with --run.
 
-    Exit codes: 0 accepted, also if it was before; 1 its tool must look at it and is not here; 2 no such call,
-    or wrong usage; 4 it has another result already, or takes none; 6 its tool refused the result, and it
-    still waits. With --run, those of `run`.
+    Exit codes: 0 accepted, now or before; 1 its tool must check the result and is not available; 2 no such
+    call, or wrong usage; 4 it has another result already, or takes none; 6 its tool refused the result, and
+    it still waits. With --run, those of `run`.
     """
     import asyncio
 

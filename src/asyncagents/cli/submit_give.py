@@ -1,4 +1,4 @@
-"""Find a pending call by the beginning of its id, and give it its result."""
+"""Finds a pending call by its id or a prefix, and submits its result."""
 
 import sys
 from pathlib import Path
@@ -23,15 +23,15 @@ from asyncagents.domain.shape import encode
 from asyncagents.engine.runtime import Runtime
 from asyncagents.errors import Conflict, InvalidInput, NotFound, ResultRefused, Unavailable
 
-LISTED = "`asyncagents pending` lists what waits for a result"
+LISTED = "`asyncagents pending` lists pending calls"
 PREFIX = "tool_"
 ASKS = ("que_", "per_")
-ANSWERED = "`asyncagents answer {}` answers what asks; `asyncagents pending` lists what waits for a result"
+ANSWERED = "`asyncagents answer {}` answers an ask; `asyncagents pending` lists pending calls"
 MOST_BYTES = 10 * 1024 * 1024
 
 
 class Given(Struct, frozen=True):
-    """What the command was told."""
+    """The arguments of `asyncagents submit`."""
 
     id: str
     text: str
@@ -41,13 +41,13 @@ class Given(Struct, frozen=True):
 
 
 class Submitted(Struct, frozen=True):
-    """A result that is on the disk."""
+    """A result that is stored."""
 
     call: PendingToolCall
     before: bool
-    """It was there already."""
+    """The result was stored by an earlier submit."""
     others: int
-    """Calls of the session that still wait."""
+    """Calls of the same step that still wait."""
     root: Done
 
     @property
@@ -55,17 +55,15 @@ class Submitted(Struct, frozen=True):
         return self.root.is_run
 
     def text(self) -> str:
-        how = "accepted before" if self.before else "accepted"
+        how = "already accepted" if self.before else "accepted"
         what = f"{how}: {one_line(self.call.tool)} of session {self.call.session_id}"
         if self.others:
-            return f"{what}, which goes on when {_many(self.others)} of the same step has its result too"
+            return f"{what}, which continues when {_many(self.others)} of the same step has its result, too"
         if self.root.server:
-            return f"{what}; the server at {self.root.server} works on it"
+            return f"{what}; the server at {self.root.server} runs it"
         if self.is_run:
-            return f"{what}; another process works on it"
-        return (
-            f"{what}; unless a process serves it, `asyncagents run --session {self.root.session_id}` goes on"
-        )
+            return f"{what}; another process runs it"
+        return f"{what}; if no process serves it, `asyncagents run --session {self.root.session_id}` does"
 
 
 def _many(count: int) -> str:
@@ -73,27 +71,27 @@ def _many(count: int) -> str:
 
 
 def read_text(word: str | None) -> str:
-    """What was given, or what comes in on stdin."""
+    """Return the argument, or stdin for `-`."""
     if word is None:
-        raise Complaint("a result is missing", hint="give it as an argument, or - to read stdin", code=USAGE)
+        raise Complaint("RESULT is missing", hint="pass it as an argument, or - to read stdin", code=USAGE)
     if word != "-":
         return word
     raw = sys.stdin.buffer.read(MOST_BYTES + 1)
     if len(raw) > MOST_BYTES:
-        raise Complaint(f"a result has at most {MOST_BYTES // 2**20} MiB", code=USAGE)
+        raise Complaint(f"the result is too long: at most {MOST_BYTES // 2**20} MiB", code=USAGE)
     try:
         return raw.decode().removesuffix("\n")
     except UnicodeDecodeError as error:
-        raise Complaint("what came in on stdin is not UTF-8", code=USAGE) from error
+        raise Complaint("stdin is not UTF-8 text", code=USAGE) from error
 
 
 async def give(data: Path, given: Given) -> Submitted:
-    """Raises `Complaint` for what is unknown, has another result, or is refused."""
+    """Store the result. Raises `CliError` if the call is unknown, has another result, or refuses this one."""
     metadata = _metadata(given)
     if is_empty(data):
         raise unknown(given.id)
     listen(Screen())
-    # The tools of the session's own directory: one of them may want to look at the result.
+    # With the tools of the session's own directory: the call's tool may check the result.
     async with open_runtime(data, serve=False, coding="each directory") as runtime:
         call = await find_pending(runtime, given.id)
         try:
@@ -116,17 +114,17 @@ async def give(data: Path, given: Given) -> Submitted:
 
 
 async def find_pending(runtime: Runtime, start: str) -> PendingToolCall:
-    """By its id, or the beginning of the id of one that waits."""
+    """Find a pending call by its id, or a waiting one by a unique prefix."""
     given = start = start.strip()
     if not start.removeprefix(PREFIX):
-        raise Complaint("an id is missing", hint=LISTED, code=USAGE)
+        raise Complaint("the id is empty", hint=LISTED, code=USAGE)
     if start.startswith(ASKS):
-        raise Complaint(f"{start!r} is no pending call", hint=ANSWERED.format(start), code=USAGE)
+        raise Complaint(f"{start!r} is not a pending call", hint=ANSWERED.format(start), code=USAGE)
     start = start if start.startswith(PREFIX) else f"{PREFIX}{start}"
     try:
         return await runtime.async_tools.get(start)
     except NotFound:
-        # The first behind the beginning of an id are those that begin like it.
+        # Ids are ordered: the first two after the prefix show whether it is unique.
         near = await runtime.async_tools.waiting_calls(after=start, limit=2)
     found = [each for each in near if each.id.startswith(start)]
     if not found:
@@ -144,19 +142,21 @@ async def _unjudged(runtime: Runtime, call: PendingToolCall, error: Unavailable)
     place = (await runtime.session(call.session_id)).directory
     hint = "submit it where the agent runs"
     if not is_trusted(system_environment(), Path(place)):
-        hint = f"`asyncagents trust {place}` lets its tools count"
+        hint = f"`asyncagents trust {place}` trusts its tools"
     return Complaint(str(error), hint=hint)
 
 
 def _metadata(given: Given) -> dict[str, Any] | None:
     if given.failed and (given.title or given.metadata is not None):
-        raise Complaint("a failure has neither --title nor --metadata: say it all in RESULT", code=USAGE)
+        raise Complaint("--error excludes --title and --metadata: put everything into RESULT", code=USAGE)
     if given.metadata is None:
         return None
     try:
         return msgspec.json.decode(given.metadata.encode(), type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise Complaint(f'--metadata is a JSON object, such as {{"exit": 0}}: {error}', code=USAGE) from error
+        raise Complaint(
+            f'--metadata must be a JSON object, such as {{"exit": 0}}: {error}', code=USAGE
+        ) from error
 
 
 async def _submitted(runtime: Runtime, done: PendingToolCall, *, before: bool) -> Submitted:

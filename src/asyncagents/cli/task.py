@@ -1,4 +1,4 @@
-"""`asyncagents task`: one task in full."""
+"""`asyncagents task`: show one task in full."""
 
 from pathlib import Path
 
@@ -12,9 +12,9 @@ from asyncagents.cli.option import data_dir_option, data_directory, json_option
 @json_option
 @data_dir_option
 def task(*, id: str, as_json: bool, data_dir: Path | None) -> None:
-    """Show one task in full: how far it is, its result, its own tasks.
+    """Show one task in full: its state, its result, its own tasks.
 
-    ID may be shortened, and `ses_` left out. `asyncagents show ID` prints all that was said in it.
+    ID may be a unique prefix, and `ses_` may be left out. `asyncagents show ID` prints its transcript.
     """
     import asyncio
 

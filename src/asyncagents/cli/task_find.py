@@ -1,4 +1,4 @@
-"""Which session or task is meant: by an id, or the beginning of one, with or without `ses_`."""
+"""Finds a session or task by its id or a unique prefix, with or without `ses_`."""
 
 from asyncagents.cli.exit import USAGE, Complaint
 from asyncagents.domain.background_task import BackgroundTask
@@ -10,9 +10,9 @@ LISTED = "`asyncagents tasks --all` lists tasks, `asyncagents sessions --all` se
 
 
 async def find(runtime: Runtime, start: str) -> Session:
-    """Raises `Complaint` if there is none, or more than one begins like that."""
+    """Find a session. Raises `CliError` if there is none, `InvalidInput` if the prefix is ambiguous."""
     if not start.removeprefix("ses_").strip():
-        raise Complaint("an id is missing", hint=LISTED, code=USAGE)
+        raise Complaint("the id is empty", hint=LISTED, code=USAGE)
     try:
         return await runtime.find_session(start)
     except NotFound as error:
@@ -25,7 +25,7 @@ async def find_task(runtime: Runtime, start: str) -> BackgroundTask:
         return await runtime.tasks.get(session.id)
     except NotFound as error:
         raise Complaint(
-            f"{session.id} is no task: no other session launched it, or it was cleared",
+            f"{session.id} is not a task: no other session launched it, or it was cleared",
             hint=f"`asyncagents tasks {session.id}` shows its own tasks",
             code=USAGE,
         ) from error

@@ -1,4 +1,4 @@
-"""One task with all that is known of it, for people or for programs."""
+"""Prints one task in full, as text or JSON."""
 
 from collections.abc import Iterator
 
@@ -33,7 +33,7 @@ async def whole(runtime: Runtime, start: str) -> Whole:
 
 
 def print_json(found: Whole) -> None:
-    """The task as clients see it, and what it has spent, why it does not move, and its own tasks."""
+    """Print the task as clients see it, with tokens, cost, why it does not proceed, and its own tasks."""
     session = found.node.session
     more = {
         "tokens": session.tokens or Tokens.zero(),
@@ -56,7 +56,7 @@ def print_task(found: Whole) -> None:
     if task.error:
         _print_text("error", task.error)
     if task.result is not None:
-        _print_text("result", task.result or "(it said nothing)")
+        _print_text("result", task.result or "(empty)")
     if found.node.below:
         click.echo("\ntasks:")
         for line in drawn(found.node.below, Style()):

@@ -1,4 +1,4 @@
-"""What people know sessions and tasks by, and how long and how much."""
+"""Labels, counts and durations of sessions and tasks, for people."""
 
 from datetime import datetime
 
@@ -11,7 +11,7 @@ LABEL = 40
 
 
 def label(session: Session) -> str:
-    """What people know a session by."""
+    """Return the title of a session; its agent or id if the title is the default one."""
     if is_default_title(session.title):
         return one_line(session.agent or session.id, LABEL)
     return one_line(session.title, LABEL)
@@ -29,11 +29,11 @@ def counted(number: int, noun: str) -> str:
 
 
 def took(task: BackgroundTask, now: int) -> str:
-    """Tell how long the latest run took, or has taken so far."""
+    """Format how long the latest run took, or has taken so far."""
     end = moment(task.completed_at) if task.completed_at else now
     return duration(end - moment(task.progress.started_at if task.progress else task.started_at))
 
 
 def moment(text: str) -> int:
-    """Of ISO 8601, in milliseconds."""
+    """Parse ISO 8601 into ms since the epoch."""
     return round(datetime.fromisoformat(text).timestamp() * 1000)

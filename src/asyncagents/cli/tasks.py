@@ -1,4 +1,4 @@
-"""`asyncagents tasks`: who works for whom, now or as it goes on."""
+"""`asyncagents tasks`: show sessions and their tasks as a tree, once or live."""
 
 from pathlib import Path
 
@@ -17,10 +17,10 @@ LIMIT = 20
 
 @click.command()
 @click.argument("session", required=False)
-@click.option("--watch", "-w", is_flag=True, help="Go on until nothing is at work any more.")
-@click.option("--all", "everything", is_flag=True, help="Of all directories, and all tasks that have ended.")
+@click.option("--watch", "-w", is_flag=True, help="Redraw until nothing is at work.")
+@click.option("--all", "everything", is_flag=True, help="All directories, and all ended tasks.")
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=LIMIT, show_default=True, help="At most so many trees."
+    "--limit", type=click.IntRange(min=1), default=LIMIT, show_default=True, help="Maximum number of trees."
 )
 @json_option
 @directory_option
@@ -35,14 +35,14 @@ def tasks(  # noqa: PLR0913  its options
     directory: Path,
     data_dir: Path | None,
 ) -> None:
-    """Show the tasks of this directory as a tree, now or as they go on.
+    """Show the tasks of this directory as a tree, once or live.
 
-    Below each session stand the tasks that it launched: agent, state, tool calls, tokens, cost, how long it
-    has taken, id. Of tasks that have ended only the newest are shown. SESSION is an id, or the beginning of
-    one: then only that session is shown, with all below it.
+    Below each session are the tasks that it launched: agent, state, tool calls, tokens, cost, duration, id.
+    Of ended tasks only the newest are shown. SESSION is an id, or a unique prefix of one: then only that
+    session is shown, with all below it.
 
-    With --watch the tree is drawn again whenever it changes; where there is no terminal, a line says what
-    has changed. With --json, --watch prints the whole as a line whenever it has changed.
+    With --watch the tree is redrawn whenever it changes; without a terminal, a line is printed for each
+    change. With --json, --watch prints the whole forest as one line whenever it changes.
 
     Exit codes: 0 nothing is at work; 2 wrong usage; 3 with --watch and without a terminal: no process does
     the work that is left.

@@ -1,4 +1,4 @@
-"""Sessions and the tasks below them, read as one tree."""
+"""Reads sessions and the tasks below them as a tree."""
 
 import logging
 from pathlib import Path
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class Scope(Struct, frozen=True):
-    """One session, or (None) those of a directory, or (None) of all."""
+    """One session; or (`session` None) those of a directory, (both None) of all directories."""
 
     session: str | None
     directory: Path | None
@@ -44,7 +44,7 @@ class Scope(Struct, frozen=True):
 
 
 class Node(Struct, frozen=True, kw_only=True):
-    """A session; a `task`, if another one launched it. `why`: of what has not ended."""
+    """A session; `task` if another session launched it; `why` unless it has ended."""
 
     session: Session
     task: BackgroundTask | None = None
@@ -53,20 +53,20 @@ class Node(Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> bool:
-        """Its own work; others may be at work below it."""
+        """Return whether the task itself has ended; tasks below it may still work."""
         return self.task is not None and self.task.status not in LIVE
 
     @property
     def state(self) -> str:
-        """How it ended, or what it does, in a word."""
+        """Return the task's final status, or what the session does, in one word."""
         if self.task is not None and self.ended:
             return self.task.status
-        assert self.why is not None, "it has not ended"
+        assert self.why is not None, "a node that has not ended has a reason"
         return _STATES.get(self.why.code, self.why.code)
 
     @property
     def at_work(self) -> bool:
-        """It, or any below it, has something left to do."""
+        """Return whether the session, or any below it, has work left."""
         mine = self.why is not None and (self.task is not None or self.why.code not in RESTING)
         return mine or any(each.at_work for each in self.below)
 
@@ -75,7 +75,7 @@ NONE: tuple[Node, ...] = ()
 
 
 async def forest(runtime: Runtime, scope: Scope) -> tuple[Node, ...]:
-    """The trees that have tasks, the newest last."""
+    """Read the trees that have tasks, the newest last."""
     if scope.session is not None:
         return (await tree(runtime, await find(runtime, scope.session)),)
     found = {root.id: root for root in await runtime.roots(scope.directory, limit=scope.limit)}
@@ -92,7 +92,7 @@ async def forest(runtime: Runtime, scope: Scope) -> tuple[Node, ...]:
 
 
 async def tree(runtime: Runtime, session: Session) -> Node:
-    """A session with all below it. Tasks that have ended are looked at no closer."""
+    """Read a session with all below it; `why` is not read for ended tasks."""
     tasks = {task.session_id: task for task in await runtime.tasks.list(session.id)}
     below: dict[SessionId, list[SessionId]] = {}
     for task in tasks.values():
@@ -113,7 +113,7 @@ async def _node(
         except NotFound:  # it was deleted just now
             continue
         except Damaged as error:  # it hides no other
-            logger.warning("task %s cannot be shown: %s", child_id, error)
+            logger.warning("task=%s action=show is damaged: %s", child_id, error)
             continue
         children.append(await _node(runtime, child, tasks, below))
     task = tasks.get(session.id)
@@ -123,12 +123,12 @@ async def _node(
 
 
 async def tree_is_run(runtime: Runtime, root_id: SessionId) -> bool:
-    """Whether a living process works on any session of it: that one serves them all."""
+    """Return whether a living process runs any session of the tree: that process serves all of it."""
     return any([await runtime.is_run(each) for each in await runtime.statuses(root_id)])
 
 
 def as_builtins(node: Node) -> dict[str, Any]:
-    """What `--json` prints: the same as long as nothing has changed."""
+    """Return the JSON form of a tree; equal as long as nothing has changed."""
     session = node.session
     return {
         "session": session.id,

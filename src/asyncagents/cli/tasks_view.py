@@ -1,4 +1,4 @@
-"""A forest of tasks as lines in columns, or as JSON."""
+"""Renders task trees as lines in columns, or JSON."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,23 +15,23 @@ from asyncagents.cli.tasks_tree import Node, Scope, as_builtins
 from asyncagents.config.system import SystemClock
 
 ENDED = 5
-"""So many tasks that have ended are shown below a session."""
+"""Ended tasks shown below a session."""
 WIDEST = 10_000
 GAP = "  "
 ID = 7
 SHORT_ID = 16
 DISPENSABLE = (5, 1, 4, 3)
-"""Cost, agent, tokens and tools go in this order where there is no room."""
+"""Columns dropped on a narrow terminal, in order: cost, agent, tokens, tools."""
 
 
 class Style(Struct, frozen=True):
     everything: bool = False
-    """Also all that has ended."""
+    """Include all ended tasks."""
     as_json: bool = False
 
 
 class Row(Struct, frozen=True):
-    """The first cell holds the branches of the tree and gives way; `faint`: it has ended."""
+    """A row; the first cell has the branches of the tree and is cut to fit. `faint`: it has ended."""
 
     cells: tuple[str, ...]
     faint: bool = False
@@ -72,13 +72,13 @@ def drawn(nodes: Sequence[Node], style: Style, width: int = WIDEST) -> list[Draw
 
 
 def _widths(rows: Sequence[Row]) -> list[int]:
-    """Of the columns, each but the first with the gap before it; an empty one takes no room."""
+    """Return the column widths, each but the first with its gap; an empty column has width 0."""
     longest = [max(len(row.cells[column]) for row in rows) for column in range(len(rows[0].cells))]
     return [longest[0], *(length + len(GAP) if length else 0 for length in longest[1:])]
 
 
 def _spared(row: Row, column: int) -> Row:
-    """An id is cut where it still tells sessions apart; other cells are left out."""
+    """Cut an id to `SHORT_ID` characters; empty any other cell."""
     cells = list(row.cells)
     cells[column] = cells[column][:SHORT_ID] if column == ID else ""
     return replace(row, cells=tuple(cells))
@@ -93,12 +93,12 @@ def _joined(row: Row, widths: Sequence[int]) -> str:
 
 
 def _cut(cell: str, width: int) -> str:
-    """Its spaces are kept, as the tree stands on them."""
+    """Cut a cell, keeping its spaces: they indent the tree."""
     return cell if len(cell) <= width else f"{cell[: width - 1]}…"
 
 
 def _rows(node: Node, branch: tuple[str, str], style: Style, now: int) -> Iterator[Row]:
-    """`branch`: what stands before its own line, and before those below it."""
+    """Yield the rows of a node; `branch`: prefixes of its own line and of the lines below it."""
     own, further = branch
     yield Row((f"{own}{name_of(node)}", *_cells(node, now)), node.ended and not node.at_work)
     shown = node.below if style.everything else _kept(node.below)
@@ -113,7 +113,7 @@ def _rows(node: Node, branch: tuple[str, str], style: Style, now: int) -> Iterat
 
 
 def _kept(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """All that is at work, and the newest of the others."""
+    """Return all nodes at work, and the newest of the others."""
     over = [node for node in nodes if not node.at_work]
     hidden = {node.session.id for node in over[: max(0, len(over) - ENDED)]}
     return tuple(node for node in nodes if node.session.id not in hidden)
@@ -144,7 +144,7 @@ def _cells(node: Node, now: int) -> tuple[str, ...]:
 
 
 def state_text(node: Node) -> str:
-    """A word, and what makes it clearer."""
+    """Return the state with a detail, such as the tool that runs."""
     task = node.task
     progress = task.progress if task else None
     match node.state:

@@ -1,4 +1,4 @@
-"""The forest as it changes: drawn over itself on a terminal, told in lines elsewhere."""
+"""Shows task trees as they change: redrawn on a terminal, as lines elsewhere."""
 
 import asyncio
 import sys
@@ -24,20 +24,20 @@ from asyncagents.engine.runtime import Runtime
 
 LOOK_SECONDS = 0.2
 STRANDED_LOOKS = 15
-"""So many in a row before it is believed: a server may just be starting again."""
+"""Polls in a row without a process before giving up: a server may be restarting."""
 WORKING: frozenset[Code] = frozenset({"working", "tool", "ready"})
 
 See: TypeAlias = Callable[[Sequence[Node]], None]
-"""Shows how it is now."""
+"""Shows the current forest."""
 Tell: TypeAlias = Callable[[str], object]
-"""Writes a line that stays."""
+"""Prints a line that is not redrawn."""
 
 
 class Watched(Struct, frozen=True):
     nodes: tuple[Node, ...] = ()
-    """What was seen last."""
+    """The forest at the last poll."""
     stranded: bool = False
-    """It ended because no process does the work that is left."""
+    """True if the watch ended because no process does the work that is left."""
 
 
 async def watch_forest(runtime: Runtime, scope: Scope, style: Style) -> Watched:
@@ -58,26 +58,29 @@ async def watch_forest(runtime: Runtime, scope: Scope, style: Style) -> Watched:
 
 
 def unless_stranded(seen: Watched) -> tuple[Node, ...]:
-    """Return what was seen last; end the command if no process does the work that is left."""
+    """Return the last forest; exit with code 3 if no process does the work that is left."""
     if not seen.stranded:
         return seen.nodes
-    click.echo("no process works on what is left, and there is no terminal to wait at", err=True)
+    click.echo(
+        "no process does the work that is left, and without a terminal --watch does not wait for one",
+        err=True,
+    )
     raise click.exceptions.Exit(WAITING)
 
 
 def is_stranded(nodes: Sequence[Node]) -> bool:
-    """Say whether every tree that has work left needs a process first, and no process works on any."""
+    """Return whether every tree with work left lacks a process, and no process works in any."""
     trees = [[*flat(node)] for node in nodes if node.at_work]
     working = any(each.why is not None and each.why.code in WORKING for tree in trees for each in tree)
     return not working and all(any(each.state == "left" for each in tree) for tree in trees)
 
 
 def _warn(nodes: Sequence[Node], told: set[SessionId], tell: Tell) -> None:
-    """Tell once for each tree that no process works on something in it: nothing may ever change there."""
+    """Warn once for each tree that it has work which no process does."""
     for node in nodes:
         if node.session.id not in told and any(each.state == "left" for each in flat(node)):
             told.add(node.session.id)
-            again = f"`asyncagents run --session {node.session.id}` goes on"
+            again = f"`asyncagents run --session {node.session.id}` continues it"
             tell(f"warning: there is work that no process does: {again}")
 
 
@@ -89,7 +92,7 @@ def _watching(style: Style) -> Iterator[tuple[See, Tell]]:
     elif sys.stdout.isatty():
         console = Console(highlight=False, markup=False, emoji=False)
         with drawing(console, style) as see:
-            # Above the picture: what another stream writes would be drawn over.
+            # Through the same console: output of another stream would be drawn over.
             yield see, lambda text: console.print(Text(text))
     else:
         yield Changes(click.echo).see, tell
@@ -97,7 +100,7 @@ def _watching(style: Style) -> Iterator[tuple[See, Tell]]:
 
 @contextmanager
 def drawing(console: Console, style: Style) -> Iterator[See]:
-    """Each picture in the place of the one before; the last one stays."""
+    """Redraw the forest in place; the last drawing stays."""
     last: list[Drawn] = []
     with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
 
@@ -113,7 +116,7 @@ def drawing(console: Console, style: Style) -> Iterator[See]:
 
 
 class Snapshots:
-    """A line of JSON whenever something has changed."""
+    """Prints the forest as a JSON line whenever it changes."""
 
     def __init__(self) -> None:
         self._last = b""
@@ -127,7 +130,7 @@ class Snapshots:
 
 
 class Changes:
-    """A line for every state that a session or task comes into."""
+    """Prints a line for each new state of a session or task."""
 
     def __init__(self, tell: Callable[[str], object]) -> None:
         self._tell = tell

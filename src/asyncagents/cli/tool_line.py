@@ -1,4 +1,4 @@
-"""What a tool does and did, as people read it: a line, and below it a diff or the end of its output."""
+"""Renders tool calls for people: a line, and below it a diff or the tail of the output."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,11 +23,11 @@ _BOXES: dict[TodoStatus, str] = {
 _EDITS = ("edit", "write", "patch")
 _LAUNCHERS = ("task", "async_task", "asyncagents_task")
 _SILENT = ("todowrite", "todoread", *_LAUNCHERS)
-"""Their list is shown instead, or the tasks themselves."""
+"""Tools without a line: their todos or tasks are shown instead."""
 
 
 def named(tool: str, given: Mapping[str, Any]) -> str:
-    """A call in a few words; one that is not built in with its arguments."""
+    """Describe a call in a few words; a call of a custom tool with its arguments."""
     name = _NAMES.get(tool)
     if name is None:
         said = ", ".join(f"{key}={value}" for key, value in given.items())
@@ -80,14 +80,14 @@ _NAMES: dict[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 def begun(part: ToolPart) -> list[Line]:
-    """What is worth a line before its end: what may take long, and what nobody here knows."""
+    """Render a line at the start of calls that may take long: bash, webfetch and custom tools."""
     if part.tool in ("bash", "webfetch") or part.tool not in _NAMES:
         return [Line(named(part.tool, part.state.input))]
     return []
 
 
 def tool_lines(part: ToolPart, *, unsaid: str | None = None) -> list[Line]:
-    """How far a call is. `unsaid`: what of its output was not shown yet, if some was."""
+    """Render the state of a call. `unsaid`: the part of its output not shown yet, if some was shown."""
     name = named(part.tool, part.state.input)
     match part.state:
         case ToolRunning():
@@ -145,19 +145,19 @@ def _found(metadata: Mapping[str, Any]) -> str:
 
 
 def counted(diff: str) -> str:
-    """How many lines come and go, as in `+3 -1`."""
+    """Count added and removed lines, as in `+3 -1`."""
     tones = [line.tone for line in _toned(diff)]
     return f"+{tones.count('add')} -{tones.count('remove')}"
 
 
 def diff_lines(diff: str, most: int | None = MOST_DIFF) -> list[Line]:
-    """The changes of a unified diff, coloured, and how many lines are left out."""
+    """Render the changes of a unified diff, and how many lines are left out."""
     lines = [Line(f"  {line.text}", line.tone) for line in _toned(diff)]
     return lines if most is None else _capped(lines, most)
 
 
 def _toned(diff: str) -> Iterator[Line]:
-    """Heads are told from changes by the lengths that a hunk announces: a line may begin with `--`."""
+    """Classify the lines of a diff by the lengths in its hunk headers: a removed line may begin with `--`."""
     old = new = 0
     for text in diff.split("\n"):
         if found := _HUNK.match(text):
@@ -177,7 +177,7 @@ _TONES: dict[str, Tone] = {"+": "add", "-": "remove"}
 
 
 def tail(output: str, most: int = MOST_OUTPUT) -> list[Line]:
-    """The last lines of what a command wrote, and how many came before."""
+    """Render the last lines of an output, and how many came before."""
     written = _ESCAPES.sub("", output).rstrip().split("\n")
     lines = [plain(line.rstrip("\r").rpartition("\r")[2]).rstrip() for line in written]
     lines = lines if any(lines) else []
@@ -187,12 +187,12 @@ def tail(output: str, most: int = MOST_OUTPUT) -> list[Line]:
 
 
 def one_line_of(text: str) -> str:
-    """Its spaces are kept, as columns stand in them."""
+    """Cut a line, keeping its spaces: they align columns."""
     return text if len(text) <= 200 else f"{text[:199]}…"
 
 
 def unheard(before: str, now: str) -> str:
-    """What an output has gained since its end was last heard; either may be cut at its beginning."""
+    """Return what `now` adds to `before`; both may be truncated at the start."""
     for length in range(min(len(before), len(now)), 0, -1):
         if now.startswith(before[len(before) - length :]):
             return now[length:]

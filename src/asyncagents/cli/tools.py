@@ -1,4 +1,4 @@
-"""`asyncagents tools`: what an agent works with here, and whether it must ask first."""
+"""`asyncagents tools`: list the tools of an agent, with the rules for each."""
 
 from pathlib import Path
 
@@ -8,9 +8,9 @@ from asyncagents.cli.option import data_dir_option, directory_option, json_optio
 
 
 @click.command()
-@click.option("--agent", metavar="NAME", help="Whose; the default agent's, unless said otherwise.")
+@click.option("--agent", metavar="NAME", help="The agent; default: the default agent.")
 @click.option(
-    "--all", "everything", is_flag=True, help="Those too that are denied outright, and so not shown to it."
+    "--all", "everything", is_flag=True, help="Include tools that are denied, and so hidden from the model."
 )
 @json_option
 @directory_option
@@ -18,10 +18,10 @@ from asyncagents.cli.option import data_dir_option, directory_option, json_optio
 def tools(
     *, agent: str | None, everything: bool, as_json: bool, directory: Path, data_dir: Path | None
 ) -> None:
-    """List the tools that an agent has here, and what the rules say.
+    """List the tools of an agent and the rules for each.
 
-    `effect` is what a second run would do: nothing (none), the same again (idempotent), or harm (once).
-    What was answered with `always` is not counted here.
+    `effect` says what a repeated run does: nothing (none), the same again (idempotent), or harm (once).
+    Approvals (answers `always`) are not considered.
     """
     import asyncio
 

@@ -1,4 +1,4 @@
-"""Tools with what the rules of one agent say of each, as a table or as JSON."""
+"""Prints tools with the rules of one agent for each, as a table or JSON."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,14 +26,14 @@ from asyncagents.domain.session import Rule
 from asyncagents.engine.tool import AnyTool
 
 SHOWN = 3
-"""So many exceptions to a tool's rule are named; --json has them all."""
+"""Exceptions shown for a tool; --json has all."""
 
 _BESIDE = {"bash": UNCLEAR, WEBFETCH: WEBFETCH_LOCAL}
-"""What a tool asks for besides, or instead."""
+"""The other permission that a tool may ask for."""
 
 
 class Special(Struct, frozen=True):
-    """A pattern for which another action counts than for the rest."""
+    """A pattern with another action than the tool's default."""
 
     pattern: str
     action: Action
@@ -60,7 +60,7 @@ async def show_tools(
         click.echo(msgspec.json.encode(rows)) if as_json else _print_rows(rows)
         tell_odd(opened.warnings)
         if any(server.config.enabled for server in opened.servers):
-            click.echo("what MCP servers add is listed by `asyncagents mcp list`", err=True)
+            click.echo("tools of MCP servers are listed by `asyncagents mcp list`", err=True)
 
 
 def judged(tool: AnyTool, rules: Sequence[Rule]) -> Row:

@@ -1,4 +1,4 @@
-"""`asyncagents trust`: whose files may send, run and read what they name."""
+"""`asyncagents trust`: trust a project, or stop trusting it."""
 
 from pathlib import Path
 
@@ -11,15 +11,15 @@ from asyncagents.cli.option import json_option
 @click.argument(
     "directory", metavar="[DIR]", type=click.Path(path_type=Path, file_okay=False), default=Path()
 )
-@click.option("--remove", is_flag=True, help="Trust it no longer.")
-@click.option("--list", "listing", is_flag=True, help="List what is trusted, and change nothing.")
+@click.option("--remove", is_flag=True, help="Stop trusting it.")
+@click.option("--list", "listing", is_flag=True, help="List trusted projects; change nothing.")
 @json_option
 def trust(*, directory: Path, remove: bool, listing: bool, as_json: bool) -> None:
-    """Let the config files of a project count in full.
+    """Trust a project, so that all of its config files apply.
 
-    Without it they may choose models and be stricter, but name no provider, plugin, server, command or
-    file: whoever wrote them could send your keys away. What the project's files ask for is shown, and the
-    root of its worktree is recorded; trust covers all that lies below. For automation there is
+    Without trust they may choose models and be stricter, but not define a provider, plugin, server, command
+    or file: their author could use these to steal your keys. What the project's files ask for is printed, and
+    the root of its worktree is recorded; trust covers everything below it. For automation, set
     ASYNCAGENTS_TRUST=1.
     """
     from asyncagents.cli.trust_change import add, drop, show_all

@@ -1,4 +1,4 @@
-"""What `asyncagents trust` does and says."""
+"""Adds, removes and lists trusted projects."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def show_all(*, as_json: bool) -> None:
 
 def add(directory: Path, *, as_json: bool) -> None:
     if not directory.is_dir():
-        raise Complaint(f"{directory} is not a directory", hint="name the project's directory", code=USAGE)
+        raise Complaint(f"{directory} is not a directory", hint="pass the project's directory", code=USAGE)
     environment = system_environment()
     root = project_root(environment, directory)
     wishes = list(settings_wanted(environment, directory, root))
@@ -34,7 +34,7 @@ def add(directory: Path, *, as_json: bool) -> None:
     for wish in wishes:
         words = f"{wish.file}: {wish.key} = {json.dumps(wish.value, ensure_ascii=False)}"
         click.echo(visible(words))
-    click.echo(plain(f"{root} is trusted; `asyncagents trust --remove` takes it back"))
+    click.echo(plain(f"{root} is trusted; `asyncagents trust --remove` removes the trust"))
 
 
 def drop(directory: Path, *, as_json: bool) -> None:
@@ -44,7 +44,7 @@ def drop(directory: Path, *, as_json: bool) -> None:
     still = [each for each in trusted_roots(environment) if each in root.parents]
     if still:
         raise Complaint(
-            f"{root} is still trusted, as it lies in {still[0]}",
+            f"{root} is still trusted, as it is below {still[0]}",
             hint=f"`asyncagents trust --remove {still[0]}`",
             code=USAGE,
         )

@@ -1,4 +1,4 @@
-"""Offers to trust a project where a command fails for want of trust, and does the command again."""
+"""Offers to trust a project when a command fails because it is not trusted, and retries the command."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,9 +24,9 @@ YES = {"y", "yes"}
 
 
 def with_trust(directory: Path, screen: Screen, work: Callable[[], T], *, offers: bool = True) -> T:
-    """Do the work; if the project must be trusted first, ask for that at the terminal and do it again.
+    """Run `work`; if it raises `NotTrusted`, offer to trust the project at the terminal and run it again.
 
-    Nothing may have been done yet when the work raises `NotTrusted`.
+    `work` must have no effect before it raises `NotTrusted`.
     """
     try:
         return work()
@@ -38,9 +38,9 @@ def with_trust(directory: Path, screen: Screen, work: Callable[[], T], *, offers
 
 
 def load_with_trust(directory: Path, data: Path, screen: Screen) -> Loaded:
-    """Read the configuration of a server or worker, and say what is odd about it.
+    """Load the configuration of a server or worker, and print its warnings.
 
-    If its model stands in an untrusted file, that is asked at the terminal; a no leaves it as it is.
+    If its model is in an untrusted file, offer to trust it at the terminal; a no leaves it untrusted.
     """
     environment = system_environment()
     loaded = load(environment, directory=directory, data_dir=data)
@@ -53,7 +53,7 @@ def load_with_trust(directory: Path, data: Path, screen: Screen) -> Loaded:
 
 
 def untrusted_model(config: Config) -> NotTrusted | None:
-    """Return why the default model cannot be asked, if that is for want of trust."""
+    """Return the error of the default model, if it cannot be used because the project is not trusted."""
     roster = Roster(config)
     ref = roster.default_model()
     problem = roster.problem(ref) if ref is not None else None
@@ -62,7 +62,7 @@ def untrusted_model(config: Config) -> NotTrusted | None:
 
 
 def offer_trust(error: NotTrusted, directory: Path, screen: Screen) -> bool:
-    """Show what the project's files want, and trust them if the person at the terminal says so."""
+    """Show what the project's files ask for, and trust the project if the person agrees."""
     environment = system_environment()
     keyboard = find_keyboard()
     if keyboard is None or is_trusted(environment, directory):
@@ -82,12 +82,12 @@ def offer_trust(error: NotTrusted, directory: Path, screen: Screen) -> bool:
     if answer not in YES:
         return False
     trust(environment, root)
-    screen.note("trusted; `asyncagents trust --remove` takes it back")
+    screen.note("trusted; `asyncagents trust --remove` removes the trust")
     return True
 
 
 def _typed(keyboard: Keyboard, screen: Screen, question: str) -> str:
-    """Return what was typed after the question; nothing if the terminal is closed."""
+    """Ask, and return the typed line in lower case; empty at the end of input."""
     keyboard.forget()
     screen.ask(question)
     line = asyncio.run(keyboard.line())

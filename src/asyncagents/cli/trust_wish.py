@@ -1,4 +1,4 @@
-"""What the files of a project ask for that takes trust: by kind and in few lines, or each setting in full."""
+"""Lists what a project's files ask for that needs trust: in a few lines by kind, or each setting in full."""
 
 import json
 import os
@@ -31,7 +31,7 @@ WishKind: TypeAlias = Literal[
 
 
 class Setting(Struct, frozen=True):
-    """One setting that takes trust; a key is stars, and nothing is filled in."""
+    """One setting that needs trust; secrets are masked, and variables are not expanded."""
 
     file: str
     key: str
@@ -39,14 +39,14 @@ class Setting(Struct, frozen=True):
 
 
 class Wish(Struct, frozen=True):
-    """One thing that a project wants, in words; the words are a stranger's."""
+    """One thing that a project asks for, in words; the text is untrusted input."""
 
     kind: WishKind
     text: str
 
 
 def settings_wanted(environment: Environment, directory: Path, root: Path) -> Iterator[Setting]:
-    """List every setting and file that counts only in a trusted project."""
+    """Yield every setting and file that applies only in a trusted project."""
     for kind in ("plugins", "tools"):
         for file in project_files(environment, directory, kind):
             yield Setting(str(file), kind, "Python, run by every session here")
@@ -58,7 +58,7 @@ def settings_wanted(environment: Environment, directory: Path, root: Path) -> It
 
 
 def wishes(environment: Environment, directory: Path, root: Path) -> list[Wish]:
-    """Say in words what the project wants, sorted by kind, the gravest kinds never left out."""
+    """Describe what the project asks for, without duplicates, sorted by kind."""
     found = [*_of_files(environment, directory, root)]
     for _, each in _sifted(environment, directory, root):
         found += _of_config(each)
@@ -66,7 +66,7 @@ def wishes(environment: Environment, directory: Path, root: Path) -> list[Wish]:
 
 
 def wish_lines(found: Sequence[Wish], *, whole: bool = False) -> tuple[list[str], bool]:
-    """Write a line for each wish, and say whether any was cut; of one kind there are few, and a count."""
+    """Render a line for each request, a few of each kind and a count; also return whether any was cut."""
     lines: list[str] = []
     cut = False
     for kind, group in groupby(found, key=lambda wish: wish.kind):
@@ -84,7 +84,7 @@ def wish_lines(found: Sequence[Wish], *, whole: bool = False) -> tuple[list[str]
 
 
 def visible(text: str) -> str:
-    """Write out what a terminal would obey, hide or turn round: `\\x1b` is four characters."""
+    """Escape unprintable and bidirectional characters, such as `\\x1b`, for a terminal."""
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape", "surrogatepass").decode()
         for letter in text
@@ -136,7 +136,7 @@ def _of_key(path: KeyPath, value: Any) -> Iterator[Wish]:
 
 
 def _provider(name: str, entry: dict[str, Any]) -> str:
-    """Where requests would go, and with which of the user's keys."""
+    """Describe where requests would go, and with which of the user's keys."""
     options = entry.get("options")
     url = options.get("baseURL") if isinstance(options, dict) else None
     known = known_providers().get(name)
@@ -155,7 +155,7 @@ def _mcp(name: str, entry: dict[str, Any]) -> str:
 
 
 def _url(url: Any) -> str:
-    """Write a letter that only looks like another one out; a query may hold a key."""
+    """Escape non-ASCII lookalike letters, and hide the query, which may hold a key."""
     address, mark, _ = _text(url).partition("?")
     return ascii(address)[1:-1] + ("?…" if mark else "")
 

@@ -1,4 +1,4 @@
-"""`asyncagents webhooks`: who was told that a call is settled, who is to be, and who could not be."""
+"""`asyncagents webhooks`: list outgoing webhooks, and retry dead ones."""
 
 from pathlib import Path
 
@@ -10,12 +10,14 @@ LIMIT = 100
 
 
 @click.command()
-@click.option("--state", type=click.Choice(["owed", "delivered", "dead"]), help="Only those.")
-@click.option("--retry", metavar="ID", multiple=True, help="Try one again that is dead; may be given again.")
 @click.option(
-    "--limit", type=click.IntRange(1, 1_000), default=LIMIT, show_default=True, help="At most so many."
+    "--state", type=click.Choice(["owed", "delivered", "dead"]), help="Only webhooks in this state."
 )
-@click.option("--after", metavar="ID", default="", help="Those that come after this one.")
+@click.option("--retry", metavar="ID", multiple=True, help="Retry this dead webhook; repeatable.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1_000), default=LIMIT, show_default=True, help="Maximum number."
+)
+@click.option("--after", metavar="ID", default="", help="Only webhooks after this one.")
 @json_option
 @data_dir_option
 def webhooks(
@@ -27,13 +29,14 @@ def webhooks(
     as_json: bool,
     data_dir: Path | None,
 ) -> None:
-    """List webhooks that are owed, delivered or dead.
+    """List outgoing webhooks that are owed, delivered or dead.
 
-    They tell others that a call is settled. One that is owed is posted by whoever serves its session: a
-    runtime of the library, or `asyncagents run` for its own sessions. One that is dead was given up; its
-    error says why, and --retry tries it again.
+    A webhook reports that a call is settled. An owed one is posted by the process that serves its session: a
+    server, a worker, a runtime of the library, or `asyncagents run` for its own sessions. A dead one was
+    given up; its error says why, and --retry tries it again.
 
-    With --retry, those are owed again, and only they are listed; if one of the ids is wrong, none is.
+    With --retry, these webhooks are owed again, and only they are listed; if one of the ids is wrong, none
+    is retried.
     """
     import asyncio
     from typing import cast

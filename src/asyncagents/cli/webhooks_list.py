@@ -1,4 +1,4 @@
-"""Webhooks as a table or as JSON; dead ones are owed again."""
+"""Prints outgoing webhooks as a table or JSON, and retries dead ones."""
 
 from collections.abc import Sequence
 
@@ -28,10 +28,10 @@ async def listed(runtime: Runtime, wanted: Wanted, retry: Sequence[str]) -> tupl
 
 
 async def _retried(runtime: Runtime, ids: tuple[str, ...]) -> tuple[Delivery, ...]:
-    """All or none: each is looked at before the first is changed."""
+    """Retry dead webhooks, all or none: each is checked before the first is changed."""
     for each in ids:
         if (await runtime.deliveries.get(each)).state != "dead":
-            raise Conflict(f"webhook {each!r} is not dead: only one that was given up can be tried again")
+            raise Conflict(f"webhook {each!r} is not dead: only dead webhooks can be retried")
     return tuple([await runtime.deliveries.redeliver(each) for each in ids])
 
 

@@ -1,4 +1,4 @@
-"""`asyncagents why`: what keeps a session or task, down to what keeps that."""
+"""`asyncagents why`: explain why a session does not proceed, down to the tasks that it waits for."""
 
 from pathlib import Path
 
@@ -12,10 +12,10 @@ from asyncagents.cli.option import data_dir_option, data_directory, json_option
 @json_option
 @data_dir_option
 def why(*, id: str, as_json: bool, data_dir: Path | None) -> None:
-    """Say why a session or task does not move.
+    """Explain why a session or task does not proceed.
 
-    There is a code and a sentence. Below one that waits for tasks stands what each of those waits for. ID may
-    be shortened, and `ses_` left out.
+    Prints a code and a sentence. If the session waits for tasks, the reason of each task follows. ID may be a
+    unique prefix, and `ses_` may be left out.
     """
     import asyncio
 

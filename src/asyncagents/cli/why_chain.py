@@ -1,4 +1,4 @@
-"""Why a session does not move, and why those do not that it waits for."""
+"""Reads and prints why a session does not proceed, with the reasons of the tasks it waits for."""
 
 import re
 from typing import Any
@@ -17,7 +17,7 @@ from asyncagents.errors import Damaged, NotFound
 
 _COMMAND = re.compile(r": (run it|start one)\b.* with `asyncagents [^`]+`")
 MOST = 10
-"""So many are told below one session; the JSON has them all."""
+"""Reasons printed below one session; --json has all."""
 
 
 class Reason(Struct, frozen=True):
@@ -29,13 +29,13 @@ class Reason(Struct, frozen=True):
 async def chain(runtime: Runtime, start: str) -> Reason:
     try:
         session_id = (await find(runtime, start)).id
-    except Damaged:  # a whole id can be explained all the same
+    except Damaged:  # a complete id can still be explained
         session_id = SessionId(start if start.startswith("ses_") else f"ses_{start}")
     return await _reason(runtime, session_id)
 
 
 async def _reason(runtime: Runtime, session_id: SessionId) -> Reason:
-    """It ends: a task never waits for one above it."""
+    """Read a reason and those below it; terminates, as a task never waits for an ancestor."""
     why = await runtime.tasks.why(session_id)
     below = []
     for each in why.on:
@@ -55,7 +55,7 @@ async def _title(runtime: Runtime, session_id: SessionId) -> str:
 
 
 def print_reasons(reason: Reason, indent: str = "", named: set[str] | None = None) -> None:
-    """Print a session and those below it; a command that was named above is not named again."""
+    """Print a reason and those below it; a command already suggested above is left out."""
     named = set() if named is None else named
     click.echo(f"{indent}{reason.why.session_id}  {one_line(reason.title)}".rstrip())
     click.echo(f"{indent}  {reason.why.code}: {_shorter(one_line(reason.why.sentence, 1000), named)}")

@@ -1,4 +1,4 @@
-"""`asyncagents worker`: work on the sessions of pools, on a database that many share."""
+"""`asyncagents worker`: run the sessions of pools of a shared database."""
 
 from pathlib import Path
 
@@ -12,36 +12,36 @@ from asyncagents.config.fleet import CONCURRENCY
 @click.option(
     "--pools",
     metavar="NAMES",
-    help="Whose sessions to run, with commas between; else ASYNCAGENTS_POOL, else this machine's own.",
+    help="Comma-separated pools to serve; else ASYNCAGENTS_POOL, else this machine's own.",
 )
 @click.option(
     "--concurrency",
     metavar="N",
     type=click.IntRange(1, 2_000),
     default=CONCURRENCY,
-    help=f"Sessions at work here at once; {CONCURRENCY} unless given.",
+    help=f"Max concurrent sessions; default: {CONCURRENCY}.",
 )
 @click.option(
     "--drain",
     metavar="SECONDS",
     type=click.FloatRange(0, 86_400),
     default=30.0,
-    help="At the end let turns finish for so long; 30 unless given. What is cut off others go on with.",
+    help="Time for turns to finish after a stop signal; default: 30. Other workers continue the rest.",
 )
 @directory_option
 @data_dir_option
 def worker(
     *, pools: str | None, concurrency: int, drain: float, directory: Path, data_dir: Path | None
 ) -> None:
-    """Work on sessions of a shared database, beside others.
+    """Run sessions of a shared database, beside other workers.
 
-    The database is that of ASYNCAGENTS_STORE. Start as many as you like, on as many machines: each session is
-    run by one of them at a time, and if one dies others go on with what it did. A session belongs to a pool:
-    that of the machine it was made on, or the one that ASYNCAGENTS_POOL names there, for machines that share
-    their directories. SIGINT or SIGTERM: it takes nothing new, and ends when its turns have, at the latest
-    after --drain; a second one ends it at once, and nothing is lost by that.
+    ASYNCAGENTS_STORE names the database. Start any number of workers on any number of machines: each session
+    is run by one of them at a time, and if a worker dies, others continue its sessions. A session belongs to
+    a pool: that of the machine it was created on, or the one that ASYNCAGENTS_POOL names there, for machines
+    that share their directories. After SIGINT or SIGTERM it claims nothing new and stops when its turns have
+    ended, at the latest after --drain; a second signal exits at once, and nothing is lost by that.
 
-    Exit codes: 0 stopped; 1 the database cannot be used; 2 wrong usage; 130 and 143 ended at once.
+    Exit codes: 0 stopped; 1 the database cannot be used; 2 wrong usage; 130 and 143 exited at once.
     """
     from asyncagents.cli.worker_work import Wanted, work
 

@@ -1,4 +1,4 @@
-"""Open a fleet's database, work on what waits there until a signal comes, and let turns finish."""
+"""Opens a shared database, runs its sessions until a signal comes, and lets turns finish."""
 
 import asyncio
 from pathlib import Path
@@ -21,7 +21,7 @@ NO_STORE = f"{STORE_VARIABLE} names no database; a file is served by `asyncagent
 
 
 class Wanted(Struct, frozen=True):
-    """What the command was told."""
+    """The options of `asyncagents worker`."""
 
     pools: tuple[str, ...]
     concurrency: int
@@ -29,7 +29,7 @@ class Wanted(Struct, frozen=True):
 
 
 def work(wanted: Wanted, directory: Path, data: Path) -> None:
-    import uvloop  # start-up: nothing else needs it
+    import uvloop  # start-up: only servers and workers need it
 
     log_to_stderr()
     loaded = load_with_trust(directory, data, Screen())
@@ -51,10 +51,10 @@ async def _work(wanted: Wanted, data: Path, config: Config) -> None:
             if runtime.defaults.missing is None:
                 runtime.serve_tree()
             else:
-                Screen().warn(f"{runtime.defaults.missing}; until then this worker takes nothing")
+                Screen().warn(f"{runtime.defaults.missing}; until then this worker claims no sessions")
             click.echo(f"working on {', '.join(fleet.pools)}, {fleet.concurrency} sessions at once")
             await signals.heard.wait()
-            click.echo(f"stopping: {runtime.live} at work", err=True)
+            click.echo(f"stopping: {runtime.live} sessions at work", err=True)
             await runtime.drain(wanted.drain)
             signals.end_within(STOP_SECONDS)
 

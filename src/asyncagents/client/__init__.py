@@ -1,4 +1,4 @@
-"""A server's sessions, tasks and results from another program: `open_client`."""
+"""Client for the HTTP API of a server: `open_client`."""
 
 from asyncagents.client.client import Client, To, open_client
 from asyncagents.client.follow import BoardEvent

@@ -1,4 +1,4 @@
-"""Where a server is: told by its URL, or found by the data directory that it works on."""
+"""Finding a server by its URL or by its data directory."""
 
 import fcntl
 import os
@@ -18,7 +18,7 @@ class Address(Struct, frozen=True):
     token: str | None = None
 
     def __repr__(self) -> str:
-        """Without the token."""
+        """Omit the token."""
         return f"Address(url={self.url!r})"
 
     @property
@@ -28,16 +28,16 @@ class Address(Struct, frozen=True):
 
 class Finder(Protocol):
     def __call__(self) -> Address:
-        """Where it is now. Raises `Unavailable`."""
+        """Return the server's current address. Raises `Unavailable`."""
         ...
 
 
 class At:
-    """A server that stays where it is."""
+    """A server with a fixed URL."""
 
     def __init__(self, url: str, token: str | None) -> None:
         if not url.startswith(("http://", "https://")) or not url.isprintable():
-            raise InvalidInput(f"{url[:80]!r} is no address of a server: write it as http://127.0.0.1:5165")
+            raise InvalidInput(f"{url[:80]!r} is not a valid server URL: write it as http://127.0.0.1:5165")
         self._address = Address(url.rstrip("/"), token)
 
     def __call__(self) -> Address:
@@ -45,19 +45,19 @@ class At:
 
 
 class Working:
-    """The server of a data directory; started again, it may be elsewhere."""
+    """The server of a data directory; after a restart its address may differ."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
 
     def __call__(self) -> Address:
-        """Only of one that lives: what a dead one left behind may be the address of a stranger by now."""
+        """Return the address of a running server only: that of a dead one may belong to another program."""
         try:
             if _is_held(self._data / LOCK):
                 return msgspec.json.decode((self._data / LISTING).read_bytes(), type=Address)
         except (FileNotFoundError, msgspec.DecodeError):
-            pass  # it is just being written
-        raise Unavailable(f"no server works on {self._data}: start one with `asyncagents serve`")
+            pass  # the server is just writing it
+        raise Unavailable(f"no server runs on {self._data}: start one with `asyncagents serve`")
 
 
 def _is_held(path: Path) -> bool:

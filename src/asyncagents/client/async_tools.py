@@ -1,4 +1,4 @@
-"""Results that come from outside, given over HTTP as `runtime.async_tools` takes them."""
+"""Submitting results of pending calls over HTTP, like `runtime.async_tools`."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from asyncagents.domain.pending_tool import PendingStatus, PendingToolCall
 
 
 class AsyncTools:
-    """Of a client: `client.async_tools`. Every result is durable before its method returns."""
+    """`client.async_tools`. Every result is durable before its method returns."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -17,9 +17,9 @@ class AsyncTools:
     async def submit_result(
         self, pending_id: str, output: str, *, title: str = "", metadata: dict[str, Any] | None = None
     ) -> PendingToolCall:
-        """Give a call its result, once; the same again is answered alike, another raises `Conflict`.
+        """Submit the result of a pending call. The same result again is accepted, another raises `Conflict`.
 
-        What the tool does not take raises `ResultRefused`, and the call still waits.
+        A result that the tool refuses raises `ResultRefused`, and the call still waits.
         """
         result = {"output": output, "title": title, "metadata": metadata or {}}
         return await self._calls.post(
@@ -27,7 +27,7 @@ class AsyncTools:
         )
 
     async def submit_error(self, pending_id: str, error: str) -> PendingToolCall:
-        """Tell that what a call waits for has failed; the session goes on with that."""
+        """Submit the error of a pending call; its session continues with the error."""
         return await self._calls.post(
             "/async-tool/error", PendingToolCall, {"pendingID": pending_id, "error": error}
         )
@@ -43,12 +43,12 @@ class AsyncTools:
         after: str = "",
         limit: int = 100,
     ) -> tuple[PendingToolCall, ...]:
-        """Of one session or of all, the oldest first; `after` an id."""
+        """List pending calls of one session or all, oldest first; `after`: last id of the previous page."""
         query = {"status": status, "after": after, "limit": str(limit)}
         if session_id is not None:
             query["sessionID"] = session_id
         return await self._calls.get("/async-tool/pending", tuple[PendingToolCall, ...], query)
 
     async def cancel(self, pending_id: str) -> PendingToolCall:
-        """Wait no longer: the call has failed with `cancelled`, and the session goes on."""
+        """Cancel a pending call: it fails with `cancelled`, and its session continues."""
         return read(await self._calls.delete(at("async-tool", "pending", pending_id)), PendingToolCall)

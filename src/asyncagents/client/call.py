@@ -1,4 +1,4 @@
-"""One question, one answer of a type: what every part of a client is made of."""
+"""JSON requests with typed responses, used by all parts of the client."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -24,19 +24,19 @@ class Calls:
         return await self.link.ask(Question(method="GET", path=path, query=query or {}))
 
     async def post(self, path: str, kind: type[T], body: Any = None, *, key: str | None = None) -> T:
-        """Under a key of our own, unless one is given: if the answer is lost, it is asked for again."""
+        """Send a POST under `key` or a fresh one, so that a retry takes effect only once."""
         question = Question(method="POST", path=path, body=body, key=key or fresh_key())
         return read(await self.link.ask(question), kind)
 
     async def delete(
         self, path: str, query: Mapping[str, str] | None = None, *, gone: bytes | None = None
     ) -> bytes:
-        """`gone`: what it is answered if an answer was lost, and it is deleted by then."""
+        """Send a DELETE. `gone`: the body to return if a retry finds the object deleted already."""
         return await self.link.ask(Question(method="DELETE", path=path, query=query or {}, gone=gone))
 
 
 def at(*segments: str) -> str:
-    """A path; no id can become another path. Raises `NotFound` for one that means a step up: none is that."""
+    """Join quoted path segments, so that no id changes the path. Raises `NotFound` for `.` and `..`."""
     for kind, segment in pairwise(segments):
         if segment in {".", ".."}:
             raise NotFound(kind.removesuffix("s"), segment)

@@ -1,4 +1,4 @@
-"""A server's sessions, tasks and results, used as a `Runtime` is: the same names, the same types."""
+"""Client of a server, with the method names and types of `Runtime`."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -33,13 +33,13 @@ PATIENCE_SECONDS = 30.0
 
 
 class To(TypedDict, total=False):
-    """Who answers a prompt, and what goes along with it."""
+    """Options of a prompt: agent, model, files and output format."""
 
     agent: str | None
     model: str | ModelRef | None
     variant: str | None
     files: Sequence[str | Path | SentFile]
-    """Paths as the server sees them, `file:` URLs, or files with their content."""
+    """Paths on the server, `file:` URLs, or files with their content."""
     format: OutputFormat | None
 
 
@@ -51,10 +51,10 @@ async def open_client(
     data: str | Path | None = None,
     patience: float = PATIENCE_SECONDS,
 ) -> AsyncIterator["Client"]:
-    """Speak to a server: the one at `url`, or the one that works on a data directory of this machine.
+    """Connect to the server at `url`, or to the one that runs on the data directory `data` of this machine.
 
-    `patience`: for so many seconds a server may be away, as when it is started again, before `Unavailable`
-    is raised. Until then everything goes on by itself, and nothing is done twice.
+    `patience`: how many seconds the server may be unreachable, as during a restart, before `Unavailable` is
+    raised. Until then requests are retried and streams resumed; no request takes effect twice.
     """
     async with ClientSession(connector=TCPConnector(limit=0), trace_configs=[counting()]) as http:
         yield Client(Link(http, _finder(url, token, data), patience=patience))
@@ -65,11 +65,11 @@ def _finder(url: str | None, token: str | None, data: str | Path | None) -> Find
         return At(url, token)
     if data is not None and url is None and token is None:
         return Working(Path(data))
-    raise InvalidInput("a server is found by its url (with its token), or by its data directory")
+    raise InvalidInput("give either url (and token) or data, to find the server")
 
 
 class Client:
-    """Get one from `open_client`."""
+    """A connection to a server; open one with `open_client`."""
 
     def __init__(self, link: Link) -> None:
         self._calls = Calls(link)
@@ -93,7 +93,7 @@ class Client:
         key: str | None = None,
         permission: Sequence[Rule] = (),
     ) -> Session:
-        """The same key again gives the same session. Without a directory, the server's own."""
+        """Create a session; the same key again returns the same session. Default directory: the server's."""
         where = {"parentID": parent_id, "directory": _path(directory)}
         body = {"title": title, "permission": permission, **where}
         return await self._calls.post("/session", Session, _given(body), key=key)
@@ -108,7 +108,7 @@ class Client:
         permission: Sequence[Rule] = (),
         **to: Unpack[To],
     ) -> tuple[Session, MessageId]:
-        """Make a session and send it its first message, both or neither; then return at once."""
+        """Create a session with its first message, atomically, and return without waiting for an answer."""
         body = {"title": title, "directory": _path(directory), "permission": permission, **_said(text, to)}
         begun = await self._calls.post("/v1/sessions", Begun, _given(body), key=key)
         return begun.session, begun.message_id
@@ -122,7 +122,7 @@ class Client:
         wakes: bool = True,
         **to: Unpack[To],
     ) -> MessageId:
-        """Store a message and return at once; `wakes=False` keeps it for the next step to bring along."""
+        """Store a message without waiting for an answer; with `wakes=False` it waits for the next step."""
         body = {"wakes": wakes, **_said(text, to)}
         path = at("v1", "sessions", session_id, "prompts")
         return (await self._calls.post(path, Sent, _given(body), key=key)).message_id
@@ -130,13 +130,13 @@ class Client:
     async def prompt(
         self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[To]
     ) -> Entry:
-        """Send a message and wait for the turn that answers it to end, or to wait for something outside."""
+        """Send a message and wait until its turn ends, or waits for something outside; return the answer."""
         async with self._news(session_id) as news:
             message_id = await self.send(session_id, text, key=key or fresh_key(), **to)
             return await self._answer(session_id, message_id, news)
 
     async def answered(self, session_id: SessionId, message_id: MessageId) -> Entry:
-        """Wait for the answer to a message that was sent."""
+        """Wait for the answer to a sent message."""
         async with self._news(session_id) as news:
             return await self._answer(session_id, message_id, news)
 
@@ -157,7 +157,7 @@ class Client:
     async def stream(
         self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[To]
     ) -> AsyncGenerator[Event, None]:
-        """Send a message and follow its session until the message is answered, or the session is gone."""
+        """Send a message and yield the events of its session until it is answered, or the session deleted."""
         async with self._news(session_id) as news:
             message_id = await self.send(session_id, text, key=key or fresh_key(), **to)
             if key is not None and await self.answer_to(message_id) is not None:
@@ -176,9 +176,9 @@ class Client:
     async def events(
         self, session_id: SessionId, *, tree: bool = False, after: str | None = None
     ) -> AsyncIterator[AsyncIterator[Event]]:
-        """What happens in a session, or in its whole tree, from here on; a restart of the server is no end.
+        """Stream the events of a session, or of its whole tree, from now on, across restarts of the server.
 
-        It ends when the session is deleted. `after`: a cursor to go on from.
+        The stream ends when the session is deleted. `after`: a cursor to resume from.
         """
         async with (
             self._news(session_id, tree=tree, after=after) as news,
@@ -190,17 +190,17 @@ class Client:
     async def _news(
         self, session_id: SessionId, *, tree: bool = False, after: str | None = None
     ) -> AsyncIterator[AsyncGenerator[News, None]]:
-        """From before the block begins."""
+        """Open the stream of a session; it has begun when the block starts."""
         async with aclosing(session_news(self._link, session_id, tree=tree, after=after)) as news:
             await anext(news)
             yield news
 
     def board(self, kind: KindFilter = "background") -> AsyncGenerator[BoardEvent, None]:
-        """All tasks of a kind, then each change; after a reset, all there are again."""
+        """Yield a snapshot of all tasks of a kind, then each change; after a reset, a new snapshot."""
         return board_news(self._link, kind)
 
     async def wait(self, session_id: SessionId) -> Status:
-        """Until a session is idle, or waits for something outside; says which."""
+        """Wait until a session is idle or waits for something outside; return its status."""
         async with self._news(session_id) as news:
             status = await self.status(session_id)
             while isinstance(status, Busy | Retry):
@@ -227,16 +227,17 @@ class Client:
         return await self._calls.post(at("v1", "asks", ask_id, "answer"), Call, _given(body))
 
     async def asks(self, session_id: SessionId | None = None) -> tuple[Waiting, ...]:
-        """What waits for a person: in the whole tree of a session, or everywhere. The oldest first."""
+        """List calls that wait for a person, of a session's tree or of all sessions, oldest first."""
         query = {} if session_id is None else {"sessionID": session_id}
         return await self._calls.get("/v1/asks", tuple[Waiting, ...], query)
 
     async def abort(
         self, session_id: SessionId, *, seconds: float = 5.0, scope: str = "tree", key: str | None = None
     ) -> bool:
-        """End what a session and its descendants do. False: it is durable, but somebody still stops.
+        """Abort a session and its descendants. Returns False if a run was still stopping after `seconds`; the
+        cancel itself is committed.
 
-        The same key again ends nothing that came since; a lost answer is asked for again under one.
+        The same key again does not abort later work; requests are retried under one key.
         """
         path, body = at("v1", "sessions", session_id, "abort"), {"seconds": seconds, "scope": scope}
         return (await self._calls.post(path, Stopped, body, key=key)).stopped
@@ -245,28 +246,28 @@ class Client:
         return await self._calls.get(at("session", session_id), Session)
 
     async def state(self, session_id: SessionId) -> SessionState:
-        """A session with what it is at."""
+        """Get a session with its state."""
         return await self._calls.get(at("v1", "sessions", session_id), SessionState)
 
     async def find_session(self, start: str) -> Session:
-        """By its id, or by the beginning of its id if no other begins like that."""
+        """Find a session by its id or an unambiguous prefix of it."""
         found = await self._calls.get(at("v1", "sessions", start), SessionState, {"prefix": "true"})
         return found.session
 
     async def sessions(
         self, directory: str | Path | None = None, *, limit: int = 100, roots: bool = False
     ) -> tuple[Session, ...]:
-        """Newest first, of a directory or (None) the server's own. `roots`: only those without a parent."""
+        """List sessions of a directory (None: the server's), newest first. `roots`: without parents only."""
         query = _given({"directory": _path(directory), "limit": str(limit), "roots": str(roots).lower()})
         return await self._calls.get("/session", tuple[Session, ...], query)
 
     async def roots(self, directory: str | Path | None = None, *, limit: int = 100) -> tuple[Session, ...]:
-        """Sessions without a parent, of one directory or (None) of all, newest first."""
+        """List sessions without a parent, of one directory (None: all), newest first."""
         query = _given({"directory": _path(directory), "limit": str(limit)})
         return await self._calls.get("/v1/sessions", tuple[Session, ...], query)
 
     async def tree(self, session_id: SessionId) -> tuple[Session, ...]:
-        """All sessions of its tree, the root first."""
+        """List all sessions of the session's tree, root first."""
         return await self._calls.get(at("v1", "sessions", session_id, "tree"), tuple[Session, ...])
 
     async def root_of(self, session_id: SessionId) -> SessionId:
@@ -276,11 +277,11 @@ class Client:
         return await self._calls.get(at("session", session_id, "children"), tuple[Session, ...])
 
     async def delete_session(self, session_id: SessionId) -> None:
-        """And all its descendants."""
+        """Delete a session and all its descendants."""
         await self._calls.delete(at("session", session_id), gone=b"true")
 
     async def messages(self, session_id: SessionId, *, limit: int = 1_000_000) -> tuple[Entry, ...]:
-        """The newest `limit`, oldest first."""
+        """List the newest `limit` messages, oldest first."""
         path = at("session", session_id, "message")
         return read_entries(await self._calls.raw(path, {"limit": str(limit)}))
 
@@ -288,27 +289,27 @@ class Client:
         return read_entry(await self._calls.raw(at("session", session_id, "message", message_id)))
 
     async def answer_to(self, message_id: MessageId) -> Entry | None:
-        """The message that answered a prompt, if one did."""
+        """Get the message that answered a prompt, if there is one."""
         return read_answer(await self._calls.raw(at("v1", "messages", message_id, "answer")))
 
     async def status(self, session_id: SessionId) -> Status:
         return (await self.state(session_id)).status
 
     async def statuses(self, session_id: SessionId | None = None) -> dict[SessionId, Status]:
-        """Of all sessions, or those of a tree, that are not idle."""
+        """Get the statuses of all non-idle sessions, or those of a session's tree."""
         path = "/session/status" if session_id is None else at("v1", "sessions", session_id, "statuses")
         return await self._calls.get(path, dict[SessionId, Status])
 
     async def at_work(self, session_id: SessionId) -> bool:
-        """Whether any session of its tree neither rests nor waits for the outside."""
+        """Whether any session of the tree neither rests nor waits for something outside."""
         return (await self.state(session_id)).at_work
 
     async def is_run(self, session_id: SessionId) -> bool:
-        """Whether a living process has a run of it now."""
+        """Whether a live process has a run of the session now."""
         return (await self.state(session_id)).is_run
 
     async def cursor(self) -> str:
-        """From here `events` goes on with what happens after now."""
+        """Get the current cursor, from which `events` can resume later."""
         return (await self._calls.get("/v1/cursor", Stands)).cursor
 
     async def todos(self, session_id: SessionId) -> tuple[Todo, ...]:
@@ -334,7 +335,7 @@ def _said(text: str, to: To) -> dict[str, Any]:
 
 
 def _file(file: str | Path) -> str:
-    """A path counts from where we are, not the server."""
+    """Make a `Path` absolute: it is relative to this process's directory, not the server's."""
     return str(file.absolute()) if isinstance(file, Path) else file
 
 
@@ -343,5 +344,5 @@ def _path(directory: str | Path | None) -> str | None:
 
 
 def _given(body: dict[str, Any]) -> dict[str, Any]:
-    """What is not given is left out."""
+    """Drop values that are None."""
     return {name: value for name, value in body.items() if value is not None}

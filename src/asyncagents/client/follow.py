@@ -1,4 +1,4 @@
-"""What happens in sessions and on the board, as events; across restarts of the server nothing is missed."""
+"""Event streams of sessions and of the board, complete across restarts of the server."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -31,17 +31,17 @@ _TASKS: dict[str, type[TaskEvent]] = {kind.type: kind for kind in TaskEvent.__ar
 
 
 class Anew:
-    """What follows is all there is: what is not in it is not there."""
+    """Marks that the full state follows; what is missing in it no longer exists."""
 
 
 News: TypeAlias = Event | Anew | None
-"""None: nothing happened; the stream has begun, or lives."""
+"""None: no event; the stream has begun, or is alive."""
 
 
 async def session_news(
     link: Link, session_id: SessionId, *, tree: bool, after: str | None
 ) -> AsyncGenerator[News, None]:
-    """First None, when the stream has begun. An event of a kind that we do not know is passed over."""
+    """Yield None once the stream has begun, then events; None also stands for events of unknown kind."""
     query = {"tree": "true"} if tree else {}
     query = query if after is None else {**query, "after": after}
     question = Question(method="GET", path=at("v1", "sessions", session_id, "events"), query=query)
@@ -60,7 +60,7 @@ async def session_news(
 
 
 def _is_last(event: SessionDeleted, session_id: SessionId) -> bool:
-    """With its root a tree is gone."""
+    """Whether the stream ends: the session or the root of its tree was deleted."""
     return event.session_id == session_id or event.info.parent_id is None
 
 
@@ -84,4 +84,4 @@ def _event(frame: Frame) -> Event | UnknownEvent:
     try:
         return parse_event(frame.type, frame.data)
     except Unreadable as error:
-        raise Unavailable(f"the server's stream is not what was expected: {error}") from error
+        raise Unavailable(f"an event of the server does not match the schema: {error}") from error

@@ -1,4 +1,4 @@
-"""Keys that nobody else makes: what is sent twice under one counts once."""
+"""Unique idempotency keys."""
 
 from secrets import token_hex
 

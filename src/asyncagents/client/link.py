@@ -1,4 +1,4 @@
-"""Requests to a server that may go and come back: what got no answer is sent again, under the same key."""
+"""HTTP transport that retries requests, under the same key, while the server is unreachable."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -23,11 +23,11 @@ from asyncagents.errors import Unavailable
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 90.0
-"""Without a byte; no request here waits for a model."""
+"""Max seconds without a byte of the response; no request waits for a model."""
 SILENCE_SECONDS = 60.0
-"""Of a stream: a living server says something four times as often."""
+"""Max seconds without a byte of a stream; a live server sends heartbeats more often."""
 MOST_TRIES = 10
-"""So often a question may take the server down, or its connection; then only patience counts."""
+"""Tries that got through to the server and still reset the backoff; later ones do not."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 
 _PASSING = frozenset({429, 502, 504})
@@ -35,11 +35,11 @@ LOST = (ClientError, TimeoutError, ConnectionError)
 
 
 class Lost(Unavailable):
-    """There was no server for longer than one was waited for; else it is there, and cannot do it."""
+    """The server was unreachable for too long; a plain `Unavailable` comes from a server that answers."""
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """`key`: what makes it count once. `gone`: what a 404 means that may be our own doing."""
+    """`key`: idempotency key. `response_if_gone`: body to return if a retry is answered with 404."""
 
     method: str
     path: str
@@ -59,7 +59,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 class Patience:
-    """How long a server may be away, counted from when it was last heard."""
+    """Backoff between tries, and the time limit since the server last responded."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -71,11 +71,11 @@ class Patience:
         self._pause = FIRST_PAUSE
 
     async def rest(self, error: Exception, wait: float = 0.0) -> None:
-        """Before the next try; raises `Lost` if there is no point in one."""
+        """Sleep before the next try. Raises `ServerUnreachable` if that would exceed the time limit."""
         pause = max(self._pause, wait)
         if self._now() + pause > self._end:
             known = isinstance(error, Unavailable)
-            raise Lost(str(error) if known else f"the server does not answer: {_told(error)}") from error
+            raise Lost(str(error) if known else f"the server does not respond: {_told(error)}") from error
         await asyncio.sleep(pause)
         self._pause = min(LONGEST_PAUSE, self._pause * 2)
 
@@ -85,14 +85,14 @@ def _told(error: Exception) -> str:
 
 
 class Tries:
-    """How often a question was sent. aiohttp sends some again by itself, without a word."""
+    """Counts how often a request was sent, including aiohttp's own silent retries."""
 
     def __init__(self) -> None:
         self.count = 0
 
 
 def counting() -> TraceConfig:
-    """Has the tries of each question counted, in what is given along with it."""
+    """Return a trace config that counts sends in the request's `Tries`."""
     config = TraceConfig()
     config.on_request_headers_sent.append(_count)
     return config
@@ -106,7 +106,7 @@ async def _count(
 
 
 class Link:
-    """`http` was opened with `counting`."""
+    """Sends requests to a server and retries them. `http` must be opened with `count_tries`."""
 
     def __init__(self, http: ClientSession, find: Finder, *, patience: float) -> None:
         self._http = http
@@ -117,7 +117,7 @@ class Link:
         return Patience(self._patience)
 
     async def ask(self, question: Question) -> bytes:
-        """Raises what the server refuses it with, and `Lost` if there is none for too long."""
+        """Send a request and return the body. Raises the server's error, or `ServerUnreachable`."""
         patience, tries = self.patience(), Tries()
         while True:
             before = tries.count
@@ -125,7 +125,7 @@ class Link:
                 async with self._sent(self._find(), question, _ANSWERED, tries) as response:
                     body = await response.read()
             except (Unavailable, *LOST) as error:
-                if before < tries.count <= MOST_TRIES:  # it was there until just now
+                if before < tries.count <= MOST_TRIES:  # the try reached the server
                     patience.heard()
                 await patience.rest(error)
                 continue
@@ -140,7 +140,7 @@ class Link:
 
     @asynccontextmanager
     async def listen(self, question: Question) -> AsyncIterator[ClientResponse]:
-        """One try; raises what went wrong."""
+        """Open a stream with one try. Raises the server's error or the connection error."""
         async with self._sent(self._find(), question, _STREAMED, Tries()) as response:
             if response.status >= 400:
                 error = refusal(response.status, await response.read())
@@ -169,7 +169,7 @@ _STREAMED = ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=SILENCE
 
 
 def _comes_back(response: ClientResponse) -> bool:
-    """A server that stops says so, a proxy that it is away; who comes too often is told when to come."""
+    """Whether to retry: a stopping server closes or sends Retry-After; 429, 502 and 504 are temporary."""
     if response.status == 503:
         closing = response.headers.get("connection", "").lower() == "close"
         return closing or "retry-after" in response.headers

@@ -1,4 +1,4 @@
-"""From the bytes of an answer to nouns, losing nothing that a newer server may have written."""
+"""Decoding response bodies into domain types; fields of a newer server are kept."""
 
 from typing import TypeVar
 
@@ -21,11 +21,11 @@ class _RawAnswer(msgspec.Struct):
 
 
 def read(body: bytes, kind: type[T]) -> T:
-    """Raises `Unavailable`: what answers there is no server of ours."""
+    """Decode a body as `kind`. Raises `Unavailable` if it does not match: no asyncagents server sent it."""
     try:
         return decoder(kind).decode(body)
     except BROKEN as error:
-        raise Unavailable(f"the server's answer is not what was expected: {error}") from error
+        raise Unavailable(f"the server's response does not match the schema: {error}") from error
 
 
 def read_entry(body: bytes) -> Entry:
@@ -46,4 +46,4 @@ def _entry(raw: _RawEntry) -> Entry:
         parts = tuple(decode_part(bytes(part)) for part in raw.parts)
         return Entry(info=decode_message(bytes(raw.info)), parts=parts)
     except Unreadable as error:
-        raise Unavailable(f"the server's answer is not what was expected: {error}") from error
+        raise Unavailable(f"the server's response does not match the schema: {error}") from error

@@ -1,4 +1,4 @@
-"""A refusal of the server as the error that the runtime would have raised, with the server's sentence."""
+"""Maps error responses to the exceptions that the runtime raises, with the server's message."""
 
 import re
 
@@ -18,7 +18,7 @@ from asyncagents.errors import (
 
 _NOT_FOUND = re.compile(r"no (?P<kind>.+?) with id '(?P<id>.*)'", re.DOTALL)
 _NOT_FOUND_THERE = re.compile(r"(?P<kind>[A-Z]\w+)(?: request)? not found: (?P<id>.*)", re.DOTALL)
-"""As OpenCode's routes say it."""
+"""The form of OpenCode's routes."""
 _ERRORS: dict[int, type[AsyncAgentsError]] = {
     401: Unauthorized,
     403: Unauthorized,
@@ -40,7 +40,7 @@ class _Body(Struct, frozen=True):
 
 def refusal(status: int, body: bytes) -> AsyncAgentsError:
     told = _told(body)
-    said = told.message or f"the server answered with status {status}"
+    said = told.message or f"the server responded with status {status}"
     if status == 404:
         return _not_found(said)
     if told.damaged:
@@ -60,7 +60,7 @@ def _not_found(said: str) -> NotFound:
 
 
 def _told(body: bytes) -> _Data:
-    """Whatever stands between may answer instead of the server, with a page of its own."""
+    """Decode the error body; empty if it is not ours: a proxy may respond with its own page."""
     try:
         return msgspec.json.decode(body, type=_Body).data
     except (msgspec.DecodeError, UnicodeDecodeError):

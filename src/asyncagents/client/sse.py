@@ -1,4 +1,4 @@
-"""Server-sent events as they come: bytes in any cut become frames, and a lost stream is gone on with."""
+"""Server-sent events: parsing frames, and resuming streams after a disconnect."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
@@ -10,7 +10,7 @@ from asyncagents.client.link import LOST, Link, Question
 from asyncagents.errors import AsyncAgentsError, Unavailable
 
 MOST_BYTES = 64 * 1024 * 1024
-"""Of a frame that has not ended."""
+"""Max bytes of a frame."""
 
 
 class Frame(Struct, frozen=True):
@@ -20,7 +20,7 @@ class Frame(Struct, frozen=True):
 
 
 class FrameTooLong(AsyncAgentsError):
-    """Whatever sends this is no server of ours."""
+    """A frame exceeds `MOST_BYTES`: the sender is not an asyncagents server."""
 
 
 async def frames(chunks: AsyncIterator[bytes]) -> AsyncGenerator[Frame, None]:
@@ -39,7 +39,7 @@ async def frames(chunks: AsyncIterator[bytes]) -> AsyncGenerator[Frame, None]:
 
 
 def _frame(block: bytes) -> Frame | None:
-    """None: it only says how to come again."""
+    """Parse a frame; None if it has no data, such as one with only `retry`."""
     said: dict[bytes, bytes] = {}
     for line in block.split(b"\n"):
         name, _, value = line.partition(b":")
@@ -51,9 +51,9 @@ def _frame(block: bytes) -> Frame | None:
 
 
 async def followed(link: Link, question: Question) -> AsyncGenerator[Frame, None]:
-    """For ever, across whatever cuts it: a new stream begins after the last id that was read.
+    """Yield frames forever; after a disconnect, resume after the last id that was read.
 
-    Raises what the server refuses it with, and `Unavailable` if it is away for too long.
+    Raises the server's error, and `Unavailable` if the server is unreachable for too long.
     """
     patience = link.patience()
     while True:
@@ -71,6 +71,6 @@ async def followed(link: Link, question: Question) -> AsyncGenerator[Frame, None
                     yield frame
         except (Unavailable, *LOST) as lost:
             error = lost
-        if there:  # until just now, however long it had nothing to say
+        if there:  # the connection worked until now, even if it was silent
             patience.heard()
         await patience.rest(error)

@@ -1,4 +1,4 @@
-"""Tasks, seen and handled over HTTP as `runtime.tasks` does."""
+"""Reading and controlling tasks over HTTP, like `runtime.tasks`."""
 
 from asyncagents.client.call import Calls, at
 from asyncagents.domain.awaited import Awaited
@@ -11,19 +11,19 @@ from asyncagents.domain.why import Why
 
 
 class Tasks:
-    """Get it from a client: `client.tasks`."""
+    """`client.tasks`: the tasks of the server."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
     async def get(self, task_id: SessionId) -> BackgroundTask:
-        """With what it has done so far."""
+        """Get a task with its progress."""
         return await self._calls.get(at("v1", "tasks", task_id), BackgroundTask)
 
     async def list(self, session_id: SessionId, *, live: bool = False) -> tuple[BackgroundTask, ...]:
-        """Of the tree of a session, of either kind, the oldest first. `live`: not yet ended.
+        """List the tasks of a session's tree, of either kind, oldest first. `live`: only those not ended.
 
-        Of all sessions: `page`.
+        For the tasks of all sessions use `page`.
         """
         query = {"live": "true"} if live else {}
         return await self._calls.get(
@@ -40,9 +40,9 @@ class Tasks:
         limit: int = 50,
         offset: int = 0,
     ) -> TaskPage:
-        """Of all sessions, the newest first. `search`: a part of the description, in whatever case.
+        """List tasks of all sessions, newest first. `search`: part of the description, ignoring case.
 
-        Background tasks, unless `kind` says otherwise.
+        `kind`: default background tasks.
         """
         given = {"kind": kind, "status": status, "agent": agent, "search": search}
         query = {name: value for name, value in given.items() if value is not None}
@@ -59,27 +59,28 @@ class Tasks:
         return await self._calls.post(path, BackgroundTask, {"prompt": prompt}, key=key)
 
     async def background(self, task_id: SessionId) -> BackgroundTask:
-        """Let whoever waits for it go on; a notice will tell of its end."""
+        """Move a task to the background: its parent continues, and gets a notice when the task ends."""
         return await self._calls.post(at("v1", "tasks", task_id, "background"), BackgroundTask)
 
     async def cancel(self, task_id: SessionId, *, key: str | None = None) -> bool:
-        """End it with all below it; its parent is told. False: it is durable, but somebody still stops.
+        """Cancel a task and all below it, and notify its parent. Returns False if a run was still stopping;
+        the cancel itself is committed.
 
-        The same key again ends no later run.
+        The same key again does not cancel a later run.
         """
         return (await self._calls.post(at("v1", "tasks", task_id, "cancel"), Stopped, key=key)).stopped
 
     async def cancel_batch(self, batch_id: str, *, key: str | None = None) -> bool:
-        """All of a batch that have not ended."""
+        """Cancel all live tasks of a batch."""
         path = at("v1", "task-groups", batch_id, "cancel")
         return (await self._calls.post(path, Stopped, key=key)).stopped
 
     async def awaited(self, session_id: SessionId, *, asks: bool = False) -> tuple[Awaited, ...]:
-        """What the tree of a session waits for outside; with `asks` only people, the oldest first."""
+        """List what a session's tree waits for outside; `asks`: only what people are asked, oldest first."""
         query = {"asks": "true"} if asks else {}
         path = at("v1", "sessions", session_id, "awaited")
         return await self._calls.get(path, tuple[Awaited, ...], query)
 
     async def why(self, session_id: SessionId) -> Why:
-        """Why a session does not move."""
+        """Explain why a session makes no progress."""
         return await self._calls.get(at("v1", "sessions", session_id, "why"), Why)

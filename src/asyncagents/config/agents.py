@@ -1,4 +1,4 @@
-"""Finds agents that are written as markdown files: the head says what they are, the rest is their prompt."""
+"""Find agents in markdown files: the front matter is the configuration, the body is the prompt."""
 
 import os
 import re
@@ -30,7 +30,7 @@ MAX_CHARACTERS = 256 * 1024
 _MOST_LEVELS = 5
 _NAME = re.compile(r"\w[\w.@/+-]{0,99}")
 _KNOWN = {*AgentEntry.__struct_encode_fields__, "name"}
-# Of Claude Code's tools, those that are called otherwise here.
+# Claude Code's tools that have another name here.
 _TOOL_OF_CLAUDE = {
     "ls": "list",
     "notebookedit": "edit",
@@ -40,21 +40,21 @@ _TOOL_OF_CLAUDE = {
 }
 
 Alias: TypeAlias = Callable[[str], ModelRef | None]
-"""Finds the model that a short name such as `sonnet` stands for."""
+"""Resolves a short model name such as `sonnet`; None if it is unknown."""
 Kind: TypeAlias = Literal["agent", "skill", "command"]
 
 
 class Folder(Struct, frozen=True, kw_only=True):
-    """One that may hold definitions."""
+    """A folder that may hold definitions."""
 
     path: Path
     scope: Literal["project", "user"]
     claude: bool = False
-    """Written for Claude Code, whose words differ."""
+    """Whether its files are for Claude Code, which has other keys and tool names."""
 
 
 class Broken(Struct, frozen=True):
-    """A file that cannot be used; the others can."""
+    """A definition file that is invalid and left out."""
 
     path: Path
     reason: str
@@ -68,34 +68,34 @@ class AgentFile(Struct, frozen=True, kw_only=True):
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """What is odd about the files that were looked at."""
+    """The result of a search for definitions: invalid files and warnings."""
 
     broken: tuple[Broken, ...] = ()
     warnings: tuple[str, ...] = ()
     distrust: tuple[str, ...] = ()
-    """Those of the warnings that say what counts for nothing for want of trust."""
+    """The warnings about files that are ignored because the project is not trusted."""
 
     @property
     def told(self) -> tuple[str, ...]:
-        """What a person should hear of."""
+        """All invalid files and warnings, as texts for people."""
         return (*(f"{each.path} {each.reason}" for each in self.broken), *self.warnings)
 
 
 class FoundAgents(Found, frozen=True, kw_only=True):
     agents: dict[str, AgentFile] = field(default_factory=dict)
     untrusted: Untrusted = Untrusted()
-    """Files of a project that is not trusted, by the name that the agent would have; none was read."""
+    """Agent files of an untrusted project by agent name; the files are not read."""
 
 
 def no_alias(name: str) -> ModelRef | None:
-    """Know no short names of models."""
+    """Resolve no short names."""
     return None
 
 
 def find_agents(
     environment: Environment, directory: Path, *, trusted: bool, alias: Alias = no_alias
 ) -> FoundAgents:
-    """Find the nearest of each name. Those of a project that is not trusted are not even read."""
+    """Find agents; of several with one name, the nearest. Files of an untrusted project are not read."""
     warnings: list[str] = []
     agents: dict[str, AgentFile] = {}
     broken: list[Broken] = []
@@ -127,7 +127,7 @@ def file_name(folder: Folder, path: Path) -> str:
 
 
 def definition_folders(environment: Environment, directory: Path, kind: Kind) -> list[Folder]:
-    """Every folder for agents or skills, the strongest first: the project's from inside out, the user's."""
+    """List the folders for a kind, the strongest first: the project's from inside out, then the user's."""
     user = list(_user_folders(environment, kind))
     own = {folder.path for folder in user}
     project = [
@@ -139,31 +139,31 @@ def definition_folders(environment: Environment, directory: Path, kind: Kind) ->
 
 
 def trusted_folders(folders: list[Folder], *, trusted: bool) -> tuple[list[Folder], list[Folder]]:
-    """Those that count, and those that take the user's trust first."""
+    """Split folders into those to search and those left out because the project is not trusted."""
     searched = [folder for folder in folders if trusted or folder.scope == "user"]
     others = [folder for folder in folders if folder not in searched]
     return searched, [folder for folder in others if not _leads_away(folder.path)]
 
 
 def _leads_away(path: Path) -> bool:
-    """Whether it is a link out of where it lies: a stranger's could have us walk the whole disk."""
+    """Return whether the folder links out of its project: an untrusted one could link to the whole disk."""
     real, around = os.path.realpath(path), os.path.realpath(path.parents[1])
     return os.path.commonpath([real, around]) != around
 
 
 def distrust_warning(paths: list[Path], kind: Kind | Literal["plugin", "tool"], root: Path) -> list[str]:
-    """One for all, or none."""
+    """Return one warning for all ignored files, or none."""
     if not paths:
         return []
     count = f"1 {kind} file" if len(paths) == 1 else f"{len(paths)} {kind} files"
     return [
-        f"{root}: this project is not trusted, so {count} in it count for nothing; if you know who wrote "
+        f"{root}: this project is not trusted, so asyncagents ignores {count} in it; if you know who wrote "
         f"them, run `asyncagents trust {shlex.quote(str(root))}` or set {TRUST_VARIABLE}=1"
     ]
 
 
 def markdown_files(folder: Path, warnings: list[str], *, only: str | None = None) -> list[Path]:
-    """Below a folder, by name, or those with the one name; links to folders are not followed."""
+    """List the markdown files below a folder, sorted, or those named `only`; links to folders are skipped."""
     found = list(islice(_walk(folder, only), MOST_FILES + 1))
     if len(found) > MOST_FILES:
         warnings.append(f"{folder} has more than {MOST_FILES} files: those after {found[-2]} are left out")
@@ -208,7 +208,7 @@ def definition_text(path: Path) -> str:
 
 
 def read_matter(path: Path) -> Matter:
-    """The head and the body of a file that must have a head."""
+    """Read a file that must have front matter."""
     matter = parse(definition_text(path))
     if matter is None:
         raise ConfigError("has no head: begin it with --- and a description, or move it elsewhere")
@@ -240,7 +240,7 @@ def _read(path: Path, folder: Folder, alias: Alias) -> tuple[AgentFile, list[str
 
 
 def _config(name: str, data: Data, body: str) -> AgentConfig:
-    """Checked and modernised as the same would be under `agent` in a file of configuration."""
+    """Check and modernise the front matter as an entry under `agent` of a configuration file."""
     checked, _ = check(
         {"agent": {name: data}}, BAD_HEAD, family="asyncagents", secret=lambda path: path[-1] not in _KNOWN
     )
@@ -262,9 +262,9 @@ def named_model(text: str | None) -> ModelRef | None:
 
 
 def without_alias(data: Data, alias: Alias) -> tuple[Data, list[str]]:
-    """Write the short name of a model out; one that is unknown is left out, with a warning.
+    """Replace the short name of a model by its full name; drop an unknown one, with a warning.
 
-    `inherit` is the session's own model, as no model is.
+    `inherit` means the session's own model, as does no model.
     """
     model = data.get("model")
     if not isinstance(model, str) or "/" in model:
@@ -278,7 +278,7 @@ def without_alias(data: Data, alias: Alias) -> tuple[Data, list[str]]:
 
 
 def _from_claude(data: Data, alias: Alias) -> tuple[Data, list[str]]:
-    """Its tools are a list of what is allowed, and its models have short names."""
+    """Convert the keys of a Claude Code agent: a list of allowed tools, short model names."""
     rest, warnings = without_alias(dict(data), alias)
     allowed, denied = rest.pop("tools", None), rest.pop("disallowedTools", None)
     permission: Data = {}
@@ -300,5 +300,5 @@ def _tools(listed: Any, warnings: list[str]) -> Iterable[str]:
         if "(" in name:
             warnings.append(f"the tool {name!r} is left out: write a rule for it under permission")
         elif name:
-            # A server's tool is called as the server says.
+            # The name of an MCP server's tool stays as it is.
             yield name if "__" in name else _TOOL_OF_CLAUDE.get(name.lower(), name.lower())

@@ -1,4 +1,4 @@
-"""What the environment says of the server: whether it listens, and where."""
+"""Settings of the HTTP server in the environment: whether it listens, and its port."""
 
 from msgspec import Struct
 
@@ -17,9 +17,9 @@ class ApiConfig(Struct, frozen=True):
 
 
 def api_config(environment: Environment) -> ApiConfig:
-    """Raises `ConfigError` for a port that is none."""
+    """Read the settings; raises `ConfigError` for an invalid port."""
     enabled = environment.get(ENABLED_VARIABLE).strip().lower() != "false"
     text = environment.get(PORT_VARIABLE).strip()
     if text and not (text.isascii() and text.isdecimal() and len(text) <= 5 and int(text) <= _HIGHEST):
-        raise ConfigError(f"${PORT_VARIABLE} is {text[:40]!r}, and not a number from 0 to {_HIGHEST}")
+        raise ConfigError(f"${PORT_VARIABLE} is {text[:40]!r}: set it to a number from 0 to {_HIGHEST}")
     return ApiConfig(enabled, int(text) if text else PORT)

@@ -1,4 +1,4 @@
-"""Holds the values of one file against the shape: a wrong type is an error, an unknown key a warning."""
+"""Check the values of one file against the shape: a wrong type is an error, an unknown key a warning."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ from asyncagents.config.tree import KeyPath, dotted
 from asyncagents.errors import ConfigError
 
 ROOT = mi.type_info(ConfigFile)
-# An open object takes any key, so only a key that looks very much like a known one is worth a word.
+# An open object accepts any key, so only a key very similar to a known one gets a warning.
 _CLOSE, _VERY_CLOSE = 0.6, 0.85
 
 _WORDS: dict[type[mi.Type], str] = {
@@ -28,16 +28,16 @@ _WORDS: dict[type[mi.Type], str] = {
 def check(
     data: Any, label: str, *, family: Family, secret: Callable[[KeyPath], bool]
 ) -> tuple[dict[str, Any], list[str]]:
-    """What of the data counts, and the warnings; raises at the first value of a wrong type.
+    """Return the effective data and the warnings; raises `ConfigError` at the first value of a wrong type.
 
-    A value that is `secret` is not quoted.
+    An error does not quote a value for which `secret` is true.
     """
     checker = _Checker(label, family=family, secret=secret)
     return checker.check(data, ROOT, ()), checker.warnings
 
 
 def suggestion(word: str, known: Iterable[str], *, cutoff: float = _CLOSE) -> str | None:
-    """The known word that was probably meant; case does not count."""
+    """Return the known word that was probably meant, ignoring case; None if none is similar."""
     by_folded = {name.casefold(): name for name in known}
     close = get_close_matches(word.casefold(), by_folded, n=1, cutoff=cutoff)
     return by_folded[close[0]] if close else None
@@ -91,7 +91,7 @@ class _Checker:
         meant = suggestion(path[-1], current, cutoff=_CLOSE if closed else _VERY_CLOSE)
         if not closed and meant is None:
             return
-        means = "means nothing" if closed else "is handed on as it is"
+        means = "is ignored" if closed else "is passed on"
         hint = f"did you mean {json.dumps(meant)}?" if meant else "remove it or correct its name"
         self.warnings.append(f"{self._label}: the key {dotted(path)} is unknown and {means}: {hint}")
 
@@ -109,7 +109,7 @@ class _Checker:
 
 
 def fits(value: Any, kind: mi.Type) -> bool:
-    """Whether a value is of the kind, without a look at what is in it."""
+    """Return whether a value has the type, without checking its elements."""
     match kind:
         case mi.Metadata(type=inner):
             return fits(value, inner)
@@ -140,7 +140,7 @@ def _fits_scalar(value: Any, kind: mi.Type) -> bool:
         case mi.AnyType():
             return True
         case _:
-            raise TypeError(f"the shape has a kind that nothing checks: {kind}")
+            raise TypeError(f"the shape has an unsupported type: {kind}")
 
 
 def _is_within(value: float, kind: mi.IntType | mi.FloatType) -> bool:

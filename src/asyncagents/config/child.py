@@ -1,4 +1,4 @@
-"""What a process that an agent starts knows of our environment: what programs need, what the user names."""
+"""Select the environment variables of processes that agents start."""
 
 from fnmatch import fnmatchcase
 
@@ -11,7 +11,7 @@ from asyncagents.config.known import known_providers
 from asyncagents.config.place import FAMILIES
 from asyncagents.config.veil import is_secret_name, is_secret_text
 
-# A file may refer to these with {env:…}; no program gets far without them.
+# Passed even if a file refers to them with {env:…}: most programs need them.
 ESSENTIAL = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "TZ", "USER"})
 _SYSTEM = """
 LANGUAGE LC_ADDRESS LC_ALL LC_COLLATE LC_CTYPE LC_IDENTIFICATION LC_MEASUREMENT LC_MESSAGES LC_MONETARY
@@ -40,7 +40,7 @@ CUDA_VISIBLE_DEVICES OMP_NUM_THREADS
 """
 _PROXIES = frozenset({"ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"})
 PASSED = ESSENTIAL.union(_SYSTEM.split(), _TOOLCHAINS.split())
-# Not passed on even if the user names them: variables of ours, and a key that no table of providers has.
+# Never passed, even if the user names them: variables of asyncagents, and keys missing in providers.json.
 _NEVER = frozenset({
     *(f"{family.upper()}_CONFIG_CONTENT" for family in FAMILIES),
     "ASYNCAGENTS_TOKEN",
@@ -48,18 +48,18 @@ _NEVER = frozenset({
     "OPENCODE_SERVER_PASSWORD",
     STORE_VARIABLE,
 })  # fmt: skip
-# Shorter values would be found by chance in innocent variables.
+# Shorter keys would occur by chance in other variables.
 SHORTEST_KEY = 8
 
 
 def child_environment(environment: Environment, config: Config) -> dict[str, str]:
-    """Select the variables that a child gets: those of a list, and those that `pass_environment` names."""
+    """Return the variables for a child process: a fixed list, and those that `pass_environment` names."""
     choice = _choose(config)
     return {name: value for name, value in environment.variables.items() if choice.passes(name, value)}
 
 
 def withheld_names(environment: Environment, config: Config) -> list[str]:
-    """List the variables that `pass_environment` names in full and that hold a key: no child gets those."""
+    """List the variables that `pass_environment` names in full but no child gets, because they hold a key."""
     choice = _choose(config)
     return [
         name
@@ -70,13 +70,13 @@ def withheld_names(environment: Environment, config: Config) -> list[str]:
 
 class _Choice(Struct, frozen=True, kw_only=True):
     named: tuple[str, ...]
-    """By the user: names, and patterns with `*` and `?`."""
+    """Names of `pass_environment`, and patterns with `*` and `?`."""
     keys: tuple[str, ...]
-    """Of providers."""
+    """API keys of the enabled providers."""
     of_keys: frozenset[str]
-    """Variables that hold them."""
+    """Variables that hold these keys."""
     doubtful: frozenset[str]
-    """Variables that may hold a key: a file, or a provider that is not used, refers to them."""
+    """Variables that may hold a key: a file or a disabled provider refers to them."""
 
     def passes(self, name: str, value: str) -> bool:
         if self.is_kept(name, value):
@@ -87,7 +87,7 @@ class _Choice(Struct, frozen=True, kw_only=True):
         return listed and not self._is_secret(name, value)
 
     def is_kept(self, name: str, value: str) -> bool:
-        """Decide whether it holds a key of ours, which no child gets, whatever the user names."""
+        """Return whether the variable holds a key of asyncagents or a provider; no child process gets it."""
         return name in _NEVER or name in self.of_keys or any(key in value for key in self.keys)
 
     def _is_secret(self, name: str, value: str) -> bool:

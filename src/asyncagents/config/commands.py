@@ -1,4 +1,4 @@
-"""Finds slash commands: in the configuration, and in markdown files, whose text is a prompt's template."""
+"""Find slash commands in the configuration and in markdown files, whose body is the prompt template."""
 
 import re
 from collections.abc import Mapping
@@ -35,9 +35,9 @@ from asyncagents.errors import ConfigError, UntrustedInput
 
 _NAME = re.compile(r"\w[\w.@/+-]{0,99}")
 _KNOWN = {*CommandEntry.__struct_encode_fields__} - {"template"}
-# Claude Code's own: a file that was written for it is no worse for having them.
+# Keys of Claude Code that are accepted and ignored.
 _OF_CLAUDE = ("argument-hint", "allowed-tools", "disable-model-invocation")
-# What people write behind it, such as `[number] [title]`, is often no YAML.
+# Common values such as `[number] [title]` are not valid YAML.
 _HINT = re.compile(r"(argument-hint\s*:\s*)([^\s|>].*)")
 
 
@@ -46,18 +46,18 @@ class Command(Struct, frozen=True, kw_only=True):
     config: CommandConfig
     scope: Literal["config", "project", "user", "built in"]
     origin: Path | None = None
-    """Its file; none if the configuration has it, which tells itself where from."""
+    """Its file; None for a command of the configuration."""
 
 
 class FoundCommands(Found, frozen=True, kw_only=True):
     commands: dict[str, Command] = field(default_factory=dict)
     strange: dict[str, Path] = field(default_factory=dict)
-    """Files of a project that is not trusted, by the name they would have; nobody has read them."""
+    """Command files of an untrusted project by command name; the files are not read."""
     untrusted: Untrusted = Untrusted()
-    """Those, and the commands that an untrusted configuration names."""
+    """These files, and the commands that an untrusted configuration names."""
 
     def why_not(self, name: str) -> str | None:
-        """Why there is no such command though somebody wrote one; None: nobody did."""
+        """Return why the file of this command is invalid; None if there is no such file."""
         name = name.replace(":", "/")
         for each in self.broken:
             if each.path.with_suffix("").as_posix().endswith(f"/{name}"):
@@ -65,13 +65,13 @@ class FoundCommands(Found, frozen=True, kw_only=True):
         return None
 
     def check_trust(self, name: str) -> None:
-        """Raise `UntrustedInput` if a command is unknown because the user does not trust its file."""
+        """Raise `UntrustedInput` if the command is unknown only because its file is not trusted."""
         fact = self.untrusted.fact(f"command '/{name}'", "command", name.replace(":", "/"))
         if fact is not None:
             raise UntrustedInput(self.untrusted.sentence(fact), fact=fact)
 
     def get(self, name: str) -> Command | None:
-        """By its name; a command in a folder also as Claude Code calls it, `folder:name`."""
+        """Find a command by name; one in a folder also by Claude Code's form `folder:name`."""
         return self.commands.get(name) or self.commands.get(name.replace(":", "/"))
 
 
@@ -84,9 +84,9 @@ def find_commands(
     untrusted: Untrusted = NONE_UNTRUSTED,
     alias: Alias = no_alias,
 ) -> FoundCommands:
-    """The configured ones, then the nearest of each name.
+    """Find commands; the configured one of a name wins, then the nearest.
 
-    The files of a project that is not trusted are not even read.
+    Files of an untrusted project are not read.
     """
     warnings: list[str] = []
     broken: list[Broken] = []
@@ -130,7 +130,7 @@ def _read(path: Path, folder: Folder, alias: Alias) -> tuple[Command, list[str]]
 
 
 def _matter(path: Path) -> Matter:
-    """The head, which may be missing, and the text."""
+    """Read the optional front matter and the body."""
     text = definition_text(path)
     return parse(_with_quoted_hint(text)) or Matter({}, text.replace("\r\n", "\n").strip())
 
@@ -146,10 +146,10 @@ def _with_quoted_hint(text: str) -> str:
 
 
 def _known(data: Data, alias: Alias, *, claude: bool) -> tuple[Data, list[str]]:
-    """What means something here, and a word on the rest."""
-    warnings = [f"the key {key} of Claude Code counts for nothing here" for key in _OF_CLAUDE if key in data]
+    """Return the known keys, and warnings about the others."""
+    warnings = [f"the key {key} of Claude Code is ignored here" for key in _OF_CLAUDE if key in data]
     warnings += [
-        f"the key {key} is unknown and counts for nothing: remove it or correct its name"
+        f"the key {key} is unknown and is ignored: remove it or correct its name"
         for key in data
         if key not in _KNOWN and key not in _OF_CLAUDE
     ]
@@ -161,7 +161,7 @@ def _known(data: Data, alias: Alias, *, claude: bool) -> tuple[Data, list[str]]:
 
 
 def _config(name: str, data: Data, template: str) -> CommandConfig:
-    """Checked as the same would be under `command` in a file of configuration."""
+    """Check the front matter as an entry under `command` of a configuration file."""
     checked, _ = check({"command": {name: data}}, BAD_HEAD, family="asyncagents", secret=lambda _: False)
     known = checked["command"][name]
     return msgspec.convert(

@@ -1,19 +1,19 @@
-"""Keeps the environment of this process from others: /proc shows it to every program of the same user."""
+"""Hide the environment of this process, which /proc shows to every program of the same user."""
 
 import ctypes
 import os
 import sys
 
 PR_SET_DUMPABLE = 4
-# Fields of /proc/self/stat behind the name of the program: where the environment begins and ends.
+# Indexes in /proc/self/stat after the program's name: start and end of the environment.
 ENV_START, ENV_END = 47, 48
 
 
 def conceal_environment() -> None:
-    """Blank what /proc/<pid>/environ shows, and forbid other programs of this user to look into this process.
+    """Blank /proc/<pid>/environ, and forbid other programs of this user to inspect this process.
 
-    For processes of our own alone: `os.environ` and `getenv` answer as before, but no debugger of the same
-    user can attach, and there is no core dump. Root may still read memory; /proc is blank for root too.
+    Only for processes of asyncagents: `os.environ` and `getenv` work as before, but no debugger of the same
+    user can attach, and there is no core dump. Root can still read memory; /proc is blank for root too.
     """
     if sys.platform != "linux":
         return
@@ -21,14 +21,14 @@ def conceal_environment() -> None:
     start, end = _find_block()
     if not 0 < start < end:
         return
-    # libc makes a copy of each, elsewhere: time zone, locale and certificates are looked up there later on.
+    # putenv copies each variable: libc later reads time zone, locale and certificate paths from the copies.
     for name, value in os.environb.items():
         os.putenv(name, value)
     ctypes.memset(start, 0, end - start)
 
 
 def _find_block() -> tuple[int, int]:
-    """Find the memory that the kernel copied the environment to when the program was started; 0: unknown."""
+    """Find the memory of the initial environment; (0, 0) if unknown."""
     try:
         with open("/proc/self/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()

@@ -1,4 +1,4 @@
-"""Everything an operator can set, as one frozen value, with OpenCode's names where it has them."""
+"""The configuration as one frozen value, with OpenCode's names where they exist."""
 
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -15,7 +15,7 @@ YEAR = 31_536_000.0
 
 
 class ModelLimit(Struct, frozen=True, kw_only=True):
-    """In tokens."""
+    """Limits of a model in tokens."""
 
     context: int | None = None
     input: int | None = None
@@ -23,28 +23,28 @@ class ModelLimit(Struct, frozen=True, kw_only=True):
 
 
 class ModelCost(Struct, frozen=True, kw_only=True):
-    """US dollars for a million tokens."""
+    """US dollars per million tokens."""
 
     input: float = 0
     output: float = 0
     cache_read: float | None = None
     cache_write: float | None = None
     context_over_200k: "ModelCost | None" = None
-    """What counts instead for a request of more than 200,000 tokens."""
+    """The prices of a request of more than 200,000 tokens."""
 
 
 class ModelDeadlines(Struct, frozen=True, kw_only=True):
-    """How long a model may take, in seconds; 0 is for ever, None as long as usual."""
+    """Timeouts of a model in seconds; 0 disables one, None means the default."""
 
     first_seconds: float | None = None
-    """Until its answer begins."""
+    """Until the answer begins."""
     idle_seconds: float | None = None
-    """Between two signs of life after that."""
+    """Between two chunks after that."""
 
 
 class ModelConfig(Struct, frozen=True, kw_only=True):
     id: str | None = None
-    """The provider's own name of the model, if it is not the key."""
+    """The provider's own name of the model, if it differs from the key."""
     name: str | None = None
     limit: ModelLimit = ModelLimit()
     cost: ModelCost | None = None
@@ -54,48 +54,48 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
     temperature: bool | None = None
     options: dict[str, Any] = {}
     deadlines: ModelDeadlines = ModelDeadlines()
-    """Goes before that of its provider."""
+    """Overrides that of its provider."""
     headers: dict[str, str] = {}
     variants: dict[str, dict[str, Any]] = {}
     """Named sets of options; a prompt may choose one."""
 
     def __repr__(self) -> str:
-        """Headers and options may hold a key."""
+        """Omit headers and options, which may hold a key."""
         return f"ModelConfig(id={self.id!r}, name={self.name!r}, …)"
 
 
 class ProviderConfig(Struct, frozen=True, kw_only=True):
     npm: str | None = None
-    """Which wire it speaks, by the package that speaks it elsewhere."""
+    """The npm package that OpenCode uses for it, which determines the wire."""
     name: str | None = None
     base_url: str | None = None
     api_key: Secret | None = None
     env: tuple[str, ...] = ()
     """Variables that may hold the key."""
     key_required: bool = False
-    """Without a key a request is known to fail."""
+    """Whether requests fail without a key."""
     headers: dict[str, str] = {}
     deadlines: ModelDeadlines = ModelDeadlines()
     concurrency: int | None = None
     """Requests open at once, for each model of this provider."""
     options: dict[str, Any] = {}
-    """What else stood under `options`."""
+    """The other keys of `options`."""
     models: dict[str, ModelConfig] = {}
     whitelist: tuple[str, ...] = ()
     blacklist: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        """URL, headers and options may hold a key too."""
+        """Omit URL, headers and options, which may hold a key."""
         return f"ProviderConfig(npm={self.npm!r}, name={self.name!r}, models={list(self.models)}, …)"
 
 
 class SandboxConfig(Struct, frozen=True, kw_only=True):
-    """Where the commands of an agent run, if in a sandbox."""
+    """The sandbox in which the commands of an agent run."""
 
     write: tuple[str, ...] | None = None
-    """Paths that they may write besides the project and a temporary folder."""
+    """Paths that commands may write besides the project and a temporary folder."""
     network: bool | None = None
-    """None: as the rules for `webfetch` say."""
+    """Whether commands have a network; None: by the rules for `webfetch`."""
 
     def __post_init__(self) -> None:
         for path in self.write or ():
@@ -116,15 +116,15 @@ class AgentConfig(Struct, frozen=True, kw_only=True):
     hidden: bool | None = None
     disable: bool | None = None
     tools: dict[str, bool] = {}
-    """As it was written; `permission` already says the same."""
+    """As written; `permission` already includes it."""
     permission: "Permission" = {}
     sandbox: SandboxConfig | bool | None = None
-    """Whether its commands run in one; None: as those of all agents."""
+    """Whether its commands run in a sandbox; None: as `Config.sandbox` says."""
     options: dict[str, Any] = {}
 
 
 Permission: TypeAlias = dict[str, Action | dict[str, Action]]
-"""In the order in which it was written: the last rule that matches wins."""
+"""Rules in written order: the last one that matches wins."""
 
 
 class CommandConfig(Struct, frozen=True, kw_only=True):
@@ -147,7 +147,7 @@ class McpConfig(Struct, frozen=True, kw_only=True):
     timeout_seconds: float | None = None
 
     def __repr__(self) -> str:
-        """Everything else may hold a key."""
+        """Omit everything else, which may hold a key."""
         return f"McpConfig(type={self.type!r}, enabled={self.enabled!r}, …)"
 
 
@@ -164,27 +164,27 @@ HOOK_SECONDS = 5.0
 
 
 class AsksConfig(Struct, frozen=True, kw_only=True):
-    """What becomes of an ask that nobody answers."""
+    """What happens to an ask that nobody answers."""
 
     policy: Literal["park", "deny", "fail"] = "park"
     seconds: float | None = None
 
 
 class DelegationConfig(Struct, frozen=True, kw_only=True):
-    """How much may be delegated, and which tools a model sees for it besides `task`."""
+    """Limits of delegation, and the tools for it besides `task`."""
 
     tools: Literal["asyncagents", "async_task", "both", "none"] = "both"
     depth: int = 3
-    """How deep sessions may be nested below their root."""
+    """The deepest nesting of sessions below their root."""
     concurrent: int = 20
     """How many sessions below one root may work at once; the others queue."""
     spawns: int = 200
     """How many tasks one session may launch."""
     seconds: float | None = None
-    """How long a task may take; None: as long as it wants."""
+    """The deadline of a task; None: no deadline."""
 
     def __post_init__(self) -> None:
-        """With no place nobody would ever work, and what is longer than a clock counts cannot be stored."""
+        """Raise `ConfigError` for limits with which no session could run or no deadline could be stored."""
         if self.depth < 0 or self.spawns < 0 or self.concurrent < 1:
             raise ConfigError("delegation: depth and spawns are 0 or more, concurrent is 1 or more")
         if self.seconds is not None and not 0 < self.seconds <= YEAR:
@@ -192,7 +192,7 @@ class DelegationConfig(Struct, frozen=True, kw_only=True):
 
     @property
     def reader(self) -> str | None:
-        """The tool with which a model reads what a background task came to."""
+        """The tool with which a model reads the result of a background task."""
         if self.tools == "none":
             return None
         return "async_task_result" if self.tools == "async_task" else "asyncagents_output"
@@ -200,40 +200,40 @@ class DelegationConfig(Struct, frozen=True, kw_only=True):
 
 class NoticesConfig(Struct, frozen=True, kw_only=True):
     inline_result: bool = False
-    """Whether a notice brings what the task said."""
+    """Whether a notice contains the task's result."""
 
 
 DAY = 24 * 3600.0
 
 
 class WebhooksConfig(Struct, frozen=True, kw_only=True):
-    """Whether others are told when a call is settled, and where they may be."""
+    """Outgoing webhooks for settled calls, and the hosts that are allowed."""
 
     enabled: bool = False
     hosts: tuple[str, ...] = ()
-    """Names and addresses that may be posted to though they are not public."""
+    """Host names and addresses that may be posted to although they are not public."""
 
     def __post_init__(self) -> None:
         for host in self.hosts:
             has_port = host.count(":") == 1 or "]:" in host
             if not host.strip() or has_port or any(mark in host for mark in "/*@% "):
                 raise ConfigError(
-                    f"async_tools: {host[:80]!r} is no host: webhooks.hosts has whole names and addresses, "
-                    "without https://, port, path or *"
+                    f"async_tools: {host[:80]!r} is not a host: webhooks.hosts takes whole names and "
+                    "addresses, without https://, port, path or *"
                 )
 
 
 class AsyncToolsConfig(Struct, frozen=True, kw_only=True):
-    """Calls whose result comes later, from outside."""
+    """Calls whose result arrives later, from outside."""
 
     url: str | None = None
-    """Where this server is reached from outside; results are posted below it."""
+    """The public URL of this server; results are posted below it."""
     seconds: float = DAY
-    """How long a result is waited for, unless the tool or the call says otherwise."""
+    """The deadline for a result, unless the tool or the call sets another."""
     keep_days: float = 30
-    """How long a settled call can be asked for."""
+    """How long a settled call is kept."""
     secrets: tuple[Secret, ...] = ()
-    """What services sign with that choose their own secret; several while one takes the place of another."""
+    """Secrets of services that sign with a secret of their own; several during a rotation."""
     webhooks: WebhooksConfig = WebhooksConfig()
 
     def __post_init__(self) -> None:
@@ -246,11 +246,11 @@ class AsyncToolsConfig(Struct, frozen=True, kw_only=True):
 
 
 class TelemetryConfig(Struct, frozen=True, kw_only=True):
-    """Traces and metrics by OpenTelemetry, with whatever the program has set up for it."""
+    """Traces and metrics through the OpenTelemetry SDK that the program has set up."""
 
     enabled: bool = False
     content: bool = False
-    """Whether texts of prompts, answers, arguments and results go along."""
+    """Whether texts of prompts, answers, arguments and results are included."""
 
 
 class Config(Struct, frozen=True, kw_only=True):
@@ -264,12 +264,12 @@ class Config(Struct, frozen=True, kw_only=True):
     agent: dict[str, AgentConfig] = {}
     permission: Permission = {}
     sandbox: SandboxConfig | None = None
-    """Of all agents that do not say otherwise; None: commands run outside any."""
+    """The sandbox of agents that do not set their own; None: commands run without a sandbox."""
     asks: AsksConfig = AsksConfig()
     command: dict[str, CommandConfig] = {}
     plugin: tuple[str, ...] = ()
     plugin_options: dict[str, dict[str, Any]] = {}
-    """Of those plugins that were listed with options."""
+    """Options by plugin."""
     mcp: dict[str, McpConfig] = {}
     instructions: tuple[str, ...] = ()
     compaction: CompactionConfig = CompactionConfig()
@@ -278,17 +278,17 @@ class Config(Struct, frozen=True, kw_only=True):
     async_tools: AsyncToolsConfig = AsyncToolsConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     todo_enforcer: int = NUDGES
-    """How often an agent that stops with todos left is told to go on; 0: it is not."""
+    """How often an agent that stops with open todos is told to continue, at most."""
     snapshot: bool = True
-    """Whether it is kept what files were like before and after each step, so that it can be undone."""
+    """Whether snapshots of files are taken before and after each step, so that it can be undone."""
     hook_seconds: float = HOOK_SECONDS
-    """How long a plugin's hook may take before it is passed over."""
+    """How long a plugin's hook may take before it is skipped."""
     pass_environment: tuple[str, ...] = ()
-    """Names and patterns of variables that the programs of agents get besides those they need."""
+    """Names and patterns of further variables for the processes of agents."""
     experimental: dict[str, Any] = {}
     variables: tuple[str, ...] = ()
-    """Every variable that a file refers to with `{env:…}`; a key may be in any of them."""
+    """Every variable that a file refers to with `{env:…}`; each may hold a key."""
     included: dict[str, bool] = {}
-    """Every file that a text is taken from with `{file:…}`, and whether that text is a secret."""
+    """Every file included with `{file:…}`, and whether its text is a secret."""
     untrusted: Untrusted = Untrusted()
-    """What files of a project that is not trusted name, and what counts for nothing therefore."""
+    """What files of an untrusted project name; it is ignored."""

@@ -1,4 +1,4 @@
-"""What the process was started with: the one place where it is asked for."""
+"""The environment of the process; the only module that reads it."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from asyncagents.errors import ConfigError
 
 
 class Environment(Struct, frozen=True, kw_only=True):
-    """All that configuration takes from outside its files; a test brings its own."""
+    """The variables and folders that configuration depends on; tests pass their own."""
 
     variables: Mapping[str, str]
     home: Path
@@ -20,11 +20,11 @@ class Environment(Struct, frozen=True, kw_only=True):
     cwd: Path
 
     def get(self, name: str) -> str:
-        """The variable, or nothing: one that is set to nothing counts as not set."""
+        """Return the variable, or an empty text if it is not set."""
         return self.variables.get(name, "")
 
     def folder(self, text: str, *, base: Path | None = None) -> Path:
-        """A path as a person writes it: with `~`, or relative to `base`, which is the current directory."""
+        """Resolve a path: with `~`, or relative to `base`, by default the current directory."""
         if text == "~" or text.startswith("~/"):
             return self.home / text[2:]
         return Path(os.path.normpath((base or self.cwd) / text))
@@ -34,7 +34,7 @@ class Environment(Struct, frozen=True, kw_only=True):
 
 
 def system_environment() -> Environment:
-    """The environment of this process, as it is now."""
+    """Read the environment of this process."""
     try:
         home, cwd = Path.home(), Path.cwd()
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""One process among many: the database they share, and what this one is for."""
+"""Settings of a process that shares a PostgreSQL database with others."""
 
 import socket
 
@@ -18,27 +18,27 @@ CONCURRENCY = 64
 
 class Fleet(Struct, frozen=True, kw_only=True):
     store: str
-    """The address of a PostgreSQL database."""
+    """The URL of a PostgreSQL database."""
     pool: str
-    """Of sessions that are made here. Machines that share directories share a pool; else each has its own."""
+    """The pool of sessions created here. Only machines that share directories may share a pool."""
     pools: tuple[str, ...]
-    """Whose sessions are run here."""
+    """The pools whose sessions run here."""
     heartbeat_seconds: float = HEARTBEAT_SECONDS
-    """A process that has not been heard of for so long is dead."""
+    """A process without a heartbeat for this long counts as dead."""
     connections: int = CONNECTIONS
     concurrency: int = CONCURRENCY
-    """Sessions at work here at once."""
+    """The most sessions that run here at once."""
     kind: str = "library"
 
 
 def fleet_config(environment: Environment) -> Fleet | None:
-    """None: everything is in a file of this machine. Raises `ConfigError`."""
+    """Read the settings; None: the store is an SQLite file. Raises `ConfigError`."""
     store = environment.get(STORE_VARIABLE)
     if not store:
         return None
     if not store.startswith(("postgresql://", "postgres://")):
         raise ConfigError(
-            f"{STORE_VARIABLE} is no address of a database: write postgresql://user@host/database, "
+            f"{STORE_VARIABLE} is not a database URL: write postgresql://user@host/database, "
             "or leave it out to keep everything in the data directory"
         )
     pool = environment.get(POOL_VARIABLE) or f"host.{socket.gethostname()}"

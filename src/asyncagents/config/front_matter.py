@@ -1,8 +1,8 @@
-"""Reads the head of a markdown file: the part of YAML that people write there, and nothing that surprises.
+"""Parse the front matter of a markdown file: a subset of YAML.
 
-Texts, numbers, true, false, null, lists, maps in maps by indentation, `[…]` and `{…}` on one line, quoted
-texts, and the blocks `|` and `>`. Anchors, tags and several documents are refused. One liberty: a text on
-the line of its key may have `: ` in it, as descriptions often do.
+Supported: strings, numbers, true, false, null, lists, nested maps, `[…]` and `{…}` on one line, quoted
+strings, and the blocks `|` and `>`. Anchors, tags and several documents are refused. Unlike YAML, a string
+on the line of its key may contain `: `, as descriptions often do.
 """
 
 import json
@@ -26,7 +26,7 @@ _KEY_END = re.compile(r"\s*:(?:\s+|$)")
 _INT = re.compile(r"[-+]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[-+]?(?:[0-9]{1,99}\.?[0-9]{0,99}|\.[0-9]{1,99})(?:[eE][-+]?[0-9]{1,2})?")
 _WORDS: dict[str, Value] = {"": None, "~": None, "null": None, "true": True, "false": False}
-# They begin what this reader does not know, so a text that starts with one must say that it is a text.
+# Characters that begin unsupported syntax; a string that starts with one must be quoted.
 _RESERVED = "&*!%@`|>[]{},?"
 _CLOSING = {"[": "]", "{": "}"}
 
@@ -37,7 +37,7 @@ class Matter(Struct, frozen=True):
 
 
 class _Unreadable(ValueError):
-    """Says what is wrong with the line, to be put after its number."""
+    """The message describes the problem of a line and follows its number."""
 
 
 class _Line(Struct, frozen=True):
@@ -47,7 +47,7 @@ class _Line(Struct, frozen=True):
 
 
 def parse(text: str) -> Matter | None:
-    """The head and what follows it; None if the text has no head. Raises `ConfigError` with the line."""
+    """Parse the front matter and the body; None without front matter. Raises `ConfigError` with the line."""
     lines = text.replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != _FENCE:
         return None
@@ -73,7 +73,7 @@ class _Reader:
         return self._map(0, 1)
 
     def _next(self) -> _Line | None:
-        """The next line that says something, without going past it."""
+        """Return the next line that is not blank or a comment, without consuming it."""
         while self._at < len(self._raw):
             raw, number = self._raw[self._at], self._at + 2
             text = raw.strip()
@@ -128,7 +128,7 @@ class _Reader:
         return items
 
     def _block(self, line: _Line, *, folded: bool, chomp: str) -> str:
-        """The lines that are indented more than the key, blank ones among them."""
+        """Read the lines indented more than the key, including blank ones."""
         rows: list[str] = []
         while self._at < len(self._raw):
             raw = self._raw[self._at]
@@ -146,7 +146,7 @@ class _Reader:
 
 
 def _fold(text: str) -> str:
-    """Lines become one; a blank line is a break, and what is indented further stays as it is."""
+    """Join lines; a blank line is a line break, and lines with more indentation stay as they are."""
     folded, before, breaks = "", "", 0
     for row in text.split("\n"):
         if row:
@@ -166,7 +166,7 @@ def _refuse(number: int, why: str) -> NoReturn:
 
 
 def _key(text: str) -> tuple[str, str]:
-    """The key at the start of a line, and what follows its colon."""
+    """Split a line into its key and the text after the colon."""
     if text[0] in "\"'":
         key, rest = _quoted(text)
         end = _KEY_END.match(rest)
@@ -183,7 +183,7 @@ def _key(text: str) -> tuple[str, str]:
 
 
 def _whole_value(text: str) -> Value:
-    """All of the text, with a comment at its end left out."""
+    """Parse a text that holds one value and an optional comment."""
     value, rest = _value(text, "")
     if rest.strip() and not rest.lstrip().startswith("#"):
         raise _Unreadable("goes on after its value: quote all of it, or remove the rest")
@@ -191,7 +191,7 @@ def _whole_value(text: str) -> Value:
 
 
 def _value(text: str, stops: str) -> tuple[Value, str]:
-    """The value at the start of a text, and the rest; between brackets it ends at one of `stops`."""
+    """Parse the value at the start of a text; returns the rest too. In brackets it ends at one of `stops`."""
     match text[:1]:
         case '"' | "'":
             return _quoted(text)
@@ -233,7 +233,7 @@ def _quoted(text: str) -> tuple[str, str]:
         value = json.loads(found[0], strict=False)
         value.encode()
     except ValueError as error:
-        raise _Unreadable("has an escape that is none: write \\\\ for a backslash") from error
+        raise _Unreadable("has an invalid escape: write \\\\ for a backslash") from error
     return value, text[found.end() :]
 
 
@@ -275,7 +275,7 @@ def _flat(rest: str) -> None:
 
 
 def _after(rest: str, opened: str) -> str:
-    """Behind an item: on to the next one, or to the end."""
+    """Skip the comma after an item; at the closing bracket return the rest unchanged."""
     rest = rest.lstrip()
     if rest.startswith(","):
         return rest[1:].lstrip()

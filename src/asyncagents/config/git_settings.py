@@ -1,4 +1,4 @@
-"""How git behaves for programs that agents start, whatever a repository's own configuration says."""
+"""Git settings for processes that agents start; they override a repository's configuration."""
 
 from collections.abc import Mapping
 
@@ -10,11 +10,11 @@ UNASKED: Mapping[str, str] = {
     "core.hooksPath": "/dev/null",
     "protocol.ext.allow": "never",  # else an address can be a command
 }
-"""Besides, for a command that rules allowed and that no person has seen."""
+"""Further settings for a command that rules allowed without an ask."""
 
 
 def with_git_settings(variables: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Add settings to those that the variables have already; they count more than any file."""
+    """Return the variables with the settings added; git prefers them to any configuration file."""
     count = variables.get("GIT_CONFIG_COUNT", "0")
     start = int(count) if count.isdecimal() else 0
     added = {"GIT_CONFIG_COUNT": str(start + len(settings))}

@@ -1,4 +1,4 @@
-"""Places of this machine that are guarded wherever a project lies: what programs obey, and what is secret."""
+"""Guarded places of this machine outside the project: start-up files, programs and secrets."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ _KEYS = "it holds keys"
 _PROGRAMS = "programs are started from this folder"
 _SYSTEM = "it belongs to the system"
 
-# What we write into the data folder; needed by name only where a project lies in that folder.
+# Files of the data folder, by name; used where a project lies in that folder.
 _DATA = (
     "asyncagents.db", "asyncagents.db-wal", "asyncagents.db-shm", "asyncagents.db-journal",
     "owners", "server.json", "server.lock", "snapshot", "token", "tool-output",
@@ -82,7 +82,7 @@ _SYSTEM_FOLDERS = (
     "/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/opt", "/sbin", "/sys", "/usr",
     "/var/lib", "/var/run", "/var/spool", "/Library", "/System",
 )  # fmt: skip
-# Variables that name a file which a program obeys or reads at its start.
+# Variables that name a file which a program reads at its start.
 _FILE_VARIABLES = {
     "BASH_ENV": _SHELL, "ENV": _SHELL, "INPUTRC": _SHELL, "PYTHONSTARTUP": _SHELL,
     "GIT_CONFIG_GLOBAL": _GIT, "GIT_CONFIG_SYSTEM": _GIT, "GIT_TEMPLATE_DIR": _GIT,
@@ -94,10 +94,10 @@ _FILE_VARIABLES = {
 def guarded_places(
     environment: Environment, *, root: Path, output: Path, config: Config | None = None
 ) -> GuardedPlaces:
-    """List the places for a project at `root`, whose saved outputs are in a folder of the data folder.
+    """List the guarded places for a project at `root`; `output` is the folder of saved tool output.
 
-    What belongs to everybody (folders of PATH, the system's) is guarded where the project holds it. Where
-    the project lies in it, its owner means to change it; elsewhere `external_directory` asks.
+    Shared folders (of PATH, of the system) are guarded only inside the project. A project inside such a
+    folder may change it; elsewhere `external_directory` asks.
     """
     output = Path(os.path.abspath(output))
     strict = (
@@ -114,13 +114,13 @@ def guarded_places(
 
 
 def start_up_places(environment: Environment) -> tuple[Path, ...]:
-    """List what shells, git, the system and other programs of this user obey, and where they lie."""
+    """List the start-up files of shells, git and the system, and the folders of this user's programs."""
     places = (*_home(environment), *_by_variables(environment))
     return tuple(Path(each.path) for each in places if each.level == "guarded")
 
 
 def _data(environment: Environment, root: Path, output: Path) -> Iterator[KnownPlace]:
-    """The folder in use, and the usual one if that is another."""
+    """Yield the data folder in use, and the default one."""
     for folder in dict.fromkeys((output.parent, data_folder(environment, None)[0])):
         real = split_path(os.path.realpath(folder))
         inside = is_below(split_path(os.path.realpath(root)), real)
@@ -176,7 +176,7 @@ def _by_variables(environment: Environment) -> Iterator[KnownPlace]:
 
 
 def _included(config: Config | None) -> Iterator[KnownPlace]:
-    """Files that the configuration takes texts from."""
+    """Yield the files that the configuration includes."""
     for path, secret in (config.included if config else {}).items():
         why = "the configuration takes a text from it"
         yield KnownPlace(path=path, level="secret" if secret else "guarded", why=why)

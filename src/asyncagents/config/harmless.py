@@ -1,4 +1,4 @@
-"""What counts of the files of a project that is not trusted: nothing that sends, runs or reads anything."""
+"""Filter the settings of an untrusted project: nothing that sends, runs or reads anything remains."""
 
 import os
 from collections.abc import Callable
@@ -17,11 +17,11 @@ _OF_AGENT = {"description", "maxSteps", "mode", "model", "steps", "temperature",
 class Sifted(Struct, frozen=True):
     kept: Any
     left_out: tuple[tuple[KeyPath, Any], ...]
-    """What takes the user's trust, as it was written."""
+    """What requires trust, as written."""
 
 
 def sift(data: Any, folder: Path, root: Path) -> Sifted:
-    """Of one file's data, before anything is filled in; what is no object is for the check to refuse."""
+    """Filter one file's data before interpolation; data that is not an object is left to the check."""
     if not isinstance(data, dict):
         return Sifted(data, ())
     sieve = _Sieve(folder, root, meaningless(data))
@@ -49,7 +49,7 @@ class _Sieve:
             case "instructions" if isinstance(value, list):
                 return self._instructions(value)
             case _:
-                # The check drops what means nothing, with a word on what was meant.
+                # The check drops inert keys, with a warning.
                 return value if (key,) in self._skip else self._leave_each(key, value)
 
     def _agent(self, entry: Any, path: KeyPath) -> Any:
@@ -71,7 +71,7 @@ class _Sieve:
         return [item for item in items if item not in strange]
 
     def _is_inside(self, item: str) -> bool:
-        """A file or a pattern of the project's own; a link that leads out of it is not."""
+        """Return whether a file or pattern stays in the project, links resolved."""
         path = Path(item)
         if tokens_in(item) or "://" in item or item.startswith("~") or "\0" in item:
             return False
@@ -86,7 +86,7 @@ class _Sieve:
         return value if harmless(value) else self._leave(path, value)
 
     def _leave_each(self, key: str, value: Any) -> Any:
-        """By name, as in `provider.x`."""
+        """Leave out each entry by name, as in `provider.x`."""
         for name, below in value.items() if isinstance(value, dict) else ():
             self._leave((key, name), below)
         return UNSET if isinstance(value, dict) else self._leave((key,), value)
@@ -101,7 +101,7 @@ def _is_literal(value: Any) -> bool:
 
 
 def _is_strict(value: Any) -> bool:
-    """Of a permission, or of its old form `tools`."""
+    """Return whether a value of `permission`, or of its old form `tools`, does not allow anything."""
     return value not in ("allow", True) and not tokens_in(value)
 
 

@@ -1,4 +1,4 @@
-"""Collects what people wrote for every agent: `AGENTS.md` or `CLAUDE.md`, and what is configured."""
+"""Collect instruction files for all agents: `AGENTS.md` or `CLAUDE.md`, and configured ones."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -15,9 +15,9 @@ from asyncagents.errors import ConfigError
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
 MOST_FILES = 100
-"""Of one pattern."""
+"""Per pattern."""
 MAX_CHARACTERS = 64 * 1024
-"""Of one file."""
+"""Per file."""
 MAX_ALL = 256 * 1024
 _CUT = "\n[The rest of this file is left out: it is too long.]"
 
@@ -36,7 +36,7 @@ class Instructions(Struct, frozen=True):
 def find_instructions(
     environment: Environment, directory: Path, patterns: Iterable[str] = ()
 ) -> Instructions:
-    """All of them, each file once. Nothing outside the project is read for it, whatever a link says."""
+    """Collect all files, each once. Links out of the project are not followed."""
     collection = _Collection()
     collection.first(_user_files(environment))
     root = project_root(environment, directory)
@@ -58,7 +58,7 @@ class _Collection:
         self._room = MAX_ALL
 
     def first(self, paths: list[Path], root: Path | None = None) -> None:
-        """The first one that there is."""
+        """Add the first path that exists."""
         for path in paths:
             if os.path.isfile(path):
                 self.add(path, root)
@@ -92,15 +92,15 @@ class _Collection:
             self.files.append(Instruction(path, text))
 
     def inside(self, pattern: str, folders: list[Path]) -> list[Path]:
-        """What a pattern names, from the root inwards, by name."""
+        """List the files that a pattern matches, from the root inwards, sorted by name."""
         if reason := _unfit(pattern):
             self.warnings.append(f"instructions: {pattern!r} {reason}")
             return []
         found = [path for folder in folders for path in _glob(folder, pattern)]
         if not found:
-            self.warnings.append(f"instructions: {pattern!r} names no file: correct or remove it")
+            self.warnings.append(f"instructions: {pattern!r} matches no file: correct or remove it")
         if len(found) > MOST_FILES:
-            self.warnings.append(f"instructions: {pattern!r} names more than {MOST_FILES} files: narrow it")
+            self.warnings.append(f"instructions: {pattern!r} matches more than {MOST_FILES} files: narrow it")
         return found[:MOST_FILES]
 
 
@@ -117,7 +117,7 @@ def _unfit(pattern: str) -> str | None:
         return "is an address, and only files are read: save it in the project"
     path = Path(pattern)
     if not path.parts or "\0" in pattern or any("**" in part and part != "**" for part in path.parts):
-        return "is no pattern: write a path such as docs/*.md"
+        return "is not a valid pattern: write a path such as docs/*.md"
     if path.is_absolute() or path.parts[0] == "~" or ".." in path.parts:
         return "lies outside the project: name a file in it"
     return None

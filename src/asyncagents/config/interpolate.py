@@ -1,4 +1,4 @@
-"""Fills in `{env:NAME}` and `{file:path}` in the texts of one file."""
+"""Replace `{env:NAME}` and `{file:path}` in the strings of one configuration file."""
 
 import re
 from collections.abc import Set
@@ -12,17 +12,17 @@ from asyncagents.config.veil import is_hidden
 from asyncagents.errors import ConfigError
 
 _ENV = re.compile(r"\{env:([^{}]+)\}")
-# One pass over the text: what was filled in is never looked at again. A path may have variables in it.
+# One pass: replaced text is not interpolated again. A path may contain variables.
 _TOKEN = re.compile(rf"{_ENV.pattern}|\{{file:((?:{_ENV.pattern}|[^{{}}])+)\}}")
 
 
 def tokens_in(value: Any) -> list[str]:
-    """As they were written; none in what is no text."""
+    """List the tokens of a string as written; none for other values."""
     return [match[0] for match in _TOKEN.finditer(value)] if isinstance(value, str) else []
 
 
 class Interpolation:
-    """One file's, with what it came across."""
+    """The interpolation of one file, with the variables and files that it used."""
 
     def __init__(
         self, environment: Environment, *, folder: Path, label: str, skip: Set[KeyPath] = frozenset()
@@ -32,14 +32,14 @@ class Interpolation:
         self._label = label
         self._skip = skip
         self.used: dict[KeyPath, tuple[str, ...]] = {}
-        """The tokens that made a value, as they were written."""
+        """The tokens in each value, as written."""
         self.variables: set[str] = set()
         self.files: dict[str, bool] = {}
-        """The files that texts were taken from, and whether one of them is a secret."""
+        """The included files, and whether their text is a secret."""
         self.warnings: list[str] = []
 
     def fill(self, value: Any, path: KeyPath = ()) -> Any:
-        """The value with every text in it filled in, save below what is skipped.
+        """Replace the tokens in every string of a value, except below the skipped paths.
 
         Relative paths start at the file's own folder.
         """

@@ -1,4 +1,4 @@
-"""JSON as people write it: with comments and trailing commas, and errors that say where and what to do."""
+"""Parse JSON with comments and trailing commas; errors say where and what to do."""
 
 import json
 import math
@@ -9,9 +9,9 @@ from asyncagents.errors import ConfigError
 
 MAX_DEPTH = 100
 MAX_INT = 2**53 - 1
-"""JSON's numbers are exact up to here; OpenCode reads no others."""
+"""The largest integer that is exact in JSON; OpenCode accepts no larger one."""
 
-# Also one that is never closed: else each quote in it would be tried as the start of another.
+# Matches unclosed strings too: else each quote inside would be tried as the start of another.
 _STRING = r'"(?:\\[^\n]|[^"\\\n])*+"?'
 _COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/|/\*", re.DOTALL)
 _TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
@@ -31,7 +31,7 @@ _HINTS = {
 
 
 def parse(text: str, label: str) -> Any:
-    """The value in `text`; an error names `label`, line and column. Nothing but blanks is an empty object."""
+    """Parse `text`; errors name `label`, line and column. A blank text is an empty object."""
     bare = _TRAILING_COMMA.sub(_without_comma, _without_comments(text, label))
     if not bare.strip():
         return {}
@@ -42,14 +42,14 @@ def parse(text: str, label: str) -> Any:
     except json.JSONDecodeError as error:
         _fail(label, bare, at=error.pos, hint=_HINTS.get(error.msg, "write JSON here"))
     except UnicodeEncodeError as error:
-        raise ConfigError(f"{label} holds half of a character: write \\u escapes in pairs") from error
+        raise ConfigError(f"{label} contains an unpaired surrogate: write \\u escapes in pairs") from error
     except ValueError as error:
         raise ConfigError(f"{label} holds a number that is too large: write one below 2^53") from error
     return value
 
 
 def _without_comments(text: str, label: str) -> str:
-    """Blanks in their place, so that every position stays true."""
+    """Replace comments by blanks, so that positions stay the same."""
 
     def blank(match: re.Match[str]) -> str:
         found = match[0]
@@ -89,5 +89,5 @@ def _float(text: str) -> float:
 def _fail(label: str, text: str, *, at: int, hint: str) -> NoReturn:
     line = text.count("\n", 0, at) + 1
     column = at - text.rfind("\n", 0, at)
-    # Not from the parser's error: that one carries the whole text, keys and all.
+    # Not chained to the parser's error, which contains the whole text with its keys.
     raise ConfigError(f"{label} is not valid JSON at line {line}, column {column}: {hint}") from None

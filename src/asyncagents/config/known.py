@@ -1,4 +1,4 @@
-"""Providers that work without being configured: `providers.json`, as the weakest layer of all."""
+"""Built-in providers of `providers.json`: the weakest layer of the configuration."""
 
 from collections.abc import Collection, Mapping
 from functools import cache
@@ -15,13 +15,13 @@ class Known(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     npm: str
     base_url: str | None = None
-    """Without one, the adapter of `npm` knows."""
+    """None: the default of the adapter for `npm`."""
     env: list[str]
-    """Variables that may hold the key; the first that is set counts."""
+    """Variables that may hold the key; the first that is set is used."""
     models: tuple[str, ...] = ()
-    """How the names of its models begin, for a suggestion."""
+    """Prefixes of its model names, for suggestions."""
     local: bool = False
-    """Runs on this machine and wants no key as a rule."""
+    """Runs on this machine and usually needs no key."""
 
 
 @cache
@@ -31,7 +31,7 @@ def known_providers() -> dict[str, Known]:
 
 
 def meant_model(name: str, configured: Mapping[str, Collection[str]]) -> str | None:
-    """Write a model in full whose provider was left out, if a provider is known to have it."""
+    """Complete a model name without a provider, if a provider is known to have the model."""
     name = name.strip("/")
     for provider_id, models in configured.items():
         if name in models:
@@ -43,7 +43,7 @@ def meant_model(name: str, configured: Mapping[str, Collection[str]]) -> str | N
 
 
 def defaults() -> Branch:
-    """What counts where no file says otherwise."""
+    """Return the default settings as a tree."""
     compaction = CompactionConfig()
     providers: Branch = {name: _entry(known) for name, known in known_providers().items()}
     return {

@@ -1,4 +1,4 @@
-"""Brings older and shorter spellings of one file into the one form that is merged and read."""
+"""Convert old and short forms of settings to the current form before merging."""
 
 from msgspec.structs import replace
 
@@ -11,7 +11,7 @@ _AGENT_KEYS = set(AgentEntry.__struct_encode_fields__)
 
 
 def modernise(tree: Branch, origin: str) -> Branch:
-    """`mode` becomes `agent`, `tools` and a single action `permission`, a provider's `api` its `baseURL`."""
+    """Convert `mode` to `agent`, `tools` and single actions to `permission`, and `api` to `baseURL`."""
     rest = {key: value for key, value in tree.items() if key not in {"mode", "tools"}}
     agents = lay(_primary(branch(tree, "mode"), origin), branch(tree, "agent"))
     providers = branch(tree, "provider")
@@ -37,7 +37,7 @@ def _provider(provider: Branch) -> Branch:
 
 
 def _agent(agent: Branch) -> Branch:
-    """Its unknown keys are options; `steps` wins over its old name."""
+    """Move unknown keys to `options`; `steps` wins over `maxSteps`."""
     known = {key: value for key, value in agent.items() if key in _AGENT_KEYS and key != "maxSteps"}
     if "maxSteps" in agent:
         known.setdefault("steps", agent["maxSteps"])
@@ -48,7 +48,7 @@ def _agent(agent: Branch) -> Branch:
 
 
 def _permission(tree: Branch) -> Branch:
-    """What `tools` says is the weaker word."""
+    """Merge `tools` and `permission`, which wins."""
     rules = lay(_rules(branch(tree, "tools")), _spread(tree.get("permission")), ("permission",))
     return {"permission": rules} if rules else {}
 

@@ -1,4 +1,4 @@
-"""The door of this room: everything an operator set, as one value, and where each piece came from."""
+"""Load the configuration of a directory, with the origin of each value."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from asyncagents.config.untrusted import name_untrusted
 
 
 class Setting(Struct, frozen=True):
-    """One value as it may be shown: a secret is stars."""
+    """One effective value for display; secrets are redacted."""
 
     key: str
     value: Any
@@ -29,30 +29,30 @@ class Setting(Struct, frozen=True):
 
 
 class ProviderKey(Struct, frozen=True, kw_only=True):
-    """Whether a provider has a key; never the key."""
+    """Whether a provider has a key; never the key itself."""
 
     found: bool
     origin: str | None = None
     required: bool
     variables: tuple[str, ...]
-    """Where one is looked for."""
+    """The variables that are searched."""
 
 
 class Loaded(Struct, frozen=True, kw_only=True):
     config: Config
     settings: tuple[Setting, ...]
-    """Every value that counts; a known provider that nothing mentions is left out."""
+    """Every effective value, without built-in providers that no file mentions."""
     keys: dict[str, ProviderKey]
-    """By provider, known ones and configured ones."""
+    """By provider, built-in and configured ones."""
     warnings: tuple[str, ...]
     distrust: tuple[str, ...]
-    """Those of the warnings that say what counts for nothing for want of trust."""
+    """The warnings about settings that are ignored because the project is not trusted."""
     files: tuple[Place, ...]
-    """Every place that was looked at, the strongest last."""
+    """Every location that was searched, the strongest last."""
     trusted: bool
-    """Whether the project is; if not, its files count only where they can do no harm."""
+    """Whether the project is trusted; if not, only harmless settings of its files apply."""
     tree: Branch
-    """All that counts, laid together."""
+    """All effective values, merged."""
 
     @property
     def origins(self) -> dict[str, str]:
@@ -60,9 +60,9 @@ class Loaded(Struct, frozen=True, kw_only=True):
 
 
 def load(environment: Environment, *, directory: Path, data_dir: Path | None = None) -> Loaded:
-    """Read all files for `directory`; of a project that is not trusted, only what can do no harm.
+    """Read all files for `directory`; of an untrusted project, only harmless settings apply.
 
-    Raises `ConfigError` for what cannot be used; what is merely odd is a warning.
+    Raises `ConfigError` for an invalid setting; dubious ones are warnings.
     """
     looked_at = places(environment, directory)
     trusted = is_trusted(environment, directory)
@@ -103,7 +103,7 @@ def _read(
 
 
 def _included(sources: list[Source]) -> dict[str, bool]:
-    """A file that gives a secret to one of them is secret."""
+    """Merge the included files; a file is secret if one source takes a secret from it."""
     found: dict[str, bool] = {}
     for source in sources:
         for path, secret in source.included.items():
@@ -112,7 +112,7 @@ def _included(sources: list[Source]) -> dict[str, bool]:
 
 
 def _laid(sources: list[Source]) -> tuple[Branch, dict[str, list[KeyPath]]]:
-    """All in one, and by file what was left out. Rules that nobody trusts come last: they only tighten."""
+    """Merge the sources, untrusted rules last (they only tighten); also return what was left out, by file."""
     tree = defaults()
     for source in sources:
         tree = lay(tree, source.tree)
@@ -125,7 +125,7 @@ def _laid(sources: list[Source]) -> tuple[Branch, dict[str, list[KeyPath]]]:
 
 
 def _keys_of_environment(tree: Branch, environment: Environment) -> tuple[Branch, list[str]]:
-    """A key for each provider that no file gives one to; an empty one counts as none, an odd one is told."""
+    """Take keys from variables for providers without one in a file; warn of invalid keys, skip blank ones."""
     keys: Branch = {}
     odd: list[str] = []
     for provider_id, provider in branch(tree, "provider").items():
@@ -135,7 +135,7 @@ def _keys_of_environment(tree: Branch, environment: Environment) -> tuple[Branch
         named = [name for name in entry.get("env", ()) if environment.get(name).strip()]
         usable = [name for name in named if is_key(environment.get(name).strip())]
         odd += [
-            f"${name} holds a character that no key has and counts for nothing: copy the key again"
+            f"${name} holds an invalid character and is ignored: copy the key again"
             for name in named
             if name not in usable
         ]
@@ -160,7 +160,7 @@ def _keys(tree: Branch, config: Config) -> dict[str, ProviderKey]:
 
 
 def _settings(tree: Branch) -> list[Setting]:
-    """In the order of the file's shape."""
+    """List the values in the order of the file's shape."""
     mentioned = {
         provider_id
         for provider_id, provider in branch(tree, "provider").items()

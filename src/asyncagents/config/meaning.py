@@ -1,4 +1,4 @@
-"""Which keys of a file change nothing: unknown ones, and those that are OpenCode's alone."""
+"""Find the keys of a file that have no effect: unknown ones, and those that only OpenCode uses."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +11,7 @@ from asyncagents.config.tree import KeyPath
 
 
 def meaningless(data: Any) -> set[KeyPath]:
-    """Where they stand; what is of a wrong type is for the check to refuse."""
+    """Return the paths of keys without effect; values of a wrong type are left to the check."""
     return set(_below(data, ROOT, ()))
 
 

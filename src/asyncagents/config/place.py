@@ -1,4 +1,4 @@
-"""Where configuration is looked for, weakest first, and where data goes."""
+"""Locations of configuration, the weakest first, and the data folder."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -11,13 +11,13 @@ from asyncagents.config.env import Environment
 
 Family: TypeAlias = Literal["opencode", "asyncagents"]
 FAMILIES: tuple[Family, ...] = ("opencode", "asyncagents")
-"""All of the first is weaker than all of the second."""
+"""In ascending strength: every asyncagents file wins over every OpenCode file."""
 
 DATA_VARIABLE = "ASYNCAGENTS_DATA_DIR"
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """One place that may hold configuration: a file, or a variable that holds the text itself."""
+    """A location that may hold configuration: a file, or a variable that holds the text."""
 
     family: Family
     scope: Literal["global", "project", "variable"]
@@ -28,12 +28,12 @@ class Place(Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """What people are told it came from."""
+        """The location as shown to people."""
         return str(self.path) if self.path else f"${self.variable}"
 
 
 def places(environment: Environment, directory: Path) -> tuple[Place, ...]:
-    """Every place, found or not; a later one wins."""
+    """List every location, found or not; a later one wins."""
     return tuple(
         place
         for family in FAMILIES
@@ -50,7 +50,7 @@ def config_folder(environment: Environment, family: Family) -> Path:
 
 
 def data_folder(environment: Environment, chosen: Path | None) -> tuple[Path, str]:
-    """The folder for data, and who said so."""
+    """Return the data folder and the origin of this choice."""
     if chosen is not None:
         return environment.folder(str(chosen)), "--data-dir"
     if text := environment.get(DATA_VARIABLE):
@@ -63,9 +63,9 @@ def data_folder(environment: Environment, chosen: Path | None) -> tuple[Path, st
 
 
 def secret_places(environment: Environment, root: Path, files: Iterable[str]) -> tuple[Path, ...]:
-    """Where the user's own configuration lies, which may hold keys: folders, and files outside the project.
+    """List the user's own configuration, which may hold keys: folders, and files outside the project.
 
-    `files`: those that configuration refers to.
+    `files`: the files that configuration includes.
     """
     named = [place.path for family in FAMILIES for place in _variables(environment, family) if place.path]
     folders = [config_folder(environment, family) for family in FAMILIES]
@@ -73,7 +73,7 @@ def secret_places(environment: Environment, root: Path, files: Iterable[str]) ->
 
 
 def folders_up(directory: Path) -> list[Path]:
-    """From the root of the worktree down to `directory`; without one, only the directory."""
+    """List the folders from the worktree's root down to `directory`; without a worktree, only `directory`."""
     upwards = [directory, *directory.parents]
     for steps, folder in enumerate(upwards):
         if _is_worktree(folder):
@@ -82,7 +82,7 @@ def folders_up(directory: Path) -> list[Path]:
 
 
 def _is_worktree(folder: Path) -> bool:
-    """Another user's `.git`, as anybody can put one into /tmp, makes nothing a part of their project."""
+    """Return whether the folder has a `.git` of this user; one of another user, e.g. in /tmp, is ignored."""
     try:
         return os.lstat(folder / ".git").st_uid == os.geteuid()
     except (OSError, ValueError):
@@ -112,6 +112,6 @@ def _variables(environment: Environment, family: Family) -> Iterator[Place]:
 
 
 def _xdg(environment: Environment, name: str, default: Path) -> Path:
-    """The standard wants a relative one ignored."""
+    """Return the XDG folder; a relative path is ignored, as the standard demands."""
     path = Path(environment.get(name))
     return path if path.is_absolute() else default

@@ -1,4 +1,4 @@
-"""Makes the frozen `Config` of the merged tree; what only makes sense as a whole is checked here."""
+"""Build the `Config` from the merged tree, and check what only the merged values show."""
 
 import json
 import re
@@ -33,19 +33,19 @@ from asyncagents.config.tree import DEFAULT, Branch, KeyPath, Leaf, at, dotted, 
 from asyncagents.domain.message import ModelRef
 from asyncagents.errors import ConfigError
 
-# Not every provider is known here; only a name that is nearly a known one is worth a word.
+# Unknown providers are allowed; only a name very similar to a known one gets a hint.
 _TYPO = 0.8
 _VARIABLE = re.compile(r"[A-Za-z0-9_*?.()-]+")
 
 
 def read_config(tree: Branch, *, data_dir: Path, variables: tuple[str, ...]) -> tuple[Config, list[str]]:
-    """The configuration and the warnings; raises for a value that cannot be used."""
+    """Return the configuration and the warnings; raises `ConfigError` for an invalid value."""
     reader = _Reader(tree)
     return reader.config(data_dir, variables), reader.warnings
 
 
 def is_key(text: str) -> bool:
-    """Whether a header can carry it."""
+    """Return whether a header can carry the key."""
     return all("!" <= character <= "~" for character in text)
 
 
@@ -127,14 +127,14 @@ class _Reader:
         )
 
     def _key(self, path: KeyPath, text: str) -> Secret | None:
-        """A line break after a key comes from the file it was kept in; one inside breaks the request."""
+        """Strip whitespace around a key, such as a line end; refuse characters that a header cannot carry."""
         key = text.strip()
         if not is_key(key):
-            self._refuse(path, "holds a character that no key has: copy the key again")
+            self._refuse(path, "holds an invalid character: copy the key again")
         return Secret(key) if key else None
 
     def _key_required(self, id: str, raw: dict[str, Any]) -> bool:
-        """Who sits behind a URL of the operator's own may want no key."""
+        """Return whether requests need a key; a server behind a configured URL may need none."""
         known = known_providers().get(id)
         own_url = origin_of(self._tree, ("provider", id, "options", "baseURL")) != DEFAULT
         return bool(raw.get("env")) and (known is None or not (known.local or own_url))
@@ -157,7 +157,7 @@ class _Reader:
         return {name: server for name, server in servers.items() if server is not None}
 
     def _mcp(self, name: str, raw: dict[str, Any]) -> McpConfig | None:
-        """None for one that is only switched on or off here and defined nowhere."""
+        """Build a server; None for an entry that only enables or disables an undefined one."""
         path = ("mcp", name)
         needed = {"local": "command", "remote": "url"}.get(raw.get("type", ""))
         if needed is None and raw.keys() <= {"enabled"}:
@@ -185,7 +185,7 @@ class _Reader:
         return ModelRef(provider_id=provider_id, model_id=model_id)
 
     def _meant(self, text: str) -> str | None:
-        """The model in full, if some provider is known to have it."""
+        """Return the full model name, if a provider is known to have the model."""
         configured = {name: raw.get("models", {}) for name, raw in self._raw["provider"].items()}
         return meant_model(text, configured)
 
@@ -213,28 +213,28 @@ def _model(raw: dict[str, Any]) -> ModelConfig:
 
 
 def _deadlines(options: dict[str, Any]) -> ModelDeadlines:
-    """Take the deadlines out of options: they are no field of a request."""
+    """Remove the timeouts from `options`, since they are not request fields, and return them."""
     timeout, chunk_timeout = options.pop("timeout", None), options.pop("chunkTimeout", None)
     idle = timeout if chunk_timeout is None else chunk_timeout
     return ModelDeadlines(first_seconds=_seconds(timeout), idle_seconds=_seconds(idle))
 
 
 def _seconds(milliseconds: int | bool | None) -> float | None:
-    """Off is 0, which is for ever."""
+    """Convert to seconds; false becomes 0, which disables the timeout."""
     if milliseconds is None or milliseconds is True:
         return None
     return milliseconds / 1000
 
 
 def _sandbox(written: bool | dict[str, Any]) -> SandboxConfig | None:
-    """Yes is one without anything named, no is none."""
+    """Convert true to a sandbox with defaults, and false to None."""
     if isinstance(written, bool):
         return SandboxConfig() if written else None
     return msgspec.convert(written, SandboxConfig)
 
 
 def _nudges(written: bool | int) -> int:
-    """Yes is as often as usual, no is never."""
+    """Convert true to the default number, and false to 0."""
     if isinstance(written, bool):
         return NUDGES if written else 0
     return written

@@ -1,4 +1,4 @@
-"""The JSON Schema of the files, for editors; `docs/config.schema.json` is what this writes."""
+"""The JSON Schema of configuration files for editors, published as `docs/config.schema.json`."""
 
 import json
 from typing import Any

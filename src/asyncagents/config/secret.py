@@ -1,4 +1,4 @@
-"""A value that must not be seen: it prints as stars, and cannot be encoded by accident."""
+"""A secret value that prints as stars and cannot be encoded by accident."""
 
 
 class Secret:
@@ -8,7 +8,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """For the one place that sends it."""
+        """Return the value; only for the code that sends it."""
         return self._value
 
     def __repr__(self) -> str:

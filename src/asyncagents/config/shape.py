@@ -1,6 +1,6 @@
-"""What may stand in a file, key by key: files are checked against it and the published schema is made of it.
+"""The shape of configuration files; files are checked against it, and the schema is built from it.
 
-The names are OpenCode's. None of these is ever built; `config.py` has the values they become.
+The names are OpenCode's. These classes are never instantiated; `config.py` has the resulting values.
 """
 
 from enum import Enum, auto
@@ -14,14 +14,14 @@ MARK = "mark"
 
 
 class Mark(Enum):
-    """What is to be known of a key besides its type."""
+    """A property of a key besides its type."""
 
     OURS = auto()
-    """OpenCode would refuse it."""
+    """OpenCode refuses the key."""
     OLD = auto()
-    """It has a newer form."""
+    """The key has a newer form."""
     INERT = auto()
-    """It is OpenCode's and changes nothing here."""
+    """The key is OpenCode's and has no effect here."""
 
 
 Text: TypeAlias = str | UnsetType
@@ -35,7 +35,7 @@ Inert: TypeAlias = Annotated[
 Count: TypeAlias = Annotated[int, Meta(ge=0)] | UnsetType
 Milliseconds: TypeAlias = Annotated[int, Meta(ge=1)] | bool | UnsetType
 MOST_DOLLARS = 1_000_000
-"""A larger price is a slip of the pen, and would make every sum of costs worthless."""
+"""A larger price is a typing error that would spoil every sum of costs."""
 Dollars: TypeAlias = Annotated[float, Meta(ge=0, le=MOST_DOLLARS)] | UnsetType
 ModelName: TypeAlias = Annotated[str, Meta(description="As provider/model.")] | UnsetType
 Rules: TypeAlias = Action | dict[str, Action | dict[str, Action]]
@@ -43,7 +43,7 @@ Rules: TypeAlias = Action | dict[str, Action | dict[str, Action]]
 
 
 class LimitEntry(Struct, kw_only=True, forbid_unknown_fields=True):
-    """In tokens."""
+    """Limits in tokens."""
 
     context: Count = UNSET
     input: Count = UNSET
@@ -51,7 +51,7 @@ class LimitEntry(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class PriceEntry(Struct, kw_only=True, forbid_unknown_fields=True):
-    """US dollars for a million tokens."""
+    """US dollars per million tokens."""
 
     input: Dollars = UNSET
     output: Dollars = UNSET
@@ -60,23 +60,21 @@ class PriceEntry(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class CostEntry(PriceEntry, kw_only=True, forbid_unknown_fields=True):
-    """US dollars for a million tokens."""
+    """US dollars per million tokens."""
 
     context_over_200k: PriceEntry | UnsetType = UNSET
 
 
 class ModelOptions(Struct, kw_only=True):
-    """What else stands here is sent with each request."""
+    """Other keys are sent with each request."""
 
     timeout: Annotated[
         Milliseconds,
-        Meta(
-            description="How many milliseconds an answer may take to begin, or false for as long as it likes."
-        ),
+        Meta(description="How many milliseconds an answer may take to begin, or false for no limit."),
     ] = UNSET
     chunk_timeout: Annotated[
         Milliseconds,
-        Meta(description="How many milliseconds a stream may be silent, or false for as long as it likes."),
+        Meta(description="How many milliseconds a stream may be silent, or false for no limit."),
     ] = field(name="chunkTimeout", default=UNSET)
 
 
@@ -107,9 +105,9 @@ class ModelEntry(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class ProviderOptions(Struct, kw_only=True):
-    """What else stands here is handed to the provider's adapter."""
+    """Other keys are passed to the provider's adapter."""
 
-    base_url: Annotated[Text, Meta(description="Where the provider is reached.")] = field(
+    base_url: Annotated[Text, Meta(description="The base URL of the provider.")] = field(
         name="baseURL", default=UNSET
     )
     api_key: Annotated[Text, Meta(description="Best as {env:NAME} or {file:path}.")] = field(
@@ -118,13 +116,11 @@ class ProviderOptions(Struct, kw_only=True):
     headers: TextMap = UNSET
     timeout: Annotated[
         Milliseconds,
-        Meta(
-            description="How many milliseconds an answer may take to begin, or false for as long as it likes."
-        ),
+        Meta(description="How many milliseconds an answer may take to begin, or false for no limit."),
     ] = UNSET
     chunk_timeout: Annotated[
         Milliseconds,
-        Meta(description="How many milliseconds a stream may be silent, or false for as long as it likes."),
+        Meta(description="How many milliseconds a stream may be silent, or false for no limit."),
     ] = field(name="chunkTimeout", default=UNSET)
     header_timeout: Milliseconds = field(name="headerTimeout", default=UNSET)
     set_cache_key: Flag = field(name="setCacheKey", default=UNSET)
@@ -132,7 +128,9 @@ class ProviderOptions(Struct, kw_only=True):
 
 
 class ProviderEntry(Struct, kw_only=True, forbid_unknown_fields=True):
-    npm: Annotated[Text, Meta(description="The wire it speaks, e.g. @ai-sdk/openai-compatible.")] = UNSET
+    npm: Annotated[
+        Text, Meta(description="The package that determines the wire, e.g. @ai-sdk/openai-compatible.")
+    ] = UNSET
     name: Text = UNSET
     api: Annotated[Text, Meta(description="The same as options.baseURL, which wins.")] = UNSET
     env: Annotated[Texts, Meta(description="Variables that may hold the key.")] = UNSET
@@ -161,7 +159,7 @@ class SandboxEntry(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class AgentEntry(Struct, kw_only=True):
-    """What else stands here is handed to the model as an option."""
+    """Other keys are passed to the model as options."""
 
     description: Text = UNSET
     mode: Literal["primary", "subagent", "all"] | UnsetType = UNSET
@@ -188,7 +186,7 @@ class AgentEntry(Struct, kw_only=True):
 
 
 class CommandEntry(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A prompt that stands behind a slash command."""
+    """A slash command and its prompt."""
 
     template: Text = UNSET
     description: Text = UNSET
@@ -200,10 +198,10 @@ class CommandEntry(Struct, kw_only=True, forbid_unknown_fields=True):
 
 class McpEntry(Struct, kw_only=True, forbid_unknown_fields=True):
     type: Literal["local", "remote"] | UnsetType = UNSET
-    command: Annotated[Texts, Meta(description="The program and its arguments, if it is local.")] = UNSET
+    command: Annotated[Texts, Meta(description="The program of a local server and its arguments.")] = UNSET
     cwd: Text = UNSET
     environment: TextMap = UNSET
-    url: Annotated[Text, Meta(description="Where it is reached, if it is remote.")] = UNSET
+    url: Annotated[Text, Meta(description="The URL of a remote server.")] = UNSET
     headers: TextMap = UNSET
     enabled: Flag = UNSET
     timeout: Annotated[int, Meta(ge=1, description="Milliseconds.")] | UnsetType = UNSET
@@ -240,47 +238,47 @@ class DelegationEntry(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = UNSET
     seconds: Annotated[
         Annotated[float, Meta(gt=0, le=31_536_000)] | UnsetType | None,
-        Meta(description="How long a task may take before it is ended; null: as long as it wants."),
+        Meta(description="How long a task may take before it is ended; null: no limit."),
     ] = UNSET
 
 
 class NoticesEntry(Struct, kw_only=True, forbid_unknown_fields=True):
-    inline_result: Annotated[Flag, Meta(description="Whether a notice brings what the task said.")] = UNSET
+    inline_result: Annotated[Flag, Meta(description="Whether a notice contains the task's result.")] = UNSET
 
 
 class WebhooksEntry(Struct, kw_only=True, forbid_unknown_fields=True):
-    enabled: Annotated[Flag, Meta(description="Tell who asked for it when a call is settled.")] = UNSET
+    enabled: Annotated[Flag, Meta(description="Send a requested webhook when a call is settled.")] = UNSET
     hosts: Annotated[
-        Texts, Meta(description="Names and addresses that may be posted to though they are not public.")
+        Texts, Meta(description="Hosts and addresses that may be posted to although they are not public.")
     ] = UNSET
 
 
 class AsyncToolsEntry(Struct, kw_only=True, forbid_unknown_fields=True):
-    url: Annotated[
-        Text, Meta(description="Where this server is reached from outside; results are posted below it.")
-    ] = UNSET
+    url: Annotated[Text, Meta(description="The public URL of this server; results are posted below it.")] = (
+        UNSET
+    )
     seconds: Annotated[
         Annotated[float, Meta(gt=0, le=31_536_000)] | UnsetType,
-        Meta(description="How long a result is waited for, unless the tool or the call says otherwise."),
+        Meta(description="The deadline for a result, unless the tool or the call sets another."),
     ] = UNSET
     keep_days: Annotated[
         Annotated[float, Meta(gt=0, le=36_500)] | UnsetType,
-        Meta(description="How long a settled call can be asked for."),
+        Meta(description="How long a settled call is kept."),
     ] = UNSET
     secrets: Annotated[
-        Texts, Meta(description="What services sign results with that choose their own secret.")
+        Texts, Meta(description="Secrets of services that sign results with a secret of their own.")
     ] = UNSET
     webhooks: Annotated[
-        WebhooksEntry | UnsetType, Meta(description="Whether others are told when a call is settled.")
+        WebhooksEntry | UnsetType, Meta(description="Outgoing webhooks for settled calls.")
     ] = UNSET
 
 
 class TelemetryEntry(Struct, kw_only=True, forbid_unknown_fields=True):
-    enabled: Annotated[Flag, Meta(description="Trace and measure with the OpenTelemetry of the program.")] = (
-        UNSET
-    )
+    enabled: Annotated[
+        Flag, Meta(description="Record traces and metrics with the program's OpenTelemetry.")
+    ] = UNSET
     content: Annotated[
-        Flag, Meta(description="Whether texts of prompts, answers, arguments and results go along.")
+        Flag, Meta(description="Whether texts of prompts, answers, arguments and results are included.")
     ] = UNSET
 
 
@@ -316,7 +314,7 @@ class ConfigFile(Struct, kw_only=True, forbid_unknown_fields=True):
         Meta(description="Whether commands run in a sandbox of bwrap, unless their agent says otherwise."),
     ] = UNSET
     asks: Annotated[
-        AsksEntry | UnsetType, Meta(description="What becomes of an ask that nobody answers.")
+        AsksEntry | UnsetType, Meta(description="What happens to an ask that nobody answers.")
     ] = UNSET
     tools: Annotated[
         dict[str, bool] | UnsetType, Meta(description="The old form of permission.", extra={MARK: Mark.OLD})
@@ -330,25 +328,26 @@ class ConfigFile(Struct, kw_only=True, forbid_unknown_fields=True):
         DelegationEntry | UnsetType, Meta(description="How much agents may delegate, and with which tools.")
     ] = UNSET
     notices: Annotated[
-        NoticesEntry | UnsetType, Meta(description="How an agent is told that its tasks have ended.")
+        NoticesEntry | UnsetType,
+        Meta(description="The notices that tell an agent that its tasks have ended."),
     ] = UNSET
     async_tools: Annotated[
-        AsyncToolsEntry | UnsetType, Meta(description="Calls whose result comes later, from outside.")
+        AsyncToolsEntry | UnsetType, Meta(description="Calls whose result arrives later, from outside.")
     ] = UNSET
     telemetry: Annotated[
         TelemetryEntry | UnsetType, Meta(description="Traces and metrics by OpenTelemetry.")
     ] = UNSET
     todo_enforcer: Annotated[
         bool | Annotated[int, Meta(ge=0, le=1000)] | UnsetType,
-        Meta(description="Tell an agent that stops with todos left to go on, so often at most."),
+        Meta(description="How often an agent that stops with open todos is told to continue, at most."),
     ] = UNSET
     snapshot: Annotated[
         bool | UnsetType,
-        Meta(description="Keep what files were like before and after each step, so that it can be undone."),
+        Meta(description="Take snapshots of files before and after each step, so that it can be undone."),
     ] = UNSET
     hook_seconds: Annotated[
         Annotated[float, Meta(gt=0, le=600)] | UnsetType,
-        Meta(description="How long a plugin's hook may take before it is passed over."),
+        Meta(description="How long a plugin's hook may take before it is skipped."),
     ] = UNSET
     pass_environment: Annotated[
         Texts,

@@ -1,4 +1,4 @@
-"""Finds skills: folders with a `SKILL.md`, whose head says when to use it; the rest is read when it is."""
+"""Find skills: folders with a `SKILL.md`, whose front matter says when to use it."""
 
 import re
 from pathlib import Path
@@ -27,7 +27,7 @@ class Skill(Struct, frozen=True, kw_only=True):
     name: str
     description: str
     path: Path
-    """Of its `SKILL.md`; what it refers to lies beside it."""
+    """Its `SKILL.md`; the files that it refers to lie beside it."""
 
 
 class FoundSkills(Found, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class FoundSkills(Found, frozen=True, kw_only=True):
 
 
 def find_skills(environment: Environment, directory: Path, *, trusted: bool) -> FoundSkills:
-    """The nearest of each name. Those of a project that is not trusted are not even read."""
+    """Find skills; of several with one name, the nearest. Files of an untrusted project are not read."""
     warnings: list[str] = []
     skills: dict[str, Skill] = {}
     broken: list[Broken] = []
@@ -54,7 +54,7 @@ def find_skills(environment: Environment, directory: Path, *, trusted: bool) -> 
 
 
 def read_skill(skill: Skill) -> str:
-    """What it teaches, as it stands now; a model may ask for one that has gone since."""
+    """Read the body of a skill; raises `ToolError` if the file is gone or invalid by now."""
     try:
         return read_matter(skill.path).body
     except ConfigError as error:

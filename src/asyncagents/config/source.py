@@ -1,4 +1,4 @@
-"""Reads one place: parsed, filled in, checked, and grown into a tree whose values know it."""
+"""Read one location: parse, interpolate, check, and build a tree whose values know their origin."""
 
 from pathlib import Path
 from typing import Any
@@ -25,18 +25,18 @@ class Source(Struct, frozen=True):
     place: Place
     tree: Branch
     variables: frozenset[str]
-    """Those that it refers to."""
+    """The variables that the file refers to."""
     warnings: tuple[str, ...]
     rules: dict[KeyPath, Branch] = {}
-    """Permissions of a project that is not trusted; they are not in the tree."""
+    """Permissions of an untrusted project; they are not in the tree."""
     included: dict[str, bool] = {}
-    """The files that it takes texts from, and whether one of them is a secret."""
+    """The included files, and whether their text is a secret."""
     left_out: tuple[KeyPath, ...] = ()
-    """What would take the user's trust."""
+    """Settings that require trust."""
 
 
 def read_source(place: Place, environment: Environment, directory: Path) -> Source | None:
-    """None if there is nothing at that place. A relative path in a variable's text starts at `directory`."""
+    """Read a location; None if it is missing. A relative path in a variable's text starts at `directory`."""
     text = _text(place, environment)
     if text is None:
         return None
@@ -44,7 +44,7 @@ def read_source(place: Place, environment: Environment, directory: Path) -> Sour
 
 
 def read_untrusted(place: Place, environment: Environment, root: Path) -> Source | None:
-    """The same of a project's file that may only do what cannot harm: nothing is filled in."""
+    """Read a file of an untrusted project: only harmless settings, without interpolation."""
     found = sifted(place, root)
     if found is None:
         return None
@@ -54,7 +54,7 @@ def read_untrusted(place: Place, environment: Environment, root: Path) -> Source
 
 
 def sifted(place: Place, root: Path) -> Sifted | None:
-    """What a project's file says, parted into what is harmless and what is not."""
+    """Parse a project's file and split its settings into harmless ones and others; None without a file."""
     text = read_text(place.path) if place.path else None
     if place.path is None or text is None:
         return None
@@ -96,7 +96,7 @@ def _is_secret(path: KeyPath, used: dict[KeyPath, tuple[str, ...]]) -> bool:
 
 
 def _anchored(plugin: Any, environment: Environment, folder: Path) -> Any:
-    """A plugin given as a path is beside the file that names it, whoever is asked later."""
+    """Resolve the path of a plugin relative to the file that names the plugin."""
     if isinstance(plugin, list):
         return [_anchored(plugin[0], environment, folder), *plugin[1:]]
     if plugin.startswith(("./", "../", "~/")):

@@ -1,4 +1,4 @@
-"""What the machine gives: the time, and what nobody can guess."""
+"""The system clock and the system's random numbers."""
 
 import os
 import threading
@@ -13,19 +13,19 @@ PAGE = 8192
 
 class SystemClock:
     def now(self) -> int:
-        """A clock that is set to a time before 1970 stands still there: no id and no row has such a time."""
+        """Return ms since the epoch, at least 0: ids and rows have no earlier time."""
         return max(0, time.time_ns() // 1_000_000)
 
     def check(self) -> None:
-        """Raise `ConfigError` if the clock is not set: ids, deadlines and the order of messages go by it."""
+        """Raise `ConfigError` if the clock is before 1970: ids, deadlines and message order depend on it."""
         seconds = time.time_ns() // 1_000_000_000
         if seconds < 0:
             says = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
-            raise ConfigError(f"the machine's clock says {says:%Y-%m-%d %H:%M} UTC: set it, and start again")
+            raise ConfigError(f"the system clock is at {says:%Y-%m-%d %H:%M} UTC: set it, and start again")
 
 
 class SystemRng:
-    """From the system's own source, a page at a time: a call for each id would cost more than the id."""
+    """Random numbers of the operating system, read in pages: a system call per id would be slow."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -34,7 +34,7 @@ class SystemRng:
         _drawing.add(self)
 
     def below(self, n: int) -> int:
-        """With 64 bits to spare: not to be guessed, and even."""
+        """Return an unpredictable number below `n`; 64 extra bits make the distribution even."""
         size = (n.bit_length() + 71) // 8
         with self._lock:
             if len(self._pool) < self._at + size:
@@ -44,7 +44,7 @@ class SystemRng:
         return int.from_bytes(taken) % n
 
     def forget(self) -> None:
-        """A forked process must not draw what its parent draws."""
+        """Drop buffered bytes in a forked process, which must not use those of its parent."""
         self._lock = threading.Lock()
         self._pool, self._at = b"", 0
 

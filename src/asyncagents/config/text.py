@@ -1,4 +1,4 @@
-"""Reads a small text file, or says in one sentence why it cannot be read."""
+"""Read a small text file."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ MAX_BYTES = 10 * 1024 * 1024
 
 
 def read_text(path: Path) -> str | None:
-    """None if there is no such file."""
+    """Return the text; None if there is no such file. Raises `ConfigError` if it cannot be read."""
     try:
         raw = _read(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -30,7 +30,7 @@ def read_text(path: Path) -> str | None:
 
 
 def _read(path: Path) -> bytes:
-    """A pipe would wait for ever for somebody to write, a device may never end: neither is read."""
+    """Read a regular file; pipes and devices are refused, since reading them may never end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         mode = os.fstat(descriptor).st_mode

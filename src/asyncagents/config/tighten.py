@@ -1,14 +1,14 @@
-"""Lays a project's permissions over the user's own so that they can only become stricter.
+"""Merge an untrusted project's permissions into the user's, so that they only become stricter.
 
-The last rule that matches wins. A rule is therefore changed where it stands, never moved, and a new one
-goes to the end: `deny` is then never weaker than what was there, and `ask` only where nothing is denied.
+The last rule that matches wins. A rule is therefore changed in place, never moved, and a new one is
+appended: a `deny` never weakens the rules, and an `ask` is appended only where nothing is denied.
 """
 
 from asyncagents.config.tree import Branch, KeyPath, Leaf, Tree, at, branch, leaves
 
 
 def take_rules(tree: Branch) -> tuple[Branch, dict[KeyPath, Branch]]:
-    """The tree without its permissions, and those, by where they stood."""
+    """Split a tree into the tree without permissions, and the permissions by path."""
     rest = {key: value for key, value in tree.items() if key != "permission"}
     rules: dict[KeyPath, Branch] = {("permission",): branch(tree, "permission")}
     agents: Branch = {}
@@ -20,7 +20,7 @@ def take_rules(tree: Branch) -> tuple[Branch, dict[KeyPath, Branch]]:
 
 
 def tighten(tree: Branch, path: KeyPath, rules: Branch) -> tuple[Branch, list[KeyPath]]:
-    """The tree with the rules at `path`, and the rules that would have weakened it."""
+    """Merge the rules at `path`; returns the tree, and the paths of rules that would have weakened it."""
     own = _at(tree, path)
     denies = any(
         leaf.value == "deny" for each in (own, branch(tree, "permission")) for _, leaf in leaves(each)

@@ -1,4 +1,4 @@
-"""What the files of a directory say, as one object in their own shape; whatever opens a door is stars."""
+"""The effective settings of a directory as one object in the shape of a file, with secrets redacted."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ from asyncagents.config.tree import DEFAULT, Branch, Leaf, Tree, branch, leaves
 
 VEIL = "***"
 ALWAYS: dict[str, Any] = {"agent": {}, "mode": {}, "command": {}, "plugin": []}
-"""OpenCode's clients count on these."""
+"""Keys that OpenCode's clients require."""
 
 
 def told(loaded: Loaded) -> dict[str, Any]:
-    """All that counts; a known provider that nothing mentions is left out."""
+    """Return all effective settings, without built-in providers that no file mentions."""
     mentioned: Branch = {
         name: provider
         for name, provider in branch(loaded.tree, "provider").items()

@@ -1,4 +1,4 @@
-"""Values that know where they came from, and how one file's are laid over another's."""
+"""Trees of settings whose values know their origin, and the merging of trees."""
 
 import json
 import re
@@ -12,19 +12,19 @@ KeyPath: TypeAlias = tuple[str, ...]
 DEFAULT = "default"
 
 _PLAIN = re.compile(r"[\w@/*+:-]+")
-# These lists grow from file to file; every other list is replaced.
+# Lists of several files are appended at these keys; every other list is replaced.
 _GROWING = {("instructions",), ("plugin",), ("pass_environment",)}
 
 
 class Leaf(Struct, frozen=True):
-    """A value that is no object, or a list as a whole."""
+    """A value that is not an object; a list is one value."""
 
     value: Any
     origin: str
     hidden: bool = False
 
     def __repr__(self) -> str:
-        return f"Leaf({self.shown!r}, {self.origin!r})"
+        return f"ConfigLeaf({self.shown!r}, {self.origin!r})"
 
     @property
     def shown(self) -> Any:
@@ -36,7 +36,7 @@ Tree: TypeAlias = Leaf | Branch
 
 
 class Empty(dict[str, "Tree"]):
-    """An object without values, which could not tell where it came from otherwise."""
+    """An object without values, which keeps its own origin."""
 
     def __init__(self, origin: str) -> None:
         super().__init__()
@@ -44,12 +44,12 @@ class Empty(dict[str, "Tree"]):
 
 
 def dotted(path: KeyPath) -> str:
-    """`provider.openai.models."gpt-4.1"`: a name with a dot in it is quoted."""
+    """Join a path, e.g. `provider.openai.models."gpt-4.1"`: a key with a dot is quoted."""
     return ".".join(part if _PLAIN.fullmatch(part) else json.dumps(part, ensure_ascii=False) for part in path)
 
 
 def grow(value: dict[str, Any], leaf: Callable[[KeyPath, Any], Leaf], path: KeyPath = ()) -> Branch:
-    """The tree of a parsed object."""
+    """Build the tree of a parsed object."""
     if not value:
         return Empty(leaf(path, value).origin)
     return {
@@ -59,7 +59,7 @@ def grow(value: dict[str, Any], leaf: Callable[[KeyPath, Any], Leaf], path: KeyP
 
 
 def plain(tree: Tree) -> Any:
-    """The values alone."""
+    """Return the values of a tree without their origins."""
     return tree.value if isinstance(tree, Leaf) else {key: plain(below) for key, below in tree.items()}
 
 
@@ -80,7 +80,7 @@ def at(tree: Tree, path: KeyPath) -> Tree | None:
 
 
 def origin_of(tree: Tree, path: KeyPath) -> str:
-    """Where the value at `path` came from; of an object, where its last value did."""
+    """Return the origin of the value at `path`; for an object, of its last value."""
     found = at(tree, path)
     if isinstance(found, Empty):
         return found.origin
@@ -88,16 +88,15 @@ def origin_of(tree: Tree, path: KeyPath) -> str:
 
 
 def branch(tree: Branch, key: str) -> Branch:
-    """The object under `key`, empty if there is none."""
+    """Return the object at `key`, or an empty one."""
     below = tree.get(key, {})
     return {} if isinstance(below, Leaf) else below
 
 
 def lay(under: Branch, over: Branch, path: KeyPath = ()) -> Branch:
-    """Objects merge, key by key; of two other values the upper one stays.
+    """Merge two trees: objects merge key by key, any other value of `over` wins.
 
-    Permissions are rules of which the last that matches wins, so there a key that is written again moves
-    behind all that were written below it.
+    Of permissions the last rule that matches wins, so a key of `over` moves behind all keys of `under`.
     """
     merged = dict(under)
     for key, value in over.items():
@@ -112,13 +111,13 @@ def _lay(under: Tree, over: Tree, path: KeyPath) -> Tree:
             return _append(under, over)
         return over
     if isinstance(under, Leaf):
-        # `"bash": "ask"` below `"bash": {"git *": "allow"}` still asks for the rest.
+        # `"bash": "ask"` under `"bash": {"git *": "allow"}` still asks for other commands.
         return lay({"*": under}, over, path) if "permission" in path else over
     return lay(under, over, path) if over else under or over
 
 
 def _append(under: Leaf, over: Leaf) -> Leaf:
-    """What is named again counts where it is named last: a plugin may come with other options there."""
+    """Append a list; an item in both keeps its last position, where a plugin may have other options."""
     again = {_name(item) for item in over.value}
     kept = [item for item in under.value if _name(item) not in again]
     origin = f"{under.origin}, {over.origin}" if kept and under.origin != over.origin else over.origin

@@ -1,4 +1,4 @@
-"""Which projects the user trusts: their files may then send, run and read whatever they name."""
+"""The projects that the user trusts, whose files may send, run and read anything."""
 
 import fcntl
 import os
@@ -27,12 +27,12 @@ class _Record(Struct, frozen=True):
 
 
 def project_root(environment: Environment, directory: Path) -> Path:
-    """The root of the worktree, or the directory itself, by its real name."""
+    """Return the real path of the worktree's root, or of the directory if there is no worktree."""
     return _real(folders_up(environment.folder(str(directory)))[0])
 
 
 def is_trusted(environment: Environment, directory: Path) -> bool:
-    """Whether all that is read for `directory` lies in a project of the user's trust."""
+    """Return whether all folders that are read for `directory` lie in trusted projects."""
     if environment.get(TRUST_VARIABLE).strip().lower() in _YES:
         return True
     roots = set(trusted_roots(environment))
@@ -56,19 +56,19 @@ def trust_file(environment: Environment) -> Path:
 
 
 def trust(environment: Environment, root: Path) -> None:
-    """For the root and all below it; refused for a folder that has everything of the user's in it."""
+    """Trust the root and all below it; raises `ConfigError` for a folder that contains the home directory."""
     home = _real(environment.home)
     if root in (home, *home.parents):
         raise ConfigError(
-            f"{root} has your home directory in it, and trust covers all that lies below: "
-            f"write what is yours in {config_folder(environment, 'asyncagents') / 'asyncagents.json'}, "
+            f"{root} contains your home directory, and trust covers everything below: "
+            f"put your own settings in {config_folder(environment, 'asyncagents') / 'asyncagents.json'}, "
             f"or set {TRUST_VARIABLE}=1 for one command"
         )
     _change(environment, lambda roots: sorted({*roots, root}))
 
 
 def distrust(environment: Environment, root: Path) -> bool:
-    """False if the root itself was not trusted."""
+    """Stop trusting the root; returns False if it was not trusted itself."""
     if root not in trusted_roots(environment):
         return False
     _change(environment, lambda roots: [each for each in roots if each != root])
@@ -76,7 +76,7 @@ def distrust(environment: Environment, root: Path) -> bool:
 
 
 def untrusted_warning(left_out: Mapping[str, Sequence[KeyPath]], root: Path) -> list[str]:
-    """One for all files, or none; it says what counts for nothing, and what to do about it."""
+    """Return one warning for all files, or none; it says what is ignored and what to do."""
     if not left_out:
         return []
     found = [
@@ -89,7 +89,7 @@ def untrusted_warning(left_out: Mapping[str, Sequence[KeyPath]], root: Path) -> 
     ]
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return [
-        f"{', '.join(left_out)}: this project is not trusted, so this counts for nothing: "
+        f"{', '.join(left_out)}: this project is not trusted, so this is ignored: "
         f"{', '.join(names[:_MOST_NAMES])}{more}; if you know who wrote it, run "
         f"`asyncagents trust {shlex.quote(str(root))}` or set {TRUST_VARIABLE}=1"
     ]
@@ -110,7 +110,7 @@ def _change(environment: Environment, change: Callable[[list[Path]], list[Path]]
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Two changes at once would lose one."""
+    """Lock the folder, so that concurrent changes do not overwrite each other."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -120,7 +120,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _replace(file: Path, content: bytes) -> None:
-    """In one step, and for nobody else's eyes."""
+    """Replace the file atomically, readable only by its owner."""
     descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
     try:
         with os.fdopen(descriptor, "wb") as draft:

@@ -1,4 +1,4 @@
-"""Which values are not for eyes: by the name they stand under, and by what they look like."""
+"""Recognise secrets: by the name of their key, and by their form."""
 
 import re
 from collections.abc import Sequence
@@ -17,23 +17,23 @@ _TEXT = re.compile(
     r"|\bbearer\s+\S|\b(sk-|gsk_|gh[opsu]_|github_pat_|glpat-|xox[abp]-|AKIA)[\w-]{8}",
     re.IGNORECASE,
 )
-# Of a URL's query only these are known to be innocent: `sig`, `code` and the like open doors too.
+# A URL with any other query parameter may hold a secret: `sig`, `code` and the like are credentials too.
 _QUERY = re.compile(r"\S+://\S*[?&](?!(?:alt|api-version|model|region|v|version)=)[^=&\s#]+=[^&\s#]\S*")
 # `--api-key=…`, `API_KEY=…`, `Authorization: …`
 _PAIR = re.compile(r"-*([\w-]+)\s*[=:]\s*(\S.*)", re.DOTALL)
-# Whatever a server is sent to know us by.
+# Objects whose values may all be credentials.
 _PARENTS = {"headers", "environment"}
 _DEEP = 2
-"""What stands above is named by people: a provider may be called `token`."""
+"""The keys above this depth are chosen by people: a provider may be called `token`."""
 
 
 def is_secret_name(name: str) -> bool:
-    """`apiKey`, `X-Api-Key`, `GITHUB_TOKEN`; not `max_tokens`, not `keybinds`."""
+    """Recognise `apiKey`, `X-Api-Key`, `GITHUB_TOKEN`; not `max_tokens`, not `keybinds`."""
     return _NAME.search(_CAMEL.sub("_", name).lower().replace("-", "_")) is not None
 
 
 def is_hidden(path: KeyPath, value: Any) -> bool:
-    """Whether this value of a file must never be printed."""
+    """Return whether this value of a file must never be printed."""
     match value:
         case list():
             return bool(secrets_in(value)) or any(is_hidden(path, item) for item in value)
@@ -51,12 +51,12 @@ def _is_secret_place(path: KeyPath) -> bool:
 
 
 def is_secret_text(text: str) -> bool:
-    """Decide by what a value looks like: a URL with a user or a query, a token of a known form."""
+    """Recognise a secret by its form: a URL with a user or a query, a token of a known form."""
     return bool(_TEXT.search(text) or _QUERY.fullmatch(text))
 
 
 def secrets_in(words: Sequence[Any]) -> list[str]:
-    """Of a command, the X in `--api-key X`, `--token=X`, `API_KEY=X`."""
+    """List the secrets of a command: the X in `--api-key X`, `--token=X`, `API_KEY=X`."""
     texts = [word for word in words if isinstance(word, str)]
     pairs = [(match[1], match[2]) for match in map(_PAIR.match, texts) if match]
     flags = [(word.lstrip("-"), value) for word, value in pairwise(texts) if word.startswith("-")]

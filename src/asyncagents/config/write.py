@@ -1,4 +1,4 @@
-"""Changes a file of configuration for a program: whole or not at all, and nothing that would not count."""
+"""Change a configuration file through the API: atomically, and only with effective settings."""
 
 import fcntl
 import json
@@ -24,18 +24,18 @@ from asyncagents.config.trust import is_trusted, project_root
 from asyncagents.errors import ConfigError
 
 AT_START = ("provider", "enabled_providers", "disabled_providers", "async_tools", "telemetry")
-"""What is read once, when a program starts."""
+"""Keys that are read only when a process starts."""
 _FILE = "asyncagents.json"
 
 Verify: TypeAlias = Callable[[Loaded], None]
-"""Raises `ConfigError` for what cannot be used, though each file is right in itself."""
+"""Raises `ConfigError` if the merged configuration is invalid, though each file is valid."""
 
 
 def change_project(
     environment: Environment, directory: Path, change: dict[str, Any], verify: Verify
 ) -> Loaded:
-    """In the strongest file that the directory has, or in a new one. Raises `ConfigError`, and leaves all as
-    it was, for what would be of no effect, or would make the files unusable."""
+    """Change the directory's strongest file, or create one. Raises `ConfigError`, and restores the file, if
+    the change has no effect or makes the configuration invalid."""
     here = environment.folder(str(directory))
     own = {here / f".{family}" for family in ("opencode", "asyncagents")} | {here}
     found = [each for each in places(environment, here) if each.scope == "project" and each.found]
@@ -50,7 +50,7 @@ def change_project(
 
 
 def change_global(environment: Environment, change: dict[str, Any], verify: Verify) -> Loaded:
-    """The same of the user's own file, which counts everywhere."""
+    """Change the user's own file, which applies everywhere; otherwise as `change_project_config`."""
     folder = config_folder(environment, "asyncagents")
     file = next((each for each in (folder / f"{_FILE}c", folder / _FILE) if each.exists()), folder / _FILE)
     _refuse_idle(change)
@@ -59,7 +59,7 @@ def change_global(environment: Environment, change: dict[str, Any], verify: Veri
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"{folder} cannot be made ({error.strerror}): make it yourself") from error
+        raise ConfigError(f"{folder} cannot be created ({error.strerror}): create it yourself") from error
     return _write(file, change, "asyncagents", lambda: _verified(environment, Path("/"), verify))
 
 
@@ -78,7 +78,7 @@ def _family(file: Path) -> Family:
 
 
 def _refuse_idle(change: dict[str, Any]) -> None:
-    """What a program would believe to have done, and has not."""
+    """Raise `ConfigError` for keys that would have no effect."""
     for key in AT_START:
         if key in change:
             raise ConfigError(
@@ -88,7 +88,7 @@ def _refuse_idle(change: dict[str, Any]) -> None:
         raise ConfigError(f"{dotted(path)} changes nothing in asyncagents: leave it out")
     for path, text in _texts(change):
         if VEIL in text:
-            raise ConfigError(f"{dotted(path)} is a secret as it is shown, not as it is: leave it out")
+            raise ConfigError(f"{dotted(path)} is a redacted secret: leave it out")
         if tokens_in(text):
             raise ConfigError(f"{dotted(path)} refers to a variable or a file: write it in the file yourself")
 
@@ -110,13 +110,13 @@ def _texts(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
 def _refuse_untrusted(change: dict[str, Any], file: Path, root: Path) -> None:
     for path, _ in sift(change, file.parent, root).left_out:
         raise ConfigError(
-            f"{dotted(path)} would count for nothing: this project is not trusted; "
+            f"{dotted(path)} would be ignored: this project is not trusted; "
             f"run `asyncagents trust {root}` first"
         )
 
 
 def _write(file: Path, change: dict[str, Any], family: Family, verified: Callable[[], Loaded]) -> Loaded:
-    """What stood there before comes back if it cannot be used with the change."""
+    """Write the change, and restore the previous content if the result is invalid."""
     try:
         with _alone(file.parent):
             before = file.read_bytes() if file.exists() else None
@@ -135,7 +135,7 @@ def _write(file: Path, change: dict[str, Any], family: Family, verified: Callabl
 
 
 def _plain(file: Path) -> dict[str, Any]:
-    """What stands there, if a program can write it again as it was."""
+    """Read a file that can be rewritten without loss; raises `ConfigError` for links and comments."""
     if file.is_symlink():
         raise ConfigError(f"{file} is a link: change what it points to yourself")
     text = read_text(file)
@@ -146,7 +146,7 @@ def _plain(file: Path) -> dict[str, Any]:
     except ValueError as error:
         raise ConfigError(f"{file} has comments, which would be lost: change it yourself") from error
     if not isinstance(value, dict):
-        raise ConfigError(f"{file} is no object: correct it first")
+        raise ConfigError(f"{file} is not a JSON object: correct it first")
     return value
 
 
@@ -160,7 +160,7 @@ def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Two changes at once would lose one."""
+    """Lock the folder, so that concurrent changes do not overwrite each other."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -170,7 +170,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _replace(file: Path, content: bytes) -> None:
-    """In one step; who may read it stays as it was, and a new one is its owner's alone."""
+    """Replace the file atomically; its mode stays, and a new file is readable only by its owner."""
     mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else 0o600
     descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
     try:

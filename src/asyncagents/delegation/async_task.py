@@ -1,4 +1,4 @@
-"""`async_task` and `async_task_result`: launch and ask again, with texts that others know by heart."""
+"""`async_task` and `async_task_result`: launch a task and poll its result, with texts that are fixed."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The asyncagents_* tools: tasks in the background, launched, forked, resumed, listed, cancelled, cleared."""
+"""The `asyncagents_*` tools: launch, fork, resume, list, cancel and clear background tasks."""
 
 from typing import Annotated, Literal
 
@@ -27,7 +27,7 @@ from asyncagents.errors import ToolError
 
 
 class Launch(Struct, frozen=True, kw_only=True):
-    """Of a task, or with `resume` a follow-up."""
+    """Arguments to launch a task or, with `resume`, to send a follow-up."""
 
     prompt: Prompt
     description: Annotated[str, Meta(description="Three to five words.", max_length=500)] = ""
@@ -62,7 +62,7 @@ def _launch(desk: Desk, limits: DelegationConfig) -> Tool[Launch]:
     async def plan(args: Launch, context: ToolContext) -> tuple[Ask, ...]:
         _check(args)
         if args.resume:
-            return ()  # who was launched may be asked more, unless that is denied by now
+            return ()  # a follow-up asks no permission; `resume` refuses an agent that is denied by now
         return launch_ask(args.agent, args.description)
 
     async def run(args: Launch, context: ToolContext) -> Together:

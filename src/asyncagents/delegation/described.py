@@ -1,4 +1,4 @@
-"""What the model reads of delegation: text files beside it."""
+"""Load the texts of delegation that the model reads, from the text files beside this module."""
 
 from functools import cache
 from importlib.resources import files

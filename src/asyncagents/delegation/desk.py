@@ -1,4 +1,4 @@
-"""The desk where tasks are ordered: it makes of an order what the store commits with the call."""
+"""Build the facts that launch or resume a task; the store commits them with the call."""
 
 from collections.abc import Callable, Mapping
 
@@ -50,7 +50,7 @@ from asyncagents.store.store import Store
 from asyncagents.store.verb.task_read import Seen
 
 KEPT_FROM_CHILDREN = ("todowrite", "todoread", TASK)
-"""Unless an agent's own rules speak of them."""
+"""Tools denied to children, unless the agent's own rules mention them."""
 
 
 class Order(Struct, frozen=True, kw_only=True):
@@ -63,7 +63,7 @@ class Order(Struct, frozen=True, kw_only=True):
 
 
 class Desk:
-    """`check` raises what is known to be wrong with a model without asking it."""
+    """Builds `Spawn` and `Resume` facts. `check` raises for a model that is known to be unusable."""
 
     def __init__(
         self,
@@ -81,11 +81,14 @@ class Desk:
         self._check = check
         self._look = Look(store)
         self.workplaces: Workplaces | None = None
-        """Where sessions work; set once it is known."""
+        """Set by the app before the first launch."""
 
     async def agent(self, name: str, context: ToolContext) -> Agent | None:
-        """Who is to work; None where anybody with a name can. A stranger is refused, with those there are."""
-        assert self.workplaces is not None, "it was set up"
+        """Return the agent of that name; None where the workplace defines no agents and any name is valid.
+
+        Raises `ToolError`, which lists the agents there are, for an unknown one.
+        """
+        assert self.workplaces is not None, "workplaces are set before the first launch"
         staff = (await enter(self.workplaces, context.directory)).staff
         if staff is None:
             if line(name) != name or not name:
@@ -96,11 +99,11 @@ class Desk:
         return staff[name]
 
     async def spawn(self, order: Order, context: ToolContext, limits: DelegationConfig) -> Spawn:
-        """All that a launch is; whether there is room for it is known when it is committed."""
+        """Build the `Spawn` of a launch; its limits are checked when it is committed."""
         return (await self.launch(order, context, limits))[0]
 
     async def launch(self, order: Order, context: ToolContext, limits: DelegationConfig) -> tuple[Spawn, int]:
-        """And its place in the queue, as far as is known now; 0: it need not wait."""
+        """Build the `Spawn` of a launch, and estimate its place in the queue; 0: it need not wait."""
         if not (order.prompt.strip() and line(order.description)):
             raise ToolError(says_nothing())
         agent = await self.agent(order.agent, context)
@@ -141,7 +144,7 @@ class Desk:
         return spawn, max(0, launcher.crowd + before - limits.concurrent + 1)
 
     def _model(self, order: Order, agent: Agent | None, parent: Session) -> ModelRef:
-        """The one that was asked for, the agent's own, or the parent's."""
+        """Return the requested model, else the agent's, else the parent's; `ToolError` if it is unusable."""
         own = agent.model if agent else None
         if own is not None and agent is not None and agent.variant:
             own = replace(own, variant=agent.variant)
@@ -170,7 +173,7 @@ class Desk:
         )
 
     async def _said(self, child: Session, to: Addressee, prompt: str, preamble: str = "") -> Admit:
-        """What a child reads; hooks have a word in it, as in what people say."""
+        """Build the child's input and run the `chat.message` hooks, as for prompts of people."""
         message = UserMessage(
             id=self.ids.message(),
             session_id=child.id,
@@ -190,7 +193,7 @@ class Desk:
             for text, hidden in said
             if text
         )
-        assert self.workplaces is not None, "it was set up"
+        assert self.workplaces is not None, "workplaces are set before the first launch"
         fact = Admit(message=message, parts=parts, key=f"task:{message.id}")
         return await arrived(self.workplaces, child.directory, fact, self.ids)
 
@@ -203,7 +206,10 @@ class Desk:
     async def follow(
         self, seen: Seen, prompt: str, context: ToolContext, call_id: CallId | None = None
     ) -> Resume:
-        """What goes on with a task, in the words of whoever launched it, if he still may launch its agent."""
+        """Build the `Resume` that sends a follow-up prompt to a task.
+
+        Raises `ToolError` if the child is gone, the prompt is blank, or the agent is denied by now.
+        """
         task = seen.task
         try:
             child = await self.store.session(task.id)
@@ -218,17 +224,17 @@ class Desk:
         return Resume(task.id, fact, prompt, call_id)
 
     async def session_exists(self, session_id: SessionId) -> bool:
-        """Say whether there is a session with this id, whichever session launched it."""
+        """Return whether there is a session with this id, whichever session launched it."""
         try:
             await self.store.session(session_id)
         except NotFound:
             return False
-        except Damaged:  # it exists, and cannot be read
+        except Damaged:  # it exists but cannot be read
             return True
         return True
 
     async def find(self, given: str, context: ToolContext) -> Seen:
-        """One of the caller's tasks, by its id or the beginning of it."""
+        """Find a task of the calling session by its id or a unique prefix of it; else raise `ToolError`."""
         start = given.strip()
         start = start if start.startswith("ses_") else f"ses_{start}"
         found = await self.store.tasks_beginning(context.session_id, start)
@@ -241,13 +247,16 @@ class Desk:
 
 
 def _model_of(session: Session) -> ModelRef:
-    assert session.model is not None, "it was addressed"
+    assert session.model is not None, "a session with messages has a model"
     model = session.model
     return ModelRef(provider_id=model.provider_id, model_id=model.id, variant=model.variant)
 
 
 def child_rules(agent: Agent | None, *, background: bool) -> tuple[Rule, ...]:
-    """What a child may not do, unless its agent's own rules speak of it. Nobody answers in the background."""
+    """Return rules that deny a child tools which its agent's own rules do not mention.
+
+    A background child is always denied `question`: no person answers it.
+    """
     if agent is None:
         return ()
     own = {rule.permission for rule in agent.layers.agent}

@@ -1,4 +1,4 @@
-"""A fork: the history that a child begins with is a copy of its parent's, closed and shortened."""
+"""Fork a session: copy the parent's history for the child, with calls closed and results shortened."""
 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
@@ -24,9 +24,9 @@ OPENING = "[The messages that came before are left out.]"
 
 class Fork(Struct, frozen=True):
     entries: tuple[Entry, ...]
-    """In the order in which the model reads them, which is that of their ids."""
+    """In the order in which the model reads them, which is the order of their ids."""
     preamble: str
-    """What the child is told between them and its task."""
+    """Text between the history and the child's task."""
 
 
 def forked(
@@ -38,9 +38,10 @@ def forked(
     ids: Ids,
     shown: frozenset[PartId] = frozenset(),
 ) -> Fork:
-    """Copy what a session's model has read before the message that holds the forking call.
+    """Copy the messages that a session's model has read before the message with the forking call.
 
-    `shown`: the parts whose calls it was told are pending; their results came in messages of their own.
+    `shown`: parts of calls that were shown as pending; their results came in later messages.
+    Raises `NotFound` if `entries` has no message `before`.
     """
     if all(entry.info.id != before for entry in entries):
         raise NotFound("message", before)
@@ -54,7 +55,10 @@ def forked(
 
 
 def _named(entries: list[Entry], to: SessionId, ids: Ids) -> Iterator[Entry]:
-    """Under new ids; every step answers the copy of what it answered, or else the last thing asked before."""
+    """Yield the entries under new ids.
+
+    Each step answers the copy of its user message or, if that was left out, the last one before it.
+    """
     if entries and isinstance(entries[0].info, AssistantMessage):
         first = entries[0].info
         address = Addressee(to, first.agent, first.model_ref)
@@ -84,9 +88,9 @@ class _Place(Struct, frozen=True):
 
 
 def _step(entry: Entry, info: AssistantMessage, parent_id: MessageId, place: _Place) -> Entry:
-    """It was paid for and ended, if badly, in another session.
+    """Copy a step as completed, without cost and error: another session paid for it.
 
-    It counts as one that a model has made, whoever made it: nobody is to go on with it.
+    Its `finish` is always set, so that no run goes on with the step.
     """
     finish = info.finish
     if info.error is not None or finish is None:
@@ -110,7 +114,7 @@ def _step(entry: Entry, info: AssistantMessage, parent_id: MessageId, place: _Pl
 
 def _placed(entry: Entry, place: _Place) -> Iterator[Part]:
     for part in entry.parts:
-        assert not isinstance(part, UnknownPart), "none is copied"
+        assert not isinstance(part, UnknownPart), "`HistoryCopier` drops unknown parts"
         yield replace(part, id=place.ids.part(), session_id=place.session_id, message_id=place.message_id)
 
 

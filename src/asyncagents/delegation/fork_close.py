@@ -1,4 +1,4 @@
-"""A history as closed text: what a model reads of it, with no call open and nothing bound to its session."""
+"""Copy messages for a fork: only what the model reads, with open calls closed."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias, assert_never
@@ -37,9 +37,9 @@ Copyable: TypeAlias = TextPart | FilePart | AgentPart | SubtaskPart | ToolPart
 
 
 class Copyist:
-    """Copies messages, the newest first: by then it is known how many results are newer, and which came late.
+    """Copies messages, the newest first, so that newer and late results are known.
 
-    Thoughts are not copied, for they are signed for the session that had them; nor is what only people see.
+    Reasoning is not copied, because its signature is bound to the session; nor are parts only people see.
     """
 
     def __init__(self, shown: frozenset[PartId]) -> None:
@@ -51,7 +51,7 @@ class Copyist:
         self._inputs = 0
 
     def copy(self, entry: Entry) -> Copied | None:
-        """None: a model reads nothing of it."""
+        """Copy one message; None: the model reads nothing of it."""
         self._results = self._inputs = 0
         self._at = entry.info.time.created
         of_model = isinstance(entry.info, AssistantMessage)
@@ -72,7 +72,7 @@ class Copyist:
         return Copied(entry=copy, size=size(copy), results=self._results, inputs=self._inputs)
 
     def _said(self, part: TextPart, *, late: bool) -> TextPart:
-        """A result that came late is a text of ours, and a result all the same."""
+        """Copy a text; one that delivers a late result is shortened as a result."""
         came = arrived(part.text) if late and part.synthetic else None
         if came is None:
             return part
@@ -86,7 +86,7 @@ class Copyist:
         return replace(part, metadata=None, state=self._closed(part, given))
 
     def _closed(self, part: ToolPart, given: dict[str, Any]) -> ToolState:
-        """Its result, once: if it came late, then where it came."""
+        """Close a call's state. A late result appears only in the message that delivered it."""
         state = part.state
         if part.id in self._shown:
             came = (part.call_id, part.tool) in self._late
@@ -112,22 +112,22 @@ class Copyist:
 
 
 def _ended(part: TextPart) -> TextPart:
-    """A text that a crash left half said is said no further here."""
+    """Mark a text as ended, also one that a crash left incomplete."""
     time = replace(part.time, end=part.time.end or part.time.start) if part.time else None
     return replace(part, metadata=None, time=time)
 
 
 def _noted(at: int, given: dict[str, Any], words: str) -> ToolCompleted:
-    """Words in place of a result; no failure, or the model would make the call again."""
+    """Return a note in place of a result; not an error, or the model would repeat the call."""
     return ToolCompleted(input=given, output=words, title="", metadata={}, time=PartTime(start=at, end=at))
 
 
 def plain_head(head: Sequence[Entry]) -> list[Copied]:
-    """A summary as if it had been said: what stands beside the request for it, and then its words."""
+    """Copy a summary as plain messages: the notes beside its request, then its text."""
     if not head:
         return []
     asked, summary = head
-    assert isinstance(summary.info, AssistantMessage), "a summary is a model's"
+    assert isinstance(summary.info, AssistantMessage), "a summary is an assistant message"
     notes = [part for part in asked.parts if isinstance(part, TextPart) and part.synthetic and part.text]
     opening = TextPart(
         id=PartId(""),
@@ -136,7 +136,7 @@ def plain_head(head: Sequence[Entry]) -> list[Copied]:
         text=SUMMARISED,
         synthetic=True,
     )
-    by = asked.info.agent  # who summarises is nobody's partner
+    by = asked.info.agent  # the child must not see the compaction agent
     info = replace(summary.info, summary=None, agent=by, mode=by)
     words = [part for part in summary.parts if isinstance(part, TextPart) and part.text]
     entries = Entry(info=asked.info, parts=(*notes, opening)), Entry(info=info, parts=tuple(words))

@@ -1,4 +1,4 @@
-"""How much of a copied history is kept: new results whole, older ones cut, and all of it within a limit."""
+"""Limit a copied history: new results stay whole, older ones are cut, and the total is bounded."""
 
 from typing import Any, TypeAlias, assert_never
 
@@ -14,18 +14,18 @@ from asyncagents.engine.prompt import Prompt
 from asyncagents.llm.model import Attachment, CallMade, FromModel, FromTool, FromUser, Said, Thought, Told
 
 MOST = 200_000
-"""So many characters are copied in all."""
+"""Limit of characters of a copied history."""
 MOST_OF_SUMMARY = 50_000
-"""So many of them may be a summary's, if there is not room for everything."""
+"""Limit of characters of its summary, if not everything fits."""
 DEEPEST = 50
 _MARK = 40
-"""About as long as a mark is."""
+"""Approximate length of a cut mark."""
 
 Anything: TypeAlias = Part | UnknownPart
 
 
 class Limit(Struct, frozen=True):
-    """None: whole."""
+    """Characters kept of a call's result and of each text of its input; None: all."""
 
     result: int | None
     input: int
@@ -36,7 +36,7 @@ FIRST_MIDDLE, FIRST_OLD = 5, 15
 
 
 class Copied(Struct, frozen=True, kw_only=True):
-    """A message as it will be told, and how many of its results, inputs and texts were cut."""
+    """A copied message, its size, and how many of its results, inputs and texts were cut."""
 
     entry: Entry
     size: int
@@ -46,14 +46,14 @@ class Copied(Struct, frozen=True, kw_only=True):
 
 
 def limit(newer: int) -> Limit:
-    """For a call, by how many results are newer than its own."""
+    """Return the limit of a call, by how many results are newer than its own."""
     if newer < FIRST_MIDDLE:
         return RECENT
     return MIDDLE if newer < FIRST_OLD else OLD
 
 
 def cut(text: str, most: int | None, *, ends: bool = False) -> str:
-    """So many characters of it; `ends`: from both ends, for how a thing ended may tell most."""
+    """Cut a text to `most` characters; `ends`: keep both ends, for output whose end matters."""
     if most is None or len(text) <= most:
         return text
     tail = most // 2 if ends else 0
@@ -64,7 +64,7 @@ def cut(text: str, most: int | None, *, ends: bool = False) -> str:
 
 
 def cut_input(given: dict[str, Any], most: int) -> dict[str, Any]:
-    """Every text in it, however deep; it stays an object."""
+    """Cut every text in an input, at any depth; the result stays an object."""
     return {name: _cut_value(value, most, 1) for name, value in given.items()}
 
 
@@ -89,7 +89,7 @@ def told(entry: Entry) -> list[Told]:
 
 
 def size(entry: Entry) -> int:
-    """In characters, as the model reads it."""
+    """Return the size in characters, as the model reads it."""
     return sum(map(_told_size, told(entry)))
 
 
@@ -116,14 +116,14 @@ def _block_size(block: Said | Thought | CallMade) -> int:
 
 
 def _file_size(file: Attachment) -> int:
-    """An image takes as much as its frame, whatever its bytes."""
+    """Return the size of a file; an image counts by its tokens, not its bytes."""
     return IMAGE_TOKENS * BYTES_A_TOKEN if file.mime.startswith("image/") else len(file.url)
 
 
 def fitting(head: list[Copied], body: list[Copied]) -> tuple[list[Copied], list[Copied]]:
-    """All of it; else a summary, cut if it is long, and the newest messages, as many as there is room for.
+    """Return the summary and the messages that fit: all, or a cut summary and the newest messages.
 
-    If even the newest is too long its texts are cut: a fork that knows nothing of its parent is none.
+    If even the newest message is too long, its texts are cut, so that the fork has some history.
     """
     if _sum(head) + _sum(body) <= MOST:
         return head, body
@@ -144,7 +144,7 @@ def _sum(copies: list[Copied]) -> int:
 
 
 def cut_down(copy: Copied, most: int) -> Copied:
-    """Every text and every result of a message to an equal share; what is no text stays as it is."""
+    """Cut every text and result of a message to an equal share; other parts stay unchanged."""
     if copy.size <= most:
         return copy
     lengths = [len(text) for text in map(_words, copy.entry.parts) if text]

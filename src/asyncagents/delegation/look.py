@@ -1,4 +1,4 @@
-"""What a launch must know of whoever launches, read once for all that come together."""
+"""Coalesce concurrent reads of the parent: all launches of one step share one query."""
 
 import asyncio
 
@@ -8,20 +8,20 @@ from asyncagents.store.verb.task_read import Launcher
 
 
 class Look:
-    """A step may launch hundreds at once: the first one reads, the others wait for what it sees."""
+    """Shares one read per session: the first launch reads, concurrent ones wait for its result."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._waiting: dict[SessionId, list[asyncio.Future[Launcher | None]]] = {}
 
     async def at(self, session_id: SessionId) -> tuple[Launcher, int]:
-        """And how many were before this one, in the order of the calls."""
+        """Return the parent, and how many launches share this read before this one."""
         while (waiting := self._waiting.get(session_id)) is not None:
             mine: asyncio.Future[Launcher | None] = asyncio.get_running_loop().create_future()
             waiting.append(mine)
             before = len(waiting)
             seen = await mine
-            if seen is not None:  # else whoever read was stopped
+            if seen is not None:  # None: the reading launch failed or was cancelled, so read again
                 return seen, before
         return await self._read(session_id), 0
 

@@ -1,4 +1,4 @@
-"""What a child does is shown beside the call that waits for it: to people, never to the model, never kept."""
+"""Publish a child's progress on the parent's call that waits for it, for people only; nothing is stored."""
 
 import asyncio
 from typing import Any
@@ -19,7 +19,7 @@ MOST_SHOWN = 20
 
 
 class _Watched(Struct, eq=False):
-    """The call's part, as it was published, and what is known of the child's calls, the newest last."""
+    """The part of a waiting call as last published, and the child's calls, the newest last."""
 
     part: ToolPart
     calls: dict[PartId, dict[str, Any]]
@@ -28,7 +28,7 @@ class _Watched(Struct, eq=False):
 
 
 class Mirror:
-    """Listens to commits, on the loop. It knows the calls that wait for tasks since it heard of them."""
+    """Follows commits on the event loop, and tracks the calls that wait for a task."""
 
     def __init__(self, *, bus: Bus, clock: Clock) -> None:
         self._bus = bus
@@ -56,7 +56,7 @@ class Mirror:
                 pass
 
     def _waits(self, part: ToolPart) -> None:
-        """A call begins to wait for a task, or no longer does."""
+        """Start, update or end the tracking of a call that waits for a task."""
         child = _child(part.state)
         if child is None:
             for known in [known for known, each in self._watched.items() if each.part.id == part.id]:
@@ -80,10 +80,10 @@ class Mirror:
         watched = self._watched[child]
         watched.timer, watched.shown_at = None, asyncio.get_running_loop().time()
         state = watched.part.state
-        assert isinstance(state, ToolRunning), "else nobody waits"
+        assert isinstance(state, ToolRunning), "only running calls are tracked"
         metadata = {**(state.metadata or {}), "summary": list(watched.calls.values())}
         part = replace(watched.part, state=replace(state, metadata=metadata))
-        assert part.session_id is not None, "it was published"
+        assert part.session_id is not None, "a published part has a session"
         self._bus.publish(PartUpdated(session_id=part.session_id, part=part, time=self._clock.now()))
 
     def _forget(self, child: SessionId) -> None:
@@ -93,7 +93,7 @@ class Mirror:
 
 
 def _child(state: ToolState) -> SessionId | None:
-    """The session that the call waits for."""
+    """Return the child session that the call waits for; None: it does not wait."""
     if not isinstance(state, ToolRunning) or not state.metadata:
         return None
     child = state.metadata.get("sessionId")

@@ -1,4 +1,4 @@
-"""asyncagents_output: how far a task is, what it came to, or all that it said and did."""
+"""`asyncagents_output`: return a task's progress, result or transcript."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Polling: who asks again and again for what has not changed waits instead, at no cost."""
+"""Turn repeated polls of an unchanged task into a wait, which costs no steps."""
 
 from asyncagents.delegation.desk import Desk
 from asyncagents.domain.call import Call, Completed, Settled, Watch
@@ -9,12 +9,12 @@ from asyncagents.engine.tool import Outcome, Pending, ToolContext
 
 EMPTY = "stillRunning"
 PATIENCE = 2
-"""So many empty answers in a row; the next one comes when something has changed."""
+"""Answers in a row without a change; the next poll waits for one."""
 LOOK_BACK = 100
 
 
 async def polled(desk: Desk, task: Task, context: ToolContext, *, tool: str, text: str) -> Outcome:
-    """The answer, or the wait for it."""
+    """Answer a poll of a live task or, after too many empty answers, wait for a change."""
     calls = await desk.store.last_calls(context.session_id, LOOK_BACK)
     if _in_a_row(calls, context, task.id) < PATIENCE:
         return Completed(text, task.description, {"sessionId": task.id, EMPTY: True})
@@ -22,7 +22,7 @@ async def polled(desk: Desk, task: Task, context: ToolContext, *, tool: str, tex
 
 
 def wait_for(task: Task, watch: Watch, *, note: str, seconds: float | None = None) -> Pending:
-    """Wait for a task; the part names the task meanwhile, and when the wait is over."""
+    """Build the wait for a task; the part names the task during and after the wait."""
     metadata = {"sessionId": task.id}
     return Pending(
         kind="wait", seconds=seconds, watch=watch, note=note, title=task.description, metadata=metadata
@@ -30,7 +30,7 @@ def wait_for(task: Task, watch: Watch, *, note: str, seconds: float | None = Non
 
 
 def _in_a_row(calls: tuple[Call, ...], context: ToolContext, task_id: SessionId) -> int:
-    """How often this task was asked for with nothing else done in between, in this turn."""
+    """Count the empty answers for this task since the last other call of this turn."""
     count = 0
     own = next((call for call in calls if call.id == context.call_id), None)
     for call in calls:

@@ -1,4 +1,4 @@
-"""The tool `task`: another agent does a piece of work, and the call is open until it has."""
+"""`task`: launch another agent; the call stays open until the child ends."""
 
 from typing import Annotated, Any
 
@@ -30,7 +30,7 @@ class TaskArgs(Struct, frozen=True, kw_only=True):
 
 
 HIDDEN = ("command", "model")
-"""Arguments of tasks that people start; a model that sends them all the same does not choose."""
+"""Arguments only for tasks that people start; ignored if a model sends them."""
 
 
 def task(desk: Desk, limits: DelegationConfig) -> Tool[TaskArgs]:
@@ -58,13 +58,13 @@ def task(desk: Desk, limits: DelegationConfig) -> Tool[TaskArgs]:
 
 
 def launch_ask(agent: str, description: str) -> tuple[Ask, ...]:
-    """Who may launch whom is one permission, for all tools that launch."""
+    """Ask to launch an agent; all tools that launch share one permission."""
     metadata = {"description": description, "subagent_type": agent}
     return (Ask(TASK, (agent,), (agent,), metadata, exact=True),)
 
 
 async def unasked(args: object, context: ToolContext) -> tuple[Ask, ...]:
-    """What an agent has launched it may look at."""
+    """Ask nothing: an agent may read and end the tasks it launched."""
     return ()
 
 

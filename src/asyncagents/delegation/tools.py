@@ -1,4 +1,4 @@
-"""The delegation tools, as one workplace gets them."""
+"""Build the delegation tools of one workplace."""
 
 from asyncagents.config.config import DelegationConfig
 from asyncagents.delegation.async_task import async_task, async_task_result

@@ -1,4 +1,4 @@
-"""An agent: a prompt, a model and what it may do, under a name."""
+"""Agents: a prompt, a model and permission rules under a name."""
 
 from typing import Any, Literal, TypeAlias
 
@@ -15,26 +15,26 @@ class Agent(Struct, frozen=True, kw_only=True):
     name: str
     mode: Mode
     layers: Layers
-    """Without a session's own rules and what was approved for good: those are laid over them."""
+    """Without the session's own rules and the project's approvals, which are applied on top."""
     prompt: str
     description: str | None = None
     model: ModelRef | None = None
-    """None: the one of the session, or of the parent."""
+    """None: the model of the session or of its parent."""
     variant: str | None = None
     temperature: float | None = None
     top_p: float | None = None
     steps: int | None = None
-    """How many steps may follow what a person says; None is no limit."""
+    """Max steps after a person's prompt; None is no limit."""
     hidden: bool = False
     native: bool = False
-    """Built in, though it may have been changed."""
+    """Whether the agent is built in; configuration may have changed it."""
     color: str | None = None
     options: dict[str, Any] = {}
-    """Handed to the model as they are."""
+    """Options passed to the model unchanged."""
     asks_anew: tuple[str, ...] = ()
-    """Permissions for which it asks every time, whatever was approved for good."""
+    """Permissions that ask every time, whatever approvals exist."""
     sandbox: Sandbox | None = None
-    """Where its commands run; None: outside any."""
+    """The sandbox of its commands; None: no sandbox."""
     origin: str = "built in"
     """The file that defines it, `config`, or `built in`."""
 

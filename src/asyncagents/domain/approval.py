@@ -1,4 +1,4 @@
-"""What a person allowed for good in a project, as people look at it and take it back."""
+"""Approvals of a project: answers `always`, as people list and withdraw them."""
 
 import hashlib
 
@@ -16,9 +16,9 @@ class ApprovalTime(Shape, frozen=True, kw_only=True):
 
 
 class Approval(Shape, frozen=True, kw_only=True):
-    """An answer `always`: in this project, what fits `pattern` is not asked for again.
+    """An answer `always`: in this project, requests that match `pattern` are not asked for again.
 
-    `exact`: the pattern is one text, letter by letter. `directory` is left out if all sessions of the project
+    `exact`: the pattern is compared as plain text. `directory` is left out if all sessions of the project
     are deleted.
     """
 
@@ -34,7 +34,7 @@ class Approval(Shape, frozen=True, kw_only=True):
 def approval_of(
     project_id: str, kept_as: str, pattern: str, *, at: int, directory: str | None = None
 ) -> Approval:
-    """Make one of a row; `kept_as`: its permission there, which also says whether it is exact."""
+    """Build an approval from a row; `kept_as`: the stored permission, which also says whether it is exact."""
     named = pattern_permission(kept_as)
     return Approval(
         id=approval_id(project_id, kept_as, pattern, at),
@@ -48,13 +48,13 @@ def approval_of(
 
 
 def approval_id(project_id: str, kept_as: str, pattern: str, at: int) -> str:
-    """Name an approval by what it is and when it was given: withdrawn and given again, it is another one."""
+    """Derive the id from content and time, so that an approval given anew after a withdrawal differs."""
     told = "\0".join((project_id, kept_as, pattern)).encode("utf-8", "surrogatepass")
     return f"{PREFIX}{hashlib.sha256(told).hexdigest()[:_DIGITS]}{at:x}"
 
 
 def time_in_id(approval_id: str) -> int | None:
-    """When an approval was given, as its id says; None: that is no such id."""
+    """Read the time of an approval from its id; None if the id is not one of an approval."""
     digits = approval_id.removeprefix(PREFIX)[_DIGITS:]
     if not approval_id.startswith(PREFIX) or not 0 < len(digits) < 15:
         return None

@@ -1,4 +1,4 @@
-"""What a session asks of a person: a permission, or an answer to a question."""
+"""Asks of a session: requests for a permission and questions to a person."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ class ToolRef(Shape, frozen=True, kw_only=True):
 
 
 class PermissionRequest(Shape, frozen=True, kw_only=True):
-    """`always`: the patterns that an answer `always` would allow from then on; if `exact`, the texts."""
+    """`always`: the patterns, or texts if `exact`, that an answer `always` allows from then on."""
 
     id: PermissionId
     session_id: SessionId

@@ -1,4 +1,4 @@
-"""What a session waits for outside, as people and programs are told of it."""
+"""Open calls of a session as clients see them."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from asyncagents.domain.shape import Shape
 
 
 class Awaited(Shape, frozen=True, kw_only=True):
-    """A call that somebody answers (`ask_id`), or that takes a result under its own id."""
+    """An open call: a person answers it under `ask_id`, or a program submits its result under `id`."""
 
     id: CallId
     session_id: SessionId
@@ -20,22 +20,22 @@ class Awaited(Shape, frozen=True, kw_only=True):
     since: int
     """In ms since the epoch."""
     due: int | None = None
-    """When it waits no more."""
+    """The deadline, in ms since the epoch."""
     note: str = ""
     who: str = ""
-    """Whom it asks, in words; nothing: whoever reads it."""
+    """The person, role or channel that is asked, as free text; empty: any person."""
     ask_id: str | None = None
-    """What an answer is addressed to; None: nobody is asked."""
+    """The id of the ask or question; None: the call does not ask a person."""
     permission: PermissionRequest | None = None
     question: QuestionRequest | None = None
     approval: bool = False
-    """Its one question is whether something may be done."""
+    """Whether its one question is an approval."""
     lineage: tuple[Session, ...] = ()
     """From the root of the tree down to the session that waits."""
 
 
 def awaited(call: Call, lineage: tuple[Session, ...] = ()) -> Awaited:
-    """Of a call that is open."""
+    """Build the view of an open call."""
     state = call.open
     assert state is not None, "only what is open waits"
     return Awaited(
@@ -57,5 +57,5 @@ def awaited(call: Call, lineage: tuple[Session, ...] = ()) -> Awaited:
 
 
 def is_outside(call: Call) -> bool:
-    """Whether it is open, and not for a session of the same tree, which has its own reasons."""
+    """Tell whether a call is open and waits for something else than a task of the same tree."""
     return call.open is not None and call.open.kind != "task" and call.open.watch is None

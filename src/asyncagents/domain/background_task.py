@@ -1,4 +1,4 @@
-"""A task as clients see it."""
+"""Tasks as clients see them."""
 
 from datetime import UTC, datetime
 
@@ -11,11 +11,11 @@ from asyncagents.domain.task import Account, EndedBy, Phase, Progress, Task, Tas
 from asyncagents.domain.task_account import all_runs, is_mixed
 
 _LAST = 253_402_300_799_999
-"""No calendar goes further."""
+"""The latest time that `datetime` can express."""
 
 
 class TaskProgress(Shape, frozen=True, kw_only=True):
-    """Of the latest run. `phase` and `place` are a live task's only, `duration` (ms) an ended one's."""
+    """Progress of the latest run. Live tasks have `phase` and `place`, ended ones `duration` (ms)."""
 
     started_at: str
     tool_calls: int
@@ -30,7 +30,7 @@ class TaskProgress(Shape, frozen=True, kw_only=True):
 
 
 class TaskTotals(Shape, frozen=True, kw_only=True):
-    """Sums over all runs of a task. `duration`: ms at work; left out if it is not known of every run."""
+    """Sums over all runs of a task. `duration`: ms at work; left out if it is unknown for some run."""
 
     runs: int
     tool_calls: int
@@ -41,7 +41,7 @@ class TaskTotals(Shape, frozen=True, kw_only=True):
 
 
 class PendingResume(Shape, frozen=True, kw_only=True):
-    """A follow-up that waits until the child reads it."""
+    """A follow-up that the child has not read yet."""
 
     prompt: str
     queued_at: str
@@ -79,7 +79,7 @@ class BackgroundTask(Shape, frozen=True, kw_only=True):
 
 
 def background_task(task: Task, progress: Progress | None) -> BackgroundTask:
-    """`progress`: what a live task has done so far; an ended one has its account."""
+    """Build the view of a task; `progress`: of a live task, an ended one has its account."""
     latest = _so_far(progress) if task.live else task.account
     return BackgroundTask(
         session_id=task.id,
@@ -153,7 +153,7 @@ def _live(task: Task, progress: Progress | None) -> TaskProgress | None:
 
 
 def _accounted(task: Task) -> TaskProgress | None:
-    """Of a run that ended; nothing, if an older program kept the sums of all runs alone."""
+    """Return the progress of an ended run; None if an older version stored only the sums of all runs."""
     account = task.account
     if account is None or is_mixed(task):
         return None
@@ -174,6 +174,6 @@ def _moment_of(ms: int | None) -> str | None:
 
 
 def moment(ms: int) -> str:
-    """`2026-11-16T09:40:00.123Z`."""
+    """Format a time, as in `2026-11-16T09:40:00.123Z`."""
     seconds, rest = divmod(min(ms, _LAST), 1000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"

@@ -1,4 +1,4 @@
-"""Tasks as a status board shows them: a page, a group, sums over all, and all that a board begins with."""
+"""The task board: pages, groups, statistics and the snapshot that a board starts with."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias, get_args
@@ -14,13 +14,13 @@ STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)
 KindFilter: TypeAlias = Literal["background", "sync", "all"]
 KINDS: tuple[KindFilter, ...] = get_args(KindFilter)
 NEWEST_ENDED = 200
-"""So many tasks that have ended a snapshot shows."""
+"""Max ended tasks in a snapshot."""
 
 
 class TaskQuery(Struct, frozen=True, kw_only=True):
-    """`search`: a part of the description, in whatever case. None: whichever.
+    """Filters of a task page; None matches every task. `search`: a part of the description, ignoring case.
 
-    A board is of background tasks, unless it is asked for others.
+    By default a board shows background tasks only.
     """
 
     kind: KindFilter = "background"
@@ -32,7 +32,7 @@ class TaskQuery(Struct, frozen=True, kw_only=True):
 
 
 class TaskPage(Shape, frozen=True, kw_only=True):
-    """Newest first. `total`: how many there are on all pages."""
+    """A page of tasks, newest first. `total`: the number of tasks on all pages."""
 
     tasks: tuple[BackgroundTask, ...]
     total: int
@@ -41,11 +41,11 @@ class TaskPage(Shape, frozen=True, kw_only=True):
 
 
 class GroupStats(Shape, frozen=True, kw_only=True):
-    """Of the background tasks of a group alone. `running`: also those that were resumed.
+    """Statistics of the background tasks of a group. `running` includes resumed tasks.
 
     `completion_rate`: from 0 to 1; 0 if the group has no background task.
     `total_tool_calls`: of all runs. `duration`: milliseconds from the first launch to the last end, or to now
-    while something runs.
+    while a task runs.
     """
 
     completed: int
@@ -59,7 +59,7 @@ class GroupStats(Shape, frozen=True, kw_only=True):
 
 
 class TaskGroup(Shape, frozen=True, kw_only=True):
-    """What was launched in one turn, the oldest first: sync tasks too, each with its kind."""
+    """The tasks of a batch, oldest first, sync tasks included."""
 
     group_id: str = field(name="groupId")
     tasks: tuple[BackgroundTask, ...]
@@ -75,7 +75,7 @@ class Durations(Shape, frozen=True, kw_only=True):
 
 
 class TaskStats(Shape, frozen=True, kw_only=True):
-    """Of background tasks alone. Every status is there, also with 0; an agent is there if it has tasks."""
+    """Statistics of background tasks. `by_status` has every status, `by_agent` only agents with tasks."""
 
     by_status: dict[TaskStatus, int]
     by_agent: dict[str, int]
@@ -85,7 +85,7 @@ class TaskStats(Shape, frozen=True, kw_only=True):
 
 
 class BoardSnapshot(Shape, frozen=True, kw_only=True):
-    """Newest first: all that are active, and those that ended last; `truncated` if more have ended."""
+    """All active tasks and the latest ended ones, newest first; `truncated` if more have ended."""
 
     tasks: tuple[BackgroundTask, ...]
     stats: TaskStats
@@ -93,13 +93,13 @@ class BoardSnapshot(Shape, frozen=True, kw_only=True):
 
 
 class Removed(Shape, frozen=True, kw_only=True):
-    """A task that is gone from the board."""
+    """A task that was removed from the board."""
 
     session_id: SessionId
 
 
 class Sum(Struct, frozen=True):
-    """Of the tasks of one status and agent. The times are of those that have ended, in ms."""
+    """Sums over the tasks of one status and agent. Times, in ms, are of ended tasks only."""
 
     status: str
     agent: str
@@ -111,7 +111,7 @@ class Sum(Struct, frozen=True):
 
 
 def task_group(batch_id: str, members: Sequence[tuple[Task, BackgroundTask]], now: int) -> TaskGroup:
-    """Show the tasks of a batch, all of them, and count those in the background."""
+    """Build the group of a batch: all of its tasks, with statistics of those in the background."""
     counted = [(task, shown) for task, shown in members if task.kind == "background"]
     stats = _group_stats(counted, now)
     return TaskGroup(group_id=batch_id, tasks=tuple(shown for _, shown in members), stats=stats)
@@ -135,13 +135,13 @@ def _group_stats(members: Sequence[tuple[Task, BackgroundTask]], now: int) -> Gr
 
 
 def _tool_calls(shown: BackgroundTask) -> int:
-    """Of all runs of a task."""
+    """Count the tool calls of all runs of a task."""
     counted = shown.totals or shown.progress
     return counted.tool_calls if counted else 0
 
 
 def kind_sought(kind: KindFilter) -> TaskKind | None:
-    """Translate a filter for the store; None: either kind."""
+    """Translate a filter for the store; None: both kinds."""
     return None if kind == "all" else kind
 
 

@@ -1,4 +1,4 @@
-"""From the JSON of an exported session to what is imported of it: checked, whole, and at rest. Pure."""
+"""Builds an import from the JSON of an exported session: validated, complete and at rest. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -45,31 +45,31 @@ M = TypeVar("M", bound=Shape)
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """One session as files have it."""
+    """One session as the files of an export hold it."""
 
     info: Json
     messages: Sequence[tuple[Json, Sequence[Json]]]
     todos: Any = None
     pending: Mapping[str, Json] = {}
-    """Records of its pending calls, by their ids."""
+    """Records of its pending calls, by call id."""
 
 
 class Terms(Struct, frozen=True, kw_only=True):
-    """How it is imported. `trusted`: also what its sessions are allowed, and who is told of results."""
+    """Options of an import. `trusted`: keep rules that allow something, and webhook addresses."""
 
     now: int
     trusted: bool = False
     directory: str | None = None
-    """Where it works from now on."""
+    """The directory of the imported session; None: the exported one."""
     orphan: bool = False
-    """Its parent is nowhere, or has nothing to do with it."""
+    """Whether to drop the parent: it is missing here, or unrelated."""
 
 
 def bring(found: Found, terms: Terms) -> Brought:
-    """Raises `InvalidInput` for what cannot be imported."""
+    """Build the import of one session. Raises `InvalidInput` if it cannot be imported."""
     try:
         return _bring(found, terms)
-    except BROKEN as error:  # `Unreadable` names what it is about
+    except BROKEN as error:  # `Unreadable` names the object
         raise InvalidInput(str(error)) from error
 
 
@@ -107,14 +107,14 @@ def _bring(found: Found, terms: Terms) -> Brought:
 
 
 def _sort_id(info: Json) -> str:
-    """Tell what a message sorts by: OpenCode's ids start over every 26 months, and its times do not."""
+    """Return the sort id of a message; its time tells the era, as OpenCode's ids restart every 26 months."""
     message_id, time = str(info.get("id")), info.get("time")
     created = time.get("created") if isinstance(time, dict) else None
     return sort_id(message_id, created, past=True) if isinstance(created, int) else message_id
 
 
 def _moved(info: Json, terms: Terms) -> Json:
-    """Elsewhere, below nobody, with no more rights than those that are here, if need be."""
+    """Apply the directory, drop an orphan's parent and, unless trusted, everything that allows something."""
     info = dict(info)
     if terms.directory is not None:
         info["directory"] = terms.directory
@@ -143,12 +143,12 @@ def _allows(info: Json) -> bool:
 
 def _remarks(info: Json, terms: Terms, calls: Calls) -> Iterator[str]:
     if not terms.trusted and _allows(info):
-        yield "its own rules that allow something were left out"
+        yield "rules of the session that allow something were left out"
     if calls.hushed:
-        yield "addresses that wanted to be told of results were left out"
+        yield "webhook addresses for results were left out"
     if terms.orphan:
         parent = str(info.get("parentID"))[:140]
-        yield f"its parent {parent} is not here, or was worked on here, so it stands alone"
+        yield f"its parent {parent} is missing here or has worked here since, so it has no parent now"
 
 
 def _session(info: Json) -> Session:
@@ -156,11 +156,11 @@ def _session(info: Json) -> Session:
     session = decode_session(raw)
     a_name(session.id, "session")
     if not session.id.startswith("ses_"):
-        raise InvalidInput(f"{session.id!r} is no id of a session: it begins with ses_")
+        raise InvalidInput(f"{session.id!r} is not a valid session id: expected one that begins with ses_")
     if session.parent_id is not None:
         a_name(session.parent_id, "session")
     if not session.directory.startswith("/") or "\0" in session.directory:
-        raise InvalidInput("it does not say in which directory it works: name one (--into DIR)")
+        raise InvalidInput("the session has no absolute directory: name one (--into DIR)")
     _check_number(session.time.created, session.time.updated)
     return session
 
@@ -168,7 +168,7 @@ def _session(info: Json) -> Session:
 def _whole(
     ordered: Sequence[tuple[Json, Sequence[Json]]], directory: str
 ) -> Iterator[tuple[Json, Any, Sequence[Json]]]:
-    """With what older programs leave out; a step that was under way has ended."""
+    """Yield each message with the fields that older versions leave out, its mark and its parts."""
     asked = ""
     for (info, parts), after in zip(ordered, _answers(ordered), strict=True):
         plain = whole_message(_plain(info), after=after, asked=asked, directory=directory)
@@ -177,7 +177,7 @@ def _whole(
 
 
 def _answers(ordered: Sequence[tuple[Json, Sequence[Json]]]) -> list[Json | None]:
-    """For each message, the next one that answers."""
+    """Return for each message the next assistant message."""
     found: list[Json | None] = []
     following: Json | None = None
     for info, _ in reversed(ordered):
@@ -199,7 +199,7 @@ def _message(info: Json, mark: MessageMark | None, session: Session) -> BroughtM
 
 
 def _ended(message: Message, info: Json) -> tuple[Message, bytes]:
-    """Nobody goes on with a step that another process was writing."""
+    """End a step that was incomplete at the export, with an error if it has neither finish nor error."""
     if not isinstance(message, AssistantMessage) or message.time.completed is not None:
         return message, encode(info)
     cut = {"name": "MessageAbortedError", "data": {"message": CUT_SHORT}}
@@ -233,32 +233,34 @@ def _check_unique(messages: Sequence[BroughtMessage], parts: Sequence[BroughtPar
         ("message", [each.info.id for each in messages]),
         ("part", [each.part.id for each in parts]),
         ("key", keys),
-        ("place", places),
+        ("position", places),
     ):
         seen: set[object] = set()
         for each in ids:
             if each in seen:
-                raise InvalidInput(f"{kind} {each!r} stands there twice")
+                raise InvalidInput(f"{kind} {each!r} occurs twice")
             seen.add(each)
 
 
 def _todos(value: Any) -> tuple[Todo, ...] | None:
-    """What is no todo is left out, as it is where it comes from."""
+    """Read the todos; entries without content are left out, as OpenCode does."""
     if value is None:
         return None
     if not isinstance(value, list):
-        raise InvalidInput("the todos are no list")
+        raise InvalidInput("the todos are not a list")
     named = [each for each in value if isinstance(each, dict) and each.get("content")]
     return tuple(msgspec.convert(each, Todo) for each in named)
 
 
 def _task(mark: SessionMark, session: Session, terms: Terms, calls: Sequence[Call]) -> Task | None:
-    """One whose child waits for the outside goes on, in the background; else it was cut off."""
+    """Read the task; a live one goes on in the background if its child has open calls, else it is cut off."""
     if mark.task is None or session.parent_id is None:
         return None
     task = msgspec.convert(mark.task, Task)
     if (task.id, task.parent_id) != (session.id, session.parent_id):
-        raise InvalidInput(f"the task of {session.id} is said to be {task.id!r} of {task.parent_id!r}")
+        raise InvalidInput(
+            f"the task of {session.id} names session {task.id!r} and parent {task.parent_id!r}: ids differ"
+        )
     _check_number(task.due, task.crowd, task.run, task.created, task.began, task.ended, task.longest)
     _check_number(task.resumes, task.retrieved, task.follow.at if task.follow else None)
     for counted in (task.account, task.base, task.earlier):
@@ -297,11 +299,11 @@ def _mark(value: Json, kind: type[M]) -> M | None:
 def _check_number(*numbers: int | None) -> None:
     for number in numbers:
         if number is not None and not 0 <= number <= LARGEST:
-            raise InvalidInput(f"{number} is no place, turn or time")
+            raise InvalidInput(f"{number} is not a valid position, turn or time: expected 0 to 2^53")
 
 
 def session_of(value: Json) -> tuple[SessionId, SessionId | None]:
-    """Its id and its parent's, before all else is read."""
+    """Read the ids of a session and its parent, before the rest is read."""
     parent = value.get("parentID")
     return SessionId(a_name(value.get("id"), "session")), None if parent is None else SessionId(
         a_name(parent, "session")

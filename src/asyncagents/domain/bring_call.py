@@ -1,4 +1,4 @@
-"""The calls of a session that is imported: settled, waiting for the outside, or cut off."""
+"""Imports the calls of a session: settled, waiting for a result from outside, or cut off."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ from asyncagents.errors import InvalidInput
 
 
 class Calls:
-    """Looks at one tool part after the other."""
+    """Imports one tool part after the other and collects their calls."""
 
     def __init__(
         self, records: Mapping[str, Json], messages: Sequence[BroughtMessage], *, now: int, trusted: bool
@@ -31,15 +31,15 @@ class Calls:
         self._ids: set[str] = set()
         self.made: list[Call] = []
         self.hushed = False
-        """Whether somebody wanted to be told of a result, and is not."""
+        """Whether a webhook address was dropped."""
 
     def settle(self, part: ToolPart, plain: Json, mark: dict[str, Any] | None) -> Json:
-        """Its JSON as it is from now on; the call that goes with it is kept."""
+        """Return the JSON of the imported part and collect its call."""
         record = self._record(part, mark)
         known = self._of_record(record, part) if record is not None else None
         if mark is not None:
             call = at_rest(marked_call(mark, part), now=self._now)
-            if call.open and known is not None and known.settled:  # its result came first
+            if call.open and known is not None and known.settled:  # the result is newer than the mark
                 call = call.to(known.state)
             return self._keep(call, plain)
         if isinstance(part.state, ToolWaiting) and known is not None:
@@ -67,7 +67,7 @@ class Calls:
         except BROKEN as error:
             raise InvalidInput(f"the record of the call of part {part.id} is unreadable: {error}") from error
         if pending.id != getattr(part.state, "pending_id", pending.id):
-            raise InvalidInput(f"the record of pending call {part.id} says that it is {pending.id!r}")
+            raise InvalidInput(f"the record of the call of part {part.id} has another id: {pending.id!r}")
         message = self._messages[part.message_id]
         agent = message.info.agent if isinstance(message.info, AssistantMessage) else ""
         shown = part.message_id != self._last
@@ -75,7 +75,7 @@ class Calls:
 
     def _keep(self, call: Call, plain: Json) -> Json:
         if call.id in self._ids:
-            raise InvalidInput(f"call {call.id!r} stands there twice")
+            raise InvalidInput(f"call {call.id!r} occurs twice")
         self._ids.add(call.id)
         _check_times(call)
         if not self._trusted:
@@ -91,4 +91,4 @@ def _check_times(call: Call) -> None:
     due = call.open.due if call.open else None
     for number in (call.created, call.started, call.turn, due, call.later.due if call.later else None):
         if number is not None and not 0 <= number <= LARGEST:
-            raise InvalidInput(f"{number} is no time of call {call.id!r}")
+            raise InvalidInput(f"{number} is not a valid time of call {call.id!r}: expected 0 to 2^53")

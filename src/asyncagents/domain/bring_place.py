@@ -1,4 +1,4 @@
-"""Where the model goes on to read in a session that is imported, and what a summary stands for."""
+"""Positions of imported messages: where the model continues to read, and which message is the summary."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from asyncagents.errors import InvalidInput
 
 
 def placed(session: Session, messages: Sequence[BroughtMessage]) -> list[BroughtMessage]:
-    """Place messages in this order. What was reverted is shown and not read; a question begins a turn."""
+    """Assign positions and turns in this order; reverted messages get none, a user message begins a turn."""
     until: str | None = session.revert.message_id if session.revert else None
     until = next((sort_key(each.info) for each in messages if each.info.id == until), until)
     turn, answered, found = 0, True, []
@@ -31,7 +31,7 @@ def placed(session: Session, messages: Sequence[BroughtMessage]) -> list[Brought
 def read_from(
     mark: SessionMark | None, messages: Sequence[BroughtMessage], parts: Sequence[BroughtPart], *, waits: bool
 ) -> SessionMark:
-    """The marks of a session, checked; or those that follow from its messages."""
+    """Check the mark of a session, or derive one from its messages."""
     if mark is None:
         mark = _summarised(SessionMark(), messages, parts)
         mark = replace(mark, turn=max((each.mark.turn or 0 for each in messages), default=0))
@@ -59,7 +59,7 @@ def _asks(part: BroughtPart, asked: MessageId) -> bool:
 
 
 def _is_summary(each: BroughtMessage, places: dict[MessageId, int]) -> bool:
-    """One that was written to its end, and that says what asked for it."""
+    """Tell whether a message is a complete summary whose request is known."""
     info = each.info
     if not isinstance(info, AssistantMessage) or not info.summary or info.error is not None:
         return False
@@ -71,7 +71,9 @@ def _check(mark: SessionMark, messages: Sequence[BroughtMessage]) -> None:
         places = {each.info.id: each.mark.position for each in messages if each.mark.position is not None}
         at = next((each for each in messages if each.mark.position == mark.summary), None)
         if at is None or not _is_summary(at, places) or not 0 <= mark.tail <= mark.summary:
-            raise InvalidInput(f"place {mark.summary} is said to be a summary, and is none")
+            raise InvalidInput(f"position {mark.summary} is marked as a summary and holds none")
     turns = mark.turn, mark.blocked_turn, mark.steps
     if any(not 0 <= each < 2**31 for each in turns):
-        raise InvalidInput(f"{max(turns, key=abs)} is no number of turns or steps")
+        raise InvalidInput(
+            f"{max(turns, key=abs)} is not a valid number of turns or steps: expected 0 to 2^31"
+        )

@@ -1,4 +1,4 @@
-"""A tool call as the engine keeps it: one row, four states, settled once."""
+"""Tool calls: one row with four states, settled once."""
 
 from typing import Any, Literal, TypeAlias
 
@@ -22,7 +22,7 @@ from asyncagents.domain.result_file import ResultFile, file_parts, name_files
 from asyncagents.domain.text import result_read
 
 Effect: TypeAlias = Literal["none", "idempotent", "once"]
-"""What a second run would do: nothing, the same again under the same key, or harm."""
+"""What a second run does: nothing, the same under the same effect key, or harm."""
 
 Kind: TypeAlias = Literal["ask", "question", "async", "wait", "task"]
 ASKING: frozenset[Kind] = frozenset({"ask", "question"})
@@ -33,9 +33,9 @@ IN_DOUBT = (
 )
 REJECTED = "The user rejected this tool call."
 BY_HAND = "by hand"
-"""Granted to arguments that a person wrote: whatever they ask for was meant."""
+"""Grant of a call whose arguments a person wrote: it is not asked about."""
 OWN = "own"
-"""Granted to a command that a person runs: no rule is asked, and nothing but an abort ends it."""
+"""Grant of a command that a person runs: no rules apply, and only an abort ends it."""
 EDITED = "The user changed the arguments of this call before approving it; it ran as shown."
 REJECTED_TOO = "Not run: the user rejected another tool call of this turn."
 ABORTED = "Tool execution aborted"
@@ -49,7 +49,7 @@ WAIT_OVER = "The wait is over."
 WAIT_ENDED = "The wait ended early: new input arrived."
 CANCELLED = "cancelled"
 LONG_WAIT_MS = 60_000
-"""A timer of this length or more lets blocking prompts return."""
+"""Blocking prompts return while a call waits for a timer of at least this length."""
 UNSURE = (
     "The process stopped while this tool was starting its work, so whether it began is unknown; "
     "a result is waited for."
@@ -61,31 +61,31 @@ class Completed(Struct, frozen=True, tag="completed", omit_defaults=True):
     title: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
     files: tuple[ResultFile, ...] = ()
-    """Images and documents that the model is shown beside the output."""
+    """Images and documents shown to the model with the output."""
 
 
 class Failed(Struct, frozen=True, tag="failed", omit_defaults=True):
     error: str
     metadata: dict[str, Any] = field(default_factory=dict)
     blocks: bool = False
-    """A person said no: the turn stops here."""
+    """Whether a person rejected the call, which ends the turn."""
 
 
 Result: TypeAlias = Completed | Failed
 
 
 class Once(Struct, frozen=True, tag="once", omit_defaults=True):
-    """Yes, this time; with `input`, to these arguments instead of the model's."""
+    """Allow this call; with `input`, with these arguments instead of the model's."""
 
     input: dict[str, Any] | None = None
 
 
 class Always(Struct, frozen=True, tag="always"):
-    """Yes, and to all of the kind from now on, in this project."""
+    """Allow this call, and from now on in this project all that match the ask's patterns."""
 
 
 class Reject(Struct, frozen=True, tag="reject", omit_defaults=True):
-    """No. With a message the model may try another way; without one the turn stops."""
+    """Reject this call. With a message the model goes on; without one the turn ends."""
 
     message: str = ""
 
@@ -100,34 +100,34 @@ Reply: TypeAlias = Once | Always | Reject | Answers
 
 
 class Later(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Of a call whose result comes later, from outside: kept from its start until long after its end."""
+    """What an async call keeps from its start until long after it is settled."""
 
     due: int | None = None
-    """When it has failed, unless a result is in."""
+    """The deadline: the call fails if it has no result by then."""
     estimated: int | None = None
-    """How long it should take, in ms. A hint: it never makes the time shorter."""
+    """Expected duration in ms. A hint: it never shortens the deadline."""
     external_ref: str = ""
-    """What the other side calls it."""
+    """The external system's id of the work."""
     webhook_url: str = ""
-    """Who is told when it is settled."""
+    """The address of the webhook that is sent when the call is settled."""
     checked: bool = False
-    """Its tool looks at a result before it counts."""
+    """Whether its tool validates a result before the call is settled."""
 
 
 class Requested(Struct, frozen=True, tag="requested"):
-    """The step that asked for it is committed; nothing has run."""
+    """The step that made the call is committed; the tool has not run."""
 
 
 class Running(Struct, frozen=True, tag="running", omit_defaults=True):
-    """A side effect may be under way, in the run that holds this fence."""
+    """The tool may be running, in the run that holds this fence."""
 
     fence: int
     later: Later | None = None
-    """Of an async tool: what the call keeps from here on."""
+    """For an async tool: the state that the call keeps from here on."""
 
 
 class Watch(Struct, frozen=True, omit_defaults=True):
-    """What a wait waits for: the end of a task, or of any; then the result says what is known of the task."""
+    """The task whose end a wait is for, or any task; the result then describes that task."""
 
     task_id: SessionId
     tool: str
@@ -135,41 +135,41 @@ class Watch(Struct, frozen=True, omit_defaults=True):
 
 
 class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
-    """Nothing runs here: the answer comes from outside, or when it is due."""
+    """No code runs: the result comes from outside, or from the deadline."""
 
     kind: Kind
     since: int
     due: int | None = None
     warn: int | None = None
-    """When people are told that it is about to be overdue."""
+    """When the warning is sent that the deadline is near."""
     warned: bool = False
     on_due: Result = Failed(TIMED_OUT)
     note: str = ""
-    """What the tool said before it began to wait; shown to people and to the model."""
+    """The tool's note for people and the model while the call is open."""
     ask: PermissionRequest | None = None
     ask_hash: str = ""
     blocks: bool = True
-    """Whether a no without a word ends the turn."""
+    """Whether a rejection without a message ends the turn."""
     question: QuestionRequest | None = None
     who: str = ""
-    """Whom it asks, in words: a person, a role, a channel."""
+    """The person, role or channel that is asked, as free text."""
     approval: bool = False
-    """Its one question is whether something may be done; the answer is told as a decision."""
+    """Whether its one question is an approval; the answer is then rendered as a decision."""
     watch: Watch | None = None
     child_waits: bool = False
-    """Of a call that waits for tasks: they all wait for the outside alone, so blocking prompts return."""
+    """For a call that waits for tasks: all of them only wait for the outside, so blocking prompts return."""
     title: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
     later: Later | None = None
-    """What the call keeps from here on."""
+    """The state that an async call keeps from here on."""
 
     def lapsed(self, now: int) -> bool:
-        """A decision counts within its time, whether or not anybody was there to end it."""
+        """Tell whether an approval is past its deadline, even if no sweep has expired it yet."""
         return self.approval and self.due is not None and self.due <= now
 
     @property
     def next_due(self) -> int | None:
-        """When somebody must look at it: to warn, or to end it."""
+        """The next time at which the call must be warned about or expired."""
         return self.due if self.warn is None else self.warn
 
 
@@ -177,14 +177,14 @@ class Settled(Struct, frozen=True, tag="settled", omit_defaults=True):
     result: Result
     at: int
     expired: bool = False
-    """Nobody gave it: its time was over."""
+    """Whether the deadline settled it."""
 
 
 CallState: TypeAlias = Requested | Running | Open | Settled
 
 
 class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`id` is ours, unguessable, the effect key of the tool and the pending id people answer to."""
+    """`id` is our own and unguessable: the tool's effect key and the pending id of its result."""
 
     id: CallId
     session_id: SessionId
@@ -196,49 +196,49 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
     turn: int
     created: int
     agent: str = ""
-    """Who made it: the rules of this agent count."""
+    """The agent that made the call; its rules apply."""
     repeats: int = 0
-    """How many calls just before it, in the same turn, were the same."""
+    """The number of equal calls directly before it in the same turn."""
     written: dict[str, Any] | None = None
     """The model's own arguments, if a person changed them."""
     prepared: bool = False
-    """The hooks that come before it have had their word, once."""
+    """Whether the `tool.execute.before` hooks have run."""
     proposed: dict[str, Any] | None = None
     """The model's own arguments, if a hook changed them."""
     effect: Effect = "once"
     started: int | None = None
     granted: tuple[str, ...] = ()
-    """Hashes of the asks that were answered with yes."""
+    """Hashes of the asks that were allowed."""
     ask_id: str | None = None
-    """The last ask or question of this call, and how it was answered."""
+    """The last ask or question of this call; `reply` is its answer."""
     reply: Reply | None = None
     answered_by: str = ""
-    """Who answered it, if he said so."""
+    """The person who answered, if known."""
     asked_before: tuple[str, ...] = ()
-    """Earlier asks: each was answered with yes, and then the world had changed."""
+    """Earlier asks, each allowed before the plan changed and had to be asked again."""
     shown_pending: bool = False
-    """A request told the model that this call is pending; its result arrives as a later message."""
+    """Whether the model has read that this call is pending; its result then arrives in a later message."""
     compacted: int | None = None
-    """When its output was left out of what the model reads."""
+    """When its output was pruned from what the model reads."""
     later: Later | None = None
-    """None: its result comes from its run, a person or a task."""
+    """None: the call is not one of an async tool."""
     state: CallState = Requested()
 
     @property
     def of_a_kind(self) -> tuple[str, dict[str, Any]]:
-        """What two calls have in common of which one repeats the other."""
+        """The tool and the model's own arguments; equal for a repeated call."""
         own = self.input if self.proposed is None else self.proposed
         return self.tool, own if self.written is None else self.written
 
     def to(self, state: CallState) -> "Call":
-        """In its next state; what that brings for good is the call's own."""
+        """Return the call in another state; the state's `later` moves to the call."""
         if isinstance(state, Running | Open) and state.later is not None:
             return replace(self, state=replace(state, later=None), later=state.later)
         return replace(self, state=state)
 
     @property
     def own(self) -> bool:
-        """Whether a person runs it, with no model in between."""
+        """Whether a person runs it, without a model."""
         return OWN in self.granted
 
     @property
@@ -252,19 +252,19 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def only_asks(self) -> bool:
-        """Whether nothing but the answer of a person is waited for."""
+        """Whether the call waits for a person's answer only."""
         return isinstance(self.state, Open) and self.state.kind in ASKING
 
     @property
     def holding(self) -> bool:
-        """Whether the session cannot go on without it."""
+        """Whether the session cannot continue until it is settled."""
         if not isinstance(self.state, Open):
             return False
         return self.only_asks or (self.state.kind == "task" and not self.state.child_waits)
 
     @property
     def holds_prompts(self) -> bool:
-        """Whether blocking prompts stay held while it is open: it waits for a person, a task or a moment."""
+        """Whether blocking prompts wait while it is open: for a person, a task or a short timer."""
         match self.state:
             case Open(kind="task") | Open(kind="wait", watch=Watch()):
                 return not self.state.child_waits
@@ -279,7 +279,7 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def moved(call: Call, state: CallState, now: int) -> Call:
-    """A call that was not settled, in its next state; what it asks has an id of its own."""
+    """Move an unsettled call to its next state; an ask or question gives it a new `ask_id`."""
     match state:
         case Running():
             return replace(call.to(state), started=call.started or now)
@@ -294,7 +294,7 @@ def moved(call: Call, state: CallState, now: int) -> Call:
 
 
 def render(call: Call) -> ToolPart:
-    """The part people see: a pure function of the row, never written from memory."""
+    """Render the tool part of a call, as a pure function of its row."""
     return ToolPart(
         id=call.part_id,
         session_id=call.session_id,
@@ -346,14 +346,14 @@ def _settled_state(call: Call, result: Result, time: PartTime) -> ToolState:
 
 
 def pending_text(call_id: str, tool: str) -> str:
-    """What the model reads in place of a result that is not in yet; it never changes afterwards."""
+    """Return the text that the model reads in place of a missing result; it never changes afterwards."""
     return f"This call is still pending ({tool}, {call_id}). Its result will arrive in a later message."
 
 
 def result_text(call: Call) -> str:
-    """What the model reads when the result of a call that was shown as pending arrives.
+    """Return the text that the model reads when the result of a call that was shown as pending arrives.
 
-    It stands where a person's words stand, so no words of ours can be forged in it.
+    It is part of a user message, so tags of ours are escaped in it.
     """
     match call.state:
         case Settled(Completed(output, files=files)):
@@ -370,7 +370,7 @@ def _arrival(call_id: str, tool: str, *, failed: bool) -> str:
 
 
 class Arrived(Struct, frozen=True):
-    """What `result_text` was made of."""
+    """The values that `result_text` was built from."""
 
     call_id: str
     tool: str
@@ -379,12 +379,12 @@ class Arrived(Struct, frozen=True):
 
     @property
     def head(self) -> str:
-        """The words before the result."""
+        """The text before the result."""
         return _arrival(self.call_id, self.tool, failed=self.failed)
 
 
 def arrived(text: str) -> Arrived | None:
-    """The other way round; None: it is another text."""
+    """Parse a text of `result_text`; None if it is another text."""
     line, blank, result = text.partition("\n\n")
     call_id, _, tool = line.removeprefix("The pending call ").rpartition(" (")
     tool, _, how = tool.rpartition(") has ")

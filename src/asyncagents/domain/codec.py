@@ -1,4 +1,4 @@
-"""From stored bytes to nouns and back, losing nothing that a newer version may have written."""
+"""Decodes and encodes stored objects, keeping fields and types that a newer version wrote."""
 
 from functools import cache
 from typing import Any, TypeVar
@@ -17,14 +17,14 @@ from asyncagents.domain.status import Status
 T = TypeVar("T")
 
 BROKEN = (ValueError, RecursionError)
-"""All that reading bytes can raise: bad JSON, bad text, a wrong shape, nesting without end."""
+"""What decoding can raise: invalid JSON or UTF-8, a wrong shape, too deep nesting."""
 
 SHAPE_VERSION = 1
 """The version written beside each stored session, message and part."""
 
 
 class Unreadable(ValueError):
-    """Stored or received bytes are not what they should be."""
+    """Stored or received bytes cannot be decoded."""
 
     def __init__(self, kind: str, id: str | None, reason: str) -> None:
         super().__init__(f"unreadable {kind} {id or '(no id)'}: {reason}")
@@ -45,7 +45,7 @@ def unreadable(kind: str, raw: bytes, error: Exception) -> Unreadable:
 
 
 def upcast(version: int, raw: bytes) -> bytes:
-    """Stored bytes as the version we read; what a newer release wrote is read as far as we know it."""
+    """Convert stored bytes to the current shape version; a newer version is read as far as it is known."""
     if version < 1:
         raise Unreadable("row", None, f"shape version {version}, expected 1 or more")
     return raw
@@ -82,7 +82,7 @@ def decode_session(raw: bytes) -> Session:
 
 
 def decode_message(raw: bytes) -> Message:
-    """A failure with an unknown name is kept."""
+    """Decode a message; a failure with an unknown name is kept."""
     try:
         return _messages.decode(raw)
     except BROKEN as error:
@@ -97,7 +97,7 @@ def decode_status(raw: bytes) -> Status:
 
 
 def decode_part(raw: bytes) -> Part | UnknownPart:
-    """A part of an unknown type, or in an unknown state, is kept."""
+    """Decode a part; one of an unknown type or in an unknown state is kept."""
     try:
         return _parts.decode(raw)
     except BROKEN as error:
@@ -150,7 +150,7 @@ _array: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgs
 
 
 def overlay(old: bytes, new: msgspec.Struct) -> bytes:
-    """`new` as bytes, with every field of `old` that its type does not know, at any depth.
+    """Encode `new` with every field of `old` that its type does not know, at any depth.
 
     Known fields come from `new` alone. Elements of an array are paired by id, else by equality.
     """
@@ -162,7 +162,7 @@ def overlay(old: bytes, new: msgspec.Struct) -> bytes:
 
 
 def _noun(old: bytes, type: type[msgspec.Struct]) -> msgspec.Struct | None:
-    """What `old` was: its states may know other fields than those of `new`."""
+    """Decode `old`: its tagged types may know other fields than those of `new`."""
     try:
         return decoder(type).decode(old)
     except BROKEN:
@@ -171,14 +171,14 @@ def _noun(old: bytes, type: type[msgspec.Struct]) -> msgspec.Struct | None:
 
 @cache
 def _fields(type: type[msgspec.Struct]) -> dict[str, str]:
-    """Wire name to attribute; the tag counts as known."""
+    """Map wire names to attributes; the tag counts as known."""
     config = type.__struct_config__
     names = dict(zip(type.__struct_encode_fields__, type.__struct_fields__, strict=True))
     return names if config.tag_field is None else {config.tag_field: config.tag_field} | names
 
 
 def _merged(old: msgspec.Raw, was: Any, new: Any) -> Any:
-    """None if `old` has nothing to add to `new`."""
+    """Merge a value; None if `old` has nothing to add to `new`."""
     start = bytes(old)[:1]
     if isinstance(new, msgspec.Struct) and start == b"{" and not isinstance(was, Kept):
         return _merged_object(old, was, new)

@@ -1,13 +1,13 @@
-"""A prompt that stands behind `/name`: its template is split into pieces first and only then filled.
+"""Slash commands: a template is split into pieces first and only then filled.
 
-So nothing that somebody types after the name can become a piece. In a template,
+So nothing that is typed after the name can become a piece. In a template,
 
 * `$ARGUMENTS` is all that was typed; `$1` to `$9` are its words, and the highest of them in the template
-  takes all that are left. `$10` is no placeholder. Without any, the arguments follow after a blank line.
+  takes all remaining words. `$10` is not a placeholder. Without any, the arguments follow after a blank line.
 * ``!`command` `` is for the shell, in fenced code too; not right after a letter, a backslash or a backtick.
-* `@path` is a file, where a word begins: so no e-mail address is one, nothing in code (fenced or between
-  backticks), and no call such as `@app.route("/")`. A bare `@name` is one; if there is no such file,
-  it may be an agent's name or a mere word, and `FilePiece.text` is what was written.
+* `@path` is a file at the start of a word: not in an e-mail address, in code (fenced or between backticks)
+  or in a call such as `@app.route("/")`. A bare `@name` is one; if there is no such file, it may be an
+  agent's name or a plain word, and `FilePiece.text` is what was written.
 """
 
 import re
@@ -56,15 +56,15 @@ class TextPiece(Struct, frozen=True, tag="text"):
 
 class ShellPiece(Struct, frozen=True, tag="shell"):
     command: str
-    """As the template has it, whatever the arguments are."""
+    """The command as the template has it, without arguments."""
     script: str
-    """What bash is to run: the arguments, quoted, become its parameters, and then comes the command."""
+    """The script for bash: it sets the quoted arguments as parameters, then runs the command."""
 
 
 class FilePiece(Struct, frozen=True, tag="file"):
     path: str
     typed: bool = False
-    """Whether the arguments have a say in the path, as in `@$1`: it may lead anywhere."""
+    """Whether arguments are part of the path, as in `@$1`: it may lead anywhere."""
 
     @property
     def text(self) -> str:
@@ -75,7 +75,7 @@ Piece: TypeAlias = TextPiece | ShellPiece | FilePiece
 
 
 class Mention(Struct, frozen=True):
-    """What somebody wrote behind an `@`, and where the `@` stands."""
+    """A path or agent name after an `@`, and the position of the `@`."""
 
     path: str
     start: int
@@ -95,7 +95,7 @@ _Part: TypeAlias = TextPiece | _Shell | FilePiece
 
 
 class _Words(Struct, frozen=True):
-    """What was typed, and the highest number that the template asks for."""
+    """The typed arguments, and the highest number among the template's placeholders."""
 
     text: str
     words: tuple[str, ...]
@@ -106,7 +106,7 @@ class _Words(Struct, frozen=True):
         return " ".join(self.words[number - 1 : end])
 
     def fill(self, text: str) -> str:
-        """In one pass: a placeholder that was typed stays one."""
+        """Replace placeholders in one pass, so that a typed placeholder is not replaced."""
         return _PLACE.sub(lambda place: self._value(place[0]), text)
 
     def _value(self, place: str) -> str:
@@ -114,13 +114,13 @@ class _Words(Struct, frozen=True):
 
 
 def invocation(prompt: str) -> Invocation | None:
-    """The command that a prompt calls, if it looks like one; whether there is such a command is not asked."""
+    """Parse a prompt of the form `/name arguments`; does not check that the command exists."""
     called = _INVOCATION.fullmatch(prompt)
     return Invocation(called[1], (called[2] or "").strip()) if called else None
 
 
 def split_arguments(text: str) -> tuple[str, ...]:
-    """The words as a shell would have them; a quote that nothing closes is a character like others."""
+    """Split words as a shell does; an unclosed quote is an ordinary character."""
     parts = _WORD_PART.finditer(text)
     runs = groupby(parts, key=lambda part: part["space"] is None)
     return tuple("".join(map(_unquoted, run)) for is_word, run in runs if is_word)
@@ -133,7 +133,7 @@ def _unquoted(part: re.Match[str]) -> str:
 
 
 def mentions(text: str) -> tuple[Mention, ...]:
-    """What may be a file or an agent in a text that somebody typed; never what stands in code."""
+    """Find possible mentions of files and agents in a typed text, outside of code."""
     fences = _fences(text)
     found = []
     for mark in _MARK.finditer(text):
@@ -145,12 +145,12 @@ def mentions(text: str) -> tuple[Mention, ...]:
 
 
 def hints(template: str) -> tuple[str, ...]:
-    """The placeholders of a template, for those who type the arguments."""
+    """List the placeholders of a template, as hints for typing the arguments."""
     return tuple(sorted(set(_places(_split(template))), key=lambda place: (place == _ALL, place)))
 
 
 def fill(template: str, arguments: str) -> tuple[Piece, ...]:
-    """The pieces of a template, in order; the arguments add none for the shell and no file."""
+    """Return the pieces of a template in order; arguments never add a shell or file piece."""
     parts = list(_split(template))
     places = set(_places(parts))
     highest = max((int(place[1:]) for place in places if place != _ALL), default=0)
@@ -179,7 +179,7 @@ def _filled(part: _Part, typed: _Words) -> Piece:
             return ShellPiece(part.written, _script(part, typed))
         case FilePiece():
             path = _speakable(typed.fill(part.path)).strip()
-            # An empty path would be the folder itself, which nobody asked for.
+            # An empty path would be the folder itself.
             return FilePiece(path, typed=part.typed) if path else TextPiece(part.text)
         case _:
             assert_never(part)
@@ -217,7 +217,7 @@ def _part(mark: re.Match[str], *, in_code: bool) -> _Shell | FilePiece | None:
 
 
 def _fences(template: str) -> list[int]:
-    """Where code begins, where it ends, and so on; a fence that nothing closes goes on to the end."""
+    """Return the positions where fenced code begins and ends, alternating; an unclosed fence has no end."""
     bounds: list[int] = []
     opened = ""
     for fence in _FENCE.finditer(template):
@@ -228,7 +228,7 @@ def _fences(template: str) -> list[int]:
 
 
 def _path(text: str) -> str:
-    """Without the punctuation of the sentence around it; nothing if it is a call, or no path at all."""
+    """Strip trailing punctuation of the sentence; empty if the text is a call or not a path."""
     if _CALL.match(text) or len(text) > _MAX_PATH:
         return ""
     counts, end = Counter(text), len(text)
@@ -241,13 +241,13 @@ def _path(text: str) -> str:
 
 
 def _shell(command: str) -> _Shell:
-    """Placeholders become the shell's own parameters, in quotes where they stand in none.
+    """Turn placeholders into shell parameters, quoted where the template does not quote them.
 
-    The text that the shell reads is the template's alone: were a quote misjudged here, a value would be
-    split into words at worst, never read as a command. In single quotes `$1` is what it is to a shell:
-    text, as awk likes it. As in every script, `eval` and arithmetic run what they are given.
+    The shell reads the template's text only: a misjudged quote can split a value into words, but never
+    makes it a command. In single quotes `$1` stays text, as for awk. As in every script, `eval` and
+    arithmetic run what they are given.
     """
-    # In a here-document a quote is a character like others: there the shell is left to itself.
+    # In a here-document quotes are ordinary characters, so no quotes are added.
     has_document = "<<" in command
     quoted = [False]
     written: list[str] = []
@@ -266,7 +266,7 @@ def _shell(command: str) -> _Shell:
 
 
 def _step(quoted: list[bool], found: str) -> None:
-    """Into quotes or brackets, or out of them."""
+    """Enter or leave quotes or brackets."""
     if found == ")" or (found == '"' and quoted[-1]):
         del quoted[max(1, len(quoted) - 1) :]
     else:
@@ -293,5 +293,5 @@ def _quoted(text: str) -> str:
 
 
 def _speakable(text: str) -> str:
-    """What a shell can be told: it has no way to hold a NUL or half a character."""
+    """Remove what a shell argument cannot hold: NUL and unpaired surrogates."""
     return whole(text.replace("\0", ""))

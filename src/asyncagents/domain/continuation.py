@@ -1,4 +1,4 @@
-"""A turn that goes on though its agent stopped: which note of a plugin asks for it, and how it is counted."""
+"""Continuations: which plugin note makes a turn continue after its agent stopped, and their keys."""
 
 from asyncagents.domain.id import MessageId
 
@@ -6,10 +6,10 @@ MARK = "[SYSTEM"
 
 
 def asks_to_continue(before: str, after: str) -> bool:
-    """Tell whether a note was appended to the text that begins like one of the system."""
+    """Tell whether a note that begins with `[SYSTEM` was appended to the text."""
     return after.startswith(before) and after[len(before) :].lstrip().startswith(MARK)
 
 
 def continuation_keys(prompt: MessageId | None) -> str:
-    """Give the beginning that all keys of continuations after this prompt share."""
+    """Return the prefix of the keys of all continuations after this prompt."""
     return f"nudge:{prompt}:"

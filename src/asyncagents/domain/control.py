@@ -1,4 +1,4 @@
-"""What the engine knows of a session when it decides: control columns, open calls, unread input."""
+"""The state of a session that the engine decides on: control columns, open calls, unread input."""
 
 from typing import Literal, TypeAlias
 
@@ -13,7 +13,7 @@ from asyncagents.domain.status import Busy, Idle, Retry, Status, WaitingAsync
 
 State: TypeAlias = Literal["idle", "ready", "running"]
 WANTED = -1
-"""No place yet: the context is full, and a summary is asked for before the next step."""
+"""Value of `compacting`: the context is full, and a summary is requested before the next step."""
 CLAIM_LIMIT = 3
 
 
@@ -35,21 +35,21 @@ class Control(Struct, frozen=True):
     cancel_rev: int = 0
     blocked_turn: int = 0
     claims: int = 0
-    """Claims since anything last moved forward."""
+    """Claims since the session last made progress."""
     positions: int = 0
-    """How many messages have a place in the order the model reads."""
+    """The number of messages with a position in what the model reads."""
     backoff: RequestId | None = None
     """The request that failed and waits for its next try."""
     steps: int = 0
-    """How many are complete since a person last spoke."""
+    """Complete steps since the last prompt of a person."""
     compacting: int = 0
-    """The place of a request for a summary that has not been written yet, or `WANTED`."""
+    """The position of an unanswered request for a summary, or `SUMMARY_WANTED`."""
     summary: int = 0
-    """The place of the newest summary: what lies before it is not read any more, but for the tail."""
+    """The position of the newest summary: messages before it are not read, except the tail."""
     tail: int = 0
-    """The place from which messages are kept beside the summary."""
+    """The position from which messages are kept beside the summary."""
     trace: str | None = None
-    """Where its turn stands in a trace, as a traceparent; no write but its own changes it."""
+    """The trace of its turn, as a traceparent; only its own write changes it."""
 
     def woken(self) -> "Control":
         state: State = "ready" if self.state == "idle" else self.state
@@ -66,15 +66,15 @@ class Control(Struct, frozen=True):
         return replace(self, state="idle", owner=None, claims=0)
 
     def rested(self, *, unread: bool) -> "Control":
-        """The turn is over; input that came for the next one keeps the session ready."""
+        """End the turn; unread input for the next one keeps the session ready."""
         state: State = "ready" if unread else "idle"
-        compacting = min(self.compacting, 0)  # who wanted a summary in this turn has been answered
+        compacting = min(self.compacting, 0)  # a request for a summary in this turn has been answered
         return replace(
             self, state=state, owner=None, claims=0, in_turn=False, backoff=None, compacting=compacting
         )
 
     def cancelled(self, *, stranded: int = 0, calls: int = 0) -> bool:
-        """A cancel covers the turn it came in and, outside a turn, input it held back and open calls."""
+        """Tell whether a cancel applies: to the turn or, outside a turn, to held input and open calls."""
         return self.cancel_rev > self.turn_rev and (self.in_turn or stranded > 0 or calls > 0)
 
     def in_a_turn(self, rev: int) -> "Control":
@@ -84,14 +84,14 @@ class Control(Struct, frozen=True):
 
 
 class Lease(Struct, frozen=True):
-    """The right to write for a session: void as soon as somebody else has claimed it."""
+    """The right to write for a session; void once the session is claimed again."""
 
     session_id: SessionId
     fence: int
 
 
 class Backoff(Struct, frozen=True):
-    """A request that failed and is tried again; or, with attempt 0, one that waits for its first try."""
+    """A failed request that waits for its next try; with attempt 0, one that waits for its first."""
 
     request_id: RequestId
     message_id: MessageId
@@ -99,33 +99,33 @@ class Backoff(Struct, frozen=True):
     next_at: int
     failure: str
     estimate: Tokens = Tokens.zero()
-    """What the try was thought to cost before it was made."""
+    """The estimated tokens of the try."""
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """Everything `decide` may look at."""
+    """All rows of a session that `decide` reads."""
 
     control: Control
     info: Session | None = None
     calls: tuple[Call, ...] = ()
-    """Calls that are not settled."""
+    """The unsettled calls."""
     queued: int = 0
-    """Input that waits to be promoted."""
+    """The number of inputs to promote."""
     prompts: int = 0
-    """Those of them that want an answer of their own: not what the runtime itself adds to a turn."""
+    """Those that want an answer of their own, without what the runtime adds to a turn."""
     notices: int = 0
-    """Ends of its tasks that it has not been told of, and that wake it."""
+    """The number of undelivered notices that wake the session."""
     stranded: int = 0
-    """Input that an abort held back and whose callers have not been answered."""
+    """The number of inputs held back by an abort whose callers have no answer yet."""
     newest: MessageId | None = None
-    """The one with the highest id of those that wait to be promoted."""
+    """The highest message id among the inputs to promote."""
     last: Message | None = None
-    """The newest message the model would see."""
+    """The newest message that the model reads."""
     model: ModelRef | None = None
-    """The one that the next step asks."""
+    """The model of the next step."""
     backoff: Backoff | None = None
     now: int = 0
-    """When this was true, by the store's clock."""
+    """When the rows were read, by the store's clock."""
 
     @property
     def cancelled(self) -> bool:
@@ -137,7 +137,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
     @property
     def unread(self) -> int:
-        """What the model is to be told. Who waits for a task is not told of others meanwhile."""
+        """Count the input and notices to promote; while a call waits for a task, notices are not counted."""
         waits = any(call.open.watch is not None for call in self.calls if call.open)
         return self.queued if waits else self.queued + self.notices
 
@@ -153,19 +153,19 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
     @property
     def ran(self) -> bool:
-        """What a person ran has ended: a step that no model was asked for, so none says how it ended."""
+        """Whether a command that a person ran has ended: a step without a model request has no finish."""
         return self.step is not None and self.step.finish is None and self.step.error is None
 
     @property
     def unanswered(self) -> bool:
-        """The model has been told something and has not answered: the step that did was cut off."""
+        """Whether promoted input has no answer because its step was cut off."""
         return self.control.in_turn and isinstance(self.last, UserMessage)
 
     @property
     def answers_earlier(self) -> bool:
-        """Whether the last step answers the prompts before it, and what is unread wants another answer.
+        """Whether the last step answers the earlier prompts, and the unread input wants another answer.
 
-        What the runtime adds (a reminder, a late result) extends the answer instead.
+        Input that the runtime adds (a reminder, a late result) extends the answer instead.
         """
         final = self.step is not None and is_final(self.step)
         return final and self.queued == self.prompts and self.unread > 0
@@ -176,7 +176,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
     @property
     def abandoned(self) -> tuple[Call, ...]:
-        """Started under an older fence: the process that ran them is gone."""
+        """Calls started under an older fence: the process that ran them is gone."""
         return tuple(
             c for c in self.calls if isinstance(c.state, Running) and c.state.fence < self.control.fence
         )
@@ -199,17 +199,17 @@ def _runs_under(call: Call, fence: int) -> bool:
 
 
 def is_final(step: AssistantMessage) -> bool:
-    """Whether a step ended without an error, and without calls whose results it wants to see."""
+    """Tell whether a step ended without an error and without calls."""
     return step.error is None and step.finish not in (None, "tool-calls")
 
 
 def waits_outside(control: Control, open_calls: tuple[Call, ...]) -> bool:
-    """Whether a parked session waits for the outside alone: then blocking prompts return, here and above."""
+    """Tell whether a parked session waits for the outside only: blocking prompts then return, also above."""
     return control.backoff is None and not any(call.holds_prompts for call in open_calls)
 
 
 def status(control: Control, open_calls: tuple[Call, ...], backoff: Backoff | None = None) -> Status:
-    """A session's status, from its rows alone."""
+    """Derive the status of a session from its rows."""
     if backoff is not None:
         return Retry(attempt=max(1, backoff.attempt), message=backoff.failure, next=backoff.next_at)
     if control.state != "idle" or any(call.holding for call in open_calls):

@@ -1,4 +1,4 @@
-"""What comes of an answer, or of none: the result that the model reads."""
+"""Replies to asks and questions, and the results that the model reads of them."""
 
 from datetime import UTC, datetime
 from typing import assert_never
@@ -29,23 +29,23 @@ CHOICES = (
 )
 _DECIDED = {APPROVE: "Approved", REJECT: "Rejected"}
 _FIRST, _LAST = -62_135_596_800, 253_402_300_799
-"""No calendar goes further."""
+"""The range that `datetime` can express, in seconds."""
 LATE_MS = 60_000
-"""Less is not worth a word."""
+"""An expiry that is less late than this is not noted."""
 
 
 def moment(ms: int) -> str:
-    """A time as people and models read it."""
+    """Format a time for people and models."""
     return f"{datetime.fromtimestamp(max(_FIRST, min(ms // 1000, _LAST)), UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def overdue(ms: int) -> str:
-    """Of a time that came while nobody was there to say so."""
+    """Return the note of a deadline that passed while no process was running."""
     return f"It had been over for {duration(ms)} when somebody was there to say so."
 
 
 def unanswered(due: int | None, who: str, *, approval: bool) -> Failed:
-    """What a question comes to whose time is over."""
+    """Return the result of a question that expired."""
     asked = f" ({line(who)})" if who else ""
     until = f" until {moment(due)}" if due is not None else ""
     so = ", so it is not approved" if approval else ""
@@ -53,7 +53,7 @@ def unanswered(due: int | None, who: str, *, approval: bool) -> Failed:
 
 
 def result_of(state: Open, reply: Reject | Answers, by: str = "") -> Result:
-    """Of an open ask or question. Raises `InvalidInput` for answers that are none."""
+    """Return the result of a reply to an open ask or question. Raises `InvalidInput` for invalid answers."""
     named = {"answeredBy": by} if by else {}
     match reply:
         case Reject(message) if state.approval:
@@ -75,20 +75,20 @@ def result_of(state: Open, reply: Reject | Answers, by: str = "") -> Result:
 
 def _checked(state: Open, answers: tuple[tuple[str, ...], ...]) -> tuple[Question, ...]:
     if state.question is None:
-        raise InvalidInput("this ask wants a yes or a no, not answers")
+        raise InvalidInput("this ask takes once, always or reject, not answers")
     questions = state.question.questions
     if len(answers) != len(questions):
-        raise InvalidInput(f"{len(questions)} answers were expected, {len(answers)} came")
+        raise InvalidInput(f"expected {len(questions)} answers, got {len(answers)}")
     return questions
 
 
 def _decided(asked: Question, answer: tuple[str, ...], by: str) -> Result:
-    """A decision is one of the options; what comes behind it is a remark."""
+    """Read a decision: one of the options, then remarks."""
     said = answer[0].strip() if answer else ""
     labels = [option.label for option in asked.options]
     label = said if said in labels else next((each for each in labels if _alike(each, said)), None)
     if label is None:
-        raise InvalidInput(f"this wants a decision: {' or '.join(labels)}")
+        raise InvalidInput(f"this call needs a decision: {' or '.join(labels)}")
     return _decision(label, tuple(word for word in answer[1:] if word.strip()), by)
 
 
@@ -109,7 +109,7 @@ def _decision(label: str, remarks: tuple[str, ...], by: str) -> Completed:
 
 
 def told(reply: Reply) -> str:
-    """An answer in a few words, for whoever comes second."""
+    """Describe a reply in a few words, for the conflict message of a second reply."""
     match reply:
         case Once():
             return "once"

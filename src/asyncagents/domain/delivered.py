@@ -1,4 +1,4 @@
-"""What somebody outside says of a call: its result or its error, read from the bytes that were sent."""
+"""Reads results and errors of pending calls from request bodies."""
 
 import msgspec
 from msgspec import Struct
@@ -10,11 +10,11 @@ from asyncagents.errors import InvalidInput
 
 MOST_BYTES = 10 * 1024 * 1024
 MOST_BESIDE = 1024 * 1024
-"""How much may come beside the output or the error: JSON with a million pieces takes long to read."""
+"""Max bytes beside the output or the error: JSON with very many values is slow to decode."""
 
 _LONGEST_ID = 200
 _LONGEST_RAW = 12 * _LONGEST_ID + 2
-"""Each character as two halves, each of them written as \\u and four digits."""
+"""Each character as a surrogate pair, each half escaped as \\u and four digits."""
 _RESULT = {"title", "output", "metadata"}
 
 
@@ -28,14 +28,14 @@ class _Weighed(Struct, frozen=True):
 
 
 class _Glance(Struct, frozen=True):
-    """How much there is beside the output; a text of megabytes is passed over, not built."""
+    """The parts of a body whose size is measured; a text of megabytes is skipped, not decoded."""
 
     result: _Weighed | None = None
     error: msgspec.Raw = msgspec.Raw()
 
 
 class _Named(Struct, frozen=True, rename={"pending_id": "pendingID"}):
-    """As much as is read before it is known who sent it: nothing is built of what anybody may send."""
+    """The one field that is read before the sender is verified; the rest is not decoded."""
 
     pending_id: msgspec.Raw = msgspec.Raw()
 
@@ -45,7 +45,7 @@ _names = msgspec.json.Decoder(_Named)
 
 
 def claimed_id(raw: bytes) -> CallId:
-    """The call that a body names. Nobody vouches for the rest of it yet, so nothing is said of the rest."""
+    """Read the pending id of an unverified body; errors say nothing about the rest of the body."""
     try:
         named = _names.decode(raw).pending_id
         return _id(msgspec.json.decode(named) if 0 < memoryview(named).nbytes <= _LONGEST_RAW else None)
@@ -54,7 +54,7 @@ def claimed_id(raw: bytes) -> CallId:
 
 
 def read_delivered(raw: bytes) -> Delivered:
-    """`{"pendingID", "result": {"title"?, "output", "metadata"?}}`, or `{"pendingID", "error"}`."""
+    """Read `{"pendingID", "result": {"title"?, "output", "metadata"?}}` or `{"pendingID", "error"}`."""
     _check_weight(raw)
     value = read_json(raw)
     if not isinstance(value, dict):

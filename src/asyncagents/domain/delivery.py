@@ -1,4 +1,4 @@
-"""What is posted when a call is settled, and how that went."""
+"""Outgoing webhooks: the body that is sent when a call is settled, and its delivery."""
 
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -29,12 +29,12 @@ def told(call: Call) -> Told:
 class DeliveryTime(Shape, frozen=True, kw_only=True):
     created: int
     next: int | None = None
-    """When it is tried again, if it is owed."""
+    """When the next try is, if the state is `owed`."""
     ended: int | None = None
 
 
 class Delivery(Shape, frozen=True, kw_only=True):
-    """`id` is also its `webhook-id`; `error`: why the last try failed. No secret is in it."""
+    """`id` is also its `webhook-id`; `error`: why the last try failed. Holds no secret."""
 
     id: str
     pending_id: CallId
@@ -47,7 +47,7 @@ class Delivery(Shape, frozen=True, kw_only=True):
 
 
 class Delivered(Struct, frozen=True):
-    """Whoever was to be told said that it heard."""
+    """The receiver accepted the webhook."""
 
 
 class Again(Struct, frozen=True):
@@ -56,7 +56,7 @@ class Again(Struct, frozen=True):
 
 
 class Dead(Struct, frozen=True):
-    """It is not tried again, unless somebody wants it to."""
+    """The delivery is not tried again unless a person retries it."""
 
     why: str
 
@@ -65,7 +65,7 @@ Verdict: TypeAlias = Delivered | Again | Dead
 
 
 def host_of(url: str) -> str:
-    """Who is told; empty: nobody can be."""
+    """Return the host of a URL; empty if it has none."""
     try:
         return urlsplit(url).hostname or ""
     except ValueError:
@@ -73,7 +73,7 @@ def host_of(url: str) -> str:
 
 
 def origin_of(url: str) -> str:
-    """What may be logged of an address: beyond its host it may hold a token."""
+    """Return the part of a URL that may be logged: path and query may hold a token."""
     try:
         parts = urlsplit(url)
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""

@@ -1,4 +1,4 @@
-"""A conversation once more, for a session of its own: under new ids, with nothing in it that goes on."""
+"""Copies the messages of a session for a new session: new ids, and no open calls or steps."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
@@ -33,14 +33,14 @@ UNDER_WAY = (
 
 
 class Placed(Struct, frozen=True):
-    """`position`: where the model reads it; None: it has not yet."""
+    """A message and its position in what the model reads; None: not read yet."""
 
     entry: Entry
     position: int | None
 
 
 class Duplicate(Struct, frozen=True, kw_only=True):
-    """In the order of their ids. `summary`, `tail`: where the model begins to read, as in `Control`."""
+    """Copied messages in the order of their ids. `summary`, `tail`: as in `Control`."""
 
     messages: tuple[Placed, ...]
     summary: int = 0
@@ -48,7 +48,7 @@ class Duplicate(Struct, frozen=True, kw_only=True):
 
 
 def duplicate(source: Sequence[Placed], *, to: SessionId, ids: Ids, now: int) -> Duplicate:
-    """Of what stands in the order of ids. What nobody had read yet comes last for the model, too."""
+    """Copy messages given in the order of their ids; messages without a position get the last positions."""
     read = sorted((each for each in source if each.position is not None), key=lambda each: each.position or 0)
     unread = [each for each in source if each.position is None]
     places = {each.entry.info.id: place for place, each in enumerate((*read, *unread), 1)}
@@ -59,7 +59,7 @@ def duplicate(source: Sequence[Placed], *, to: SessionId, ids: Ids, now: int) ->
 
 
 def _begin(read: Sequence[Placed], places: Mapping[MessageId, int]) -> dict[str, int]:
-    """The newest summary that is complete, if there is one, and what is kept beside it."""
+    """Return the positions of the newest complete summary and its tail, if there is one."""
     requests = {each.entry.info.id: each.entry for each in read}
     for each in reversed(read):
         info = each.entry.info
@@ -99,7 +99,7 @@ class _Copier:
                 assert_never(info)
 
     def _ended(self, info: AssistantMessage, *, calls: bool) -> AssistantMessage:
-        """Nobody goes on with it here."""
+        """End an incomplete step: the copy does not continue it."""
         finish = info.finish or ("tool-calls" if calls else "stop")
         return replace(info, time=replace(info.time, completed=self._now), finish=finish)
 

@@ -1,4 +1,4 @@
-"""What another agent wrote is data: between our tags it can neither close one nor forge one."""
+"""Wraps text of other agents in tags of ours, escaped so that it can neither close nor forge a tag."""
 
 import re
 from functools import cache
@@ -17,11 +17,11 @@ TAGS = (
     "task_file",
     "system-reminder",
 )
-"""Every tag that we write around the text of another agent or our own words. Code may hold any other tag."""
+"""Every tag that we write around text of other agents or of our own. Other tags are not escaped."""
 FILE = "file"
-"""The tag of a file that a person attached. It is ours only where a person's words stand."""
+"""The tag of an attached file. It is escaped only in user text."""
 
-# What is there and is not seen: a reader skips it, so it does not make a name another one.
+# Invisible characters: a reader skips them, so a tag name with them is still that name.
 _UNSEEN = (
     r"\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2"
     r"\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
@@ -44,34 +44,34 @@ def _name(*families: str) -> str:
 
 
 def _family(start: str) -> str:
-    """Spell the tags that begin alike: where the beginning does not stand, none of them is tried."""
+    """Build a pattern of the tags with this prefix, so that without the prefix none of them is tried."""
     ends = [tag.removeprefix(start) for tag in TAGS if tag.startswith(start)]
     return rf"{_spelt(start)}{_GAP}(?:{'|'.join(map(_spelt, ends))})"
 
 
-# `Promise<File>` is code. No tag of ours is written like this, so it is no danger to let it be.
+# `Promise<File>` is code; no tag of ours is written like this, so it need not be escaped.
 _GENERIC = r"(?<=\w<)File[>,?\[|]"
 _STARTS = ("task_", "system-")
-"""Each tag of ours begins with one of these."""
+"""Prefixes of all tags of ours."""
 _FAMILIES = tuple(map(_family, _STARTS))
 _IN_TAG = {False: _name(*_FAMILIES), True: _name(*_FAMILIES, _spelt(FILE))}
 _HIDDEN = re.compile(rf"[{_UNSEEN}]+")
 _GAPS = bytes((*range(33), 127))
-"""Those of the signs that are not seen, and of the spaces, that are ASCII."""
-_BEGUN = re.compile(r"<(?=[\s/\\]*+\Z)")  # what follows on the next line could make a tag of it
+"""Invisible characters and spaces in ASCII."""
+_BEGUN = re.compile(r"<(?=[\s/\\]*+\Z)")  # the next line could complete it to a tag
 _STARS = re.compile(r"\*{2,}")
 
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """When first used: it would be a fifth of the start of a process, and most never meet a tag."""
+    """Compile on first use: it takes a fifth of the start of a process, and most processes never need it."""
     return re.compile(pattern)
 
 
 def enclosed(text: str, *, files: bool = False) -> str:
-    """Escape the tags of ours in a text, and nothing else; `opened` gives the text back.
+    """Escape the tags of ours in a text, and nothing else; `unescape_tags` is the inverse.
 
-    With `files`, where a person's words stand, the tag of an attached file counts as ours.
+    With `files`, for user text, also escape the tag of an attached file.
     """
     if ("<" not in text and "lt;" not in text) or not (files or _may_hold_tag(text)):
         return text
@@ -80,7 +80,7 @@ def enclosed(text: str, *, files: bool = False) -> str:
 
 
 def _may_hold_tag(text: str) -> bool:
-    """Look for the beginning of a tag without its `<`: most texts have none, and need no closer look."""
+    """Look for a tag prefix without its `<`, as a quick filter: most texts have none."""
     if text.isascii():
         seen = text.encode().translate(None, _GAPS).lower().replace(b"-", b"_")
         return b"task_" in seen or b"system_" in seen
@@ -89,7 +89,7 @@ def _may_hold_tag(text: str) -> bool:
 
 
 def opened(text: str, *, files: bool = False) -> str:
-    """Undo `enclosed` with the same `files`."""
+    """Undo `escape_tags` with the same `files`."""
     if "lt;" not in text:
         return text
     return _compiled(rf"&((?:amp;)*+lt;){_IN_TAG[files]}").sub(
@@ -98,13 +98,13 @@ def opened(text: str, *, files: bool = False) -> str:
 
 
 def envelope(tag: str, text: str, **said: str) -> str:
-    """The text of another between tags of ours; `said`: what we say of it in the opening one."""
+    """Wrap escaped text in a tag; `said`: attributes of the opening tag."""
     attributes = "".join(f' {name}="{line(value)}"' for name, value in said.items() if value)
     return f"<{tag}{attributes}>\n{enclosed(text)}\n</{tag}>"
 
 
 def line(text: str, most: int = 120) -> str:
-    """A name or a description on one line, with nothing in it that ends the place it is put in."""
+    """Put a name or description on one line, without quotes, bold marks or tags that end its context."""
     seen = _STARS.sub("*", " ".join(_HIDDEN.sub("", text).split())).replace('"', "'")
     shown = seen if len(seen) <= most else seen[: most - 1].rstrip() + "…"
     return _BEGUN.sub("&lt;", enclosed(shown, files=True))

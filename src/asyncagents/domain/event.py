@@ -1,4 +1,4 @@
-"""What listeners hear: one shape of properties per event, and the frame that carries it."""
+"""Events: one shape of properties per event type, and the frame that carries it."""
 
 from typing import Any, ClassVar, Literal, TypeAlias, assert_never
 
@@ -48,14 +48,14 @@ class SessionIdle(Shape, frozen=True, kw_only=True):
 
 
 class SessionCompacted(Shape, frozen=True, kw_only=True):
-    """A summary stands for what came before."""
+    """A summary was written; it stands for the messages before it."""
 
     type: ClassVar[str] = "session.compacted"
     session_id: SessionId
 
 
 class SessionDiff(Shape, frozen=True, kw_only=True):
-    """What a session has changed in files, without what is undone: after a turn, an undo or a redo."""
+    """The file changes of a session, without undone ones; sent after a turn, an undo or a redo."""
 
     type: ClassVar[str] = "session.diff"
     session_id: SessionId
@@ -81,7 +81,7 @@ class MessageRemoved(Shape, frozen=True, kw_only=True):
 
 
 class PartUpdated(Shape, frozen=True, kw_only=True):
-    """`time`: when it was published, in ms since the epoch."""
+    """`time`: when the event was published, in ms since the epoch."""
 
     type: ClassVar[str] = "message.part.updated"
     session_id: SessionId
@@ -151,7 +151,7 @@ class QuestionRejected(Shape, frozen=True, kw_only=True):
 
 
 class TodoUpdated(Shape, frozen=True, kw_only=True):
-    """The whole list, as it is now."""
+    """`todos`: the complete current list."""
 
     type: ClassVar[str] = "todo.updated"
     session_id: SessionId
@@ -159,7 +159,7 @@ class TodoUpdated(Shape, frozen=True, kw_only=True):
 
 
 class TaskCreated(Shape, frozen=True, kw_only=True):
-    """`session_id`: the task's own."""
+    """`session_id`: the task's own session."""
 
     type: ClassVar[str] = "task.created"
     session_id: SessionId
@@ -191,14 +191,14 @@ class TaskCancelled(Shape, frozen=True, kw_only=True):
 
 
 class TaskCleared(Shape, frozen=True, kw_only=True):
-    """It is forgotten; its session is not."""
+    """The task was deleted; its session remains."""
 
     type: ClassVar[str] = "task.cleared"
     session_id: SessionId
 
 
 class AsyncToolExpiring(Shape, frozen=True, kw_only=True):
-    """A result has not come, and soon its time is over: `timeout`, in ms since the epoch."""
+    """The deadline of a pending call is near; `timeout`: the deadline, in ms since the epoch."""
 
     type: ClassVar[str] = "async_tool.expiring"
     session_id: SessionId
@@ -208,7 +208,7 @@ class AsyncToolExpiring(Shape, frozen=True, kw_only=True):
 
 
 class CommandExecuted(Shape, frozen=True, kw_only=True):
-    """A slash command was answered, with `message_id`."""
+    """A slash command was answered by `message_id`."""
 
     type: ClassVar[str] = "command.executed"
     name: str
@@ -264,7 +264,7 @@ def expiring(call: Call) -> AsyncToolExpiring:
 
 
 def task_event(task: BackgroundTask) -> Event:
-    """What a task's state says has become of it."""
+    """Return the event for the current status of a task."""
     match task.status:
         case "running" | "resumed":
             return TaskUpdated(session_id=task.session_id, task=task)
@@ -279,7 +279,7 @@ def task_event(task: BackgroundTask) -> Event:
 
 
 class UnknownEvent(Kept):
-    """An event of a type we do not know; `raw` is its properties as they came."""
+    """An event of an unknown type; `raw` holds its properties as received."""
 
     __slots__ = ("session_id", "type")
 
@@ -308,13 +308,13 @@ class _RawPartUpdated(Shape, frozen=True, kw_only=True):
 
 
 def frame(event_id: EventId, event: Event | UnknownEvent) -> bytes:
-    """`{"id", "type", "properties"}` as listeners get it."""
+    """Encode the frame `{"id", "type", "properties"}`."""
     properties = event.request if isinstance(event, PermissionAsked | QuestionAsked) else event
     return encode(_Frame(event_id, event.type, properties))
 
 
 def parse_frame(raw: bytes) -> tuple[EventId, Event | UnknownEvent]:
-    """Raises `Unreadable`; an event of an unknown type is kept."""
+    """Decode a frame. Raises `Unreadable`; an event of an unknown type is kept."""
     try:
         got = decoder(_RawFrame).decode(raw)
         return got.id, _read(got.type, bytes(got.properties))
@@ -323,7 +323,7 @@ def parse_frame(raw: bytes) -> tuple[EventId, Event | UnknownEvent]:
 
 
 def parse_event(type: str, raw: bytes) -> Event | UnknownEvent:
-    """From its properties alone. Raises `Unreadable`; an event of an unknown type is kept."""
+    """Decode an event from its properties. Raises `Unreadable`; an event of an unknown type is kept."""
     try:
         return _read(type, raw)
     except BROKEN as error:

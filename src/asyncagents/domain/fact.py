@@ -1,4 +1,4 @@
-"""What must commit together with something else travels as a fact; the store applies it there."""
+"""Facts: changes that commit together with others; the store applies them in one transaction."""
 
 from typing import Literal, TypeAlias
 
@@ -14,27 +14,27 @@ from asyncagents.domain.task import EndedBy, Task
 from asyncagents.domain.todo import Todo
 
 Source: TypeAlias = Literal["person", "system", "compaction", "notice"]
-"""Who wants to be answered; or a wish for a summary, which is answered by one; or ends of tasks."""
+"""Where input comes from: a person or the runtime, a request for a summary, or ends of tasks."""
 
 
 class Admit(Struct, frozen=True, kw_only=True):
-    """Accept input durably. The same key again changes nothing."""
+    """Admit input. Idempotent under `key`."""
 
     message: UserMessage
     parts: tuple[Part, ...]
     key: str
     source: Source = "person"
     wakes: bool = True
-    """False: it is kept and shown, and read together with the next input that wakes."""
+    """False: the input is stored and shown, and promoted with the next input that wakes."""
     same_agent: bool = False
-    """Nobody chose one: the session's own answers, if it has answered before."""
+    """No agent was chosen: use the session's agent, if it has answered before."""
     same_model: bool = False
     named: bool = False
-    """Whoever says it chose the id of the message: it must be the newest of its session."""
+    """The caller chose the message id: it must be the newest of its session."""
     trace: str | None = None
-    """Where whoever says it stands in a trace; a turn that it begins goes on there."""
+    """The caller's trace; a turn that this input begins continues it."""
     hash: str | None = None
-    """Of what the caller gave under a key of its own; None: the key is ours."""
+    """Hash of the content given under the caller's key; None: the key is generated."""
 
     @property
     def session_id(self) -> SessionId:
@@ -61,23 +61,23 @@ class WriteTodos(Struct, frozen=True):
 
 
 class Spawn(Struct, frozen=True, kw_only=True):
-    """A child session, its first input and the task that it is, together with the call that launches it."""
+    """Create a child session with its first input and its task, together with the call that launches it."""
 
     info: Session
     first: Admit
     task: Task
     history: tuple[Entry, ...] = ()
-    """What a fork begins with."""
+    """The messages that a fork starts with."""
     deepest: int
-    """How deep sessions may be nested below their root."""
+    """Max depth of sessions below their root."""
     most: int
-    """How many tasks its parent may launch."""
+    """Max tasks of the parent."""
     trace: str | None = None
-    """Where the call that launches it stands in a trace; the child goes on there."""
+    """The trace of the launching call; the child continues it."""
 
 
 class Resume(Struct, frozen=True):
-    """A follow-up for a task's child; with a call that its end settles."""
+    """Send a follow-up to a task's child; `call_id`: the call that the end of the run settles."""
 
     task_id: SessionId
     follow: Admit
@@ -86,7 +86,7 @@ class Resume(Struct, frozen=True):
 
 
 class Retrieve(Struct, frozen=True):
-    """The result of a task was read: a notice of it would say nothing new."""
+    """Record that the result of a run was read, so that its notice is not needed."""
 
     task_id: SessionId
     run: int
@@ -98,13 +98,13 @@ class CancelTasks(Struct, frozen=True):
 
 
 class ClearTasks(Struct, frozen=True):
-    """A session's tasks are ended and forgotten."""
+    """Cancel and delete all tasks of a session."""
 
     session_id: SessionId
 
 
 class KeepSecret(Struct, frozen=True):
-    """What results of a call are signed with (in), or what is sent when it is settled (out)."""
+    """Store the secret that signs results of a call (in) or the webhook sent when it is settled (out)."""
 
     session_id: SessionId
     call_id: CallId

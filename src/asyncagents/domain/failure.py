@@ -1,4 +1,4 @@
-"""Why a message failed, as clients see it: a name and its data."""
+"""Failures of messages as clients see them: a name and its data."""
 
 from typing import Any, TypeAlias
 
@@ -8,19 +8,19 @@ from asyncagents.domain.shape import Kept, Shape, encode
 
 
 class Failure:
-    """Any failure; `KnownFailure` lists those we write, `UnknownFailure` is anything else."""
+    """Any failure: a `KnownFailure`, which we write, or an `UnknownFailure`."""
 
     __slots__ = ()
 
 
 class Cause(Shape, frozen=True, kw_only=True):
-    """The data of a failure that is only a message."""
+    """The data of a failure with a message only."""
 
     message: str
 
 
 class NoCause(Shape, frozen=True, kw_only=True):
-    """The data of a failure whose name says it all."""
+    """The data of a failure without details."""
 
 
 class ProviderCause(Shape, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class UnknownError(Failure, Shape, frozen=True, kw_only=True, tag_field="name", 
 
 
 NO_TEXT = "The model reached the limit of its output before it wrote any text."
-"""What a `MessageOutputLengthError` means; its form on the wire has no message."""
+"""The message of a `MessageOutputLengthError`, which has none on the wire."""
 
 
 class MessageOutputLengthError(
@@ -109,11 +109,11 @@ KnownFailure: TypeAlias = (
     | APIError
 )
 FAILURE_NAMES = tuple(str(kind.__struct_config__.tag) for kind in KnownFailure.__args__)
-"""The names on the wire and in rows, which do not depend on the names of the classes."""
+"""Names on the wire and in rows; they do not depend on the class names."""
 
 
 class UnknownFailure(Kept, Failure):
-    """A failure with a name we do not know, kept as it came."""
+    """A failure with an unknown name, kept as received."""
 
     __slots__ = ("name",)
 
@@ -123,7 +123,7 @@ class UnknownFailure(Kept, Failure):
 
 
 def read_failure(value: Any) -> Failure:
-    """Raises `msgspec.ValidationError` if this is no failure at all."""
+    """Convert JSON to a failure. Raises `msgspec.ValidationError` if the value is not a failure."""
     match value:
         case {"name": str(name)} if name not in FAILURE_NAMES:
             return UnknownFailure(encode(value), name)
@@ -133,7 +133,7 @@ def read_failure(value: Any) -> Failure:
 
 
 def failure_name(failure: Failure) -> str:
-    """Return the name that stands on the wire and in rows."""
+    """Return the name on the wire and in rows."""
     if isinstance(failure, UnknownFailure):
         return failure.name
     assert isinstance(failure, Shape), f"{failure!r} has no name on the wire"
@@ -141,7 +141,7 @@ def failure_name(failure: Failure) -> str:
 
 
 def told(failure: Failure) -> tuple[str, str]:
-    """Its name, and what it says of itself."""
+    """Return the name and the message of a failure."""
     name = failure_name(failure)
     words = NO_TEXT if isinstance(failure, MessageOutputLengthError) else name
     return name, getattr(getattr(failure, "data", None), "message", "") or words

@@ -1,4 +1,4 @@
-"""Places that an agent changes only when a person says so: by what they are, however they are spelled."""
+"""Guarded places: files and folders that an agent changes only with a person's approval."""
 
 import re
 import unicodedata
@@ -9,21 +9,21 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 Level: TypeAlias = Literal["guarded", "secret", "sealed"]
-"""Guarded: to change it asks. Secret: to read it asks, too. Sealed: no tool reads or changes it."""
+"""`guarded`: changes ask. `secret`: reading asks, too. `sealed`: no tool reads or changes it."""
 Parts: TypeAlias = tuple[str, ...]
 """The names of an absolute path, from the root down."""
 
 _STRICTNESS: dict[Level, int] = {"guarded": 0, "secret": 1, "sealed": 2}
-# Others than git have hooks and programs in their configuration, too.
+# Other version control systems also run hooks and programs from their configuration.
 _REPOSITORIES = (".git", ".hg", ".jj")
 _OUR_FOLDERS = (".asyncagents", ".agents", ".opencode", ".claude")
 _OUR_FILES = ("asyncagents.json", "asyncagents.jsonc", "opencode.json", "opencode.jsonc")
-# Checkouts that other programs keep in their folder: each is a project of its own.
+# Checkouts that other programs keep in their folder; each is a separate project.
 _CHECKOUTS = "worktrees"
 _GIT_WHY = "git, or its like, obeys it: it can name programs that are run"
 _OUR_WHY = "it says what agents are and what they may do"
 _OUTPUT = re.compile(r"output-[^/]*\.txt")
-# A disk may find a file also by its short name, and without what stands behind a dot, a blank or a colon.
+# A file system may also find a file by its short name, and without a trailing dot, blank or `:stream`.
 _SHORT = re.compile(r"([^~]{1,6})~[0-9]+")
 _LETTERS_OF_SHORT = 6
 _OBEYED = frozenset({"config", "config.worktree", "commondir", "hooks", "head"})
@@ -32,42 +32,42 @@ _PIECES = _OBEYED | {"gitdir", "info", "objects", "refs", "packed-refs", "module
 
 
 class Guard(Struct, frozen=True):
-    """How a place is guarded, and why, in words for a person."""
+    """The level of a guarded place, and the reason as a text for people."""
 
     level: Level
     why: str
 
 
 class KnownPlace(Struct, frozen=True, kw_only=True):
-    """A file or folder of this machine that is guarded with all that lies below it."""
+    """A file or folder of this machine that is guarded with everything below it."""
 
     path: str
     """Absolute."""
     level: Level = "guarded"
     why: str
     ending: str | None = None
-    """If given, only files directly in it whose names end so."""
+    """If given, only files directly in the folder whose names end with it."""
 
 
 class GuardedPlaces(Struct, frozen=True, kw_only=True, cache_hash=True):
     known: tuple[KnownPlace, ...] = ()
     output: str = ""
-    """The folder of saved outputs: a file of it can be read if its name is known, the folder cannot."""
+    """The folder of saved outputs: its files can be read by name, the folder cannot be listed."""
 
 
 def split_path(path: str) -> Parts:
-    """Name the parts of an absolute path; a backslash parts names as well, as it does for rules."""
+    """Split an absolute path into names; a backslash also separates names, as it does in rules."""
     return tuple(part for part in path.replace("\\", "/").split("/") if part)
 
 
 def fold_name(name: str) -> str:
-    """Write a name as the most lenient disk would find it: no case, no invisible letters, no tail."""
+    """Normalize a name as the most lenient file system does: no case, no invisible characters, no suffix."""
     seen = "".join(char for char in name if unicodedata.category(char) not in {"Cf", "Cc", "Mn"})
     return unicodedata.normalize("NFKC", seen).casefold().partition(":")[0].rstrip(" .")
 
 
 def guard_of_name(parts: Parts) -> Guard | None:
-    """Tell by names alone whether a place belongs to git or to us, at whatever depth."""
+    """Return the guard of a path that belongs to git or to us, judged by names alone, at any depth."""
     names = [fold_name(part) for part in parts]
     at = 0
     while at < len(names):
@@ -88,7 +88,7 @@ def is_guarded_name(name: str) -> bool:
 
 
 def guard_of(parts: Parts, places: GuardedPlaces) -> Guard | None:
-    """Tell the strictest guard of a real place; None: there is none."""
+    """Return the strictest guard of a resolved path; None if it is not guarded."""
     if _is_saved_output(parts, places):
         return Guard("guarded", "it is output that was saved")
     named = guard_of_name(parts)
@@ -101,7 +101,7 @@ def guard_of(parts: Parts, places: GuardedPlaces) -> Guard | None:
 
 
 def _covers(known: KnownPlace, parts: Parts, depth: int) -> bool:
-    """Whether a place so many names down guards what lies at or below it."""
+    """Tell whether a guarded place at this depth covers the path."""
     return known.ending is None or (depth == len(parts) - 1 and parts[-1].endswith(known.ending))
 
 
@@ -111,7 +111,7 @@ def strictest_guard(guards: Collection[Guard]) -> Guard | None:
 
 @lru_cache(maxsize=64)
 def _index(places: GuardedPlaces) -> dict[Parts, list[KnownPlace]]:
-    """By path, without regard to case: on some disks it makes no difference."""
+    """Index places by path, ignoring case, since some file systems ignore it."""
     found: dict[Parts, list[KnownPlace]] = {}
     for each in places.known:
         found.setdefault(tuple(part.casefold() for part in split_path(each.path)), []).append(each)
@@ -119,7 +119,7 @@ def _index(places: GuardedPlaces) -> dict[Parts, list[KnownPlace]]:
 
 
 def is_below(parts: Parts, above: Parts) -> bool:
-    """Whether the first is the second or lies in it; on some disks case makes no difference."""
+    """Tell whether the first path is the second or lies in it, ignoring case."""
     if len(parts) < len(above):
         return False
     return all(
@@ -128,14 +128,14 @@ def is_below(parts: Parts, above: Parts) -> bool:
 
 
 def secrets_below(parts: Parts, places: GuardedPlaces) -> Iterator[KnownPlace]:
-    """Find what may not be read unasked in a folder that is read as a whole."""
+    """Yield the secret and sealed places below a folder that is read as a whole."""
     for known in places.known:
         if known.level != "guarded" and is_below(split_path(known.path), parts):
             yield known
 
 
 def unreadable_around(parts: Parts, places: GuardedPlaces) -> GuardedPlaces:
-    """Keep what matters to who reads below a folder."""
+    """Keep the secret and sealed places that matter when files below a folder are read."""
     known = tuple(
         each
         for each in places.known
@@ -146,11 +146,11 @@ def unreadable_around(parts: Parts, places: GuardedPlaces) -> GuardedPlaces:
 
 
 def makes_repository(piece: str, present: Collection[str]) -> bool:
-    """Whether a file that begins with this name in a folder is, or makes, what git takes for a repository.
+    """Tell whether creating this file turns a folder into what git takes for a repository.
 
-    `present` are the names of such pieces that the folder holds. Git wants HEAD, objects and refs; of a
-    worktree, HEAD and commondir, and the others where that points to. Whatever order they come in, the one
-    that makes git obey a configuration or a hook is seen.
+    `present`: the names of such files that the folder already has. Git requires HEAD, objects and refs; for a
+    worktree, HEAD and commondir, and the others where commondir points to. In any order of creation, the file
+    that makes git obey a configuration or a hook is detected.
     """
     if not is_piece(piece):
         return False
@@ -161,23 +161,23 @@ def makes_repository(piece: str, present: Collection[str]) -> bool:
 
 
 def is_piece(name: str) -> bool:
-    """Whether a repository has a file or folder of this name at its top."""
+    """Tell whether a repository has a file or folder of this name at its top level."""
     return fold_name(name) in _PIECES
 
 
 def is_file_piece(name: str) -> bool:
-    """Whether git wants a file of this name, so that a folder is none of its."""
+    """Tell whether git requires a file, not a folder, of this name."""
     return fold_name(name) in _FILE_PIECES
 
 
 def is_repository(present: Collection[str]) -> bool:
-    """Whether a folder with these names at its top is one that git uses."""
+    """Tell whether git takes a folder with these names at its top level for a repository."""
     have = {fold_name(name) for name in present}
     return "head" in have and (have >= {"objects", "refs"} or "commondir" in have)
 
 
 def _is_called(folded: str, name: str) -> bool:
-    """Also by its short name, which some disks have beside the long one."""
+    """Compare names, also by the short name that some file systems keep."""
     if folded == name:
         return True
     short = _SHORT.fullmatch(folded)

@@ -1,4 +1,4 @@
-"""A message with its parts, as people and models read it."""
+"""A message with its parts."""
 
 from asyncagents.domain.codec import UnknownPart
 from asyncagents.domain.message import Message
@@ -12,5 +12,5 @@ class Entry(Shape, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """What was said, without what the system put in."""
+        """The text of the message, without synthetic parts."""
         return "\n".join(p.text for p in self.parts if isinstance(p, TextPart) and not p.synthetic)

@@ -24,23 +24,23 @@ _PAIRS = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
 _62_2, _62_4, _62_6, _62_8 = 62**2, 62**4, 62**6, 62**8
 _RANDOM = 62**14
 _PER_MS = 0x1000
-_ERA = 1 << 48  # ticks that 12 hex digits tell apart: 2^36 ms, some 26 months
+_ERA = 1 << 48  # ticks of 12 hex digits: 2^36 ms, some 26 months
 _TIME = _ERA - 1
-_FIRST = 26  # the era of August 2026 to October 2028: ids do not name it, as those of OpenCode name none
+_FIRST = 26  # the era of August 2026 to October 2028, which ids do not name, like ids of OpenCode
 _NAMED_FROM = (_FIRST + 1) * _ERA
-_ROUND = 1 << 60  # whole eras: added to a tick it changes none of its last 12 digits, and there are always 12
-_LATEST_MS = 1 << 44  # in the year 2527: who says a later time than this says nothing of the id
+_ROUND = 1 << 60  # a multiple of the era: added to a tick it keeps the last 12 digits and pads to 12
+_LATEST_MS = 1 << 44  # in the year 2527; later times are ignored
 _LETTERS = 20  # from g to z: f is the highest digit
 _FORM = re.compile(r"[a-z]{3}_(z*[g-z])?([0-9a-f]{12})[0-9A-Za-z]{14}")
 AHEAD_MS = 10_000
-"""So far another clock may be ahead of ours."""
+"""Max lead of another process's clock."""
 
 
 def sort_id(given: str, near: int, *, past: bool = False) -> str:
-    """Return what an ascending id sorts by: the id, with its era where its maker left that out.
+    """Return the sort id of an ascending id: the id, with its era added if it has none.
 
-    `near`: when it was made, in ms, by whichever clock: of all eras that it may be of, the nearest counts.
-    `past`: eras of before August 2026 have names, too, which no id of ours has.
+    `near`: its time of creation in ms, by any clock; the era nearest to it is chosen.
+    `past`: also name eras before August 2026, which no id of ours has.
     """
     found = _FORM.fullmatch(given)
     if found is None or found[1] is not None or not 0 <= near < _LATEST_MS:
@@ -57,13 +57,13 @@ def _nearest(time: int, near: int) -> int:
 
 @cache
 def _era_above(era: int) -> str:
-    """Name an era so that it sorts above those before it: g to z, then zg to zz, and so on without an end."""
+    """Name an era so that it sorts above earlier ones: g to z, then zg to zz, and so on."""
     full, letter = divmod(era - _FIRST - 1, _LETTERS)
     return "" if era <= _FIRST else "z" * full + chr(ord("g") + letter)
 
 
 def _era_below(era: int) -> str:
-    """Name an era so that it sorts below those before it."""
+    """Name an era so that it sorts below earlier ones."""
     return "-" * (era - _FIRST)
 
 
@@ -72,7 +72,7 @@ def _era_called(name: str) -> int:
 
 
 class Ids:
-    """Makes ids, each above the one before, from any thread, even when the clock stands or steps back."""
+    """Generates increasing ids, from any thread, even if the clock stops or steps back."""
 
     def __init__(self, clock: Clock, rng: Rng) -> None:
         self._now = clock.now
@@ -82,7 +82,7 @@ class Ids:
         self._lock = Lock()
 
     def session(self) -> SessionId:
-        """Sessions sort newest first, so their time counts down."""
+        """Generate a session id; its time counts down, so that sessions sort newest first."""
         tick = self._tick()
         era = "" if tick < _NAMED_FROM else _era_below(tick >> 48)
         return SessionId(f"ses_{era}{hex(_ROUND - 1 - tick)[-12:]}{self._random()}")
@@ -91,12 +91,12 @@ class Ids:
         return MessageId(self._ascending("msg"))
 
     def messages(self, count: int) -> list[MessageId]:
-        """So many, in this order; what is random in them is the same."""
+        """Generate `count` ascending ids that share their random part."""
         ending = self._random()
         return [MessageId(self._ascending("msg", ending)) for _ in range(count)]
 
     def parts(self, count: int) -> list[PartId]:
-        """The same for parts."""
+        """Generate `count` ascending part ids that share their random part."""
         ending = self._random()
         return [PartId(f"prt_{self._tick() & _TIME:012x}{ending}") for _ in range(count)]
 
@@ -110,7 +110,7 @@ class Ids:
         return RequestId(self._ascending("req"))
 
     def event(self) -> EventId:
-        """There are many, and who makes them is told by one end for all: the time is never the same."""
+        """Generate an event id; all of one process share their random part, as events are many."""
         self._event_end = self._event_end or self._random()
         return EventId(self._ascending("evt", self._event_end))
 
@@ -124,28 +124,28 @@ class Ids:
         return self._ascending("todo")
 
     def reach(self, given: str) -> None:
-        """Make ids above this one from here on, whatever program made it. Raises `InvalidInput`.
+        """Generate ids above this one from here on. Raises `InvalidInput` for a malformed or future id.
 
-        An id without an era is of the one in which it is nearest to now.
+        An id without an era belongs to the era in which it is nearest to now.
         """
         found = _FORM.fullmatch(given)
         if found is None:
             raise InvalidInput(
-                f"{given[:80]!r} is no id: after its prefix it has 12 hex digits of its time, with a letter"
-                " from g to z before them from October 2028 on, and 14 letters or digits; leave it out, and"
-                " one is made"
+                f"{given[:80]!r} is not a valid id: expected a prefix, 12 hex digits of time, with a"
+                " letter from g to z before them from October 2028 on, and 14 letters or digits; leave it out"
+                " to get a generated one"
             )
         name, time = found[1], int(found[2], 16)
         with self._lock:
             now = self._now() * _PER_MS
             tick = _nearest(time, now) if name is None else _era_called(name) * _ERA + time
-            above_all = name is None and tick >> 48 < now >> 48 <= _FIRST  # ids had started over since
+            above_all = name is None and tick >> 48 < now >> 48 <= _FIRST  # the id is of the previous era
             if above_all or tick - now > AHEAD_MS * _PER_MS:
-                raise InvalidInput(f"{given!r} is of a time to come: set the clock, or leave the id out")
+                raise InvalidInput(f"{given!r} lies in the future: set the clock, or leave the id out")
             self._last = max(self._last, tick)
 
     def follow(self, *given: str | None) -> None:
-        """As `reach`, if that can be: what is there already was made by whoever made it."""
+        """Do as `advance_past` for each id, ignoring ids that it refuses."""
         for each in filter(None, given):
             with suppress(InvalidInput):
                 self.reach(each)
@@ -158,7 +158,7 @@ class Ids:
         return f"{prefix}_{_era_above(tick >> 48)}{time}{ending or self._random()}"
 
     def _tick(self) -> int:
-        """More than 4095 ids in a millisecond borrow from the next one."""
+        """Count up; more than 4095 ids in a millisecond borrow from the next one."""
         with self._lock:
             tick = self._now() * _PER_MS + 1
             if tick <= self._last:

@@ -1,4 +1,4 @@
-"""Which sessions a list has, the last used first."""
+"""Filters of a list of sessions, last used first."""
 
 from msgspec import Struct
 
@@ -6,19 +6,19 @@ FOREVER = 2**62
 
 
 class SessionQuery(Struct, frozen=True, kw_only=True):
-    """Without a directory, of all of them."""
+    """Filters of sessions; without a directory, sessions of all directories."""
 
     directory: str | None = None
     below: str | None = None
-    """This directory, and all below it."""
+    """Only sessions of this directory and those below it."""
     roots: bool = False
-    """Only those that nobody started."""
+    """Only sessions without a parent."""
     start: int = 0
-    """Changed then or later, in ms since the epoch."""
+    """Only sessions updated at or after this time, in ms since the epoch."""
     before: int = FOREVER
-    """Changed before then."""
+    """Only sessions updated before this time."""
     search: str = ""
-    """What their titles have in them, in whatever case."""
+    """A part of the title, ignoring case."""
     archived: bool = True
-    """Also those that were put away."""
+    """Include archived sessions."""
     limit: int = 100

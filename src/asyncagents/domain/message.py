@@ -1,4 +1,4 @@
-"""A message as clients see it: who spoke, with which model, and how it ended; its content is parts."""
+"""Messages as clients see them: role, agent, model and outcome; their content is in parts."""
 
 from typing import Any, Literal, TypeAlias
 
@@ -25,11 +25,11 @@ class MessagePath(Shape, frozen=True, kw_only=True):
 
 
 class TextFormat(Shape, frozen=True, kw_only=True, tag_field="type", tag="text"):
-    """The model answers freely."""
+    """The model answers in free text."""
 
 
 class JsonFormat(Shape, frozen=True, kw_only=True, tag_field="type", tag="json_schema"):
-    """The model's answer must fit the schema."""
+    """The model answers with JSON that matches the schema."""
 
     schema: dict[str, Any]
     retry_count: int | None = None
@@ -93,5 +93,5 @@ Message: TypeAlias = UserMessage | AssistantMessage
 
 
 def sort_key(message: Message) -> str:
-    """Return what a message sorts by among those of its session, as far as it tells that itself."""
+    """Return the sort id of a message, judged by its id and time alone."""
     return sort_id(message.id, message.time.created, past=True)

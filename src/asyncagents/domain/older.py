@@ -1,4 +1,4 @@
-"""What other programs, and older ones, leave out of a session's JSON, put where we read it."""
+"""Completes session JSON of OpenCode and older versions with the fields that they leave out."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -10,7 +10,7 @@ NOBODY = "unknown"
 
 
 def whole_session(info: Json, *, directory: str) -> Json:
-    """`directory`: where its messages say that it worked, for the oldest do not say it themselves."""
+    """Complete a session; `directory`: from its messages, as the oldest sessions have none."""
     where = info.get("directory") or directory
     time = _object(info.get("time"))
     found = filled(info, slug="imported-session", title="Imported session", version=NOBODY)
@@ -23,7 +23,7 @@ def whole_session(info: Json, *, directory: str) -> Json:
 
 
 def addressed_session(info: Json, messages: list[Json]) -> Json:
-    """A session answers with whom it was last addressed with, or as it did, if nobody addressed it."""
+    """Add agent and model of the last user message, or of the last message if there is no user message."""
     asked = [each for each in messages if each.get("role") == "user"]
     if not messages:
         return info
@@ -43,7 +43,7 @@ def where_it_worked(messages: list[Json]) -> str:
 
 
 def whole_message(info: Json, *, after: Json | None, asked: str, directory: str) -> Json:
-    """`after`: the next answer, which knows the model; `asked`: the last message of a person before it."""
+    """Complete a message; `after`: the next assistant message; `asked`: the id of the last user message."""
     if info.get("role") == "user":
         return _whole_question(info, after or {})
     agent = info.get("agent") or info.get("mode") or "build"
@@ -69,7 +69,7 @@ def _whole_question(info: Json, answer: Json) -> Json:
 
 
 def whole_part(part: Json, *, at: int) -> Json:
-    """`at`: when its message was made."""
+    """Complete a part; `at`: when its message was created."""
     match part.get("type"):
         case "reasoning":
             return filled(part, time={"start": at})
@@ -106,7 +106,7 @@ def _tokens(value: object) -> Json:
 
 
 def filled(value: Json, **missing: Any) -> Json:
-    """What is there stays, and stays where it is."""
+    """Add values for missing or null keys, after the existing keys."""
     return {**value, **{name: each for name, each in missing.items() if value.get(name) is None}}
 
 

@@ -1,4 +1,4 @@
-"""The parts of a message, in order of their ids, and the states of a tool call."""
+"""Parts of a message, ordered by id, and the states of a tool part."""
 
 from typing import Any, TypeAlias
 
@@ -12,7 +12,7 @@ from asyncagents.domain.shape import Kept, Shape
 
 
 class PartTime(Shape, frozen=True, kw_only=True):
-    """`compacted`: when a tool's output was dropped from what the model sees."""
+    """`compacted`: when a tool's output was pruned from what the model reads."""
 
     start: int
     end: int | None = None
@@ -24,7 +24,7 @@ class RetryTime(Shape, frozen=True, kw_only=True):
 
 
 class Span(Shape, frozen=True, kw_only=True):
-    """A stretch of the user's text."""
+    """A range of the user's text."""
 
     value: str
     start: int
@@ -64,7 +64,7 @@ Source: TypeAlias = FileSource | SymbolSource | ResourceSource
 
 
 class Addressed(Shape, frozen=True, kw_only=True):
-    """A part is found by session, message and part id."""
+    """The ids of a part: its own, its session's and its message's."""
 
     id: PartId
     session_id: SessionId
@@ -72,7 +72,7 @@ class Addressed(Shape, frozen=True, kw_only=True):
 
 
 class TextPart(Addressed, frozen=True, kw_only=True, tag_field="type", tag="text"):
-    """`synthetic`: ours, for the model and not for people; `ignored`: for people and not for the model."""
+    """`synthetic`: from the runtime, for the model only; `ignored`: for people, not for the model."""
 
     text: str
     synthetic: bool | None = None
@@ -170,7 +170,7 @@ class ToolError(Shape, frozen=True, kw_only=True, tag_field="status", tag="error
 
 
 class ToolWaiting(Shape, frozen=True, kw_only=True, tag_field="status", tag="waiting_async"):
-    """The result comes later, from outside; nothing runs here."""
+    """A pending call: its result comes later, from outside."""
 
     input: dict[str, Any]
     pending_id: CallId
@@ -184,7 +184,7 @@ ToolState: TypeAlias = ToolPending | ToolRunning | ToolCompleted | ToolError | T
 
 
 class ToolPart(Addressed, frozen=True, kw_only=True, tag_field="type", tag="tool"):
-    """`call_id` is the provider's name for the call, not ours."""
+    """`call_id` is the provider's id of the call."""
 
     call_id: str
     tool: str
@@ -209,7 +209,7 @@ Part: TypeAlias = (
 
 
 class UnknownPart(Kept):
-    """A part of a type, or in a state, that we do not know, kept as it came."""
+    """A part of an unknown type or in an unknown state, kept as received."""
 
     __slots__ = ("id", "message_id", "session_id", "type")
 

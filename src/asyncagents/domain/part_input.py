@@ -1,4 +1,4 @@
-"""The parts of a prompt as clients send them: without the session and the message, which they do not know."""
+"""Parts of a prompt as clients send them, without session and message ids."""
 
 from typing import Any, TypeAlias, assert_never
 
@@ -55,7 +55,7 @@ PartInput: TypeAlias = TextInput | FileInput | AgentInput | SubtaskInput
 
 
 def addressed(part: PartInput, part_id: PartId, *, session_id: SessionId, message_id: MessageId) -> Part:
-    """The part as it is kept."""
+    """Build the stored part of a prompt."""
     where: dict[str, Any] = {"id": part_id, "session_id": session_id, "message_id": message_id}
     said = {name: getattr(part, name) for name in part.__struct_fields__ if name != "id"}
     match part:

@@ -1,4 +1,4 @@
-"""A call whose result comes later, as whoever has the result sees it."""
+"""Pending calls as clients see them."""
 
 from typing import Any, Literal, TypeAlias
 
@@ -24,7 +24,7 @@ class ToolResult(Shape, frozen=True, kw_only=True):
 
 
 class PendingToolCall(Shape, frozen=True, kw_only=True):
-    """`timeout`: when it has failed, in ms since the epoch. No secret is in it."""
+    """`timeout`: the deadline, in ms since the epoch. Holds no secret."""
 
     id: CallId
     session_id: SessionId
@@ -44,7 +44,7 @@ class PendingToolCall(Shape, frozen=True, kw_only=True):
 
 
 def pending_status(call: Call) -> PendingStatus | None:
-    """None: its result does not come from outside."""
+    """Return the status of a pending call; None if the call is not one of an async tool."""
     if call.later is None:
         return None
     match call.state:
@@ -54,7 +54,7 @@ def pending_status(call: Call) -> PendingStatus | None:
             return "waiting" if not call.only_asks else "processing"
         case Settled(Failed(), expired=True):
             return "expired"
-        case Settled(result):  # a timer that is over has come to what was meant
+        case Settled(result):  # a timer that expires completes the call
             return _status(result)
 
 
@@ -81,7 +81,7 @@ def pending_tool(call: Call) -> PendingToolCall:
 
 
 def _status(result: Completed | Failed | None) -> PendingStatus:
-    """Of a call that was settled before its tool said that it would wait."""
+    """Return the status of a settled call; `processing` without a result."""
     if result is None:
         return "processing"
     return "completed" if isinstance(result, Completed) else "failed"

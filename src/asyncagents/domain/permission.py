@@ -1,4 +1,4 @@
-"""What an agent may do: of its rules the last that matches wins, and a child's stay below its parent's."""
+"""Permission rules: the last matching rule wins, and a child may do no more than its parent."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,21 +15,21 @@ from asyncagents.domain.session import Rule
 Action: TypeAlias = Literal["allow", "deny", "ask"]
 Fits: TypeAlias = Callable[[str], bool]
 Written: TypeAlias = Mapping[str, Action | Mapping[str, Action]]
-"""As configuration has it: by permission an action, or actions by pattern, in the order written."""
+"""Rules as configured: per permission an action, or actions by pattern, in order."""
 
 UNCLEAR = "unclear_command"
-"""Asked for beside `bash` where a command cannot be told from its text."""
+"""Needed beside `bash` if the text does not determine which commands run."""
 WEBFETCH = "webfetch"
 WEBFETCH_LOCAL = "webfetch_local"
-"""Asked for instead of `webfetch` where an address leads to this machine or its network."""
+"""Needed instead of `webfetch` for an address of this machine or its network."""
 GUARDED_PLACE = "guarded_place"
-"""Asked for beside `edit`, `read` and `bash` where a place is guarded by what it is."""
+"""Needed beside `edit`, `read` and `bash` for a guarded place."""
 _BY_NAME = frozenset({UNCLEAR, WEBFETCH_LOCAL, GUARDED_PLACE})
-"""Permissions that a rule for everything does not allow."""
+"""Permissions that a rule for `*` does not allow."""
 EXACT = "exact:"
 EVERYTHING = "*"
 _STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
-# Tools that ask for the permission of another name.
+# Tools whose permission has another name.
 _PERMISSION_OF = {"write": "edit", "patch": "edit", "apply_patch": "edit", "multiedit": "edit"}
 TASK = "task"
 LAUNCHING = (TASK, "async_task", "asyncagents_task")
@@ -39,12 +39,12 @@ DELEGATING = (
     "asyncagents_clear",
 )  # fmt: skip
 POLLING = ("async_task_result", "asyncagents_output")
-"""Asked again and again they wait by themselves."""
+"""Tools that poll a task; repeated calls of them wait by themselves."""
 _PERMISSION_OF |= dict.fromkeys(DELEGATING, TASK)
 
 
 class Layers(Struct, frozen=True, kw_only=True):
-    """An agent's rules by where they come from; a later field wins over an earlier one."""
+    """An agent's rules by origin; a later field wins over an earlier one."""
 
     defaults: tuple[Rule, ...] = ()
     config: tuple[Rule, ...] = ()
@@ -57,17 +57,17 @@ class Layers(Struct, frozen=True, kw_only=True):
 
 
 class RuleSet(Struct, frozen=True, cache_hash=True):
-    """The rules of one session, and over them those of the `tools` map of its prompts."""
+    """The rules of one session, and the rules of its `tools` map, which apply on top."""
 
     rules: tuple[Rule, ...]
     tools: tuple[Rule, ...] = ()
     asks_anew: tuple[str, ...] = ()
-    """Permissions for which nothing that was approved for good counts; `EVERYTHING`: all of them."""
+    """Permissions for which approvals do not count; `EVERYTHING`: all of them."""
     sandbox: Sandbox | None = None
-    """Where commands run; None: outside any."""
+    """The sandbox of commands; None: no sandbox."""
 
     def evaluate(self, permission: str, pattern: str) -> Action:
-        """Apply the map to what the rules say: `false` denies, `true` answers an ask and lifts no denial."""
+        """Apply the map to the rules' action: `false` denies, `true` turns ask into allow, never a deny."""
         by_rules = evaluate(self.rules, permission, pattern)
         for rule in reversed(self.tools):
             if _meant(rule, permission):
@@ -75,7 +75,7 @@ class RuleSet(Struct, frozen=True, cache_hash=True):
         return by_rules
 
     def about(self, permission: str) -> Callable[[str], Action]:
-        """Evaluate one permission for many patterns, as `evaluate` does for one."""
+        """Return a function that evaluates one permission for many patterns, as `evaluate` does."""
         by_rules = partial(_first, _about(self.rules, permission))
         mapped = next((rule.action for rule in reversed(self.tools) if _meant(rule, permission)), None)
         if mapped is None:
@@ -87,27 +87,27 @@ class RuleSet(Struct, frozen=True, cache_hash=True):
 
 
 class Effective(Struct, frozen=True, cache_hash=True):
-    """What counts for a session: its own rules first, then those of each ancestor; the strictest wins."""
+    """The rules of a lineage: the session's own, then those of each ancestor; the strictest action wins."""
 
     sets: tuple[RuleSet, ...]
 
     @classmethod
     def of(cls, *rules: tuple[Rule, ...]) -> "Effective":
-        """Make one of plain rules, without a map."""
+        """Build one from plain rules, without a `tools` map."""
         return cls(tuple(RuleSet(each) for each in dict.fromkeys(rules)))
 
     def evaluate(self, permission: str, pattern: str) -> Action:
         return strictest(each.evaluate(permission, pattern) for each in self.sets)
 
     def about(self, permission: str) -> Callable[[str], Action]:
-        """Evaluate one permission for many patterns: what the rules say of it is found out once."""
+        """Return a function that evaluates one permission for many patterns; rules are filtered once."""
         sets = tuple(each.about(permission) for each in self.sets)
         if len(sets) == 1:
             return sets[0]
         return lambda pattern: strictest(judge_one(pattern) for judge_one in sets)
 
     def decide(self, permission: str, patterns: Sequence[str]) -> Action:
-        """For all patterns of one request; one that names none touches everything."""
+        """Decide on all patterns of one request; without patterns, on `*`."""
         return strictest(self.evaluate(permission, pattern) for pattern in patterns or ("*",))
 
     def hides(self, tool: str) -> bool:
@@ -115,12 +115,12 @@ class Effective(Struct, frozen=True, cache_hash=True):
 
     @property
     def asks_anew(self) -> frozenset[str]:
-        """Of the agent and of all that it works for."""
+        """Permissions that ask every time, of the session and its ancestors."""
         return frozenset(permission for each in self.sets for permission in each.asks_anew)
 
     @property
     def sandbox(self) -> Sandbox | None:
-        """The sandbox of commands, no wider than that of any ancestor; it says whether there is a network."""
+        """The sandbox of commands, no wider than that of any ancestor, with `network` resolved."""
         usual = not self.hides("webfetch")
         return narrowest(
             replace(each.sandbox, network=usual) if each.sandbox.network is None else each.sandbox
@@ -130,17 +130,17 @@ class Effective(Struct, frozen=True, cache_hash=True):
 
 
 def narrowed(child: Effective, parent: Effective) -> Effective:
-    """The child's, where the parent may do as much. One list of rules could not say that: both are kept."""
+    """Limit a child to what its parent may do, by keeping both lists of rules."""
     return Effective(tuple(dict.fromkeys(child.sets + parent.sets)))
 
 
 def strictest(actions: Iterable[Action]) -> Action:
-    """Nobody said anything: a person decides."""
+    """Return the strictest action; `ask` if there is none."""
     return max(actions, key=_STRICTNESS.__getitem__, default="ask")
 
 
 def evaluate(rules: Sequence[Rule], permission: str, pattern: str) -> Action:
-    """By the last rule that matches both; without one a person decides."""
+    """Return the action of the last rule that matches; `ask` without one."""
     for rule in reversed(rules):
         if _meant(rule, permission) and match(rule.pattern, pattern):
             return rule.action
@@ -148,7 +148,7 @@ def evaluate(rules: Sequence[Rule], permission: str, pattern: str) -> Action:
 
 
 def _about(rules: Sequence[Rule], permission: str) -> tuple[tuple[Fits, Action], ...]:
-    """Patterns and actions, the last first, down to one for everything."""
+    """List matchers and actions of a permission, last rule first, down to a rule for `*`."""
     found: list[tuple[Fits, Action]] = []
     for rule in reversed(rules):
         if _meant(rule, permission):
@@ -172,7 +172,7 @@ def _first(said: Sequence[tuple[Fits, Action]], pattern: str) -> Action:
 
 
 def _quick(pattern: str) -> Fits:
-    """The same as `match`, for a pattern that is asked for many texts."""
+    """Build a function that does the same as `match` for one pattern and many texts."""
     head, star, tail = pattern.partition("*")
     if star and not head and not set(tail) & set("*?\\/"):
         return lambda text: text.endswith(tail)
@@ -180,21 +180,21 @@ def _quick(pattern: str) -> Fits:
 
 
 def _meant(rule: Rule, permission: str) -> bool:
-    """Say whether a rule is about a permission. Some are not allowed by a rule for everything: their own name
-    must stand there."""
+    """Tell whether a rule applies to a permission. Those in `_BY_NAME` are only allowed by a rule with their
+    own name."""
     if permission in _BY_NAME and rule.action == "allow":
         return rule.permission == permission
     return match(rule.permission, permission)
 
 
 def permissions_needed(permission: str, patterns: Sequence[str], also: Sequence[str]) -> tuple[str, ...]:
-    """List all that a request needs; a tool that does not know guarded places may name one all the same."""
+    """List all permissions of a request; adds `guarded_place` if an edit names a guarded place."""
     named = permission == "edit" and any(map(is_guarded_name, patterns))
     return tuple(dict.fromkeys((permission, *also, *((GUARDED_PLACE,) if named else ()))))
 
 
 def judge(rules: Effective, approved: Sequence[Rule], permission: str, patterns: Sequence[str]) -> Action:
-    """What was approved for good answers an ask; it lifts no denial, of whatever agent, and no guard."""
+    """Evaluate with approvals: one turns an ask into allow, but never a deny or a guarded place."""
     return strictest(
         "allow"
         if (action := rules.evaluate(permission, pattern)) == "ask"
@@ -206,31 +206,31 @@ def judge(rules: Effective, approved: Sequence[Rule], permission: str, patterns:
 
 
 def exact_permission(permission: str) -> str:
-    """Name the approvals of a permission that are for one text alone, letter by letter: no patterns.
+    """Return the permission under which approvals of exact texts are stored.
 
-    No tool asks for a permission of such a name, so a program that knows only patterns finds nothing in them.
+    No tool asks for a permission of such a name, so versions that only know patterns ignore them.
     """
     return f"{EXACT}{permission}"
 
 
 def pattern_permission(permission: str) -> str:
-    """Name the permission that an approval is about, exact or not."""
+    """Return the permission that an approval is for, exact or not."""
     return permission.removeprefix(EXACT)
 
 
 def approved_exactly(approved: Sequence[Rule], permission: str, texts: Sequence[str]) -> bool:
-    """Say whether each text was approved as it stands; `*` and `?` in an approval are letters here."""
+    """Tell whether each text was approved exactly; `*` and `?` are ordinary characters here."""
     known = {rule.pattern for rule in approved if rule.permission == exact_permission(permission)}
     return bool(texts) and known.issuperset(texts)
 
 
 def decide(rules: Sequence[Rule], permission: str, patterns: Sequence[str]) -> Action:
-    """For all patterns of one request; one that names none touches everything."""
+    """Decide on all patterns of one request; without patterns, on `*`."""
     return strictest(evaluate(rules, permission, pattern) for pattern in patterns or ("*",))
 
 
 def hidden(rules: Sequence[Rule], tool: str) -> bool:
-    """Whether the tool is denied outright, so that a model need not hear of it."""
+    """Tell whether a tool is denied for every pattern, so that it is not offered to the model."""
     permission = permission_of(tool)
     last = next((rule for rule in reversed(rules) if match(rule.permission, permission)), None)
     return last is not None and last.pattern == "*" and last.action == "deny"
@@ -241,7 +241,7 @@ def permission_of(tool: str) -> str:
 
 
 def rules_of(written: Written, home: str) -> tuple[Rule, ...]:
-    """The rules of one configuration, with `~` and `$HOME` at the start of a pattern filled in."""
+    """Build the rules of a configuration, expanding `~` and `$HOME` at the start of a pattern."""
     return tuple(
         Rule(permission=permission, pattern=_at_home(pattern, home), action=action)
         for permission, actions in written.items()
@@ -250,7 +250,7 @@ def rules_of(written: Written, home: str) -> tuple[Rule, ...]:
 
 
 def rules_of_tools(tools: Mapping[str, bool]) -> tuple[Rule, ...]:
-    """By the names of tools, in the order written; where two need one permission, the stricter counts."""
+    """Build rules from a `tools` map, in order; if two tools share a permission, the stricter counts."""
     wanted: dict[str, bool] = {}
     for tool, used in tools.items():
         permission = permission_of(tool)
@@ -262,9 +262,9 @@ def rules_of_tools(tools: Mapping[str, bool]) -> tuple[Rule, ...]:
 
 
 def at_least(under: Sequence[Rule], permission: str, action: Action) -> tuple[Rule, ...]:
-    """Rules to lay over `under`: the permission stays as it was, but never less strict than `action`.
+    """Build rules to append to `under` so that the permission is never less strict than `action`.
 
-    A plain rule laid over them would also loosen what they deny.
+    One appended plain rule would also loosen what they deny.
     """
     said = [(rule.pattern, rule.action) for rule in under if _meant(rule, permission)]
     unsaid: tuple[str, Action] = ("*", "ask")
@@ -275,22 +275,22 @@ def at_least(under: Sequence[Rule], permission: str, action: Action) -> tuple[Ru
 
 
 def confined(under: Sequence[Rule], permissions: Sequence[str]) -> tuple[Rule, ...]:
-    """Rules to lay over `under`: these permissions stay as they were, everything else is denied."""
+    """Build rules to append to `under` so that everything but these permissions is denied."""
     nothing = Rule(permission="*", pattern="*", action="deny")
     return nothing, *(rule for permission in permissions for rule in at_least(under, permission, "allow"))
 
 
 def match(pattern: str, text: str) -> bool:
-    """Whether the whole text fits: `*` is anything, also across `/`, and `?` any one character.
+    """Tell whether the whole text matches: `*` is any text, also across `/`, and `?` any one character.
 
-    `git *` also fits `git` alone. A backslash counts as a slash on both sides.
+    `git *` also matches `git` alone. A backslash counts as a slash on both sides.
     """
     pattern, text = pattern.replace("\\", "/"), text.replace("\\", "/")
     return (pattern.endswith(" *") and _fits(pattern[:-2], text)) or _fits(pattern, text)
 
 
 def _fits(pattern: str, text: str) -> bool:
-    """Piece by piece from the left, each where it is found first: nothing is ever tried again."""
+    """Match piece by piece from the left, each at its first position, without backtracking."""
     head, *rest = pattern.split("*")
     if not rest:
         return len(head) == len(text) and _stands(head, text, 0)
@@ -321,7 +321,7 @@ def _find(piece: str, text: str, place: int, end: int) -> int:
 
 @lru_cache(maxsize=256)
 def _expression(piece: str) -> re.Pattern[str]:
-    """Of a fixed length, so it has nothing to backtrack over."""
+    """Compile a piece with `?`; it has a fixed length, so it cannot backtrack."""
     return re.compile(".".join(re.escape(part) for part in piece.split("?")), re.DOTALL)
 
 

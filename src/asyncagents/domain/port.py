@@ -1,15 +1,15 @@
-"""What the domain needs from outside: the time and chance."""
+"""Protocols of what the domain needs from outside: the clock and random numbers."""
 
 from typing import Protocol
 
 
 class Clock(Protocol):
     def now(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return the time in ms since the epoch."""
         ...
 
 
 class Rng(Protocol):
     def below(self, n: int) -> int:
-        """A whole number in `0 … n - 1`, each as likely as the others."""
+        """Return a uniformly random integer in `0 … n - 1`."""
         ...

@@ -1,4 +1,4 @@
-"""What the system says to a model: a message of its own, with one text that no person wrote."""
+"""System messages: user messages with one synthetic text, written by the runtime for the model."""
 
 from msgspec import Struct
 
@@ -19,7 +19,7 @@ class Remark(Struct, frozen=True):
 
 
 def remark(to: Addressee, text: str, *, ids: Ids, now: int, message_id: MessageId | None = None) -> Remark:
-    """`message_id`: one that was made before, so that it stands before what comes after."""
+    """Build a system message; `message_id`: an id generated earlier, to sort before later messages."""
     message = UserMessage(
         id=message_id or ids.message(),
         session_id=to.session_id,

@@ -1,4 +1,4 @@
-"""Files beside the result of a tool: which of them a model can be shown, and the words for the others."""
+"""Files of a tool result: which of them a model can be shown, and the notes for the others."""
 
 import struct
 from base64 import b64decode, b64encode
@@ -13,9 +13,9 @@ from asyncagents.errors import InvalidInput
 
 MOST_FILES = 8
 MOST_IMAGE_BYTES = 3_932_160
-"""5 MiB as base64, the most that providers take for one image. A larger one would fail each later request."""
+"""5 MiB as base64, the providers' limit for one image. A larger one would fail every later request."""
 MOST_PDF_BYTES = 500_000
-"""A document is weighed by its bytes; a larger one would fill the window of many models."""
+"""Tokens of a document are estimated from its bytes; a larger one would fill many models' windows."""
 MOST_BYTES_TOGETHER = 10 * 1024 * 1024
 MOST_PIXELS_A_SIDE = 8_000
 
@@ -34,7 +34,7 @@ class ResultFile(Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def from_bytes(cls, data: bytes, filename: str = "") -> "ResultFile":
-        """Build the file out of its bytes, which also tell its type. Raises `InvalidInput`."""
+        """Build the file from its bytes, which determine its type. Raises `InvalidInput` for other types."""
         mime = mime_of(data)
         if mime is None:
             raise InvalidInput(f"{filename or 'a file'} cannot be shown to a model: {NO_SUCH_KIND}")
@@ -42,14 +42,14 @@ class ResultFile(Struct, frozen=True, omit_defaults=True):
 
 
 class FileTray:
-    """Collect the files of one result, as many as a model can be shown."""
+    """Collects the files of one result, as many as a model can be shown."""
 
     def __init__(self) -> None:
         self.files: list[ResultFile] = []
         self._room = MOST_BYTES_TOGETHER
 
     def put(self, data: bytes | None, filename: str = "") -> str | None:
-        """Add a file, or return why it is left out. No data: its base64 is broken."""
+        """Add a file, or return why it is left out. `data` None: its base64 is invalid."""
         why = "its base64 is broken" if data is None else self._problem(data)
         if data is None or why is not None:
             return why
@@ -96,7 +96,7 @@ def fit_files(output: str, files: Sequence[ResultFile]) -> tuple[str, tuple[Resu
 def file_parts(
     files: Sequence[ResultFile], part_id: PartId, session_id: SessionId, message_id: MessageId
 ) -> tuple[FilePart, ...]:
-    """Render the files of a tool part, each time alike: their ids follow from the part's."""
+    """Render the files of a tool part; their ids derive from the part's, so rendering is repeatable."""
     return tuple(
         FilePart(
             id=PartId(f"{part_id}{number}"),
@@ -111,13 +111,13 @@ def file_parts(
 
 
 def name_files(files: Sequence[ResultFile]) -> str:
-    """Name the files in words, for a text that they stand beside."""
+    """List the files in a text, for the message that they are attached to."""
     named = ", ".join(f"{file.filename or 'a file without a name'} ({file.mime})" for file in files)
     return f"[attached: {named}]"
 
 
 def decode_base64(data: str) -> bytes | None:
-    """None: it is broken."""
+    """Decode base64; None if it is invalid."""
     try:
         return b64decode(data, validate=True)
     except (NotBase64, ValueError):
@@ -137,7 +137,7 @@ def mime_of(data: bytes) -> str | None:
 
 
 def frame_of(data: bytes) -> tuple[int, int] | None:
-    """Read the width and height of an image; None: it is broken, or no image."""
+    """Read the width and height of an image; None if it is broken or not an image."""
     try:
         match mime_of(data):
             case "image/png":

@@ -1,4 +1,4 @@
-"""What an agent's commands may reach if they run in a sandbox: folders to write, and the network."""
+"""Sandboxes of commands: which folders they may write, and whether they may use the network."""
 
 import os
 from collections.abc import Iterable
@@ -8,9 +8,9 @@ from msgspec import Struct
 
 class Sandbox(Struct, frozen=True, kw_only=True):
     write: tuple[str, ...] = ()
-    """Absolute paths that may be written besides the project and a temporary folder."""
+    """Absolute paths that may be written beside the project and a temporary folder."""
     network: bool | None = None
-    """None: as the rules for `webfetch` say."""
+    """None: allowed unless `webfetch` is denied for everything."""
 
 
 def narrowest(sandboxes: Iterable[Sandbox]) -> Sandbox | None:
@@ -22,7 +22,7 @@ def narrowest(sandboxes: Iterable[Sandbox]) -> Sandbox | None:
 
 
 def is_beneath(path: str, above: str) -> bool:
-    """Decide by the names alone, which are absolute, whether a path is another one or lies below it."""
+    """Tell by names alone whether an absolute path is another one or lies below it."""
     return path == above or path.startswith(above.rstrip(os.sep) + os.sep)
 
 

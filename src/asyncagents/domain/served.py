@@ -1,4 +1,4 @@
-"""What a server and its clients say to each other beside the nouns themselves."""
+"""Request and response shapes of the HTTP API that are not domain objects."""
 
 from asyncagents.domain.history import Entry
 from asyncagents.domain.id import MessageId, SessionId
@@ -17,9 +17,9 @@ class Health(Shape, frozen=True, kw_only=True):
 
 
 class SessionState(Shape, frozen=True, kw_only=True):
-    """`at_work`: whether any session of its tree neither rests nor waits; `is_run`: whether a process has it.
+    """`at_work`: whether any session of its tree neither rests nor waits; `is_run`: a process runs it.
 
-    `trouble`: what keeps the server from writing work down.
+    `trouble`: why the server cannot write to its store, if so.
     """
 
     session: Session
@@ -40,25 +40,25 @@ class Sent(Shape, frozen=True, kw_only=True):
 
 
 class Stopped(Shape, frozen=True, kw_only=True):
-    """`stopped` false: it is durable, but somebody still stops."""
+    """`stopped` false: a run was still stopping when the wait ended; the cancel itself is committed."""
 
     stopped: bool
 
 
 class Withdrawn(Shape, frozen=True, kw_only=True):
-    """How many approvals there were."""
+    """`withdrawn`: the number of approvals withdrawn."""
 
     withdrawn: int
 
 
 class AnswerOf(Shape, frozen=True, kw_only=True):
-    """Without `answer` there is none yet."""
+    """The answer to a prompt; left out if there is none yet."""
 
     answer: Entry | None = None
 
 
 class SentFile(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """With its content: `url` is a data: URL."""
+    """A file with its content: `url` is a data: URL."""
 
     mime: str
     url: str
@@ -66,6 +66,6 @@ class SentFile(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Stands(Shape, frozen=True, kw_only=True):
-    """Where the feed of changes is."""
+    """The current cursor of the change feed."""
 
     cursor: str

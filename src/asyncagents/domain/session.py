@@ -1,4 +1,4 @@
-"""A session as clients see it: a conversation in a project's directory."""
+"""Sessions as clients see them."""
 
 import hashlib
 import re
@@ -31,7 +31,7 @@ class Tokens(Shape, frozen=True, kw_only=True):
         return Tokens(input=0, output=0, reasoning=0, cache=CacheTokens(read=0, write=0))
 
     def plus(self, other: "Tokens") -> "Tokens":
-        """The sum; it has a total only if both have one (a session's running sum has none)."""
+        """Add up; the sum has a total only if both have one (a session's running sum has none)."""
         known = self.total is not None and other.total is not None
         cache = CacheTokens(
             read=self.cache.read + other.cache.read,
@@ -64,7 +64,7 @@ class SessionTime(Shape, frozen=True, kw_only=True):
 
 
 class SessionModel(Shape, frozen=True, kw_only=True):
-    """The model a session uses; here the wire says `id` where a message says `modelID`."""
+    """The model of a session; the wire name is `id` here and `modelID` in a message."""
 
     id: str
     provider_id: str
@@ -91,18 +91,18 @@ class Share(Shape, frozen=True, kw_only=True):
 
 
 class Revert(Shape, frozen=True, kw_only=True):
-    """From this message on, or this part of it, all is undone, and can be redone until somebody speaks."""
+    """An undo from this message or part on; it can be redone until the next input."""
 
     message_id: MessageId
     part_id: PartId | None = None
     snapshot: str | None = None
-    """The files as they were before."""
+    """The snapshot of the files before the undo."""
     diff: str | None = None
-    """What became of the files; None, with a snapshot: they are being put back."""
+    """The diff of the restored files; None, with a snapshot: the restore is not complete."""
     through: MessageId | None = None
-    """What the last message that is undone sorts by: its id, unless a client made that without its era."""
+    """The sort id of the last undone message."""
     note: str | None = None
-    """Which files were not put back, and why."""
+    """Which files were not restored, and why."""
 
     @property
     def unfinished(self) -> bool:
@@ -110,10 +110,10 @@ class Revert(Shape, frozen=True, kw_only=True):
 
 
 class LaunchRights(Shape, frozen=True, kw_only=True):
-    """What a parent was when it launched a child: later it may do more, and the child may not."""
+    """The parent's agent and rules when it launched a child; later rights do not extend to the child."""
 
     agent: str | None = None
-    """None: the parent had not been spoken to, so the agent that it has now counts."""
+    """None: the parent had no agent yet, so its current one counts."""
     permission: tuple[Rule, ...] | None = None
     tools: dict[str, bool] | None = None
 
@@ -138,26 +138,26 @@ class Session(Shape, frozen=True, kw_only=True):
     metadata: dict[str, Any] | None = None
     permission: tuple[Rule, ...] | None = None
     tools: dict[str, bool] | None = None
-    """The newest map of a prompt: laid over `permission`, it lifts no denial."""
+    """The newest `tools` map of a prompt; it applies on top of `permission` and lifts no deny."""
     launch_rights: LaunchRights | None = None
-    """None: it has no parent, or an older program made it."""
+    """None: the session has no parent, or an older version created it."""
     revert: Revert | None = None
 
 
 def record_launch(child: Session, parent: Session, *, agent: str | None) -> Session:
-    """Keep with a child what its parent is while `agent` launches it."""
+    """Record the parent's current rights in a child that `agent` launches."""
     rights = LaunchRights(agent=agent, permission=parent.permission, tools=parent.tools)
     return replace(child, launch_rights=rights)
 
 
 def recall_launch(parent: Session, rights: LaunchRights) -> Session:
-    """Make of a parent the one that it was when it launched a child."""
+    """Return the parent with the rights that it had when it launched a child."""
     agent = rights.agent or parent.agent
     return replace(parent, agent=agent, permission=rights.permission, tools=rights.tools)
 
 
 def default_title(now_ms: int, child: bool) -> str:
-    """The title until a better one is known; only such titles are ever replaced."""
+    """Build the title of a new session; only such titles are replaced later."""
     seconds, ms = divmod(now_ms, 1000)
     moment = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{'Child' if child else 'New'} session - {moment}.{ms:03d}Z"
@@ -168,7 +168,7 @@ def is_default_title(title: str) -> bool:
 
 
 def title_from(text: str) -> str | None:
-    """A title made from what a person asked first: its first line that says something, cut at a word."""
+    """Build a title from the first prompt: its first non-empty line, cut at a word; None if there is none."""
     line = next((" ".join(each.split()) for each in text.splitlines() if each.strip(" \t#>*-`")), "")
     line = line.strip("#>*-` ")
     if len(line) <= TITLE_LENGTH:
@@ -188,10 +188,10 @@ _THINGS = (
 
 
 def slug(rng: Rng) -> str:
-    """A name for people, such as `calm-river`; not unique."""
+    """Generate a readable name such as `calm-river`; not unique."""
     return f"{_QUALITIES[rng.below(len(_QUALITIES))]}-{_THINGS[rng.below(len(_THINGS))]}"
 
 
 def project_id(directory: str) -> str:
-    """A project is its directory."""
+    """Derive the id of a project from its directory."""
     return hashlib.sha1(directory.encode(), usedforsecurity=False).hexdigest()

@@ -1,4 +1,4 @@
-"""The base of every wire noun: Python names in code, the wire's names in JSON."""
+"""The base of JSON objects on the wire: snake_case fields in code, the wire's names in JSON."""
 
 import re
 from typing import Any
@@ -7,7 +7,7 @@ import msgspec
 
 
 def wire_name(name: str) -> str:
-    """`session_id` is `sessionID` on the wire, `status_code` is `statusCode`, `id` stays."""
+    """Convert a field name: `session_id` becomes `sessionID`, `status_code` `statusCode`, `id` stays."""
     camel = re.sub(r"_([a-z0-9])", lambda hit: hit[1].upper(), name)
     return camel[:-2] + "ID" if name.endswith("_id") else camel
 
@@ -17,7 +17,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
 
 
 class Kept:
-    """A value we cannot read, carried as the bytes it came in and written back as them."""
+    """A value of an unknown type, kept as the received bytes and encoded as them."""
 
     __slots__ = ("raw",)
 

@@ -1,8 +1,9 @@
-"""Who sent these bytes: HMAC signatures of webhooks, made and verified. Nothing here raises for any input.
+"""Signs and verifies webhooks with HMAC. Nothing here raises for any input.
 
 Two schemes: Standard Webhooks (`webhook-id`, `webhook-timestamp`, `webhook-signature`, also by their `svix-`
 names) signs `id.timestamp.body`; the plain `X-Webhook-Signature` is the hex HMAC-SHA256 of the body alone.
-If any header of the first is there, the first decides: a stale delivery is not saved by adding the second.
+If any header of the first scheme is present, that scheme decides: a stale delivery cannot be saved by adding
+the plain header.
 """
 
 import re
@@ -14,37 +15,37 @@ from typing import TypeAlias
 from msgspec import Struct
 
 Headers: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]
-"""As they came: names in any case, any of them more than once, as text or (ASGI) as bytes."""
+"""Headers as received: names in any case, possibly repeated, as text or (ASGI) as bytes."""
 
 TOLERANCE_MS = 5 * 60 * 1000
-"""How far a timestamp may lie in the past, or in the future of our clock."""
+"""Max distance of a timestamp from our clock, in the past or future."""
 
 MOST_CHARACTERS = 4096
 MOST_SIGNATURES = 16
-"""What one delivery may ask us to compare; a rotation needs two."""
+"""Max signatures to compare per delivery; a rotation of secrets needs two."""
 
 PLAIN = "x-webhook-signature"
 _PREFIXES = ("webhook-", "svix-")
 _PARTS = ("id", "timestamp", "signature")
 _KEY = "whsec_"
-# No dot: `id.timestamp.body` could be cut elsewhere. No quote, no brace: a JSON body that was signed plainly
-# can never be presented as the signed text of the other scheme.
+# No dot: `id.timestamp.body` would be ambiguous. No quote, no brace: a JSON body that was signed plainly
+# can never pass as the signed text of the other scheme.
 _ID = re.compile(r"[A-Za-z0-9_:@/+=~-]{1,256}", re.ASCII)
 _TIMESTAMP = re.compile(r"[0-9]{1,12}", re.ASCII)
 
 _MISMATCH = "no signature matches: sign the body, byte for byte as it is sent, with the secret of this call"
 _UNSIGNED = (
-    "it is not signed: send the webhook-id, webhook-timestamp and webhook-signature headers of Standard"
-    " Webhooks, or X-Webhook-Signature"
+    "the request is not signed: send the webhook-id, webhook-timestamp and webhook-signature headers of"
+    " Standard Webhooks, or X-Webhook-Signature"
 )
 
 
 class Genuine(Struct, frozen=True):
-    """Who sent it knows a secret, and these bytes are what was sent."""
+    """The sender knows a secret and signed these bytes."""
 
 
 class Forged(Struct, frozen=True):
-    """It proves nothing. The reason comes from the headers and the clock alone and may be told to anyone."""
+    """No valid signature. The reason depends on the headers and the clock only and may be sent to anyone."""
 
     reason: str
 
@@ -53,31 +54,31 @@ Verdict: TypeAlias = Genuine | Forged
 
 
 class Claim(Struct, frozen=True):
-    """A signature in good form and in good time, not yet compared."""
+    """A well-formed signature within the tolerance, not compared yet."""
 
     signatures: tuple[bytes, ...]
     head: bytes | None
-    """What was signed before the body; None: a plain signature, of the body alone."""
+    """The signed bytes before the body; None: a plain signature, of the body alone."""
 
 
 def sign_standard(secret: str, id: str, timestamp: int, body: bytes) -> str:
-    """The value of `webhook-signature`; `timestamp` is in seconds, as the header writes it."""
+    """Return the value of `webhook-signature`; `timestamp` is in seconds, as in the header."""
     return f"v1,{b64encode(_standard(_standard_key(secret), _head(id, str(timestamp)), body)).decode()}"
 
 
 def sign_plain(secret: str, body: bytes) -> str:
-    """The value of `X-Webhook-Signature`: hex, keyed with the secret's own characters, `whsec_` and all."""
+    """Return the value of `X-Webhook-Signature`: hex, keyed with the secret's text, `whsec_` included."""
     return digest(_bytes(secret), body, "sha256").hex()
 
 
 def verify(headers: Headers, body: bytes, secrets: Iterable[str], now_ms: int) -> Verdict:
-    """Whether one of the secrets signed these bytes, in time. Without a secret nothing is genuine."""
+    """Check that one of the secrets signed these bytes, in time. Without a secret nothing is valid."""
     claim = read_claim(headers, now_ms)
     return claim if isinstance(claim, Forged) else check(claim, body, secrets)
 
 
 def read_claim(headers: Headers, now_ms: int) -> Claim | Forged:
-    """What can be judged without a secret, so before anything is looked up for it."""
+    """Check everything that needs no secret, so that it can run before the secret is looked up."""
     found = _chosen(headers)
     for prefix in _PREFIXES:
         if any(f"{prefix}{part}" in found for part in _PARTS):
@@ -86,7 +87,7 @@ def read_claim(headers: Headers, now_ms: int) -> Claim | Forged:
 
 
 def check(claim: Claim, body: bytes, secrets: Iterable[str]) -> Verdict:
-    """Every signature is compared with every secret, whatever was found before: the time tells nothing."""
+    """Compare every signature with every secret, without an early exit, so that timing reveals nothing."""
     genuine = False
     for expected in _expected(claim, body, secrets):
         for given in claim.signatures:
@@ -95,11 +96,11 @@ def check(claim: Claim, body: bytes, secrets: Iterable[str]) -> Verdict:
 
 
 def _expected(claim: Claim, body: bytes, secrets: Iterable[str]) -> list[bytes]:
-    # A blank one, left by a setting that was not filled in, would be known to everybody.
+    # A blank secret, from a setting that was not filled in, would be known to anyone.
     known = [secret for secret in dict.fromkeys(secrets) if secret.removeprefix(_KEY).strip()]
     if claim.head is not None:
         return [b64encode(_standard(_standard_key(secret), claim.head, body)) for secret in known]
-    # Recipes for the plain header differ in whether they decode the key; both know the secret.
+    # Recipes for the plain header differ in whether they decode the key; both prove the secret.
     keys = [key for secret in known for key in dict.fromkeys((_bytes(secret), _standard_key(secret)))]
     return [digest(key, body, "sha256").hex().encode() for key in keys]
 
@@ -116,7 +117,7 @@ def _chosen(headers: Headers) -> dict[str, list[str]]:
 def _pairs(headers: Headers) -> Iterable[tuple[str | bytes, str | bytes]]:
     if isinstance(headers, Mapping):
         return headers.items()
-    # Not every framework's headers are a `Mapping`, but all that are not pairs have `items`.
+    # Headers of some frameworks are not a `Mapping`; those that are not pairs have `items`.
     items: Callable[[], Iterable[tuple[str, str]]] | None = getattr(headers, "items", None)
     return headers if items is None else items()
 
@@ -129,10 +130,10 @@ def _standard_claim(found: dict[str, list[str]], now_ms: int) -> Claim | Forged:
     message_id, timestamp = _only(found["id"]), _only(found["timestamp"])
     if message_id is None or not _ID.fullmatch(message_id):
         return Forged(
-            "webhook-id is missing, there twice, or no id: letters, digits and _ : @ / + = ~ - only"
+            "webhook-id is missing, ambiguous or invalid: use letters, digits and _ : @ / + = ~ - only"
         )
     if timestamp is None or not _TIMESTAMP.fullmatch(timestamp):
-        return Forged("webhook-timestamp is missing, there twice, or not a number of seconds since 1970")
+        return Forged("webhook-timestamp is missing, ambiguous or not a number of seconds since 1970")
     if abs(now_ms - int(timestamp) * 1000) > TOLERANCE_MS:
         return Forged(
             "webhook-timestamp is more than five minutes off: sign each attempt anew, check the clock"
@@ -140,7 +141,7 @@ def _standard_claim(found: dict[str, list[str]], now_ms: int) -> Claim | Forged:
     listed = _listed(found["signature"])
     if listed is None:
         return Forged(_too_many("webhook-signature"))
-    # A proxy joins repeated headers with a comma and a space. Other versions (v1a) are not ours to check.
+    # A proxy joins repeated headers with a comma and a space. Other versions (v1a) are ignored.
     given = (word.removesuffix(",").partition(",") for word in listed)
     signatures = tuple(_bytes(value) for version, _, value in given if version == "v1" and value)
     if not signatures:
@@ -160,12 +161,12 @@ def _plain_claim(values: list[str]) -> Claim | Forged:
 
 
 def _only(values: list[str]) -> str | None:
-    """One value, maybe repeated alike; two that differ are nobody's word."""
+    """Return the one value, possibly repeated; None if there is none or values differ."""
     return values[0] if len(set(values)) == 1 else None
 
 
 def _listed(values: list[str]) -> list[str] | None:
-    """The words of a header; None: more than anybody needs."""
+    """Split header values into words; None if they exceed the limits."""
     if sum(map(len, values)) > MOST_CHARACTERS:
         return None
     words = [word for value in values for word in value.split()]
@@ -185,7 +186,7 @@ def _standard(key: bytes, head: bytes, body: bytes) -> bytes:
 
 
 def _standard_key(secret: str) -> bytes:
-    """`whsec_` and base64 stand for the decoded bytes, any other text for itself."""
+    """Return the key of a secret: the decoded bytes of `whsec_` and base64, else its text."""
     if not secret.startswith(_KEY):
         return _bytes(secret)
     encoded = secret.removeprefix(_KEY).rstrip("=")
@@ -196,5 +197,5 @@ def _standard_key(secret: str) -> bytes:
 
 
 def _bytes(text: str) -> bytes:
-    """Headers and settings may hold half a character; it is no reason to fail."""
+    """Encode a text that may hold unpaired surrogates, without raising."""
     return text.encode("utf-8", "surrogatepass")

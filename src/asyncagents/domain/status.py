@@ -1,4 +1,4 @@
-"""What a session is doing now."""
+"""The status of a session as clients see it."""
 
 from typing import TypeAlias
 
@@ -15,7 +15,7 @@ class Busy(Shape, frozen=True, kw_only=True, tag_field="type", tag="busy"):
 
 
 class RetryAction(Shape, frozen=True, kw_only=True):
-    """What the user could do about the failure that is being retried."""
+    """What the user can do about the failure that is being retried."""
 
     reason: str
     provider: str
@@ -26,7 +26,7 @@ class RetryAction(Shape, frozen=True, kw_only=True):
 
 
 class Retry(Shape, frozen=True, kw_only=True, tag_field="type", tag="retry"):
-    """`next`: when the model is asked again, in ms since the epoch."""
+    """`next`: when the request is tried again, in ms since the epoch."""
 
     attempt: int
     message: str
@@ -35,7 +35,7 @@ class Retry(Shape, frozen=True, kw_only=True, tag_field="type", tag="retry"):
 
 
 class WaitingAsync(Shape, frozen=True, kw_only=True, tag_field="type", tag="waiting_async"):
-    """Of all open calls, the one that expires first."""
+    """The open call that expires first."""
 
     pending_id: CallId
     tool: str

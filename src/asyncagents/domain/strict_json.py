@@ -1,4 +1,4 @@
-"""JSON from strangers: read as it is meant, or refused with a sentence; never guessed at."""
+"""Strict decoding of untrusted JSON: ambiguous or unstorable values raise `InvalidInput`."""
 
 import json
 from collections import Counter
@@ -10,7 +10,7 @@ from asyncagents.domain.text import whole
 from asyncagents.errors import InvalidInput
 
 DEPTH = 100
-"""How deep it may nest; what is stored has the same limit."""
+"""Max nesting depth, the same as for stored JSON."""
 
 _BEYOND = 2**63
 _MOST_CHARACTERS = len(str(-_BEYOND))
@@ -18,7 +18,7 @@ _TOO_DEEP = f"the body nests more than {DEPTH} levels deep; flatten it"
 
 
 def read_json(raw: bytes) -> Any:
-    """One JSON value that every reader reads alike, and every store keeps."""
+    """Decode one JSON value that is unambiguous and can be stored. Raises `InvalidInput`."""
     try:
         text = raw.decode("utf-8")
         value = json.loads(
@@ -27,10 +27,10 @@ def read_json(raw: bytes) -> Any:
     except RecursionError:
         raise InvalidInput(_TOO_DEEP) from None
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"the body is not UTF-8: byte {error.start} is no part of a character") from None
+        raise InvalidInput(f"the body is not UTF-8: byte {error.start} is invalid") from None
     except ValueError as error:
         raise InvalidInput(f"the body is not JSON: {str(error)[:200]}") from None
-    if "\\u" in text or text.count("[") + text.count("{") > DEPTH:  # only these can hide what is refused
+    if "\\u" in text or text.count("[") + text.count("{") > DEPTH:  # else there is nothing to check
         _check(value)
     return value
 
@@ -39,12 +39,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise InvalidInput(f"the key {twice[:80]!r} stands twice in one object; write it once")
+        raise InvalidInput(f"the key {twice[:80]!r} occurs twice in one object; write it once")
     return found
 
 
 def _no_number(name: str) -> NoReturn:
-    raise InvalidInput(f"{name} is no number of JSON; write null or a text")
+    raise InvalidInput(f"{name} is not a JSON number; write null or a text")
 
 
 def _float(text: str) -> float:
@@ -60,7 +60,7 @@ def _integer(text: str) -> int:
 
 
 def _check(value: Any) -> None:
-    """Not by recursion: how deep it nests is what is asked."""
+    """Check depth and texts layer by layer, without recursion, as the depth is not known yet."""
     layer, depth = [value], 0
     while layer:
         if depth > DEPTH:
@@ -83,4 +83,4 @@ def _check_text(text: str) -> None:
     if "\0" in text:
         raise InvalidInput("the body has a text with a zero character in it (\\u0000); leave it out")
     if whole(text) != text:
-        raise InvalidInput("the body has a text with half a character in it (a lone surrogate); leave it out")
+        raise InvalidInput("the body has a text with an unpaired surrogate in it; leave it out")

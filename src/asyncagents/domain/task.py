@@ -1,4 +1,4 @@
-"""A task: a session that works for another one, from its launch to the end of its last run."""
+"""Tasks: child sessions that work for a parent, from the launch to the end of the last run."""
 
 from typing import Literal, TypeAlias
 
@@ -12,19 +12,19 @@ TaskStatus: TypeAlias = Literal["running", "completed", "error", "cancelled", "r
 EndedBy: TypeAlias = Literal["user", "parent", "deadline", "shutdown", "crash"]
 Phase: TypeAlias = Literal["queued", "waiting", "streaming", "tool"]
 TaskKind: TypeAlias = Literal["sync", "background"]
-"""Whether the parent waits for the latest run of a task, or goes on meanwhile."""
+"""`sync`: the parent waits for the latest run. `background`: the parent continues meanwhile."""
 LIVE: frozenset[TaskStatus] = frozenset({"running", "resumed"})
 
 
 class TaskError(Struct, frozen=True):
-    """`name` as the failures of messages have it, such as `APIError` or `MessageAbortedError`."""
+    """`name`: the name of a message failure, such as `APIError` or `MessageAbortedError`."""
 
     name: str
     message: str
 
 
 class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a child has done in this run so far, counted in its rows."""
+    """What a child has done in the current run, counted from its rows."""
 
     tool_calls: int = 0
     by_name: dict[str, int] = {}
@@ -33,23 +33,23 @@ class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
     updated: int = 0
     phase: Phase = "waiting"
     place: int | None = None
-    """In the queue, from 1."""
+    """The place in the queue, from 1."""
     tokens: Tokens = Tokens.zero()
     cost: float = 0.0
 
 
 class Account(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run came to: counted by the runtime, whatever the child says of itself."""
+    """Totals of one run, counted by the runtime."""
 
     finish: str = ""
-    """Of its last step; empty: there was none."""
+    """The finish reason of the last step; empty if there was none."""
     tool_calls: int = 0
     by_name: dict[str, int] = {}
     last_tools: tuple[str, ...] = ()
     tokens: Tokens = Tokens.zero()
     cost: float = 0.0
     ms: int = 0
-    """How long the run took."""
+    """The duration of the run."""
 
 
 class Totals(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -60,7 +60,7 @@ class Totals(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tokens: Tokens = Tokens.zero()
     cost: float = 0.0
     ms: int | None = 0
-    """How long the runs took; None: it is not known of all of them."""
+    """The duration of all runs; None if it is unknown for some."""
 
 
 class Follow(Struct, frozen=True):
@@ -72,51 +72,51 @@ class Follow(Struct, frozen=True):
 
 
 class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`id` is the child's session, in every run. A run begins with the launch or a resume, and ends once."""
+    """`id` is the child's session id. A run begins with the launch or a resume and ends once."""
 
     id: SessionId
     parent_id: SessionId
-    """Who launched it, and is told of its end."""
+    """The session that launched it and gets its notices."""
     message_id: MessageId
-    """The parent's message that launched it."""
+    """The message of the parent that launched it."""
     parent_agent: str
     agent: str
     description: str
     prompt: str
     batch: str
-    """Shared by what was launched in one turn of the parent."""
+    """The batch: shared by all tasks launched in one turn of the parent."""
     created: int
     background: bool = True
-    """Whether the parent goes on meanwhile."""
+    """Whether the parent continues meanwhile."""
     forked: bool = False
     crowd: int = 20
-    """How many sessions below one root may work at once."""
+    """Max sessions below one root that work at once."""
     longest: int | None = None
-    """How long a run may take, in ms."""
+    """Max duration of a run, in ms."""
     due: int | None = None
-    """When this run is ended if it has not ended by then."""
+    """The deadline of this run."""
     calls: tuple[CallId, ...] = ()
-    """Calls of the parent that its end settles."""
+    """Calls of the parent that the end of this run settles."""
     run: int = 0
     began: int = 0
-    """When this run did."""
+    """When this run began."""
     resumes: int = 0
     follow: Follow | None = None
     status: TaskStatus = "running"
     ended: int | None = None
     ended_by: EndedBy | None = None
     result: str | None = None
-    """What the child said last; empty if it said nothing."""
+    """The final text of the child; empty if it wrote none."""
     error: TaskError | None = None
     account: Account | None = None
-    """Of its last run that ended."""
+    """Totals of the last ended run."""
     base: Account = Account()
-    """What its session had come to when this run began."""
+    """The session's totals when this run began."""
     earlier: Totals | None = None
     """Sums over the runs before this one."""
     retrieved: int | None = None
     gone: bool = False
-    """Its session was deleted; what is known of the task stays."""
+    """Whether its session was deleted; the task remains."""
 
     @property
     def live(self) -> bool:
@@ -124,12 +124,12 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def kind(self) -> TaskKind:
-        """Of its latest run. A run that was moved to the background is of the background from then on."""
+        """The kind of the latest run; a run that was moved to the background is `background` from then on."""
         return "background" if self.background else "sync"
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """How a run ends."""
+    """How a run ended: its status, with a result or an error."""
 
     status: TaskStatus
     result: str | None = None
@@ -138,7 +138,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class TaskEnd(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How one run ended, as its parent is told of it later."""
+    """The end of one run, as its notice reports it."""
 
     id: SessionId
     run: int
@@ -148,14 +148,14 @@ class TaskEnd(Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: TaskStatus
     ms: int
     resumes: int = 0
-    """0: its first run; else which resume it was."""
+    """0: the first run; else the number of the resume."""
     result: str | None = None
     error: TaskError | None = None
     ended_by: EndedBy | None = None
 
 
 def ended(task: Task, outcome: Outcome, account: Account, now: int) -> Task:
-    """A run ends once; what it came to is kept, whatever becomes of the child."""
+    """End the run of a live task and keep its totals, whatever happens to the child later."""
     assert task.live, "it ended before"
     return replace(
         task,
@@ -173,7 +173,7 @@ def ended(task: Task, outcome: Outcome, account: Account, now: int) -> Task:
 
 
 def end_of(task: Task) -> TaskEnd:
-    """What its parent is told of a run that has ended."""
+    """Build the end of the latest run, for its notice."""
     assert task.account is not None, "it has ended"
     return TaskEnd(
         id=task.id,
@@ -191,14 +191,14 @@ def end_of(task: Task) -> TaskEnd:
 
 
 class Before(Struct, frozen=True):
-    """What a run begins with: what its session has come to by then, and the sums over the runs before."""
+    """Totals at the start of a run: those of the session, and the sums over earlier runs."""
 
     base: Account
     earlier: Totals
 
 
 def resumed(task: Task, follow: Follow, call_id: CallId | None, before: Before | None = None) -> Task:
-    """With a follow-up: an ended task begins another run; a live one reads it before its next step."""
+    """Add a follow-up: an ended task begins another run, a live one reads it before its next step."""
     calls = task.calls if call_id is None else (*task.calls, call_id)
     task = replace(task, status="resumed", resumes=task.resumes + 1, follow=follow, calls=calls)
     if task.ended is None:
@@ -220,5 +220,5 @@ def resumed(task: Task, follow: Follow, call_id: CallId | None, before: Before |
 
 
 def batch_of(parent_id: SessionId, turn: int) -> str:
-    """What is launched in one turn belongs together."""
+    """Return the batch id of a turn of the parent."""
     return f"bat_{parent_id.removeprefix('ses_')}_{turn}"

@@ -1,4 +1,4 @@
-"""What the runs of a task came to: each run by itself, and sums over all of them."""
+"""Totals of a task's runs: of each run, and sums over all of them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ LAST_TOOLS = 5
 
 
 def session_account(info: Session, tools: Sequence[str]) -> Account:
-    """Count what a session has come to so far; `tools`: the names of its calls, the oldest first."""
+    """Count the totals of a session so far; `tools`: the names of its calls, oldest first."""
     return Account(
         tool_calls=len(tools),
         by_name=dict(Counter(tools)),
@@ -23,7 +23,7 @@ def session_account(info: Session, tools: Sequence[str]) -> Account:
 
 
 def run_account(task: Task, session: Account) -> Account:
-    """Take from what the session has come to what it had come to before this run began."""
+    """Subtract the totals at the start of the run from those of the session."""
     base = run_base(task)
     count = max(0, session.tool_calls - base.tool_calls)
     return replace(
@@ -37,18 +37,18 @@ def run_account(task: Task, session: Account) -> Account:
 
 
 def run_base(task: Task) -> Account:
-    """Return what the session had come to when the latest run began.
+    """Return the session's totals when the latest run began.
 
-    Older programs did not keep it: then the account that they left of the runs before stands for it.
+    Older versions did not store them: then the account of the earlier runs is used instead.
     """
     kept_by_older = task.run > 0 and task.earlier is None and task.live
     return task.account or task.base if kept_by_older else task.base
 
 
 def earlier_runs(task: Task) -> Totals | None:
-    """Sum the runs before the latest one; None: there was none, or it is not known.
+    """Sum the runs before the latest one; None if there was none, or it is unknown.
 
-    What older programs left of a task that they resumed is the sum of its runs, but for the time.
+    For a resumed task, older versions stored the sum of all runs in its account, except for the duration.
     """
     if task.earlier is not None or task.run == 0 or task.account is None or not task.live:
         return task.earlier
@@ -56,12 +56,12 @@ def earlier_runs(task: Task) -> Totals | None:
 
 
 def is_mixed(task: Task) -> bool:
-    """Say whether an older program summed the calls, tokens and cost of all runs in the last account."""
+    """Tell whether an older version summed the calls, tokens and cost of all runs in the last account."""
     return task.run > 0 and task.earlier is None and not task.live
 
 
 def all_runs(task: Task, latest: Account | None) -> Totals | None:
-    """Sum all runs, with what the latest one has come to; None: there was one run only."""
+    """Sum all runs, including `latest`; None if there was only one run."""
     if task.run == 0:
         return None
     if is_mixed(task):

@@ -1,4 +1,4 @@
-"""What the runtime knows of a task, told in lines: an agent may say what it likes of itself."""
+"""Text lines about a task with what the runtime counted, independent of the agent's own report."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -18,7 +18,7 @@ ENDED_BY: dict[EndedBy, str] = {
 
 
 def duration(ms: int) -> str:
-    """`45s`, `1m 5s`, `1h 0m 3s`."""
+    """Format a duration, as in `45s`, `1m 5s`, `1h 0m 3s`."""
     minutes, seconds = divmod(max(ms, 0) // 1000, 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -27,7 +27,7 @@ def duration(ms: int) -> str:
 
 
 def facts(task: Task) -> str:
-    """How a run ended, in its envelope; an account that is missing is not made up."""
+    """Return the metadata of an ended run in its envelope; a missing account is left out."""
     return "\n".join(("<task_metadata>", *_facts(task), "</task_metadata>"))
 
 
@@ -44,7 +44,7 @@ def _facts(task: Task) -> Iterator[str]:
 
 
 def _accounted(task: Task, account: Account) -> Iterator[str]:
-    """Of the run that ended."""
+    """Yield the lines of the ended run."""
     yield f"finish: {finish(account)}"
     if not is_mixed(task):
         yield f"tool_calls: {tool_calls(account.tool_calls, account.by_name)}"
@@ -54,7 +54,7 @@ def _accounted(task: Task, account: Account) -> Iterator[str]:
 
 
 def _summed(task: Task, sums: Totals) -> Iterator[str]:
-    """Over all runs, if there was more than one."""
+    """Yield the lines of the sums over all runs."""
     yield f"runs: {task.run + 1}"
     yield f"total_tool_calls: {tool_calls(sums.tool_calls, sums.by_name)}"
     yield f"total_tokens: {_tokens(sums.tokens)}"
@@ -68,7 +68,7 @@ def finish(account: Account) -> str:
 
 
 def tool_calls(count: int, by_name: Mapping[str, int]) -> str:
-    """`3 (read 2, bash 1)`, the most used first; a model may make up as many names as it likes."""
+    """Format counts, as in `3 (read 2, bash 1)`, most used first; limited, as models may invent names."""
     named = sorted(by_name.items(), key=lambda item: (-item[1], item[0]))
     if not named:
         return str(count)
@@ -88,7 +88,7 @@ def _tokens(tokens: Tokens) -> str:
 
 
 def silence(task: Task) -> str:
-    """What there is to say of a run that completed and said nothing."""
+    """Return the note for a run that completed without a final text."""
     said = "The agent ended without a final text."
     if task.account is None or is_mixed(task):
         return f"{said} Resume the task to ask for one."
@@ -97,7 +97,7 @@ def silence(task: Task) -> str:
 
 
 def failed(task: Task) -> tuple[str, str]:
-    """The type and the message of how it failed; a cancelled task was aborted."""
+    """Return the error type and message of a failed or cancelled task."""
     if task.live:
         raise ValueError(f"task {task.id} has not ended: it is {task.status}")
     by = ENDED_BY[task.ended_by] if task.ended_by else ""

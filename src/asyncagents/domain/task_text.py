@@ -1,4 +1,4 @@
-"""What a model is told of tasks. The texts of `async_task` and its result are fixed: clients know them."""
+"""Texts about tasks for models. Those of `async_task` and its result are fixed, as clients parse them."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,7 +17,7 @@ from asyncagents.domain.task_fact import (
 from asyncagents.domain.text import shortened
 
 MOST = 45_000
-"""So many characters are read of what a task said: as of a tool's output, with room for our own words."""
+"""Max characters of a task's result: the limit of a tool's output, less room for our own text."""
 MOST_LISTED = 200
 NO_TASKS = "No background tasks found"
 _FOREIGN = (
@@ -35,7 +35,7 @@ def launched(task: Task) -> str:
 
 
 def result(task: Task) -> str:
-    """What `async_task_result` says of a task that exists."""
+    """Return the text of `async_task_result` for an existing task."""
     if task.live:
         return f"status: running\ntask_id: {task.id}\n\nThe task is still in progress. Try again shortly."
     if task.status == "completed":
@@ -47,7 +47,7 @@ def result(task: Task) -> str:
 
 
 def _bare(message: str) -> str:
-    """An error's message stands alone while it cannot be taken for more than that."""
+    """Return an error message without an envelope if it is a single plain line."""
     plain = len(message.splitlines()) == 1 and "**" not in message
     return enclosed(message) if plain else envelope("task_error", message)
 
@@ -60,18 +60,18 @@ def missing(task_id: str) -> str:
 
 
 def foreign_result(task_id: str) -> str:
-    """What `async_task_result` says of a session that exists and is not a task of the caller."""
+    """Return the text of `async_task_result` for a session that is not a task of the caller."""
     return f"status: error\ntask_id: {line(task_id)}\n\nThis session exists, but it {_FOREIGN}"
 
 
 def brief(task: Task) -> Task:
-    """As a model reads it where no tool saves the whole: the child's messages have it."""
+    """Shorten result and error of a task where no tool saves the full text; the child's messages hold it."""
     error = replace(task.error, message=shortened(task.error.message, MOST)) if task.error else None
     return replace(task, result=shortened(task.result, MOST) if task.result else task.result, error=error)
 
 
 def sync_output(task: Task) -> str:
-    """What the tool `task` returns: the outcome, then what the runtime counted."""
+    """Return the output of the tool `task`: the outcome, then the metadata."""
     return f"{_outcome(task)}\n\n{facts(task)}"
 
 
@@ -84,7 +84,7 @@ def _outcome(task: Task) -> str:
 
 
 def moved(task: Task) -> str:
-    """Of a foreground task that its parent no longer waits for."""
+    """Return the text for a sync task that was moved to the background."""
     return f"{_named(task)}\nstatus: running\n\nThe task goes on in the background. {_WAIT}"
 
 
@@ -94,7 +94,7 @@ def started(task: Task, place: int | None) -> str:
 
 
 def resumed(task: Task, queued: bool) -> str:
-    """`queued`: it was still at work."""
+    """Return the text for a resumed task; `queued`: its run had not ended."""
     count = "" if queued else f" (resume #{task.resumes})"
     then = "It is still at work and reads your prompt next." if queued else "It goes on with your prompt."
     return f"{_named(task)}\nstatus: {task.status}{count}\n\n{then} {_WAIT}"
@@ -106,7 +106,7 @@ def _named(task: Task) -> str:
 
 
 def output(task: Task, progress: Progress | None, now: int) -> str:
-    """What `asyncagents_output` says: how far a live task is, or how it ended."""
+    """Return the text of `asyncagents_output`: the progress of a live task, or how it ended."""
     if not task.live:
         return f"{_named(task)}\n\n{sync_output(task)}"
     lines = "\n".join(_so_far(task, progress, now))
@@ -129,7 +129,7 @@ def _so_far(task: Task, progress: Progress | None, now: int) -> Iterator[str]:
 
 
 def listing(tasks: Sequence[Task], now: int) -> str:
-    """All that work, and the newest of the others."""
+    """List all live tasks and the newest ended ones."""
     over = [task.id for task in tasks if not task.live]
     left_out = set(over[: max(0, len(tasks) - MOST_LISTED)])
     lines = [_listed(task, now) for task in tasks if task.id not in left_out]
@@ -146,7 +146,7 @@ def _listed(task: Task, now: int) -> str:
 
 
 def cancelled(tasks: Sequence[Task], already: Sequence[Task]) -> str:
-    """`already`: those asked for that had ended before."""
+    """Return the text for cancelled tasks; `already`: those that had ended before."""
     told = []
     if tasks:
         told.append(f"Cancelled {_tasks(len(tasks))}:")
@@ -158,7 +158,7 @@ def cancelled(tasks: Sequence[Task], already: Sequence[Task]) -> str:
 
 
 def cleared(count: int) -> str:
-    """`count`: all that were launched, in the background or not."""
+    """Return the text for cleared tasks; `count`: all launched tasks, sync ones included."""
     tasks = "task" if count == 1 else "tasks"
     return f"Cleared {count} {tasks}; what was still running has been stopped." if count else NO_TASKS
 
@@ -194,7 +194,7 @@ def fork_and_resume() -> str:
 
 
 def vanished(task_id: str) -> str:
-    """What was read or resumed."""
+    """Return the text for a task whose session was deleted."""
     return f"Task {line(task_id)} is gone: its session no longer exists. Start a new task."
 
 
@@ -209,12 +209,12 @@ def ambiguous(prefix: str, count: int) -> str:
 
 
 def no_such_task(task_id: str) -> str:
-    """For all tools that take an id; not every model has one that lists them."""
+    """Return the text for an unknown id; it names no listing tool, as not every agent has one."""
     return f'You have no task "{line(task_id)}": give its id as the launch returned it.'
 
 
 def foreign_task(task_id: str) -> str:
-    """Refuse, in all tools but `async_task_result`, a session that exists and is not a task of the caller."""
+    """Return the text for a session that is not the caller's task, for all tools but `async_task_result`."""
     return f'Session "{line(task_id)}" exists, but it {_FOREIGN}'
 
 

@@ -1,4 +1,4 @@
-"""Text that can be kept: every character of it is whole."""
+"""Text functions: unpaired surrogates, shortening, reminders, error texts."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ _REMINDER = "<system-reminder>"
 
 
 def whole(text: str) -> str:
-    """Half a character cannot be kept: a stream may cut one, a header or a file name may hold one."""
+    """Replace unpaired surrogates, which cannot be stored; streams, headers and file names may hold them."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def whole_in(value: Any) -> Any:
-    """A JSON value, all of its texts whole."""
+    """Replace unpaired surrogates in all texts of a JSON value."""
     match value:
         case str():
             return whole(value)
@@ -24,7 +24,7 @@ def whole_in(value: Any) -> Any:
 
 
 def shortened(text: str, most: int) -> str:
-    """Its beginning and its end, so many characters of it, and how many are missing between them."""
+    """Shorten a text to `most` characters of its beginning and end, with a note of what is left out."""
     if len(text) <= most:
         return text
     tail = most // 2
@@ -35,24 +35,24 @@ RESULT_CHARACTERS = 200_000
 
 
 def result_read(text: str) -> str:
-    """What a model reads of a result: one that fills its window would end the conversation."""
+    """Shorten a tool result for the model; one that fills the window would end the session."""
     return shortened(text, RESULT_CHARACTERS)
 
 
 def reminder(text: str) -> str:
-    """What the model is reminded of, so that it does not take it for a person's words."""
+    """Wrap a text in the reminder tag, so that the model does not take it for a person's prompt."""
     return f"{_REMINDER}\n{text}\n</system-reminder>"
 
 
 def without_reminders(text: str) -> str:
-    """What a person said, before what was added to it."""
+    """Return a person's prompt without the reminders appended to it."""
     return text.partition(f"\n{_REMINDER}")[0]
 
 
 def said(error: BaseException) -> str:
-    """A sentence of it; what it says of itself is foreign code too."""
+    """Return the type and text of an error; its `__str__` is foreign code and may raise."""
     try:
         text = str(error)
-    except BaseException:  # noqa: BLE001  whatever it does, its name is known
+    except BaseException:  # noqa: BLE001  the edge of foreign code
         text = ""
     return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__

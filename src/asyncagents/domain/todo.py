@@ -1,4 +1,4 @@
-"""A session's plan: todos as people and clients see them."""
+"""Todos of a session as clients see them."""
 
 from typing import Literal, TypeAlias
 
@@ -13,11 +13,11 @@ class Todo(Shape, frozen=True, kw_only=True):
     status: TodoStatus
     priority: Priority
     id: str = ""
-    """Ours always have one; a list from elsewhere may not."""
+    """Always set on our own todos; may be empty in an imported list."""
 
 
 def unfinished(todos: tuple[Todo, ...]) -> tuple[Todo, ...]:
-    """Those that are neither done nor dropped."""
+    """Return the todos that are neither completed nor cancelled."""
     return tuple(todo for todo in todos if todo.status in ("pending", "in_progress"))
 
 

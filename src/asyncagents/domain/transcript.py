@@ -1,4 +1,4 @@
-"""What a child said and did, message by message, for the model of its parent."""
+"""Transcripts of a child session, message by message, for the parent's model."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -27,7 +27,7 @@ _INPUT_MOST = 500
 
 
 class Transcript(Struct, frozen=True, kw_only=True):
-    """What a parent wants to see. Reading on: `since_message_id` is the last message it has seen."""
+    """Options of a transcript; `since_message_id`: the last message already read."""
 
     include_thinking: bool = False
     include_tool_results: bool = False
@@ -37,7 +37,7 @@ class Transcript(Struct, frozen=True, kw_only=True):
 
 
 def transcript(entries: Sequence[Entry], wanted: Transcript) -> str:
-    """The oldest first, each with its id; what is left out by the limit is said."""
+    """Render messages oldest first, each with its id, and the number left out by the limit."""
     since = wanted.since_message_id
     seen = 0
     if since is not None:
@@ -79,7 +79,7 @@ def _part(part: Part | UnknownPart, wanted: Transcript) -> Iterator[str]:
             yield envelope("task_file", part.filename or part.url[:80], mime=part.mime)
         case SubtaskPart():
             yield envelope("task_prompt", part.prompt, agent=part.agent, description=part.description)
-        case _:  # what only clients read, and what we do not know
+        case _:  # parts for clients only, and unknown parts
             return
 
 
@@ -92,7 +92,7 @@ def _call(part: ToolPart, wanted: Transcript) -> str:
 
 
 def _outcome(state: ToolState, wanted: Transcript) -> Iterator[str]:
-    """An error is no bulk: it is shown even if results are not."""
+    """Render the outcome of a call; errors are short, so they are shown even if results are not."""
     match state:
         case ToolCompleted() if wanted.include_tool_results:
             yield envelope("task_output", state.output)

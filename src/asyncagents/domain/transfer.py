@@ -1,4 +1,4 @@
-"""Sessions on their way from one store to another: the JSON of clients, and beside it what only we know."""
+"""Records of export and import: client JSON, with marks for what only asyncagents stores."""
 
 import re
 from typing import Annotated, Any, Literal, TypeAlias
@@ -18,11 +18,11 @@ from asyncagents.domain.todo import Todo
 from asyncagents.errors import InvalidInput
 
 MARK = "asyncagents"
-"""The one key of ours in a session, a message or a part that is exported; other programs pass over it."""
+"""The key of our mark in an exported session, message or part; other programs ignore it."""
 CUT_OFF = "Cut off: the session was exported before this call had a result, and imported elsewhere."
 CUT_SHORT = "Cut off: the session was exported while it was at work, and imported elsewhere."
 LARGEST = 2**53
-"""Numbers above it are no places, turns or times."""
+"""The largest valid position, turn or time."""
 
 Count: TypeAlias = Annotated[int, Meta(ge=-1, le=LARGEST)]
 Version: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -30,11 +30,11 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 def a_name(value: object, kind: str) -> str:
-    """An id that is safe as the name of a file, and as a key."""
+    """Return an id that is safe as a file name and as a key. Raises `InvalidInput` for others."""
     if isinstance(value, str) and _NAME.fullmatch(value) and value != "index":
         return value
     shown = repr(value)[:80]
-    raise InvalidInput(f"{shown} is no id of a {kind}: letters, digits, _ and - are, up to 128 of them")
+    raise InvalidInput(f"{shown} is not a valid {kind} id: expected up to 128 letters, digits, _ and -")
 
 
 class InputMark(Shape, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class InputMark(Shape, frozen=True, kw_only=True):
 
 
 class MessageMark(Shape, frozen=True, kw_only=True):
-    """Where a message stands in what the model reads; None: nowhere."""
+    """The position of a message in what the model reads; None: the model does not read it."""
 
     position: Count | None = None
     turn: Count | None = None
@@ -58,20 +58,20 @@ class MessageMark(Shape, frozen=True, kw_only=True):
 
 
 class PartMark(Shape, frozen=True, kw_only=True):
-    """What the part of a call does not say of it."""
+    """The data of a call that its part does not hold."""
 
     call: dict[str, Any] | None = None
     version: Version = 1
 
 
 class NoticeMark(Shape, frozen=True, kw_only=True):
-    """The end of a task that nobody was told of."""
+    """The end of a run whose notice was not promoted yet."""
 
     end: TaskEnd
 
 
 class SessionMark(Shape, frozen=True, kw_only=True):
-    """Where a session goes on. `summary` and `tail` are places, as messages have them."""
+    """Where a session continues. `summary` and `tail` are positions of messages."""
 
     turn: Count = 0
     in_turn: bool = False
@@ -81,7 +81,7 @@ class SessionMark(Shape, frozen=True, kw_only=True):
     summary: Count = 0
     tail: Count = 0
     crowd: Count | None = None
-    """How many of its tree may work at once, if its task was cleared."""
+    """Max sessions of its tree that work at once, if its task was cleared."""
     task: dict[str, Any] | None = None
     notices: tuple[NoticeMark, ...] = ()
     version: Version = 1
@@ -100,7 +100,7 @@ class BroughtPart(Struct, frozen=True):
 
 
 class Brought(Struct, frozen=True, kw_only=True):
-    """A session as it is imported: nothing of it runs, and only what comes from outside is waited for."""
+    """A session to import: no step or tool runs, and its open calls wait for results from outside."""
 
     info: Session
     raw: bytes
@@ -108,10 +108,10 @@ class Brought(Struct, frozen=True, kw_only=True):
     messages: tuple[BroughtMessage, ...]
     parts: tuple[BroughtPart, ...]
     calls: tuple[Call, ...] = ()
-    """Those that had a row, and those that wait; their parts are rendered from them."""
+    """Calls that had a row, and pending ones; their parts are rendered from them."""
     todos: tuple[Todo, ...] | None = None
     task: Task | None = None
     cut_off: bool = False
-    """The task had not ended, and nobody goes on with it."""
+    """Whether the task was live at the export and is cancelled by the import."""
     remarks: tuple[str, ...] = ()
-    """What people should know that was not taken over."""
+    """Notes for people on what was not imported."""

@@ -1,4 +1,4 @@
-"""Calls on their way: what the part says is not said twice, and nothing of what runs is taken along."""
+"""Converts calls for export and import: fields of the part are not repeated, running calls are cut off."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ from asyncagents.errors import InvalidInput
 _SAID_BY_PART = ("session_id", "message_id", "part_id", "call_id", "tool", "input")
 _SAID_BY_STATE = ("output", "title", "metadata", "error", "files")
 _REQUESTED = {"type": "requested"}
-"""The state of a call that says none: defaults are left out of an export."""
+"""The state of a mark without one: defaults are left out of an export."""
 
 
 def call_mark(call: Call) -> dict[str, Any]:
-    """All of a call that its part does not say."""
+    """Build the mark of a call: all fields that its part does not hold."""
     said: dict[str, Any] = msgspec.to_builtins(call)
     mark = {name: value for name, value in said.items() if name not in _SAID_BY_PART}
     if isinstance(call.state, Settled):
@@ -32,7 +32,7 @@ def call_mark(call: Call) -> dict[str, Any]:
 
 
 def marked_call(mark: dict[str, Any], part: ToolPart) -> Call:
-    """The call that an exported part was rendered from."""
+    """Rebuild the call that an exported part was rendered from."""
     said = {
         **mark,
         "session_id": part.session_id,
@@ -48,7 +48,7 @@ def marked_call(mark: dict[str, Any], part: ToolPart) -> Call:
             said["state"] = {**state, "result": _result(state["result"], part)}
         call = msgspec.convert(said, Call)
     except (*BROKEN, KeyError, TypeError) as error:
-        raise InvalidInput(f"what is said of the call of part {part.id} is unreadable: {error}") from error
+        raise InvalidInput(f"the mark of the call of part {part.id} is unreadable: {error}") from error
     a_name(call.id, "call")
     return call
 
@@ -65,13 +65,13 @@ def _result(mark: dict[str, Any], part: ToolPart) -> dict[str, Any]:
         case ToolError(error=error, metadata=metadata):
             return {**mark, "type": "failed", "error": error, "metadata": metadata or {}}
         case _:
-            raise InvalidInput(f"part {part.id} has no result, though its call is said to be settled")
+            raise InvalidInput(f"part {part.id} has no result, though its call is marked as settled")
 
 
 def at_rest(call: Call, *, now: int) -> Call:
-    """What comes from outside may still come; whatever else is under way was cut off.
+    """Bring a call to rest: an async call waits for its result, any other unsettled call is cut off.
 
-    An ask is not taken along: who answers it would start what somebody else wrote into a file.
+    An ask is not imported: its answer would run arguments that someone else wrote into a file.
     """
     match call.state:
         case Settled():
@@ -87,7 +87,7 @@ def at_rest(call: Call, *, now: int) -> Call:
 
 
 def _checked(call: Call) -> Call:
-    """What it asks is asked by nobody else."""
+    """Return the call. Raises `InvalidInput` if its question has the ids of another call."""
     question = call.open.question if call.open else None
     if question and (question.id, question.session_id) != (call.ask_id, call.session_id):
         raise InvalidInput(f"the question of call {call.id!r} is not its own: ids differ")
@@ -95,14 +95,14 @@ def _checked(call: Call) -> Call:
 
 
 def unannounced(call: Call) -> Call:
-    """Whom an export wants to be told of a result may be anybody."""
+    """Drop the webhook address, which in an untrusted export may be anything."""
     if call.later is None or not call.later.webhook_url:
         return call
     return replace(call, later=replace(call.later, webhook_url=""))
 
 
 def pending_call(record: PendingToolCall, part: ToolPart, *, turn: int, agent: str, shown: bool) -> Call:
-    """The call of another program, from its record."""
+    """Build a call from another program's record of it."""
     _check_same(record, part)
     later = Later(
         due=record.timeout,

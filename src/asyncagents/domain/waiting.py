@@ -1,4 +1,4 @@
-"""A call that waits for a person, and on whose behalf."""
+"""A call that waits for a person, with the lineage of its session."""
 
 from msgspec import Struct
 
@@ -9,14 +9,14 @@ from asyncagents.domain.session import Session
 class Waiting(Struct, frozen=True):
     call: Call
     lineage: tuple[Session, ...]
-    """From the root of the tree down to the session that asks."""
+    """The sessions from the root of the tree down to the one that asks."""
 
     @property
     def who(self) -> str:
-        """Whom it asks, in words; nothing: whoever reads it."""
+        """The person, role or channel that is asked, as free text; empty: any person."""
         return self.call.open.who if self.call.open else ""
 
     @property
     def until(self) -> int | None:
-        """When it asks no more, in ms since the epoch; None: it waits for ever."""
+        """The deadline in ms since the epoch; None: there is none."""
         return self.call.open.due if self.call.open else None

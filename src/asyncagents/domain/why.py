@@ -1,4 +1,4 @@
-"""Why a session does not move: a code and one sentence, from its rows alone."""
+"""Explains why a session does not proceed: a code and one sentence, derived from its rows."""
 
 from typing import Literal, TypeAlias
 
@@ -18,9 +18,9 @@ Code: TypeAlias = Literal[
     "no_model",
 ]  # fmt: skip
 FILE_POOL = "local"
-"""Of sessions in a file, which any `run` of the machine can work on."""
+"""The pool of sessions in an SQLite file, which any `run` on the machine can serve."""
 PATIENCE_MS = 2_000
-"""So long may pass between a wake and a run."""
+"""Max usual time between a wake and a run."""
 
 
 class Why(Shape, frozen=True, kw_only=True):
@@ -28,11 +28,11 @@ class Why(Shape, frozen=True, kw_only=True):
     code: Code
     sentence: str
     on: tuple[str, ...] = ()
-    """Ids of what it waits for: asks, pending calls, tasks."""
+    """Ids of the asks, pending calls or tasks that it waits for."""
 
 
 class Situation(Struct, frozen=True, kw_only=True):
-    """All that there is to know of a session that does not move, or seems not to."""
+    """The rows that explain why a session does not proceed."""
 
     control: Control
     now: int
@@ -40,30 +40,30 @@ class Situation(Struct, frozen=True, kw_only=True):
     calls: tuple[Call, ...] = ()
     queued: int = 0
     held: int = 0
-    """Input that waits for the next prompt."""
+    """The number of inputs held until the next prompt."""
     due: int = 0
-    """Notices that it is to be told."""
+    """The number of notices to promote."""
     cancelled: bool = False
-    """A cancel has something to end here."""
+    """Whether a cancel applies to the session."""
     place: int = 0
-    """In the queue of its tree, from 1."""
+    """The place in the queue of its tree, from 1; 0: not queued."""
     crowd: int = 0
     asked: int | None = None
-    """When the request to a model that is open was sent."""
+    """When the open model request was sent."""
     backoff: Backoff | None = None
     error: Failure | None = None
-    """Of its last step."""
+    """The error of its last step."""
     blocked: bool = False
-    """A person said no in its last turn."""
+    """Whether a person rejected a call in its last turn."""
     children: tuple[Task, ...] = ()
-    """Live tasks that it launched."""
+    """The live tasks that it launched."""
     owner_lives: bool = False
     served: bool = False
-    """Whether the one who asks runs sessions."""
+    """Whether the asking process runs sessions."""
 
 
 def why(about: Situation) -> Why:
-    """The first thing that keeps it."""
+    """Return the first reason that applies."""
     control = about.control
     if about.cancelled and not about.served and not (control.state == "running" and about.owner_lives):
         return _why(about, "aborted", "It was cancelled, and goes on with nothing.")
@@ -117,7 +117,7 @@ def _no_worker(about: Situation, what: str) -> Why:
 
 
 def _waiting(about: Situation, calls: list[Call]) -> Why:
-    """By what holds it up most: a person, a task, then what comes from outside."""
+    """Explain by the most blocking open call: a person's answer, a task, then results from outside."""
     order = {"ask": 0, "question": 1, "task": 2, "wait": 4, "async": 5}
     first = min(calls, key=lambda call: (_rank(order, call), call.id))
     state = first.open
@@ -151,20 +151,20 @@ def _waiting(about: Situation, calls: list[Call]) -> Why:
 
 
 def _rank(order: dict[str, int], call: Call) -> int:
-    """A person who is asked while the session could go on comes behind what holds it up."""
+    """Rank a call; a question that does not block the session comes after blocking calls."""
     if call.open is None:
         return 9
     return 3 if call.asking and not call.only_asks else order[call.open.kind]
 
 
 def _asked(about: Situation, call: Call, state: Open, what: str) -> str:
-    """Who is asked for what, and until when."""
+    """Build the sentence of who is asked for what, and until when."""
     whom = line(state.who) if state.who else "a person"
     return f"It waits for {whom} to {what}{_until(about, state)}: answer {call.ask_id}."
 
 
 def _child(call: Call) -> str | None:
-    """The session of the task that a call waits for."""
+    """Return the session id of the task that a call waits for."""
     waits = call.open is not None and call.open.kind == "task"
     return str(call.open.metadata.get("sessionId", call.id)) if waits and call.open else None
 

@@ -1,4 +1,4 @@
-"""How much a model can read at once, and how much of it a conversation takes."""
+"""Model windows, and estimates of how many tokens messages take."""
 
 from collections.abc import Iterable
 from typing import TypeAlias, assert_never
@@ -36,9 +36,9 @@ from asyncagents.domain.text import result_read
 OUTPUT_TOKEN_MAX = 32_000
 BYTES_A_TOKEN = 4
 IMAGE_TOKENS = 1_600
-"""About what providers take for one that fills their frame."""
+"""About what providers count for an image of the largest size."""
 FRAME_TOKENS = 8
-"""What a wire puts around each thing that is told."""
+"""Overhead of a wire per message or call."""
 
 
 class Window(Struct, frozen=True, kw_only=True):
@@ -49,10 +49,10 @@ class Window(Struct, frozen=True, kw_only=True):
     output: int | None = None
 
     def room(self, reserved: int | None = None) -> int | None:
-        """How much may be told and said before it is too much; None: nobody knows.
+        """Return the tokens that may be used before the next answer has too little; None if unknown.
 
-        The rest is for the next answer: `reserved`, or as much as the model may write; at most half of all,
-        for some say that they may write as much as they can read.
+        The rest is for the next answer: `reserved`, or the model's output limit; at most half of the window,
+        as some models declare an output limit as large as the window.
         """
         if not self.context:
             return None
@@ -63,12 +63,12 @@ class Window(Struct, frozen=True, kw_only=True):
 
 
 def taken(tokens: Tokens) -> int:
-    """What a step took of the window: what was read, from a cache or not, and what was written."""
+    """Return the tokens of a step in the window: input, cached or not, and output."""
     return tokens.input + tokens.cache.read + tokens.cache.write + tokens.output
 
 
 def weight(entries: Iterable[Entry], shown: frozenset[PartId] = frozenset()) -> int:
-    """Of messages, in tokens, as far as one can tell without asking. `shown`: calls read as pending."""
+    """Estimate the tokens of messages; `shown`: parts of calls that the model reads as pending."""
     return sum(FRAME_TOKENS + sum(part_weight(part, shown) for part in entry.parts) for entry in entries)
 
 
@@ -95,7 +95,7 @@ def part_weight(part: Anything, shown: frozenset[PartId] = frozenset()) -> int:
 
 
 def words(text: str) -> int:
-    """A token for four bytes; what is not plain English takes more bytes, and more tokens."""
+    """Estimate the tokens of a text: one per four bytes of UTF-8."""
     return (len(text) if text.isascii() else len(text.encode("utf-8", "replace"))) // BYTES_A_TOKEN
 
 
@@ -104,7 +104,7 @@ def words_of_call(part: ToolPart, shown: frozenset[PartId]) -> int:
 
 
 def output_weight(part: ToolPart, shown: frozenset[PartId] = frozenset()) -> int:
-    """Of what the model reads as its result. One that came late weighs where it came, and not here."""
+    """Estimate the tokens of a call's result; a late result counts in its own message, not here."""
     if part.id in shown:
         return words(pending_text(part.call_id, part.tool))
     match part.state:
@@ -120,7 +120,7 @@ def output_weight(part: ToolPart, shown: frozenset[PartId] = frozenset()) -> int
 
 
 def _file(mime: str, url: str) -> int:
-    """An image is weighed by its frame, whatever its bytes; other files by what they hold."""
+    """Estimate the tokens of a file: a fixed number for an image, others by their size."""
     if mime.startswith("image/"):
         return IMAGE_TOKENS
     return len(url) * 3 // 4 // BYTES_A_TOKEN if url.startswith("data:") else words(url)

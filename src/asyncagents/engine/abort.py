@@ -1,11 +1,11 @@
-"""A signal that a call shall end, for who cannot be cancelled: threads, and what a tool started itself."""
+"""A signal that ends a call, for code that cannot be cancelled: threads and programs that a tool started."""
 
 import asyncio
 import threading
 
 
 class AbortSignal:
-    """Set once, by the engine, on its loop; looked at from anywhere."""
+    """Set once, by the engine on its event loop; readable from any thread."""
 
     def __init__(self) -> None:
         self._threads = threading.Event()
@@ -19,9 +19,9 @@ class AbortSignal:
         return self._threads.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """In a thread: until it is set, or the time is over; says which."""
+        """Block a thread until the signal is set; return False if `timeout` seconds passed first."""
         return self._threads.wait(timeout)
 
     async def until_set(self) -> None:
-        """In a coroutine."""
+        """Wait in a coroutine until the signal is set."""
         await self._tasks.wait()

@@ -1,4 +1,4 @@
-"""Choose the agent that a prompt or a command is for: one that answers in the session, or gets a task."""
+"""Choose the agent of a prompt or a command: one that answers in the session, or one that gets a task."""
 
 from msgspec.structs import replace
 
@@ -12,11 +12,11 @@ from asyncagents.engine.workplace import Workplace
 from asyncagents.errors import InvalidInput
 
 WORKER = "general"
-"""The agent that does a subtask for which none is named."""
+"""The agent of a subtask that names none."""
 
 
 def choose_addressee(place: Workplace, session: Session, to: To) -> To:
-    """Choose the agent and the model of a prompt: an agent brings its own model, if it has one."""
+    """Choose the agent and the model of a prompt; an agent with a model of its own sets that model."""
     chosen: To = {**to}
     if chosen.get("agent") or not session.agent:
         agent = chosen.get("agent") or place.default_agent()
@@ -32,7 +32,7 @@ def choose_addressee(place: Workplace, session: Session, to: To) -> To:
 
 
 def as_task(text: str, worker: str, to: To) -> To:
-    """Put a task for a subagent in place of a prompt's text."""
+    """Replace a prompt's text by a task for a subagent."""
     parts = _make_task(text, worker, to), *(to.get("parts") or ())
     return {**to, "agent": None, "model": None, "parts": parts}
 
@@ -43,7 +43,7 @@ def _make_task(text: str, worker: str, to: To) -> SubtaskInput:
 
 
 def texts_as_task(worker: str, to: To) -> To:
-    """Put one task in place of the texts that a client made ready. Without a text nothing changes."""
+    """Replace the text parts that a client sent by one task. Without a text nothing changes."""
     parts = some_parts(to.get("parts") or ())
     texts = [part for part in parts if isinstance(part, TextInput) and not part.ignored and part.text.strip()]
     if not texts:
@@ -55,8 +55,8 @@ def texts_as_task(worker: str, to: To) -> To:
 
 
 def find_asked_subagent(place: Workplace, session: Session, to: To) -> str | None:
-    """A subagent that a person speaks to: the session gives it the task. None: the session answers, because
-    it is the subagent's own, or because its rules let it launch nobody, as those of tasks do."""
+    """Return the subagent that a prompt names, to which the session gives the prompt as a task. None: the
+    session answers, because it is that subagent's own, or because its rules deny launches, as in tasks."""
     name = to.get("agent")
     if not name or name == session.agent or place.staff is None:
         return None
@@ -68,7 +68,7 @@ def find_asked_subagent(place: Workplace, session: Session, to: To) -> str | Non
 
 
 def choose_by_command(place: Workplace, command: Command, to: To) -> To:
-    """Choose agent and model as the head of a command says."""
+    """Choose the agent and the model that a command's front matter names."""
     config = command.config
     chosen: To = {**to}
     if config.agent is not None:
@@ -82,13 +82,15 @@ def choose_by_command(place: Workplace, command: Command, to: To) -> To:
 
 
 def find_command_worker(place: Workplace, command: Command) -> str | None:
-    """The subagent that a command is a task for; None: the session answers itself."""
+    """Return the subagent that a command is a task for; None: the session answers."""
     config = command.config
     if config.subtask is False or (config.subtask is None and config.agent is None):
         return None
-    assert place.material is not None, "the command is its"
+    assert place.material is not None, "the command comes from its sources"
     name = config.agent or WORKER
     agent = place.material.agent(name)
     if agent is None:
-        raise InvalidInput(f"/{command.name} wants the agent {name!r}, which is not here: name another one")
+        raise InvalidInput(
+            f"/{command.name} needs the agent {name!r}, which does not exist here: name another one"
+        )
     return name if config.subtask or agent.mode == "subagent" else None

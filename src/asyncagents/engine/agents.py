@@ -1,4 +1,4 @@
-"""The agents there are: built in, from markdown, from configuration, laid over each other in that order."""
+"""Agents by name: built-in ones, overlaid by those of markdown files, overlaid by those of the config."""
 
 import os
 import re
@@ -40,7 +40,7 @@ PromptName: TypeAlias = Literal[
     "command-init", "command-review",
 ]  # fmt: skip
 
-# What the model of a subagent that only looks may use; everything else, also of plugins, is denied.
+# Permissions of a read-only subagent; every other one is denied, also those of plugins' tools.
 _LOOKING = (
     "read", "grep", "glob", "list", "bash", "webfetch", "websearch", "skill",
     "external_directory", "doom_loop", UNCLEAR, WEBFETCH_LOCAL, GUARDED_PLACE,
@@ -54,11 +54,11 @@ class _BuiltIn(Struct, frozen=True, kw_only=True):
     prompt: PromptName
     description: str | None
     opens: tuple[str, ...] = ()
-    """What is denied to others by default and not to it: the user's own rules come after."""
+    """Permissions that the defaults deny and this agent has; the user's own rules come after."""
     floors: tuple[tuple[str, Action], ...] = ()
-    """How strict it is at least, whatever the user's rules for all agents say."""
+    """The least strict action for a permission, even if the user's rules for all agents allow more."""
     only: tuple[str, ...] | None = None
-    """If given, all else is denied."""
+    """If given, every other permission is denied."""
     hidden: bool = False
     temperature: float | None = None
 
@@ -105,12 +105,12 @@ _BUILT_IN: Mapping[str, _BuiltIn] = {
         hidden=True,
     ),
 }
-# An agent of the user's own borrows a prompt if it has none.
+# The prompt of a user's agent that has none.
 _BORROWED: Mapping[Mode, PromptName] = {"primary": "build", "all": "build", "subagent": "general"}
 
 
 def default_rules(directories: tuple[str, ...] = ()) -> tuple[Rule, ...]:
-    """What counts for every agent until somebody says otherwise; these directories outside are free."""
+    """Return the rules that apply to every agent unless overridden; `directories` outside are allowed."""
     written: dict[str, Action | dict[str, Action]] = {
         "*": "allow",
         "doom_loop": "ask",
@@ -126,7 +126,7 @@ def default_rules(directories: tuple[str, ...] = ()) -> tuple[Rule, ...]:
 
 
 class Agents:
-    """By name. Raises `ConfigError` if the configured default cannot be one."""
+    """The agents of a directory. Raises `ConfigError` if the configured default cannot be a default agent."""
 
     def __init__(
         self, config: Config, found: FoundAgents, *, home: str, directories: tuple[str, ...] = ()
@@ -149,7 +149,7 @@ class Agents:
         return self._agents[name]
 
     def check_trust(self, name: str) -> None:
-        """Raise `UntrustedInput` if an agent is unknown because the user does not trust its file."""
+        """Raise `UntrustedInput` if an agent is unknown because its file is not trusted."""
         fact = self._unread(name)
         if fact is not None:
             raise UntrustedInput(self._untrusted.sentence(fact), fact=fact)
@@ -163,7 +163,7 @@ class Agents:
         return self._agents.get(name)
 
     def list(self, *, hidden: bool = False) -> tuple[Agent, ...]:
-        """The default first, then by name; hidden ones only on request."""
+        """List the default agent first, then by name; hidden ones only with `hidden`."""
         shown = [agent for agent in self._agents.values() if hidden or not agent.hidden]
         return tuple(sorted(shown, key=lambda agent: (agent.name != self._default, agent.name)))
 
@@ -182,7 +182,7 @@ class Agents:
         return wanted or (DEFAULT_AGENT if DEFAULT_AGENT in able else able[0])
 
     def _laid(self, name: str, file: AgentFile | None, own: AgentConfig | None) -> Agent | None:
-        """None for one that is disabled."""
+        """Build an agent from its layers; None if it is disabled."""
         written = [each for each in (file.config if file else None, own) if each is not None]
         said, built_in = _merged(written), _BUILT_IN.get(name)
         if said.disable:
@@ -210,7 +210,7 @@ class Agents:
         )
 
     def _sandbox_of(self, own: SandboxConfig | bool | None) -> Sandbox | None:
-        """An agent switches it on or off for itself; what it does not say is as for all agents."""
+        """Return the agent's own sandbox settings, completed by those for all agents; None: no sandbox."""
         usual = self._sandbox
         if own is False or (own is None and usual is None):
             return None
@@ -225,7 +225,7 @@ class Agents:
         )
 
     def _layers(self, known: _BuiltIn, written: Sequence[AgentConfig]) -> Layers:
-        """Only the defaults open anything: what is built in comes after the user's rules and must not."""
+        """Order the rules. Only defaults may allow: built-in restrictions come after the user's rules."""
         opened = tuple(Rule(permission=each, pattern="*", action="allow") for each in known.opens)
         defaults = self._defaults + opened
         return Layers(
@@ -237,7 +237,7 @@ class Agents:
 
 
 def _merged(written: Sequence[AgentConfig]) -> AgentConfig:
-    """The later word counts, field by field."""
+    """Merge configs field by field; the later value wins."""
     merged = AgentConfig()
     for each in written:
         said = {field: getattr(each, field) for field in AgentConfig.__struct_fields__}
@@ -246,7 +246,7 @@ def _merged(written: Sequence[AgentConfig]) -> AgentConfig:
 
 
 def _restrictions(known: _BuiltIn, under: tuple[Rule, ...]) -> tuple[Rule, ...]:
-    """A denial is one plain rule, so that its tools are not even shown."""
+    """Return a built-in agent's restrictions; a denial is one plain rule, so that its tools are hidden."""
     rules = () if known.only is None else confined(under, known.only)
     for permission, action in known.floors:
         if action == "deny":
@@ -257,15 +257,15 @@ def _restrictions(known: _BuiltIn, under: tuple[Rule, ...]) -> tuple[Rule, ...]:
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """What an agent is told of where it is."""
+    """The environment that the system prompt describes."""
 
     directory: str
     worktree: str
-    """The root of the project."""
+    """Root of the project."""
     git: bool
     platform: str
     date: str
-    """Of the day alone: a time of day would make every request a new one to a provider's cache."""
+    """The day only: a time of day would miss the provider's prompt cache on every request."""
 
 
 def system_prompt(
@@ -276,7 +276,7 @@ def system_prompt(
     *,
     rules: Effective | None = None,
 ) -> str:
-    """What stands before the conversation, the same for the same input. `rules`: if a parent's count too."""
+    """Build the system prompt, deterministically. `rules`: given if the rules of ancestors apply as well."""
     effective = rules or Effective.of(agent.layers.rules)
     pieces = [agent.prompt.strip(), _environment(facts)]
     if not effective.hides("todowrite"):
@@ -314,7 +314,7 @@ def _skills(skills: Sequence[Skill]) -> str:
 
 
 def _tagged(tag: str, name: str | None, text: str) -> str:
-    """The text cannot close its tag from inside."""
+    """Wrap a text in a tag, with closing tags inside it escaped."""
     inside = re.sub(rf"<(\s*/\s*{tag})", r"&lt;\1", text, flags=re.IGNORECASE)
     opening = tag if name is None else f'{tag} from="{escape(_line(name))}"'
     return f"<{opening}>\n{inside}\n</{tag}>"

@@ -1,4 +1,4 @@
-"""Callers that wait for the answer to a prompt; the answer itself is a row."""
+"""Futures of callers that wait for the answer to a prompt; the answer itself is a row."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ class Answers:
         return bool(self._waiting)
 
     def expect(self, session_id: SessionId, message_id: MessageId) -> asyncio.Future[MessageId]:
-        """Ask before the prompt is stored: the answer may be there at once."""
+        """Return a future of the answer. Call it before storing the prompt: the answer may follow at once."""
         future = asyncio.get_running_loop().create_future()
         waiting = _Waiting(session_id, message_id, future)
         self._waiting.setdefault(message_id, []).append(waiting)
@@ -59,8 +59,8 @@ class Answers:
                 pass
 
     def close(self) -> None:
-        """Nobody is left who could answer here."""
-        self._fail(Closed("the runtime was closed before the answer came; the prompt is kept"))
+        """Fail every waiting future: the runtime closes."""
+        self._fail(Closed("the runtime was closed before the answer came; the prompt is stored"))
 
     def _fail(self, error: Exception, session_id: SessionId | None = None) -> None:
         for waiting in [each for some in self._waiting.values() for each in some]:
@@ -69,7 +69,7 @@ class Answers:
 
 
 class Sent:
-    """Input that was admitted, on its way to its answer."""
+    """An admitted prompt, with the future of its answer."""
 
     def __init__(
         self, store: Store, answers: Answers, admitted: Admitted, answer: asyncio.Future[MessageId]
@@ -85,11 +85,11 @@ class Sent:
 
     @property
     def new(self) -> bool:
-        """False: its key was used before."""
+        """False if the key was used before."""
         return self._admitted.new
 
     async def answer(self, session_id: SessionId) -> Entry:
-        """If its key was used before, the answer of that."""
+        """Wait for the answer; for a key that was used before, the answer of the first prompt."""
         try:
             if self._admitted.new:
                 return await self._store.message(await self._answer)
@@ -107,7 +107,7 @@ class Sent:
 
 
 async def send(store: Store, answers: Answers, fact: Admit) -> Sent:
-    """Admit it; its answer is expected before: it may be there at once."""
+    """Admit input and register for its answer first, which may follow at once."""
     answer = answers.expect(fact.session_id, fact.message.id)
     try:
         return Sent(store, answers, await store.admit(fact), answer)

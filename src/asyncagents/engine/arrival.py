@@ -1,4 +1,4 @@
-"""A prompt before it is admitted: hooks may change what it says, who answers, and with which model."""
+"""The `chat.message` hooks, which may change a prompt's parts, agent and model before it is admitted."""
 
 import logging
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 async def arrived(workplaces: Workplaces, directory: str, fact: Admit, ids: Ids) -> Admit:
-    """Who would not be known there does not answer, whatever a hook says."""
+    """Run the `chat.message` hooks; ignore an agent that the directory does not define."""
     if not workplaces.hooked:
         return fact
     place = await enter(workplaces, directory)
@@ -40,19 +40,21 @@ async def arrived(workplaces: Workplaces, directory: str, fact: Admit, ids: Ids)
 
 
 def _known(place: Workplace, before: Arriving, after: Arriving) -> Arriving:
-    """Another agent brings its own model, unless one was chosen besides."""
+    """Check the agent that hooks chose; its own model applies unless they chose one as well."""
     if after.agent is None or after.agent == before.agent:
         return after
     try:
         own = place.model(after.agent)
     except InvalidInput as error:
-        _log.warning("a hook of chat.message chose an agent that cannot answer: %s", error)
+        _log.warning(
+            "session=%s action=chat.message a hook chose an unknown agent: %s", before.session_id, error
+        )
         return replace(after, agent=before.agent)
     return replace(after, model=own or after.model) if after.model == before.model else after
 
 
 def renewed(parts: Iterable[Part], message: UserMessage, ids: Ids) -> tuple[Part, ...]:
-    """Parts of this message, in this order, whatever they were before."""
+    """Give parts new ids in this order, and this message as theirs."""
     return tuple(
         replace(part, id=ids.part(), session_id=message.session_id, message_id=message.id) for part in parts
     )

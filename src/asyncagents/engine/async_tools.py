@@ -1,4 +1,4 @@
-"""Results that come from outside: given once, by whoever has them, to any process."""
+"""Results of async tools from outside: each call takes one, in any process."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class AsyncTools:
-    """Of a runtime: `runtime.async_tools`. Every result is durable before its method returns."""
+    """Get it from a runtime: `runtime.async_tools`. Every result is committed before its method returns."""
 
     def __init__(
         self,
@@ -49,10 +49,10 @@ class AsyncTools:
     async def submit_result(
         self, pending_id: str, output: str, *, title: str = "", metadata: dict[str, Any] | None = None
     ) -> PendingToolCall:
-        """Give a call its result, once; the session goes on, here or where it is served.
+        """Settle a call with its result; the session goes on, here or where it is served.
 
-        The same again is answered alike; another raises `AlreadySettled`. What the tool does not take raises
-        `ResultRefused`, and the call still waits.
+        The same result again returns the same; another one raises `AlreadySettled`. A result that the tool's
+        `validate_result` refuses raises `ResultRefused`, and the call stays open.
         """
         given = a_text(output, "a result"), a_text(title, "a title"), _metadata(metadata)
         result = Completed(*given)
@@ -63,11 +63,11 @@ class AsyncTools:
         return pending_tool(call)
 
     async def submit_error(self, pending_id: str, error: str) -> PendingToolCall:
-        """Tell that what a call waits for has failed; the session goes on with that."""
+        """Settle a call with an error; the session goes on with that."""
         return await self._settle(CallId(pending_id), Failed(a_text(error, "an error")))
 
     async def submit(self, sent: Delivered) -> PendingToolCall:
-        """Either of both, as it was read from what somebody sent."""
+        """Submit a result or an error, as it was read from a request body."""
         match sent.result:
             case Completed(output, title, metadata):
                 return await self.submit_result(sent.pending_id, output, title=title, metadata=metadata)
@@ -75,16 +75,16 @@ class AsyncTools:
                 return await self.submit_error(sent.pending_id, error)
 
     async def receive(self, headers: Headers, body: bytes) -> PendingToolCall:
-        """Take a webhook as it came, the body byte for byte: what it says counts if its signature does.
+        """Verify the signature of a webhook (the body byte for byte) and submit its result.
 
-        `Unauthorized` is the answer to everything that is not signed with a secret of the call it names,
-        whether there is such a call or not; only who knows its secret learns that it is gone (`NotFound`).
+        Raises `Unauthorized` for everything that is not signed with a secret of the call it names, whether
+        that call exists or not; `NotFound` only if the signature is valid and the call is gone.
         """
         claim = read_claim(headers, self._clock.now())
         if isinstance(claim, Forged):
             raise Unauthorized(claim.reason)
         if len(body) > MOST_BYTES:
-            raise InvalidInput(f"the body of a webhook has at most {MOST_BYTES} bytes")
+            raise InvalidInput(f"the body of a webhook may have at most {MOST_BYTES} bytes")
         pending_id = claimed_id(body)
         verdict = check(claim, body, [secret.reveal() for secret in await self.secrets(pending_id)])
         if isinstance(verdict, Forged):
@@ -94,11 +94,11 @@ class AsyncTools:
             raise InvalidInput("the body names two calls")
         await self._store.pending.call(
             CallId(pending_id)
-        )  # a secret that many calls share opens none but those that wait outside
+        )  # a secret that many calls share settles only calls that wait for an outside result
         return await self.submit(sent)
 
     async def cancel(self, pending_id: str) -> PendingToolCall:
-        """Wait no longer: the call has failed with `cancelled`, and the session goes on."""
+        """Settle a call with the error `cancelled`; the session goes on."""
         return await self._settle(CallId(pending_id), Failed(CANCELLED))
 
     async def _settle(self, call_id: CallId, result: Completed | Failed) -> PendingToolCall:
@@ -113,13 +113,13 @@ class AsyncTools:
         return await see_settled(self._watch, self._store, call, began)
 
     async def get(self, pending_id: str) -> PendingToolCall:
-        """Read one call; also one that waits for tasks, which takes no result from outside."""
+        """Read one call; also one that waits for tasks, which takes no outside result."""
         return pending_tool(await self._store.pending.waiting_call(CallId(pending_id)))
 
     async def waiting_calls(
         self, session_id: SessionId | None = None, *, after: str = "", limit: int = 100
     ) -> tuple[PendingToolCall, ...]:
-        """Those that wait for a result, of one session or of all, the oldest first; `after` an id."""
+        """List calls that wait for a result, of one session or all, oldest first, after the id `after`."""
         return await self.list("waiting", session_id, after=after, limit=limit)
 
     async def list(
@@ -131,25 +131,25 @@ class AsyncTools:
         limit: int = 100,
     ) -> tuple[PendingToolCall, ...]:
         if not 0 < limit <= MOST:
-            raise InvalidInput(f"limit is from 1 to {MOST}")
+            raise InvalidInput(f"limit must be from 1 to {MOST}")
         found = await self._store.pending.calls(status, session_id, after=after, limit=limit)
         return tuple(pending_tool(call) for call in found)
 
     async def resume(self, pending_id: str) -> Status:
-        """Wake the session of a settled call. It wakes by itself; this is for whoever wants to be sure."""
+        """Wake the session of a settled call. Settling wakes it already; a further wake does no harm."""
         return await self._store.status(await self._store.pending.resume(CallId(pending_id)))
 
     async def secrets(self, pending_id: str) -> tuple[Secret, ...]:
-        """What counts as a signature of its result."""
+        """Return the secrets that may sign the result of a call."""
         return await self._reach.secrets(CallId(pending_id))
 
     async def rotate_key(self) -> None:
-        """Make the secrets of calls from a new key from here on; those that were told still count."""
+        """Derive secrets of new calls from a new key; secrets that were handed out stay valid."""
         await self._reach.keys.rotate()
 
     async def _check(self, call: Call, result: Completed) -> None:
-        """Ask the tool, which wants to be asked."""
-        copy = _metadata(result.metadata)  # whatever it does with what it is shown
+        """Run the tool's `validate_result` on a result."""
+        copy = _metadata(result.metadata)  # the validator may change what it gets
         told = ToolResult(title=result.title, output=result.output, metadata=copy)
         wrong = await _asked(call, await self._validator(call), told)
         if wrong is not None:
@@ -168,20 +168,26 @@ class AsyncTools:
 
 
 async def _asked(call: Call, validate: Validate, told: ToolResult) -> str | None:
-    """What cannot be checked is not taken."""
+    """Return what is wrong with a result; a check that fails or times out refuses it."""
     try:
         async with asyncio.timeout(VALIDATE_SECONDS):
             return await validate(told)
     except Exception as error:  # noqa: BLE001  the edge of a tool's own code
-        _log.warning("validate_result of %s failed", call.tool, exc_info=error)
+        _log.warning(
+            "session=%s call=%s action=validate_result tool=%s failed",
+            call.session_id,
+            call.id,
+            call.tool,
+            exc_info=error,
+        )
         return f"its check failed with {type(error).__name__}; the log says more"
 
 
 def _metadata(given: dict[str, Any] | None) -> dict[str, Any]:
-    """As it will be read again."""
+    """Copy metadata through JSON, as it will be stored and read again."""
     if given is None:
         return {}
     if not isinstance(given, dict):
-        raise InvalidInput("metadata is an object: names with values")
+        raise InvalidInput("metadata must be an object: names with values")
     read: dict[str, Any] = msgspec.json.decode(body(given))
     return read

@@ -1,4 +1,4 @@
-"""The status board: tasks by page and group, sums over all of them, and what changes from here on."""
+"""The status board: tasks by page and batch, sums over all of them, and a stream of their changes."""
 
 import asyncio
 import logging
@@ -25,10 +25,10 @@ from asyncagents.store.tx import Commit
 from asyncagents.store.verb.board_feed import Look, Point, point
 
 GAP_SECONDS = 0.02
-"""Between two looks: what changed meanwhile is told together."""
+"""Between two reads; changes in between are sent together."""
 PROGRESS_SECONDS = 1.0
 SHARE = 10
-"""A look at what live tasks do takes no more than such a part of the time, however many there are."""
+"""Reading the progress of live tasks takes at most one part in so many of the time."""
 
 _TOLD_AT_ONCE = (
     SessionDeleted, TaskCancelled, TaskCleared, TaskCompleted, TaskCreated, TaskFailed, TaskUpdated,
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 class Board:
     """Get it from a runtime: `runtime.board`.
 
-    One reader looks for all who follow, from `_point` on; None: nobody does.
+    One task reads for all subscribers, from `_point` on; None: there is no subscriber.
     """
 
     def __init__(self, store: Store, *, size: int = QUEUE) -> None:
@@ -52,31 +52,31 @@ class Board:
         self._wanted = asyncio.Event()
         self._next_progress = 0.0
         self._told: dict[SessionId, int] = {}
-        """What was told last of live tasks, as a hash, since somebody joined."""
+        """Hash of the last progress sent of each live task, since the last subscriber joined."""
         self._closed = False
         store.listen(self._committed)
 
     async def page(self, query: TaskQuery) -> TaskPage:
-        """Newest first."""
+        """List tasks, the newest first."""
         return await self._store.page(query)
 
     async def group(self, batch_id: str) -> TaskGroup:
-        """What was launched in one turn."""
+        """Return the tasks launched in one turn."""
         return await self._store.group(batch_id)
 
     async def stats(self) -> TaskStats:
         return await self._store.stats()
 
     async def count(self) -> int:
-        """How many background tasks there are."""
+        """Count the background tasks."""
         return await self._store.count()
 
     async def snapshot(self, kind: KindFilter = "background") -> tuple[BoardSnapshot, str]:
-        """What a board begins with, and the cursor it is true at."""
+        """Return the state that a board begins with, and the cursor to follow it from."""
         return await self._store.snapshot(kind)
 
     def follow(self, after: str, *, kind: KindFilter = "background") -> AsyncGenerator[News, None]:
-        """What changes after a cursor, for ever: the last state of each task, not each step to it."""
+        """Stream changes after a cursor, without end: the last state of each task, not each step to it."""
         return self._news(Follower(point(after), kind=kind, size=self._size))
 
     async def _news(self, follower: Follower) -> AsyncGenerator[News, None]:
@@ -96,13 +96,13 @@ class Board:
         raise Closed("the runtime was closed")
 
     async def _next(self, follower: Follower) -> Look | None:
-        """Of the reader for all; or, for one who came late or fell behind, its own look."""
+        """Return the next look: the shared one, or an own one for a subscriber that is behind."""
         if follower.cut_off:
             return await self._store.look(follower.point, progress=True)
         return await follower.next()
 
     def _join(self, follower: Follower) -> None:
-        """From here on it is told with the others, unless they are ahead of it."""
+        """Attach a subscriber to the shared reader, unless the reader is ahead of it."""
         if self._closed:
             return
         if self._point is None:
@@ -113,7 +113,7 @@ class Board:
         self._followers[follower] = None
         self._told.clear()
         if self._reader is None:
-            assert self._group is not None, "a runtime says who owns what it starts"
+            assert self._group is not None, "the runtime sets the group that owns the reader"
             self._reader = self._group.create_task(self._read_on())
 
     def _leave(self, follower: Follower) -> None:
@@ -124,7 +124,7 @@ class Board:
             self._wanted.set()
 
     def close(self) -> None:
-        """Let everyone go who follows."""
+        """End all streams."""
         self._closed = True
         self._cut_all()
         if self._reader is not None:
@@ -140,11 +140,11 @@ class Board:
             self._wanted.set()
 
     def read_in(self, group: asyncio.TaskGroup) -> None:
-        """Who follows has it read there."""
+        """Set the task group that runs the reader."""
         self._group = group
 
     async def _read_on(self) -> None:
-        """While somebody follows: soon after a task changed, and every second for what live ones do."""
+        """Read while there are subscribers: soon after a task changed, and every second for progress."""
         try:
             while self._followers:
                 await self._read()
@@ -153,11 +153,11 @@ class Board:
                     async with asyncio.timeout_at(self._next_progress):
                         await self._wanted.wait()
                 self._wanted.clear()
-        except asyncio.CancelledError:  # by who owns it, and starts nothing more
+        except asyncio.CancelledError:  # by its group, which starts nothing more
             self._closed = True
             raise
         except AsyncAgentsError:
-            _log.exception("the board could not be read; who follows it tries for himself")
+            _log.exception("action=board_read failed; each subscriber of the board reads on its own")
         finally:
             self._reader = None
             self._cut_all()
@@ -171,7 +171,7 @@ class Board:
         look = await self._store.look(before, progress=progress)
         if progress:
             self._next_progress = clock() + max(PROGRESS_SECONDS, SHARE * (clock() - began))
-        if self._point is not before:  # they left meanwhile; who came since began elsewhere
+        if self._point is not before:  # all left meanwhile; a new subscriber began at another point
             return
         if look.reset:
             self._cut_all()
@@ -182,7 +182,7 @@ class Board:
             self._wanted.set()
 
     def _unheard(self, look: Look) -> Look:
-        """A live task that is as it was told last is not told again."""
+        """Leave out live tasks whose progress equals what was sent last."""
         for change in look.changes:
             self._told.pop(change.task_id, None)
         moved = tuple(each for each in look.moved if self._told.get(each.task_id) != hash(each.body))

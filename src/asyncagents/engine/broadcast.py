@@ -1,4 +1,4 @@
-"""Everything that happens, for streams without end: an event is written as JSON once, whoever listens."""
+"""Endless event streams, of a directory or of all; each event is encoded as JSON once for all streams."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator
@@ -25,21 +25,21 @@ from asyncagents.errors import Closed, NotFound
 from asyncagents.store.store import Store
 
 KNOWN = 20_000
-"""Sessions whose place is remembered."""
+"""Sessions whose location is cached."""
 _INFO = (SessionCreated, SessionUpdated, SessionDeleted)
 
 
 class Lost(Closed):
-    """What happened meanwhile cannot be told any more: whoever listens reads everything afresh."""
+    """Missed events are no longer available: the client must read the full state again."""
 
 
 class Broadcast(Subscription):
-    """Get it from a runtime: `runtime.broadcast`. It listens to the bus while somebody listens to it."""
+    """Get it from a runtime: `runtime.broadcast`. It is attached to the bus while a stream is open."""
 
     def __init__(self, *, bus: Bus, store: Store, ids: Ids, clock: Clock) -> None:
         super().__init__(0)
         self.frames = FRAMES
-        """So many are kept for each who listens."""
+        """Max events queued per stream."""
         self._clock = clock
         self._began = 0
         self._bus = bus
@@ -48,20 +48,20 @@ class Broadcast(Subscription):
         self._places: dict[SessionId, Place] = {}
         self._receivers: dict[Receiver, None] = {}
         self._at: dict[str | None, dict[Receiver, None]] = {}
-        """Who hears of a directory; None: of all."""
+        """Streams of each directory; under None those of all directories."""
         self._attached = ExitStack()
 
     @property
     def directories(self) -> set[str]:
-        """Those that somebody listens to."""
+        """Directories with an open stream."""
         return {each for each in self._at if each is not None}
 
     def event_id(self) -> EventId:
-        """For what is told to one alone."""
+        """Return an id for an event that only one stream gets."""
         return self._ids.event()
 
     def announce(self, type: str, properties: Any, *, place: Place | None = None) -> None:
-        """Tell everybody, or who listens to a directory, of something that is in no row."""
+        """Send an event that no row stores to all streams, or to those of a directory."""
         event = UnknownEvent(encode(properties), type=type, session_id=None)
         self._hand_out(event, place, at=ALWAYS)
 
@@ -76,7 +76,7 @@ class Broadcast(Subscription):
             receiver.close()
 
     def _hand_out(self, event: Event | UnknownEvent, place: Place | None, *, at: int) -> None:
-        """Whoever cannot be told yet whether it concerns him finds out when he takes it."""
+        """Queue an event for its directory's streams; if that is unknown, for all (they filter on read)."""
         here = self._receivers if place is None else self._at.get(place.directory, {})
         everywhere = {} if place is None else self._at.get(None, {})
         if here or everywhere:
@@ -85,7 +85,7 @@ class Broadcast(Subscription):
                 receiver.push(item)
 
     def _written(self, event: Event | UnknownEvent) -> bytes:
-        """On one line: what a newer version wrote may have ends of lines between its tokens."""
+        """Encode an event on one line: JSON of a newer version may have line ends between its tokens."""
         body = frame(self._ids.event(), event)
         return body.replace(b"\n", b" ").replace(b"\r", b" ") if b"\n" in body or b"\r" in body else body
 
@@ -106,18 +106,18 @@ class Broadcast(Subscription):
     async def listen(
         self, directory: str | None = None, *, since: str
     ) -> AsyncGenerator[tuple[Item, ...], None]:
-        """What happens from the first step on, in a directory or everywhere: then comes nothing, at once,
-        and next the texts that are being written just now, as far as they are.
+        """Yield `()` once subscribed, then the parts that are streaming, then batches of live events, of one
+        directory or all.
 
         `since`: a cursor that was read before. A slow reader may miss states, never the last of them. Raises
-        `Closed` when the runtime ends, and `Lost` if it cannot be told what he missed.
+        `Closed` when the runtime ends, and `EventsLost` if missed events are no longer available.
         """
         receiver = Receiver(directory, since, size=self.frames)
         with self._joined(receiver):
             yield ()
             yield await self._ours(await self._growing(receiver), directory)
             while not receiver.closed:
-                while receiver.lagging:  # it may fall behind again while it catches up
+                while receiver.lagging:  # the stream may fall behind again while it catches up
                     async with aclosing(self._catch_up(receiver)) as missed:
                         async for items in missed:
                             yield await self._ours(items, directory)
@@ -128,11 +128,11 @@ class Broadcast(Subscription):
         raise Closed("the runtime was closed")
 
     async def written(self, events: Iterable[Event], directory: str | None) -> tuple[Item, ...]:
-        """What concerns one who listens there, for him alone."""
+        """Encode the events that concern a directory, for one stream."""
         return await self._ours(self._items(events), directory)
 
     async def _catch_up(self, receiver: Receiver) -> AsyncGenerator[list[Item], None]:
-        """From the store; it is told with all others again from where that ends."""
+        """Read missed events from the store; live events are queued again from where that ends."""
         receiver.listen_again()
         more = not receiver.lost
         while more:
@@ -141,28 +141,28 @@ class Broadcast(Subscription):
             yield self._items(_born(event, receiver.taken_at) for event in piece.events)
             receiver.cursor, more = piece.cursor, piece.more
         if receiver.lost:
-            raise Lost("what was missed cannot be told any more")
+            raise Lost("missed events are no longer available: read the full state again")
         yield await self._growing(receiver)
 
     async def _growing(self, receiver: Receiver) -> list[Item]:
-        """Texts that are being written; their pieces are told from here on."""
+        """Return the parts that are streaming, as they are now; their later deltas are queued."""
 
         def wanted(session_id: SessionId) -> bool:
             place = self._places.get(session_id)
             return receiver.directory in (None, place and place.directory) or place is None
 
-        await asyncio.sleep(0)  # whoever writes a text learns a moment after listeners that it has begun
+        await asyncio.sleep(0)  # a writer marks its part as published just after listeners get it
         growing = self._items(self._bus.being_written(wanted))
         receiver.skip(growing)
         return growing
 
     def _items(self, events: Iterable[Event]) -> list[Item]:
-        """For one alone."""
+        """Encode events for one stream."""
         places = [(event, self._learned(event)) for event in events]
         return [Item(0, event, self._written(event), place) for event, place in places]
 
     async def _ours(self, items: list[Item], directory: str | None) -> tuple[Item, ...]:
-        """Of a directory, all with their places."""
+        """Return the items of a directory, each with its location."""
         if any(item.place is None for item in items):
             items = [await self._placed(item) for item in items]
         return tuple([item for item in items if _is_in(item, directory)])
@@ -177,7 +177,7 @@ class Broadcast(Subscription):
         try:
             return self._learn(await self._store.session(session_id))
         except (NotFound, Unreadable):
-            return self._places.get(session_id)  # it may have been deleted just now
+            return self._places.get(session_id)  # the session may have been deleted just now
 
     @contextmanager
     def _joined(self, receiver: Receiver) -> Iterator[None]:
@@ -199,14 +199,14 @@ class Broadcast(Subscription):
 
 
 def _born(event: Event, since: int) -> Event:
-    """What other processes made, or what was missed, is told as it is now: new, if it is."""
+    """Report a session created since `since` as created: other processes and catch-up only report updates."""
     if isinstance(event, SessionUpdated) and event.info.time.created >= since:
         return SessionCreated(session_id=event.session_id, info=event.info)
     return event
 
 
 def _is_in(item: Item, directory: str | None) -> bool:
-    """What is of no session concerns everybody, unless it is said whom."""
+    """Check the item's directory; an event of no session and no location is in every directory."""
     if directory is None:
         return True
     return item.event.session_id is None if item.place is None else item.place.directory == directory

@@ -1,4 +1,4 @@
-"""Slash commands that are there everywhere; one of the same name in a project or the config goes before."""
+"""Built-in slash commands; one of the same name in a project or the config takes precedence."""
 
 from collections.abc import Mapping
 

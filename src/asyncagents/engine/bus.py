@@ -1,4 +1,4 @@
-"""Events for whoever listens now; a listener that falls behind is cut off and catches up from the store."""
+"""Live events within this process; a listener that falls behind is cut off and catches up from the store."""
 
 import asyncio
 from collections import deque
@@ -15,10 +15,10 @@ Draft: TypeAlias = Callable[[], list[Event]]
 
 
 class Subscription:
-    """What one listener has not taken yet; written for many small events, so it is not an `asyncio.Queue`."""
+    """The queue of one listener; for many small events, so it is not an `asyncio.Queue`."""
 
     aside = False
-    """It only passes on what there is for others."""
+    """Whether it only relays events to other processes."""
 
     def __init__(self, size: int) -> None:
         self._events: deque[Event] = deque()
@@ -37,12 +37,12 @@ class Subscription:
         self._news.set()
 
     def close(self) -> None:
-        """There will be no more events."""
+        """End the subscription: no more events follow."""
         self.closed = self.lagging = True
         self._news.set()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        """Ends when the listener has fallen behind; what it missed is in the store's feed."""
+        """Yield events; end when the listener has fallen behind (the store's feed has what it missed)."""
         while self._events or not self.lagging:
             while self._events:
                 yield self._events.popleft()
@@ -52,7 +52,7 @@ class Subscription:
 
 
 class Relaying(Subscription):
-    """One that tells other processes."""
+    """A subscription that relays streaming texts between processes."""
 
     aside = True
 
@@ -60,12 +60,12 @@ class Relaying(Subscription):
         raise NotImplementedError
 
     def amend(self, event: Event) -> Event:
-        """Return the event that listeners get in place of this one."""
+        """Return the event that listeners get instead of this one."""
         raise NotImplementedError
 
 
 class Bus:
-    """Publishing never waits: a slow listener is cut off rather than slowing the engine."""
+    """Publishes events without waiting: a slow listener is cut off rather than slowing the engine."""
 
     def __init__(self, *, size: int = QUEUE) -> None:
         self._size = size
@@ -73,19 +73,19 @@ class Bus:
         self._closed = False
         self._drafts: dict[SessionId, Draft] = {}
         self.elsewhere: Callable[[Callable[[SessionId], bool]], list[Event]] = lambda wanted: []
-        """What is being written in other processes, as far as it is known here."""
+        """Parts that stream in other processes, as far as they are known here."""
         self._amend: Callable[[Event], Event] = lambda event: event
         self.upto = 0
-        """The newest revision of the store whose events, and all before, were published, or are just now."""
+        """Newest store revision up to which all events were published, or are being published."""
         self.at = 0
-        """The newest of which anything was; what is just now is of this one, or of one before it."""
+        """Newest store revision of any published event; the current one has this revision or an older one."""
 
     def reached(self, upto: int, at: int = 0) -> None:
         self.upto = max(self.upto, upto)
         self.at = max(self.at, at, upto)
 
     def begins(self, session_id: SessionId, draft: Draft) -> None:
-        """Something is being written, and can be told as far as it is to whoever comes meanwhile."""
+        """Register the draft that a session streams; listeners that come later read its parts so far."""
         self._drafts[session_id] = draft
 
     def ends(self, session_id: SessionId, draft: Draft) -> None:
@@ -97,11 +97,11 @@ class Bus:
 
     @property
     def is_heard(self) -> bool:
-        """Whether anybody listens who is to be told everything."""
+        """Whether there is a listener other than a relay."""
         return any(not each.aside for listeners in self._listeners.values() for each in listeners)
 
     def being_written(self, wanted: Callable[[SessionId], bool]) -> list[Event]:
-        """With every piece of text that was published by now."""
+        """Return the parts that are streaming, with all text published so far."""
         drafts = [draft for session_id, draft in self._drafts.items() if wanted(session_id)]
         return [event for draft in drafts for event in draft()] + self.elsewhere(wanted)
 
@@ -115,28 +115,28 @@ class Bus:
                 listener.push(event)
 
     def close(self) -> None:
-        """Let every listener go, and whoever still comes."""
+        """Close all subscriptions, also those that begin later."""
         self._closed = True
         for listeners in self._listeners.values():
             for listener in listeners:
                 listener.close()
 
     def pass_on(self, relay: "Relaying") -> None:
-        """What is being written here is told elsewhere, and the other way round, for good."""
+        """Attach the relay to other processes, for the lifetime of the bus."""
         self._listeners.setdefault(None, {})[relay] = None
         self.elsewhere = relay.growing
         self._amend = relay.amend
 
     @contextmanager
     def subscribe(self, session_id: SessionId | None = None) -> Iterator[Subscription]:
-        """The events of one session, or of all."""
+        """Subscribe to the events of one session, or of all."""
         subscription = Subscription(self._size)
         with self.attach(subscription, session_id):
             yield subscription
 
     @contextmanager
     def attach(self, subscription: Subscription, session_id: SessionId | None = None) -> Iterator[None]:
-        """The same, for a listener of another kind."""
+        """Attach a subscription of another kind to the events of one session, or of all."""
         listeners = self._listeners.setdefault(session_id, {})
         listeners[subscription] = None
         if self._closed:

@@ -1,4 +1,4 @@
-"""Calls: planned, permitted, started after their intent is written down, and settled or opened."""
+"""Execute calls: plan, permit, start after the intent is stored, then settle or open them."""
 
 import asyncio
 import logging
@@ -52,9 +52,9 @@ from asyncagents.store.verb.prepare import Prepared
 from asyncagents.store.verb.step import Move
 
 PLAN_SECONDS = 60
-"""A plan only looks; siblings of one step start when all of them are planned."""
+"""Limit of one plan; the calls of a step start when all of them are planned."""
 NO_END = 30 * 86_400.0
-"""A person ends what he runs."""
+"""Timeout of a command that a person runs: effectively none, the person ends it."""
 _log = logging.getLogger(__name__)
 
 
@@ -66,7 +66,7 @@ class Job(Struct, frozen=True):
 
 
 class Calls:
-    def __init__(  # noqa: PLR0913  all that calls take
+    def __init__(  # noqa: PLR0913  all that calls need
         self,
         *,
         store: Store,
@@ -92,7 +92,7 @@ class Calls:
         )
 
     async def start(self, run: Run, lease: Lease, snapshot: Snapshot) -> Snapshot:
-        """Plan what was requested; write down what starts, asks or fails; then start it."""
+        """Plan the requested calls; store which start, ask or fail; then start them."""
         assert snapshot.info is not None, "it comes from a store"
         try:
             async with run.interruptible():
@@ -101,7 +101,7 @@ class Calls:
                 moves = await self._moves(place, snapshot.info, lease, requested)
                 moved = {move.call_id for move in moves}
                 planned = [call for call in requested if call.id in moved]
-                # Before they are written down as running: from there on nothing may come in between.
+                # Before they are stored as running: after that nothing may fail in between.
                 jobs = {call.id: await self._job(call, place, snapshot.info) for call in planned}
                 await self.trail.before(run, lease, snapshot, place, moves=moves)
         except TimeoutError:
@@ -130,7 +130,7 @@ class Calls:
         return Job(tool, context, report, place.hooks)
 
     async def _prepared(self, place: Workplace, lease: Lease, snapshot: Snapshot) -> tuple[Call, ...]:
-        """Hooks come first: what they change is planned, permitted, kept and shown, and changes no more."""
+        """Run the `tool.execute.before` hooks; the input they return is what is planned, stored and shown."""
         if "tool.execute.before" not in place.hooks.names:
             return snapshot.requested
         new = [call for call in snapshot.requested if not call.prepared]
@@ -161,7 +161,7 @@ class Calls:
     async def _verdicts(
         self, place: Workplace, session: Session, lease: Lease, calls: tuple[Call, ...]
     ) -> list[Running | Open | Failed]:
-        """All planned side by side."""
+        """Plan all calls concurrently."""
         if len(calls) == 1:
             return [await self._plan(calls[0], place, session, lease)]
         try:
@@ -174,7 +174,7 @@ class Calls:
     async def _plan(
         self, call: Call, place: Workplace, session: Session, lease: Lease
     ) -> Running | Open | Failed:
-        """What becomes of a requested call: it runs, it asks first, or it cannot."""
+        """Decide whether a requested call runs, asks first, or fails."""
         tool = place.tools.get(call.tool)
         if tool is None:
             return Failed(_missing(call.tool, place))
@@ -198,7 +198,7 @@ class Calls:
         return verdict or Running(lease.fence, self._lastings.begun(tool, self._clock.now()))
 
     async def _execute(self, run: Run, lease: Lease, call: Call, job: Job) -> None:
-        """Run one tool. A cancel leaves the call as it is: the turn's rest settles it."""
+        """Run one tool and commit its outcome. A cancel leaves the call open: the turn's rest settles it."""
         try:
             with self._watch.tool(call) as seen:
                 outcome = _noted(
@@ -208,7 +208,7 @@ class Calls:
             job.report.end()
             try:
                 await self._commit(lease, call, outcome)
-            except InvalidInput as error:  # of its facts: nothing of it was kept
+            except InvalidInput as error:  # from its facts: nothing was committed
                 await self._store.finish_call(lease, call.id, Failed(whole(str(error))))
         except Exception as error:  # noqa: BLE001  the edge of a call: the run drops it, the runtime goes on
             self._watch.report_fault("call", error)
@@ -228,13 +228,13 @@ class Calls:
             case Opened(state, facts):
                 await self._store.open_call(lease, call.id, state, facts)
             case Together(result, facts):
-                assert not isinstance(result, Pending), "it was opened"
+                assert not isinstance(result, Pending), "a pending result was opened before"
                 await self._store.finish_call(lease, call.id, result, facts)
             case Completed() | Failed():
                 await self._store.finish_call(lease, call.id, outcome)
 
     async def _after(self, call: Call, job: Job, outcome: Ended) -> Ended:
-        """With what it said while it ran, and as hooks would have it."""
+        """Add reported metadata to an outcome, and run the `tool.execute.after` hooks."""
         match outcome:
             case Together(Completed() | Failed() as result):
                 after = await self._after(call, job, result)
@@ -269,26 +269,32 @@ class Calls:
             late.cancel()
 
     def _failed(self, call: Call, error: BaseException) -> Failed:
-        """Put a failure as the model reads it; a cancel from outside is none."""
+        """Convert a tool's exception to the failure that the model reads; re-raise a cancel from outside."""
         if isinstance(error, asyncio.CancelledError) and told_to_stop():
             raise error
         if isinstance(error, ToolError):
             return Failed(whole(str(error)))
-        _log.warning("tool %s failed", call.tool, exc_info=error)
+        _log.warning(
+            "session=%s call=%s action=run tool=%s failed",
+            call.session_id,
+            call.id,
+            call.tool,
+            exc_info=error,
+        )
         self._watch.report_fault("tool", error)
         return Failed(whole(f"{type(error).__name__}: {error}"))
 
     def _opened(self, call: Call, tool: AnyTool, outcome: Outcome) -> Ended:
         pending = outcome.result if isinstance(outcome, Together) else outcome
         if not isinstance(pending, Pending):
-            assert not isinstance(outcome, Pending), "it would be one"
+            assert not isinstance(outcome, Pending), "checked above"
             return outcome
         facts = outcome.facts if isinstance(outcome, Together) else ()
         state = self._lastings.opened(call, pending, tool, self._clock.now())
         return Opened(state, (*facts, *secrets(call, pending)))
 
     async def recover(self, run: Run, lease: Lease, snapshot: Snapshot) -> Snapshot:
-        """Their process died while they ran: what may run again does, the rest is in doubt."""
+        """Handle calls whose process died: request those that may run again, settle or open the others."""
         again: list[Move] = []
         try:
             async with run.interruptible():
@@ -306,14 +312,14 @@ class Calls:
         return await self._store.advance(lease, tuple(again))
 
     async def _may_run_again(self, call: Call, snapshot: Snapshot) -> bool:
-        """Not where its tool is not known, if it began something elsewhere: that may end all the same."""
+        """Whether a call may run again: not an async one without its tool, as its result may still come."""
         if call.later is None:
-            return True  # or it fails for the want of its tool
+            return True  # without its tool the new run fails
         assert snapshot.info is not None, "it comes from a store"
         return call.tool in (await enter(self._workplaces, snapshot.info.directory)).tools
 
     async def _known(self, call: Call, snapshot: Snapshot) -> Result | Open:
-        """What became of a call whose process died. What an async tool began may go on elsewhere."""
+        """Ask the tool what became of a call whose process died; an async call stays open for its result."""
         assert snapshot.info is not None, "it comes from a store"
         doubt: Result | Open = Failed(IN_DOUBT, metadata={"inDoubt": True})
         place = await enter(self._workplaces, snapshot.info.directory)
@@ -332,7 +338,9 @@ class Calls:
         except (Exception, asyncio.CancelledError) as error:
             if told_to_stop():
                 raise
-            _log.exception("reconcile of %s failed", call.tool)
+            _log.exception(
+                "session=%s call=%s action=reconcile tool=%s failed", call.session_id, call.id, call.tool
+            )
             self._watch.report_fault("tool", error)
             return doubt
 
@@ -358,7 +366,7 @@ def _missing(tool: str, place: Workplace) -> str:
 
 
 def _noted(call: Call, outcome: Ended) -> Ended:
-    """The model hears that a person changed what it had written."""
+    """Prefix a result with a note if a person edited the call's arguments."""
     match outcome:
         case Completed(output) if call.written is not None:
             return replace(outcome, output=f"{EDITED}\n\n{output}")

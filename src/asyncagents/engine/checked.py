@@ -1,4 +1,4 @@
-"""What tools return is read again before it counts: types are promised, not checked."""
+"""Check what tools return by encoding and decoding it: type hints are not enforced at run time."""
 
 import msgspec
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ _asks = msgspec.json.Decoder(tuple[Ask, ...])
 
 
 def asked(planned: object) -> tuple[Ask, ...]:
-    """Types are promised, not checked: an ask that cannot be read again would make its session unreadable."""
+    """Check the asks of a plan: one that cannot be decoded again would make its session unreadable."""
     if planned == ():
         return ()
     try:
@@ -26,7 +26,7 @@ def asked(planned: object) -> tuple[Ask, ...]:
 
 
 def checked(outcome: object) -> Outcome:
-    """What cannot be kept, or not be read again, is the tool's failure, not the run's."""
+    """Check that an outcome can be stored and read again; what this raises fails the call, not the run."""
     match outcome:
         case Completed() | Failed():
             _results.decode(body(outcome))
@@ -51,12 +51,12 @@ def checked(outcome: object) -> Outcome:
 
 
 def known_result(known: object) -> Completed | Failed:
-    """What a tool knows of a call whose process died."""
+    """Check the result that a tool's `reconcile` returned."""
     return _with_files_that_fit(_results.decode(body(known)))
 
 
 def _with_files_that_fit(result: Completed | Failed) -> Completed | Failed:
-    """Leave out files that no model could be shown; the work is done, so that is no failure."""
+    """Leave out files that are too large for a model; the result still counts, as the work is done."""
     if isinstance(result, Failed) or not result.files:
         return result
     output, files = fit_files(result.output, result.files)

@@ -1,4 +1,4 @@
-"""A long conversation is summarised: what is sent for it, what is kept beside it, what must not be lost."""
+"""Summarise a long conversation: the request, the tail that is kept, and the open items beside it."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -37,10 +37,10 @@ NOTHING = "There is nothing to summarise yet."
 
 
 class Summary(Struct, frozen=True):
-    """A summary to be made: the request, and what is kept beside its answer."""
+    """A summary to be made: the request, and the tail that is kept."""
 
     request: Request | None
-    """None: there is nothing to summarise."""
+    """None if there is nothing to summarise."""
     tail_id: MessageId | None
 
 
@@ -50,7 +50,7 @@ class Compaction:
         self._ids = ids
 
     async def prepare(self, started: Started, place: Workplace, window: Window, reader: Window) -> Summary:
-        """`window`: of the model that writes the summary; `reader`: of the one that goes on with it."""
+        """Build the request. `window`: of the summary's writer; `reader`: of the model that reads it."""
         told = await self._store.told(started.message.session_id, whole=True)
         entries = [entry for entry in told.entries if not about_summary(entry)]
         known = window.room(place.keeping.reserved)
@@ -86,7 +86,7 @@ class Compaction:
 
 
 def _minds(entries: Sequence[Entry], summary_id: MessageId) -> list[str]:
-    """What people said with their wishes for this summary: those that none before it has answered."""
+    """Return the focus texts that people gave for this summary, since the last one."""
     said: list[str] = []
     for entry in filter(about_summary, entries):
         if isinstance(entry.info, UserMessage):
@@ -97,13 +97,13 @@ def _minds(entries: Sequence[Entry], summary_id: MessageId) -> list[str]:
 
 
 def _head(told: ToldBefore) -> str:
-    """What the last summary said, without what stood open then: that is told anew."""
+    """Return the text of the last summary, without its list of open items, which is rebuilt."""
     return told.head[1].text if told.head else ""
 
 
 def _readable(known: int | None, told: ToldBefore, entries: Sequence[Entry]) -> int:
-    """How much to tell whoever summarises. If that was too much before, then no more than was ever taken, and
-    less each time: what is said of a model may be wrong, and a token may be shorter than one thinks."""
+    """Return how many tokens the summary request may take. After refusals for length: at most what a request
+    ever took, halved each time, as the stated window or the token estimate may be wrong."""
     proven = _proven((*told.head, *entries))
     refused = sum(1 for entry in told.entries if _too_much(entry))
     if not refused:
@@ -112,14 +112,14 @@ def _readable(known: int | None, told: ToldBefore, entries: Sequence[Entry]) -> 
 
 
 def _too_much(entry: Entry) -> bool:
-    """A summary that was refused for its length, with none since."""
+    """Whether the entry is a summary that failed because the request was too long."""
     if not isinstance(entry.info, AssistantMessage) or not entry.info.summary:
         return False
     return isinstance(entry.info.error, ContextOverflowError)
 
 
 def _proven(entries: Sequence[Entry]) -> int:
-    """How much the model has been seen to take, where nobody knows how much it can."""
+    """Return the most tokens a request took so far, for a model whose window is unknown."""
     steps = [entry.info for entry in entries if isinstance(entry.info, AssistantMessage)]
     return max((taken(step.tokens) for step in steps), default=0)
 
@@ -136,10 +136,10 @@ def tail_start(
     known: bool = True,
     shown: frozenset[PartId] = frozenset(),
 ) -> MessageId | None:
-    """The first of the messages that are kept as they are: the newest, a quarter of the room or of all.
+    """Return the first message of the tail: the newest messages, up to a quarter of the room or of all.
 
-    What no step has read yet is kept up to half of the room, and all of it where nobody knows the room: a
-    person's words are not for a summary alone.
+    Messages that no step has read are kept up to half of the room, or all of them if the room is unknown
+    (`known`), so that a prompt is never only summarised.
     A call and its result are one message, so they stay or go together.
     """
     budget = keeping.recent if keeping.recent is not None else min(max(room // 4, LEAST_KEPT), MOST_KEPT)
@@ -157,7 +157,7 @@ def tail_start(
 
 
 def _unread(entries: Sequence[Entry]) -> int:
-    """How many of the last messages no model has read: what came after its last step, and tasks of people."""
+    """Count the last messages that no model has read: those after its last step, and people's own tasks."""
     return sum(1 for _ in takewhile(lambda entry: not _of_model(entry), reversed(entries)))
 
 
@@ -166,12 +166,12 @@ def _of_model(entry: Entry) -> bool:
 
 
 def _failed(entry: Entry) -> bool:
-    """A turn that ended before a model was asked has ended all the same."""
+    """Whether a step failed, possibly before a model was asked; that ends a turn as well."""
     return isinstance(entry.info, AssistantMessage) and entry.info.error is not None
 
 
 def still(open_: Still) -> str:
-    """What the model is told beside a summary, from the rows: whatever the summary says, it is so."""
+    """Build the note beside a summary from the rows: last prompt, open todos, calls and tasks."""
     pieces = []
     if open_.prompt:
         said = shortened(open_.prompt, LONGEST_PROMPT)

@@ -1,4 +1,4 @@
-"""What somebody typed becomes the parts of a prompt: commands filled in, mentions and files looked up."""
+"""Build the parts of a prompt from typed text: fill in commands, look up mentions and files."""
 
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable
@@ -34,16 +34,16 @@ from asyncagents.errors import InvalidInput, ToolError
 from asyncagents.llm.model import Attachment
 
 MOST_MENTIONS = 50
-"""Of so many an `@` is looked up; a text with more is pasted, and speaks of something else."""
+"""A text with more mentions is taken for pasted text, and none is looked up."""
 LOOKED_AT = 100_000
-"""So much of a text is searched for mentions; what is longer was not typed."""
+"""How many characters of a text are searched for mentions."""
 NO_FILES = "no files can be read here: attach the content itself, as a data: URL"
 
 File: TypeAlias = Attachment | Path | str
 
 
 class Filled(Struct, frozen=True):
-    """A command as a prompt: what was written, and what stands beside it."""
+    """A command filled in as a prompt: its text, and the parts of files and mentions."""
 
     text: str
     beside: tuple[PartInput, ...] = ()
@@ -63,7 +63,7 @@ def _said(content: Content) -> PartInput:
 
 
 class Composer:
-    """For one prompt, where it is read. `judge` is asked for only if there is something to look at."""
+    """Builds the parts of one prompt in a directory. `judge` is awaited only if a file is looked up."""
 
     def __init__(
         self,
@@ -81,14 +81,14 @@ class Composer:
         self._judge: Judge | None = None
 
     async def typed(self, text: str) -> list[PartInput]:
-        """A text with what it mentions beside it."""
+        """Return the parts of a text: itself, and the files and agents that it mentions."""
         said: list[PartInput] = [TextInput(text=text)] if text.strip() else []
         return said + await self.mentioned(text)
 
     async def mentioned(self, text: str) -> list[PartInput]:
-        """Files and agents that are there; whatever else stands behind an `@` is a word like others."""
+        """Return parts for mentioned files and agents that exist; any other `@word` stays plain text."""
         seen = mentions(text[:LOOKED_AT]) if self._material else ()
-        found = {mention.path: mention for mention in reversed(seen)}  # each where it stands first
+        found = {mention.path: mention for mention in reversed(seen)}  # the first occurrence of each
         parts: list[PartInput] = []
         if len(found) <= MOST_MENTIONS:
             for mention in reversed(found.values()):
@@ -110,7 +110,7 @@ class Composer:
                 assert_never(looked)
 
     def _agent(self, name: str, at: Span | None) -> list[PartInput]:
-        """Nothing, if there is none of that name whom others may call."""
+        """Return the parts that call a subagent; empty if no agent of that name may be called."""
         agent = self._material.agent(name) if self._material else None
         if agent is None or agent.mode == "primary":
             return []
@@ -124,9 +124,9 @@ class Composer:
         try:
             parts = urlsplit(url)
         except ValueError as error:
-            raise InvalidInput(f"{url[:80]!r} is no address of a file: {error}") from error
+            raise InvalidInput(f"{url[:80]!r} is not a valid file URL: {error}") from error
         if parts.netloc not in ("", "localhost"):
-            raise InvalidInput(f"{url[:80]!r} names another machine: a file: URL begins with file:///")
+            raise InvalidInput(f"{url[:80]!r} names another machine: a file: URL must begin with file:///")
         query = parse_qs(parts.query)
         path = unquote(parts.path) or "."
         return self._sight(path, first=_line(query, "start"), last=_line(query, "end"))
@@ -139,10 +139,10 @@ class Composer:
         return await self._material.look(sight, self._judge, meant=meant)
 
     async def files(self, files: Iterable[File]) -> list[PartInput]:
-        """What goes along by its name or its content; what cannot is refused."""
+        """Return parts for attached files (path, URL or content); raise `InvalidInput` if one cannot be."""
         parts: list[PartInput] = []
         if not isinstance(files, list | tuple):
-            raise InvalidInput("files are a list of paths, file: URLs or Attachments")
+            raise InvalidInput("files must be a list of paths, file: URLs or Attachments")
         for file in files:
             match file:
                 case Attachment():
@@ -152,11 +152,13 @@ class Composer:
                 case Path() | str():
                     parts += await self._meant(self._sight(str(file)))
                 case _:
-                    raise InvalidInput("a file is a path, a file: URL, or an Attachment with its content")
+                    raise InvalidInput(
+                        "a file must be a path, a file: URL, or an Attachment with its content"
+                    )
         return parts
 
     async def ready(self, parts: Iterable[PartInput]) -> list[PartInput]:
-        """Parts that a client made: each with what the model needs beside it."""
+        """Complete parts that a client sent: attach files, and check the agents they call."""
         made: list[PartInput] = []
         for part in parts:
             match part:
@@ -179,7 +181,7 @@ class Composer:
             return
         agent = self._material.agent(name)
         if agent is None or agent.mode == "primary":
-            raise InvalidInput(f"{name!r} is no agent that others may call: choose a subagent")
+            raise InvalidInput(f"{name!r} is not a subagent of this directory: choose one that is")
 
     async def _file(self, part: FileInput) -> list[PartInput]:
         if isinstance(part.source, ResourceSource):
@@ -187,7 +189,7 @@ class Composer:
         if part.url.startswith(("data:", "https:", "http:")):
             return [part]
         if not part.url.startswith("file:"):
-            raise InvalidInput(f"{part.url[:80]!r} is no address of a file: use a file: or data: URL")
+            raise InvalidInput(f"{part.url[:80]!r} is not a valid file URL: use a file: or data: URL")
         return await self._meant(self._named(part.url), part)
 
     async def _meant(self, sight: Sight, part: FileInput | None = None) -> list[PartInput]:
@@ -202,7 +204,9 @@ class Composer:
     async def _resource(self, part: FileInput, source: ResourceSource) -> list[PartInput]:
         served = self._place.served
         if served is None:
-            raise InvalidInput(f"no server is called {source.client_name!r} here, so it has no {source.uri}")
+            raise InvalidInput(
+                f"there is no MCP server {source.client_name!r} here to read {source.uri} from"
+            )
         parts: list[PartInput] = []
         try:
             found = await served.read_resource(source.client_name, source.uri)
@@ -217,7 +221,7 @@ class Composer:
         return parts
 
     async def ready_prompt(self, called: Invocation) -> list[PartInput] | None:
-        """Of a server, as `server:prompt`, with what was typed for its arguments in their order."""
+        """Return the parts of an MCP prompt, called as `server:prompt arguments…`; None: there is none."""
         served = self._place.served
         if served is None or ":" not in called.name:
             return None
@@ -230,7 +234,7 @@ class Composer:
         values = (*typed[: len(names) - 1], " ".join(typed[len(names) - 1 :])) if names else ()
         given = {name: value for name, value in zip(names, values, strict=False) if value}
         if missing := [each.name for each in prompt.arguments if each.required and each.name not in given]:
-            raise InvalidInput(f"/{called.name} wants {', '.join(missing)}: write it behind the command")
+            raise InvalidInput(f"/{called.name} needs {', '.join(missing)}: write it behind the command")
         try:
             found = await served.get_prompt(prompt.server, prompt.name, given)
         except ToolError as error:
@@ -238,7 +242,7 @@ class Composer:
         return [_said(each) for each in found if each.text is not None or each.data is not None]
 
     async def filled(self, command: Command, arguments: str) -> Filled:
-        """The command's template with what was typed, and what its shell and its files say."""
+        """Fill a command's template with the typed arguments, the output of its shell and its files."""
         texts: list[str] = []
         beside: list[PartInput] = []
         for piece in fill(command.config.template, arguments):
@@ -259,7 +263,7 @@ class Composer:
                 assert_never(piece)
 
     async def _shell(self, command: Command, piece: ShellPiece) -> str:
-        assert self._material is not None, "the command is its"
+        assert self._material is not None, "the command comes from its sources"
         try:
             return enclosed(await self._material.shell(piece, self._directory), files=True)
         except ToolError as error:
@@ -278,7 +282,7 @@ class Composer:
 
 
 def _beside(file: Attached, source: Source | None, part: FileInput | None = None) -> list[PartInput]:
-    """The file as people see it, after its words as the model reads them."""
+    """Return the text that the model reads of a file, then the file part that people see."""
     part = part or FileInput(mime=file.mime, url=Path(file.path).as_uri(), source=source)
     part = replace(part, mime=file.mime, filename=part.filename or file.name)
     if file.data is not None:
@@ -296,12 +300,12 @@ def _line(query: dict[str, list[str]], name: str) -> int | None:
     if not values:
         return None
     if not (values[0].isascii() and values[0].isdigit() and len(values[0]) < 10):
-        raise InvalidInput(f"{name}={values[0][:20]} is no line: write a number, as in ?start=3&end=9")
+        raise InvalidInput(f"{name}={values[0][:20]} is not a line number: write one as in ?start=3&end=9")
     return int(values[0])
 
 
 def subtask(command: Command, agent: str, filled: Filled) -> SubtaskInput:
-    """A child reads one text: words of files stand in it, a picture is only named."""
+    """Build the subtask of a command as one text, with the text of its files; pictures are only named."""
     words = [part.text for part in filled.beside if isinstance(part, TextInput)]
     config = command.config
     model = config.model and replace(config.model, variant=config.variant or config.model.variant)

@@ -1,6 +1,6 @@
-"""A hash of what a caller gives under a key: it tells a repeat from another request.
+"""Hash what a caller sends under a key, to tell a repeat from a different request.
 
-Only what was given enters: no ids, no time, nothing that was looked up for it.
+The hash covers only what the caller sent: no ids, no time, nothing that was looked up.
 """
 
 from hashlib import sha256
@@ -18,7 +18,7 @@ _LEFT_OUT = frozenset({"id", "sessionID", "messageID"})
 
 
 def content_hash(**given: Any) -> str | None:
-    """None: it has no JSON form, and is refused elsewhere."""
+    """Return the hash; None if the values have no JSON form (the request is refused later)."""
     try:
         plain = msgspec.to_builtins({name: value for name, value in given.items() if value}, enc_hook=str)
         return sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()
@@ -27,14 +27,14 @@ def content_hash(**given: Any) -> str | None:
 
 
 def with_hash(fact: Admit, key: str | None, to: To, **said: Any) -> Admit:
-    """Input with the hash of what was given for it, if whoever gave it named it."""
+    """Add the hash of the request to input, if the caller sent a key or a message id."""
     if key is None and to.get("message_id") is None:
         return fact
     return replace(fact, hash=content_hash(to=_plain(to), **said))
 
 
 def _plain(to: To) -> dict[str, Any]:
-    """As it was meant: a model by its name or its reference is the same model."""
+    """Normalise options: a model by its name or its reference is the same model."""
     model = model_ref(to.get("model"))
     parts = msgspec.to_builtins(tuple(to.get("parts") or ()))
     return {

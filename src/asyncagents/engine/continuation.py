@@ -1,4 +1,4 @@
-"""Another step where a plugin's note at the end of an answer asks for it, so often after a prompt at most."""
+"""Add a step when a plugin's note at the end of an answer asks for it, limited per prompt."""
 
 from msgspec.structs import replace
 
@@ -15,7 +15,7 @@ from asyncagents.store.verb.step import StepEnd
 
 
 class Continuation:
-    """What it admits commits with the step and is counted in the inbox, so a crash forgets nothing."""
+    """Its input commits with the step and is counted in the inbox, so the limit survives a crash."""
 
     def __init__(self, *, store: Store, clock: Clock, ids: Ids) -> None:
         self._store = store
@@ -23,9 +23,9 @@ class Continuation:
         self._ids = ids
 
     async def extended(self, end: StepEnd, place: Workplace) -> StepEnd:
-        """Give the end of a step that says why the turn goes on, should it be the last one.
+        """Add the input that makes the turn go on, if this step would be its last one.
 
-        Reminders of todos count too. Where those are switched off, their usual number is the limit.
+        Reminders of todos count towards the limit; where they are off, their default number is the limit.
         """
         message = end.message
         answered = message.finish == "stop" and message.error is None and message.structured is None

@@ -1,4 +1,4 @@
-"""Conversations as clients handle them: begun, listed, read by the page, changed and copied."""
+"""Create, list, read by the page, change and fork sessions, for clients."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -27,13 +27,13 @@ _COPY = re.compile(r"(.+) \(fork #(\d{1,9})\)", re.DOTALL)
 
 
 class Opening(Struct, frozen=True, kw_only=True):
-    """How a session begins."""
+    """Options of a new session."""
 
     directory: str
     title: str | None = None
     parent_id: SessionId | None = None
     agent: str | None = None
-    """Who answers, until a prompt names another."""
+    """The agent that answers, until a prompt names another."""
     model: SessionModel | None = None
     metadata: dict[str, Any] | None = None
     permission: Sequence[Rule] = ()
@@ -59,7 +59,7 @@ class Conversations:
         self._pool = pool
 
     async def create(self, new: Opening) -> Session:
-        """Raises `InvalidInput` for an agent or a model that is not there, and nothing comes of it."""
+        """Create a session. Raises `InvalidInput` for an unknown agent or model."""
         place = await enter(self._workplaces, new.directory)
         if new.agent is not None:
             place.model(new.agent)
@@ -78,21 +78,21 @@ class Conversations:
         )
 
     async def list(self, query: SessionQuery) -> tuple[Session, ...]:
-        """The last used first."""
+        """List sessions, the last used first."""
         return await self._store.conversation.listing(query)
 
     async def worktree(self, directory: str) -> str:
-        """The root of the project that a directory is in."""
+        """Return the root of the project that a directory is in."""
         return (await enter(self._workplaces, directory)).worktree or directory
 
     async def page(
         self, session_id: SessionId, *, before: str | None = None, limit: int | None = None
     ) -> Page:
-        """The newest `limit` messages before an id, or all of them, as JSON."""
+        """Return the newest `limit` messages before an id, or all of them, as JSON."""
         return await self._store.conversation.page(session_id, before=before, limit=limit)
 
     async def message(self, session_id: SessionId, message_id: MessageId) -> bytes:
-        """One message with its parts, as JSON."""
+        """Return one message with its parts, as JSON."""
         return await self._store.conversation.message(session_id, message_id)
 
     async def change(self, session_id: SessionId, new: Change) -> Session:
@@ -101,12 +101,12 @@ class Conversations:
     async def fork(
         self, session_id: SessionId, *, before: MessageId | None = None, key: str | None = None
     ) -> Session:
-        """A session of its own with a copy of what was said before a message, or of all; while it works, too.
+        """Create a session with a copy of the messages before one, or of all; also while the session works.
 
-        It has the rules of the session itself. What was under way there is closed in the copy.
+        The copy has the session's own rules; its open calls are closed.
         """
         own_key, given = f"fork:{session_id}:{key}" if key is not None else None, content_hash(before=before)
-        if own_key is not None:  # a repeat needs nothing of what was copied, which may be gone by now
+        if own_key is not None:  # a repeat does not read the source, which may be gone by now
             known = await self._store.conversation.made_before(own_key, hash=given)
             if known is not None:
                 return known
@@ -120,12 +120,12 @@ class Conversations:
             path=was.path,
         )
         made = duplicate(source.messages, to=info.id, ids=self._newborn.ids, now=info.time.created)
-        pool = (await self._store.control(session_id)).pool  # its directory is where it was
+        pool = (await self._store.control(session_id)).pool  # the same pool: it has the same directory
         new = NewSession(info=info, pool=pool, key=own_key, hash=given)
         return await self._store.conversation.copy(new, made)
 
     async def remove_message(self, session_id: SessionId, message_id: MessageId) -> None:
-        """Raises `SessionBusy` unless the session rests; so do the next two."""
+        """Remove a message. This and the next two raise `SessionBusy` unless the session rests."""
         await self._store.conversation.remove_message(session_id, message_id)
 
     async def remove_part(self, session_id: SessionId, message_id: MessageId, part_id: PartId) -> None:
@@ -136,7 +136,7 @@ class Conversations:
 
 
 def copied_title(title: str) -> str:
-    """`Bees` is `Bees (fork #1)`, which is `Bees (fork #2)` the next time."""
+    """Number a fork's title: `Bees` becomes `Bees (fork #1)`, which becomes `Bees (fork #2)`."""
     before = _COPY.fullmatch(a_text(title, "a title"))
     return f"{before[1]} (fork #{int(before[2]) + 1})" if before else f"{title} (fork #1)"
 
@@ -146,6 +146,6 @@ def _reference(model: SessionModel) -> ModelRef:
 
 
 def _path(place: Workplace, directory: str) -> str:
-    """Where a directory is in its project; empty: it is the root."""
+    """Return a directory's path in its project; empty for the root."""
     here, root = PurePosixPath(directory), PurePosixPath(place.worktree or directory)
     return str(here.relative_to(root)) if here != root and here.is_relative_to(root) else ""

@@ -1,4 +1,4 @@
-"""Numbers about this process, for metrics: how often, how long, how many tokens. Labels are bounded."""
+"""Metrics of this process: counts, durations, tokens. The number of labels is bounded."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
@@ -28,15 +28,15 @@ from asyncagents.errors import AsyncAgentsError
 from asyncagents.llm.model import Finish, FromModel, Request, StepFinish
 
 MOST_LABELS = 200
-"""So many names of models, and of tools: a model may invent them, and each is kept for ever."""
+"""Max model names, and max tool names: a model may invent them, and each is kept for good."""
 OTHER = "other"
 FINISHES = frozenset(get_args(Finish))
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
-"""Of durations, in seconds."""
+"""Bucket bounds of durations, in seconds."""
 
 
 class Tally:
-    """Counts, by labels."""
+    """Counts by labels."""
 
     def __init__(self) -> None:
         self.counts: dict[tuple[str, ...], int] = {}
@@ -46,7 +46,7 @@ class Tally:
 
 
 class Spread:
-    """How many of the measured lie within each bound, and their sum, by one label."""
+    """Durations by one label: the number in each bucket, and the sum."""
 
     def __init__(self) -> None:
         self.buckets: dict[str, list[int]] = {}
@@ -59,7 +59,7 @@ class Spread:
 
 
 class Names:
-    """The first so many names; whatever comes later is called `other`."""
+    """Keeps the first `MAX_LABELS` names; later ones become `other`."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
@@ -74,7 +74,7 @@ class Names:
 
 
 class Counters:
-    """Sees everything and hands it on to one more watch, which may trace it."""
+    """An observer that counts, and forwards to another observer, which may trace."""
 
     def __init__(self, clock: Clock, also: Watch = UNWATCHED) -> None:
         self._clock = clock
@@ -86,7 +86,7 @@ class Counters:
         self.calls, self.call_seconds = Tally(), Spread()
         self.results, self.faults = Tally(), Tally()
         self.stuck = Tally()
-        """Rows that were due and could not be ended, by kind."""
+        """Due rows that could not be expired, by kind."""
         self.answers, self.answer_seconds = Tally(), Spread()
         self.streams = 0
         """Open event streams."""
@@ -121,19 +121,19 @@ class Counters:
         self._also.settled(call, trace, began)
 
     def report_fault(self, edge: Edge, error: BaseException) -> None:
-        """Count it, unless it is one of those that the program raises on purpose."""
+        """Count an exception, unless it is one of our own (`AsyncAgentsError`)."""
         if not isinstance(error, AsyncAgentsError):
             self.faults.add(edge)
         self._also.report_fault(edge, error)
 
     def request(self, route: str, status: int, seconds: float) -> None:
-        """A request by HTTP was answered; `route`: its template, or a word for all that have none."""
+        """Count an HTTP response; `route`: the path template, or one word for all unmatched requests."""
         self.answers.add(route, str(status))
         self.answer_seconds.add(route, seconds)
 
     @contextmanager
     def stream(self) -> Iterator[None]:
-        """As long as an event stream is open."""
+        """Count an event stream as open inside the block."""
         self.streams += 1
         try:
             yield
@@ -145,7 +145,7 @@ class Counters:
 
 
 class _Counted:
-    """Something that is also seen by the other watch, and counted when it is over."""
+    """Wraps a span of the inner observer and counts it when it ends."""
 
     def __init__(self, counters: Counters, name: str, seen: Seen) -> None:
         self._counters = counters

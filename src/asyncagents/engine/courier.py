@@ -1,4 +1,4 @@
-"""Who posts what is owed: woken by commits and by the clock, a few at a time, each by one process."""
+"""Send due webhooks: woken by commits and by the clock, a few at a time, each by one process."""
 
 import asyncio
 import logging
@@ -21,20 +21,20 @@ AT_ONCE = 8
 AT_ONE_HOST = 2
 DEADLINE_SECONDS = 15.0
 LEASE_MS = 60_000
-"""Much longer than a post may take: who has not ended it by then is dead."""
+"""A claim on a delivery, much longer than a try takes: after it, its process counts as dead."""
 SWEEP_MS = 30_000
 RETRY_MS = 1_000
 GRACE_SECONDS = 3.0
 TRIES = 30
-"""Of which nobody knows how they went; a receiver that fails is given up much sooner."""
+"""Max tries whose outcome is unknown; a receiver that answers with errors is given up much sooner."""
 
 _log = logging.getLogger(__name__)
 
 
 class Courier:
-    """A row is put off before it is posted and ended after it: so it is posted at least once."""
+    """Claims a delivery's row before it is sent and concludes it after: it is sent at least once."""
 
-    def __init__(  # noqa: PLR0913  all that posting takes
+    def __init__(  # noqa: PLR0913  all that sending needs
         self,
         store: Store,
         post: Post,
@@ -45,7 +45,7 @@ class Courier:
         group: asyncio.TaskGroup,
         watch: Watch = UNWATCHED,
     ) -> None:
-        """`serving` returns when there is something to serve: a tree, or (None) all."""
+        """`serving` waits until this process serves and returns the tree that it serves, or (None) all."""
         self._store = store.deliveries
         self._keys = Keys(store.pending, rng)
         self._post = post
@@ -57,25 +57,25 @@ class Courier:
         self._posting: dict[str, tuple[Parcel, asyncio.Task[None]]] = {}
         self._wanted = asyncio.Event()
         self._next_look = -math.inf
-        """While nobody serves, nothing is looked for."""
+        """When to look for due deliveries again; -inf until this process serves."""
 
     def committed(self, commit: Commit) -> None:
         if commit.posts and min(commit.posts) < self._next_look:
             self._wanted.set()
 
     async def work_forever(self) -> None:
-        """At the start, when something is owed or due, when a post ends, and at least every half minute."""
+        """Send due deliveries: at the start, when one is due, when a try ends, and every half minute."""
         root_id = await self._serving()
         while True:
             self._wanted.clear()
-            self._next_look = math.inf  # while we look, whatever becomes owed is news
+            self._next_look = math.inf  # a delivery that is committed while we look starts another look
             try:
                 pause = await self._round(root_id)
             except StoreError:
-                _log.exception("webhooks that are owed could not be looked for; it is tried again")
+                _log.exception("action=find_due_webhooks the store failed; retrying")
                 pause = RETRY_MS
             except Exception as error:  # noqa: BLE001  the edge of the courier
-                _log.exception("looking for webhooks that are owed failed; it is tried again")
+                _log.exception("action=find_due_webhooks failed; retrying")
                 self._watch.report_fault("courier", error)
                 pause = RETRY_MS
             self._next_look = self._clock.now() + pause
@@ -86,7 +86,7 @@ class Courier:
                 pass
 
     async def _round(self, root_id: SessionId | None) -> int:
-        """Post what can be posted; returns how long to wait, in ms. What has no place waits for one."""
+        """Start the due deliveries that fit; return how long to wait for the next look, in ms."""
         while (places := AT_ONCE - len(self._posting)) > 0:
             busy = Counter(parcel.host for parcel, _ in self._posting.values())
             wanted = await self._store.due(root_id, busy, most=places, each=AT_ONE_HOST)
@@ -96,7 +96,7 @@ class Courier:
             for parcel in taken:
                 task = self._group.create_task(self._deliver(parcel))
                 self._posting[parcel.id] = parcel, task
-            if not taken:  # others are quicker
+            if not taken:  # other processes claimed them
                 break
         due = await self._store.next_due(root_id)
         return SWEEP_MS if due is None else max(1, min(SWEEP_MS, due - self._clock.now()))
@@ -107,8 +107,8 @@ class Courier:
             verdict = judged(answer, parcel.attempt, now=self._clock.now(), rng=self._rng)
             await self._store.conclude(parcel, verdict)
             _note(parcel, verdict)
-        except Exception as error:  # noqa: BLE001  the edge of a delivery; no other suffers from it
-            _log.exception("how webhook %s went could not be written down; it is posted again", parcel.id)
+        except Exception as error:  # noqa: BLE001  the edge of a delivery; others go on
+            _log.exception("webhook=%s action=conclude failed; it is sent again", parcel.id)
             self._watch.report_fault("courier", error)
         finally:
             self._posting.pop(parcel.id, None)
@@ -117,7 +117,7 @@ class Courier:
     async def _answer(self, parcel: Parcel) -> Answer:
         if parcel.attempt > TRIES:
             return Forbidden(
-                f"its process died in each of {TRIES} tries, or could not write down how it went"
+                f"the sending process died in each of {TRIES} tries, or could not store the outcome"
             )
         secrets = (parcel.secret,) if parcel.secret else await self._keys.told(parcel.call_id, parcel.since)
         letter = sealed(parcel, secrets, self._clock.now())
@@ -125,15 +125,15 @@ class Courier:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 return await self._post(letter)
         except TimeoutError:
-            return Unreachable(f"it did not answer within {DEADLINE_SECONDS:.0f} s")
+            return Unreachable(f"the receiver did not answer within {DEADLINE_SECONDS:.0f} s")
         except AsyncAgentsError:
             raise
-        except Exception as error:  # noqa: BLE001  the edge of a post; its words may hold the address
-            _log.warning("posting webhook %s failed with %s", parcel.id, type(error).__name__)
-            return Unreachable(f"it could not be posted: {type(error).__name__}")
+        except Exception as error:  # noqa: BLE001  the edge of a try; the message may hold the address
+            _log.warning("webhook=%s action=send failed: %s", parcel.id, type(error).__name__)
+            return Unreachable(f"sending failed: {type(error).__name__}")
 
     async def stop(self) -> None:
-        """Let posts end that are under way, for a moment; the rest is given back."""
+        """Wait a moment for tries under way, then cancel them and release their claims."""
         running = dict(self._posting)
         tasks = [task for _, task in running.values()]
         if not tasks:
@@ -151,14 +151,16 @@ class Courier:
         try:
             await self._store.give_back(parcel)
         except AsyncAgentsError:
-            _log.exception("webhook %s could not be given back; it is due when its lease ends", parcel.id)
+            _log.exception("webhook=%s action=release failed; it is due when its claim ends", parcel.id)
 
 
 def _note(parcel: Parcel, verdict: Verdict) -> None:
     match verdict:
         case Delivered():
-            _log.info("webhook %s: delivered to %s", parcel.id, origin_of(parcel.url))
+            _log.info("webhook=%s action=deliver delivered to %s", parcel.id, origin_of(parcel.url))
         case Again(_, why):
-            _log.info("webhook %s to %s: %s; it is tried again", parcel.id, origin_of(parcel.url), why)
+            _log.info("webhook=%s action=deliver to %s: %s; retrying", parcel.id, origin_of(parcel.url), why)
         case Dead(why):
-            _log.warning("webhook %s to %s is dead: %s", parcel.id, origin_of(parcel.url), why)
+            _log.warning(
+                "webhook=%s action=deliver to %s given up: %s", parcel.id, origin_of(parcel.url), why
+            )

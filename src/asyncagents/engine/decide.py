@@ -1,4 +1,4 @@
-"""What a session does next: pure, total, first match wins."""
+"""Decide the next action of a session from its snapshot: pure, total, first match wins."""
 
 from typing import TypeAlias
 
@@ -10,7 +10,7 @@ from asyncagents.store.verb.rest import Reason
 
 
 class Recover(Struct, frozen=True):
-    """Calls whose process died: run again or declared in doubt, as each one's effect says."""
+    """Calls whose process died: run again or settled as in doubt, by each call's effect."""
 
     calls: tuple[Call, ...]
 
@@ -20,7 +20,7 @@ class RunCalls(Struct, frozen=True):
 
 
 class Await(Struct, frozen=True):
-    """Until a call ends, a wake or a cancel."""
+    """Wait until a call ends, a wake or a cancel."""
 
 
 class CallModel(Struct, frozen=True):
@@ -28,7 +28,7 @@ class CallModel(Struct, frozen=True):
 
 
 class BackOff(Struct, frozen=True):
-    """The model is asked again then."""
+    """Wait until the next try of a failed request."""
 
     until: int
 
@@ -45,7 +45,7 @@ Decision: TypeAlias = Recover | RunCalls | Await | CallModel | BackOff | Park | 
 
 
 def is_over(session: Snapshot) -> bool:
-    """Whether nothing is left to do in this turn."""
+    """Whether the turn has nothing left to do."""
     return decide(session) == Rest("done")
 
 
@@ -64,13 +64,13 @@ def decide(session: Snapshot) -> Decision:  # noqa: C901  the whole policy, on o
         return Park()
     if session.blocked:
         return Rest("blocked")
-    if session.backoff and (session.control.in_turn or session.unread):  # else a cancel took what it was for
+    if session.backoff and (session.control.in_turn or session.unread):  # else a cancel removed its input
         due = session.backoff.next_at <= session.now
         return CallModel() if due else BackOff(session.backoff.next_at)
     if session.step and session.step.error:
         return Rest("error")
     if session.ran:
-        return Rest("ran")  # what was said meanwhile begins a turn of its own
+        return Rest("ran")  # input that came meanwhile begins a turn of its own
     if session.unread or session.unanswered:
         return CallModel()
     if session.waiting:

@@ -1,4 +1,4 @@
-"""Outgoing webhooks as people look at them: what is owed, what was delivered, what was given up."""
+"""Outgoing webhooks to list, read and send again: due, delivered and given up."""
 
 from asyncagents.domain.delivery import STATES, Delivery, DeliveryState
 from asyncagents.errors import InvalidInput
@@ -8,7 +8,7 @@ MOST = 1_000
 
 
 class Deliveries:
-    """Of a runtime: `runtime.deliveries`."""
+    """Get it from a runtime: `runtime.deliveries`."""
 
     def __init__(self, store: DeliveryStore) -> None:
         self._store = store
@@ -16,16 +16,16 @@ class Deliveries:
     async def list(
         self, state: DeliveryState | None = None, *, after: str = "", limit: int = 100
     ) -> tuple[Delivery, ...]:
-        """In the order in which their calls were made; `after` an id."""
+        """List deliveries in the order of their calls, after the id `after`."""
         if not 0 < limit <= MOST:
-            raise InvalidInput(f"limit is from 1 to {MOST}")
+            raise InvalidInput(f"limit must be from 1 to {MOST}")
         if state is not None and state not in STATES:
-            raise InvalidInput(f"a state is one of {', '.join(STATES)}")
+            raise InvalidInput(f"state must be one of {', '.join(STATES)}")
         return await self._store.list(state, after=after, limit=limit)
 
     async def get(self, delivery_id: str) -> Delivery:
         return await self._store.get(delivery_id)
 
     async def redeliver(self, delivery_id: str) -> Delivery:
-        """Try one again that is dead, as if it were new; whoever serves posts it."""
+        """Make a dead delivery due again, as if it were new; a process that serves sends it."""
         return await self._store.redeliver(delivery_id)

@@ -1,4 +1,4 @@
-"""A conversation as one text, for whoever summarises it: whole where it is short, cut where it must be."""
+"""Render a conversation as one text for a summary request, with long outputs cut to fit."""
 
 from collections.abc import Iterator, Sequence
 from typing import assert_never
@@ -37,7 +37,7 @@ LEFT_OUT = "[… {count} messages are left out here …]"
 
 
 class Line(Struct, frozen=True):
-    """`essential`: what people and models said, rather than what tools did."""
+    """One speaker's text. `essential`: said by a person or a model, not an output of a tool."""
 
     who: str
     text: str
@@ -48,7 +48,7 @@ class Line(Struct, frozen=True):
 
 
 def digest(head: str, entries: Sequence[Entry], shown: frozenset[PartId], *, room: int) -> str:
-    """What was said and done, in at most so many tokens; `head`: what an earlier summary says."""
+    """Render the entries in at most `room` tokens; `head`: the text of an earlier summary."""
     lines = [list(_lines(entry, shown)) for entry in entries]
     before = [f"Summary of what came before:\n{_within(_hang(head), room // 2)}"] if head else []
     room -= sum(words(text) for text in before)
@@ -69,7 +69,7 @@ def _size(told: Sequence[str]) -> int:
 
 
 def _fitting(told: list[str], room: int) -> Iterator[str]:
-    """All of it; else the first message, and as many of the last as there is room for."""
+    """Yield all entries if they fit; else the first one and as many of the last as fit."""
     if not told or _size(told) <= room:
         yield from told
         return
@@ -88,7 +88,7 @@ def _fitting(told: list[str], room: int) -> Iterator[str]:
 
 
 def shortened(text: str, most: int) -> str:
-    """With a gap in the middle: how a thing begins and how it ends tell most. Its end hangs."""
+    """Cut the middle out of a text that is too long; its end is indented."""
     if len(text) <= most:
         return text
     half = max(1, most // 2)
@@ -96,12 +96,12 @@ def shortened(text: str, most: int) -> str:
 
 
 def _hang(text: str) -> str:
-    """Indent all lines but the first, so that no text looks like the words of another speaker."""
+    """Indent all lines but the first, so that no text looks like another speaker's."""
     return "\n".join(text.splitlines()).replace("\n", HANGING)
 
 
 def _within(text: str, tokens: int) -> str:
-    """Shortened to so many, whatever its script: a character may take as much as a token."""
+    """Cut a text to a number of tokens, in any script (a character may take a whole token)."""
     if words(text) <= tokens:
         return text
     return shortened(text, len(text) * tokens // words(text))
@@ -119,8 +119,8 @@ def _part(who: str, part: Part | UnknownPart, shown: frozenset[PartId]) -> Itera
             if said := without_reminders(f"\n{text}").strip():
                 said = (
                     enclosed(said, files=True) if who == ASSISTANT else said
-                )  # all this is told as a person's
-                came = synthetic and arrived(text) is not None  # an output, though it stands by itself
+                )  # the whole digest is sent as a user's text
+                came = synthetic and arrived(text) is not None  # a tool's output in a message of its own
                 by = "Result" if came else "System" if synthetic else who
                 yield Line(by, said, essential=not synthetic)
         case FilePart(mime=mime, filename=name):

@@ -1,4 +1,4 @@
-"""Who runs when: a table of live runs, fed by wakes, and a sweep that finds what wakes missed."""
+"""Start runs: a table of live runs, fed by wakes, and a sweep that finds what wakes missed."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ SWEEP_MS = 30_000
 RETRY_MS = 1_000
 AUDIT_MS = 600_000
 LATE_MS = 25_000
-"""So long after a cut a claim may still come through that nobody waits for: a store tries for less."""
+"""After a disconnect a claim may still commit for this long (more than the store retries): keep sweeping."""
 RUNS = 2_000
 PAGE = 500
 PIECES = 20
@@ -36,7 +36,7 @@ class Dispatcher:
 
     gate: ModelGate | None
 
-    def __init__(  # noqa: PLR0913  all that running takes
+    def __init__(  # noqa: PLR0913  all that running needs
         self,
         *,
         store: Store,
@@ -51,7 +51,7 @@ class Dispatcher:
         hinted: bool = False,
         watch: Watch = UNWATCHED,
     ) -> None:
-        """`hinted`: woken sessions are offered to whoever has room, here or elsewhere."""
+        """`hinted`: woken sessions are offered through a queue to any process with room."""
         self._most, self._hinted, self._cut_off, self._draining = most or RUNS, hinted, False, False
         self._keep_ms, self._watch, self.gate = keep_ms, watch, None
         self._store = store
@@ -68,9 +68,9 @@ class Dispatcher:
         self._overflow = False
         self.on_drain: Callable[[], None] = lambda: None
         self._unwritten: dict[SessionId, bool] = {}
-        """Sessions whose run failed to write: nothing crashed, so taking them up again counts for nothing."""
+        """Sessions whose run failed to write: their next claim does not count towards a crash loop."""
         self.trouble: StoreError | None = None
-        """Why the last run could not be kept, whichever it was; None again once a run ends well."""
+        """Why the last run could not write; None again once a run ends well."""
         self.resumed = Resumed(store=store, clock=clock)
         self.expiry, self._sweep_wanted = Expiry(store.due, clock, watch), asyncio.Event()
         self._next_look = math.inf
@@ -86,17 +86,17 @@ class Dispatcher:
         return self._serving.is_set()
 
     def serve(self, *, root: SessionId | None = None) -> None:
-        """From here on sessions are run: all of the pool, or those of one tree."""
+        """Begin to run sessions: all of the pools, or those of one tree."""
         self._root = root
         self._serving.set()
 
     async def serving(self) -> SessionId | None:
-        """Returns once it serves: the tree that it serves, or (None) all."""
+        """Wait until it serves; return the tree that it serves, or (None) all."""
         await self._serving.wait()
         return self._root
 
     def committed(self, commit: Commit) -> None:
-        """The store's report: wake, and interrupt what was cancelled or deleted."""
+        """Handle a commit: dispatch woken sessions, interrupt the runs of cancelled or deleted ones."""
         self.resumed.committed(commit)
         for session_id in commit.interrupted:
             if session_id in self._runs:
@@ -108,26 +108,26 @@ class Dispatcher:
             self._sweep_wanted.set()
 
     def dispatch(self, session_id: SessionId, *, dead: OwnerId | None = None) -> None:
-        """Poke its run, or start one; the table entry is there before the claim."""
+        """Wake the session's run, or start one; its table entry is made before the claim."""
         if (run := self._runs.get(session_id)) is not None:
             run.poke()
         elif not self.serves or self._cut_off or self._draining:
             return
         elif len(self._runs) >= self._most and (dead is None or not self._hinted):
-            self._overflow = not self._hinted  # its row stays ready; the next free place looks for it
+            self._overflow = not self._hinted  # its row stays ready for the sweep after a run ends
         else:
             run = self._runs[session_id] = Run(session_id)
             task = self._tasks[session_id] = self._group.create_task(self._run(run, dead))
             task.add_done_callback(lambda done: self._gone(session_id, done))
 
     def _gone(self, session_id: SessionId, task: asyncio.Task[None]) -> None:
-        """One that was cancelled before it began has not cleared its place."""
+        """Remove the table entry of a run that was cancelled before it began."""
         if self._tasks.get(session_id) is task:
             del self._runs[session_id], self._tasks[session_id]
 
     async def offered(self, session_id: SessionId) -> bool:
-        """Run it, unless there is nothing to do; returns when that has ended. False: not here."""
-        known = session_id in self._runs  # it was offered before: once is enough to take a place
+        """Run an offered session and wait until its run ends. False: this process does not run it."""
+        known = session_id in self._runs  # offered before: that offer waits for the run
         self.dispatch(session_id)
         task = self._tasks.get(session_id)
         if task is not None and not known:
@@ -135,18 +135,18 @@ class Dispatcher:
         return task is not None
 
     async def drain(self, seconds: float) -> None:
-        """Take nothing new, and let what is at work come to an end, for so long."""
+        """Start no new runs and wait up to `seconds` for live ones to end."""
         self._draining = True
         self.on_drain()
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()), timeout=seconds)
 
     def look_again(self) -> None:
-        """Somebody died: what he did is taken up."""
+        """Sweep now: an owner died, its sessions can be claimed."""
         self._sweep_wanted.set()
 
     def cut(self, cut_off: bool) -> None:
-        """Others may think that this process has died, and take up its work: so it does nothing."""
+        """Stop all runs while disconnected: other processes may claim the sessions of an owner they miss."""
         self._cut_off = cut_off
         self.trouble = StoreError("the database is out of reach") if cut_off else None
         if cut_off:
@@ -165,15 +165,17 @@ class Dispatcher:
                 self.trouble = None
         except StoreError as error:
             if self._root is not None or not isinstance(error, Damaged):
-                self.trouble = error  # else it is the trouble of one session, and all the others go on
-            _log.exception("the run of session %s was dropped; the sweep takes it up", run.session_id)
+                self.trouble = error  # a damaged session does not stop the others
+            _log.exception(
+                "session=%s action=run dropped by a store error; the sweep retries it", run.session_id
+            )
             self._unwritten[run.session_id] = not isinstance(error, Damaged)
-            run.clear()  # not at once: the sweep comes soon enough
+            run.clear()  # no immediate restart: the sweep retries it
             if isinstance(error, Damaged):
                 await self._set_aside(run.session_id, error)
             asyncio.get_running_loop().call_later(RETRY_MS / 1000, self._sweep_wanted.set)
         except Exception as error:  # noqa: BLE001  the edge of a run
-            _log.exception("the run of session %s failed; the sweep takes it up", run.session_id)
+            _log.exception("session=%s action=run failed; the sweep retries it", run.session_id)
             self._watch.report_fault("run", error)
             self._sweep_wanted.set()
         finally:
@@ -186,14 +188,14 @@ class Dispatcher:
             self._sweep_wanted.set()
 
     async def _set_aside(self, session_id: SessionId, error: Damaged) -> None:
-        """Free the place that a damaged child holds in its tree: it would keep the others waiting."""
+        """Free the place of a damaged child in its tree, so that queued siblings can run."""
         try:
             await self._store.set_aside(session_id, self._owner, str(error))
         except AsyncAgentsError:
-            _log.exception("session %s could not be set aside; the sweep tries it again", session_id)
+            _log.exception("session=%s action=set_aside failed; the sweep retries it", session_id)
 
     async def _is_ours(self, session_id: SessionId) -> bool:
-        """Whether it belongs to the tree that is served here; a session never changes its tree."""
+        """Whether a session belongs to the tree that is served here; a session never changes its tree."""
         if self._root is None:
             return True
         if session_id not in self._ours:
@@ -206,26 +208,26 @@ class Dispatcher:
         return self._ours[session_id]
 
     async def _lacks_model(self, session_id: SessionId) -> bool:
-        """Leave a session as it is that waits for a model which cannot be asked here."""
+        """Whether a session waits for a model that cannot be asked here; it is then left alone."""
         try:
             return self.gate is not None and await self.gate.lacks_model(session_id) is not None
         except NotFound:
             return False
 
     async def begin(self) -> Coroutine[None, None, None]:
-        """See what was left, before anything else comes in; returns what is to be done from then on."""
+        """Read the replay cursor before any commit; return the sweep, to be run from then on."""
         try:
             await self.resumed.look()
         except StoreError:
-            _log.exception("nobody will be told again of what this process takes up")
+            _log.exception("action=read_replay_cursor failed; clients that reconnect get no replay")
         return self.sweep_forever()
 
     async def sweep_forever(self) -> None:
-        """At the start, when something is due, and at least every half minute."""
+        """Sweep at the start, when a row is due, and at least every half minute."""
         await self._serving.wait()
         while True:
             self._sweep_wanted.clear()
-            self._next_look = math.inf  # while we look, whatever becomes due is news
+            self._next_look = math.inf  # a row that becomes due while we look starts another sweep
             try:
                 pause = await self.sweep()
             except StoreError:
@@ -243,7 +245,7 @@ class Dispatcher:
                 pass
 
     async def sweep(self) -> int:
-        """Expire what is overdue, take up what nobody runs; returns how long to wait, in ms."""
+        """Expire overdue rows and dispatch sessions that no process runs; return how long to wait, in ms."""
         while (due := await self._store.next_due()) is not None and due <= self._clock.now():
             await self.expiry.expire()
         await self._take_up()
@@ -252,7 +254,7 @@ class Dispatcher:
         return longest if due is None else max(1, min(longest, due - self._clock.now()))
 
     async def _take_up(self) -> None:
-        if self._hinted and self._root is not None:  # what it works on alone may have jobs that nobody takes
+        if self._hinted and self._root is not None:  # no other process takes the tree's jobs
             await self._take_up_tree(self._root)
             return
         for pool in self.pools:
@@ -262,7 +264,7 @@ class Dispatcher:
         for session_id in await self._store.at_work(root_id):
             try:
                 control = await self._store.control(session_id)
-            except (Damaged, NotFound):  # its own run would fail as well; the others of the tree go on
+            except (Damaged, NotFound):  # its run would fail too; the others of the tree go on
                 continue
             if control.state == "ready":
                 self.dispatch(session_id)
@@ -285,11 +287,11 @@ class Dispatcher:
             after = page[-1].session_id
 
     def _is_left(self, owner: OwnerId | None) -> bool:
-        """Whether nobody works on it any more, though it says so."""
+        """Whether the owner of a running session is dead, or is this process without a run of it."""
         return owner == self._owner or not self._alive(owner or OwnerId(""))
 
     async def _audit(self) -> bool:
-        """Now and then: what should never be missed, what nobody asks for any more. True: there is more."""
+        """Every 10 minutes: conclude missed tasks, delete expired rows. Returns True if more is left."""
         if self._clock.now() < self._next_audit:
             return False
         await self._conclude()
@@ -299,7 +301,7 @@ class Dispatcher:
         return False
 
     async def _forget(self) -> bool:
-        """A piece at a time, and so many pieces: what is due meanwhile comes first. True: there is more."""
+        """Delete old rows, a limited number of pieces (due rows come first). Return True if more is left."""
         before, more = self._clock.now() - self._keep_ms, False
         for forget in (self._store.pending.forget_settled, self._store.deliveries.forget):
             for _ in range(PIECES):
@@ -313,14 +315,14 @@ class Dispatcher:
         for task_id in await self._store.unconcluded():
             try:
                 await self._store.conclude(task_id)
-            except Exception as error:  # the edge of a row: the others are concluded
+            except Exception as error:  # the edge of a row: the others go on
                 if isinstance(error, StoreError) and not isinstance(error, Damaged):
                     raise
                 self.expiry.count("task")
-                _log.exception("task %s cannot be concluded", task_id)
+                _log.exception("task=%s action=conclude failed", task_id)
 
     async def stop(self) -> None:
-        """End all runs and give their sessions back, for whoever serves next."""
+        """End all runs and release their sessions, so that other processes can claim them."""
         self._serving.clear()
         runs, tasks = list(self._runs.values()), list(self._tasks.values())
         for task in tasks:
@@ -332,20 +334,20 @@ class Dispatcher:
         await self._hand_over(tuple(run.session_id for run in runs))
 
     async def _hand_over(self, sessions: tuple[SessionId, ...]) -> None:
-        """Who waits for a place is told by who makes room, in one process; here nobody is left to listen."""
+        """Wakes of queued siblings are process-local; hand them to other processes before this one exits."""
         try:
             if sessions:
                 await self._store.hand_over(sessions)
         except AsyncAgentsError:
-            _log.exception("the queue could not be handed over; the sweep of whoever serves will find it")
+            _log.exception("action=hand_over failed; another process's sweep finds the queued sessions")
 
     async def _release(self, run: Run) -> None:
         try:
-            if run.lease is None:  # it was stopped in its claim, which may have come through
+            if run.lease is None:  # stopped during its claim, which may have committed
                 await self._store.give_back(run.session_id, self._owner)
             else:
                 await self._store.release(run.lease)
         except LeaseLost:
             pass
         except AsyncAgentsError:
-            _log.exception("session %s could not be given back; its owner will be found dead", run.session_id)
+            _log.exception("session=%s action=release failed; its owner will be found dead", run.session_id)

@@ -1,4 +1,4 @@
-"""What a session is told to do other than to answer: a slash command, a summary, a shell."""
+"""Actions on a session other than a prompt: slash commands, compaction, shell."""
 
 import asyncio
 from typing import Unpack
@@ -21,7 +21,7 @@ from asyncagents.store.verb.shell import NewShell
 
 
 class Doing:
-    """A part of the runtime."""
+    """Commands, compaction and shell of a session."""
 
     def __init__(
         self, *, store: Store, bus: Bus, answers: Answers, inputs: Inputs, intake: Intake, ids: Ids
@@ -42,7 +42,7 @@ class Doing:
         key: str | None = None,
         **to: Unpack[To],
     ) -> Entry:
-        """Run a slash command of the session's directory, as a prompt `/name arguments` does."""
+        """Run a slash command of the session's directory, as the prompt `/name arguments` does, and wait."""
         return await (await self.hand_in_command(session_id, name, arguments, key=key, **to)).answer(
             session_id
         )
@@ -56,7 +56,7 @@ class Doing:
         key: str | None = None,
         **to: Unpack[To],
     ) -> Sent:
-        """The first half of `command`: then it is kept, whoever waits for the `answer`, or gives up."""
+        """Admit a command and return at once; it is durable whether or not its `answer` is awaited."""
         called = Invocation(a_text(name, "a name"), a_text(arguments, "arguments"))
         async with self._intake.alone(session_id, key):
             fact = await self._intake.command(session_id, called, key=key, to=to)
@@ -66,7 +66,7 @@ class Doing:
         return sent
 
     def _tell_when_done(self, session_id: SessionId, called: Invocation, message_id: MessageId) -> None:
-        """Whoever sent it may be gone by then; others listen."""
+        """Publish `CommandExecuted` when the command is answered, also if its sender is gone by then."""
 
         def tell(answer: asyncio.Future[MessageId]) -> None:
             if answer.cancelled() or answer.exception() is not None:
@@ -84,7 +84,7 @@ class Doing:
     async def compact(
         self, session_id: SessionId, focus: str = "", *, key: str | None = None, model: str | None = None
     ) -> Entry:
-        """Have the conversation summarised, so that it can go on for longer; `focus`: what to mind.
+        """Summarise the conversation to free room in the window; `focus`: what the summary should mind.
 
         `model` ("provider/model") writes this summary, unless the agent `compaction` has one of its own.
         """
@@ -100,7 +100,7 @@ class Doing:
         model: str | ModelRef | None = None,
         goes_on: bool = False,
     ) -> Sent:
-        """The first half of `compact`; `goes_on`: the model is asked to go on with its work afterwards."""
+        """Admit a compaction and return at once; `goes_on`: the model then goes on with its work."""
         wish = a_text(focus, "a focus")
         to = To(model=model)
         fact = self._inputs.compaction(session_id, wish, key=key, to=to, goes_on=goes_on)
@@ -112,8 +112,8 @@ class Doing:
     ) -> Entry:
         """Run a command in the shell of a session that rests, as its person, and wait for its end.
 
-        No rule is asked and no model; with the next prompt the model reads what came of it. It takes as long
-        as it takes: `abort` ends it. If the process dies meanwhile, it is not run again.
+        No rule and no model is asked; the model reads the output with the next prompt. There is no timeout:
+        `abort` ends it. If the process dies meanwhile, the command is not run again.
         """
         return await (await self.hand_in_shell(session_id, command, key=key, **to)).answer(session_id)
 
@@ -125,9 +125,9 @@ class Doing:
         key: str | None = None,
         **to: Unpack[To],
     ) -> Sent:
-        """The first half of `shell`: then it is kept. `SessionBusy`: the session is at work."""
+        """Admit a shell command and return at once. Raises `SessionBusy` unless the session rests."""
         if not a_prompt(command).strip() or "\0" in command:
-            raise InvalidInput("a command has some text, without NUL characters")
+            raise InvalidInput("a command must have some text, without NUL characters")
         fact = with_hash(await self._intake.own(session_id, key=key, to=to), key, to, shell=command)
         new = NewShell(fact, command, self._ids.message())
         answer = self._answers.expect(session_id, fact.message.id)
@@ -138,16 +138,16 @@ class Doing:
             raise
 
     def say_refused(self, session_id: SessionId, error: RequestError) -> None:
-        """Whoever shows the session shows it: a client need not look at the answer to what it sends."""
+        """Publish a refused request as an event, for clients that ignore the response."""
         self._bus.publish(SessionError(session_id=session_id, error=unknown(str(error))))
 
     async def say_idle(self, session_id: SessionId) -> None:
-        """Once more, for a listener who missed it; not if something has begun."""
+        """Publish the idle status again, for a listener that missed it; not if the session works by now."""
         status = await self._store.status(session_id)
         if isinstance(status, Idle):
             self._bus.publish(SessionStatus(session_id=session_id, status=status))
             self._bus.publish(SessionIdle(session_id=session_id))
 
     async def background(self, session_id: SessionId) -> tuple[SessionId, ...]:
-        """Let a session go on that waits for tasks: they work on in the background. Says which they are."""
+        """Move the tasks that a session waits for to the background; return their ids."""
         return await self._store.by_hand.background_all(session_id)

@@ -1,4 +1,4 @@
-"""A step as it streams in: events become parts, and the parts of a finished step become its end."""
+"""Build a step from its stream: events become parts, and the finished parts become the step's end."""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -72,7 +72,7 @@ NO_FINISH = "The model's stream ended without saying why."
 
 
 class NewPart(Struct, frozen=True):
-    """A part as it begins, or as it ended: to be stored and shown."""
+    """A part that has begun or ended: to be stored and shown."""
 
     part: Part
 
@@ -102,34 +102,34 @@ class Draft:
 
     @property
     def said(self) -> bool:
-        """Whether anything of it was shown to people."""
+        """Whether listeners got any part of it."""
         return bool(self._written or self._called)
 
     @property
     def spoke(self) -> bool:
-        """Whether there is a word of text in it."""
+        """Whether a text part has any characters."""
         return any(text.length and isinstance(text.part(), TextPart) for text in self._written)
 
     @property
     def _has_text(self) -> bool:
-        """Whether any text has more than spaces in it."""
+        """Whether a text part has more than whitespace."""
         parts = (text.part() for text in self._written)
         return any(isinstance(part, TextPart) and part.text.strip() for part in parts)
 
     @property
     def heard(self) -> tuple[StepFinish | None, Failure | None]:
-        """How the provider says that it ended."""
+        """The finish and the failure that the provider reported."""
         return self._finish, self._failure
 
     def told(self) -> FromModel:
-        """All of it, as a request tells it."""
+        """Return the whole step as a message of a request."""
         written = (text.part() for text in self._written)
         texts = [Said(each.text) if isinstance(each, TextPart) else Thought(each.text) for each in written]
         calls = [CallMade(key, each.tool, each.input or {}) for key, each in self._called.items()]
         return FromModel((*texts, *calls))
 
     def take(self, event: ModelEvent, now: int) -> Change:  # noqa: C901  one arm for each event
-        """One event of the stream; returns what listeners should see of it."""
+        """Apply one event of the stream; return the change that listeners get."""
         match event:
             case TextDelta(key, text):
                 return self._texts[key].add(whole(text)) if text else None
@@ -161,7 +161,7 @@ class Draft:
         return None
 
     def _open(self, kind: type[Written], among: dict[str, Growing], key: str, now: int) -> NewPart:
-        """A key may be used again: the part that had it before is kept."""
+        """Open a part under a key. A key may be used again: its earlier part is kept."""
         part = kind(
             id=self._ids.part(),
             session_id=self.message.session_id,
@@ -193,20 +193,20 @@ class Draft:
         )
 
     def ending(self, event: ModelEvent) -> TextPart | None:
-        """The text that this event ends, as it will be kept."""
+        """Return the text part that this event ends, as it will be stored; None: it ends none."""
         return self._texts[event.id].trimmed() if isinstance(event, TextEnd) else None
 
     def left_open(self) -> list[TextPart]:
-        """Texts that the stream has not ended; they end with the step."""
+        """Return the text parts that the stream has not ended; they end with the step."""
         parts = (text.trimmed() for text in self._written if not text.closed)
         return [part for part in parts if part is not None]
 
     def growing(self) -> list[Written]:
-        """Texts that the stream has not ended, as they are now."""
+        """Return the parts that the stream has not ended, as they are now."""
         return [text.part() for text in self._written if not text.closed]
 
     def rewrite(self, part_id: PartId, text: str, *, continues: bool = False) -> None:
-        """Put another text in place of the one that was streamed; `continues`: it asks for another step."""
+        """Replace the streamed text of a part; `continues`: the new text asks for another step."""
         for each in self._written:
             if each.id == part_id:
                 each.rewrite(whole(text))
@@ -219,7 +219,7 @@ class Draft:
         return bool(texts) and texts[-1].continues
 
     def unsaved(self) -> tuple[Part, ...]:
-        """Text that the store does not have yet."""
+        """Return the parts with text that is not stored yet, and mark them as saved."""
         return tuple(text.save() for text in self._written if not text.clean)
 
     @property
@@ -237,7 +237,7 @@ class Draft:
         self._failure = aborted()
 
     def end(self, now: int, effects: Mapping[str, Effect], *, last: bool = False) -> StepEnd:
-        """Nothing stays half open: texts are closed, and calls are written down to run, or as errors.
+        """Close all parts and build the step's end, with its calls requested or settled as errors.
 
         `last`: no step may follow, so no call runs.
         """
@@ -268,7 +268,7 @@ class Draft:
         )
 
     def _verdict(self, *, last: bool) -> tuple[Ending | None, Failure | None]:
-        """How the step ended, and why it failed if it did."""
+        """Return how the step ended, and why it failed if it did."""
         finish, failure = self._how()
         return ("max-steps", None) if last and finish == "tool-calls" else (finish, failure)
 
@@ -279,7 +279,7 @@ class Draft:
             return "error", self._failure
         complete = [c for c in self._called.values() if c.input is not None]
         match self._finish.finish if self._finish else "unknown":
-            case "tool-calls" if self._called:  # also those whose arguments are broken: the model hears of it
+            case "tool-calls" if self._called:  # also calls with broken arguments: the model reads the error
                 return "tool-calls", None
             case "stop" | "tool-calls":
                 return "tool-calls" if complete else "stop", None
@@ -289,7 +289,7 @@ class Draft:
                 return "content-filter", content_filter("The provider's filter stopped this answer.")
             case "error":
                 return "error", api("The provider reported an error.", is_retryable=True)
-            case _:  # also what no finish should be called
+            case _:  # also a finish that is not in the type
                 return "unknown", api(NO_FINISH, is_retryable=True)
 
     def _step_finish(self, finish: Ending, cost: float, tokens: Tokens | None) -> StepFinishPart:
@@ -337,7 +337,7 @@ def _why_not(finish: Ending | None, failure: Failure | None) -> str:
 
 
 def _mended(failure: Failure) -> Failure:
-    """A failure that no database could keep, for half a character in it, is kept with that replaced."""
+    """Replace unpaired surrogates in a failure that could not be stored with them."""
     try:
         body(failure)
     except InvalidInput:
@@ -346,14 +346,14 @@ def _mended(failure: Failure) -> Failure:
 
 
 def _dollars(cost: float) -> float:
-    """What is no price counts as nothing: an endless one would make the session unreadable."""
+    """Return a finite, non-negative cost, else 0: infinity would make the session unreadable."""
     return cost if isfinite(cost) and cost >= 0 else 0.0
 
 
 def _storable(given: dict[str, Any]) -> dict[str, Any] | None:
-    """None: arguments that no database could keep; the call is written down as one that never ran."""
+    """Return arguments that can be stored; None if they cannot: the call is stored as one that never ran."""
     try:
-        body([[given]])  # a part holds it two levels deep
+        body([[given]])  # a part holds the arguments two levels deep
     except InvalidInput:
         return None
     return given

@@ -1,4 +1,4 @@
-"""How what sessions do is ended, and when that is so: durable, and nobody at work any more."""
+"""Abort a session tree and wait until no process runs any of it."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from asyncagents.store.store import Store
 from asyncagents.store.verb.cancel import Scope
 
 UNHEARD_SECONDS = 0.05
-"""How often to look when no event can tell any more: the listener fell behind, or the runtime closes."""
+"""Poll interval when no events come: the listener fell behind, or the runtime closes."""
 
 
 class Ending:
@@ -26,11 +26,11 @@ class Ending:
     async def abort(
         self, session_id: SessionId, *, seconds: float = 5.0, scope: Scope = "tree", key: str | None = None
     ) -> bool:
-        """False: it is durable, but somebody still stops."""
+        """Abort a session. Return False if a run still stops after `seconds`; the cancel is committed."""
         return await self.stopped(await self._store.cancel(session_id, scope=scope, key=key), seconds)
 
     async def stopped(self, tree: tuple[SessionId, ...], seconds: float) -> bool:
-        """Wait for those who were told to stop. False: somebody still does."""
+        """Wait until no process runs any of the sessions. Return False if one still runs after `seconds`."""
         with self._bus.subscribe() as subscription:
             events = aiter(subscription)
             try:
@@ -56,5 +56,5 @@ class Ending:
         return owner is not None and self._alive(owner)
 
     def serves_pool(self, pool: str) -> bool:
-        """Whether its sessions are run here."""
+        """Whether this process runs the sessions of a pool."""
         return self._dispatcher.serves and pool in self._dispatcher.pools

@@ -1,4 +1,4 @@
-"""Expire what is overdue; a row that fails is put off, so that it stops neither the sweep nor other rows."""
+"""Expire overdue rows; a row that fails is postponed, so that it stops neither the sweep nor other rows."""
 
 import logging
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 class Expiry:
-    """`count` is called with the kind of each row that is put off."""
+    """Calls `count_stuck` with the kind of each row that is postponed."""
 
     def __init__(self, store: DueStore, clock: Clock, watch: Watch = UNWATCHED) -> None:
         self._store = store
@@ -26,7 +26,7 @@ class Expiry:
         self.count: Callable[[str], None] = lambda kind: None
 
     async def expire(self) -> None:
-        """A piece at a time, so that others write in between. Raises `StoreError` if the store fails."""
+        """Expire all overdue rows, a piece per transaction. Raises `StoreError` if the store fails."""
         while True:
             try:
                 if await self._store.expire() < PIECE:
@@ -39,11 +39,11 @@ class Expiry:
                 self._log(stuck)
 
     def _log(self, stuck: StuckRow) -> None:
-        """Once for each row at the level of an error: the row fails again after each pause."""
+        """Log a stuck row as an error once; it fails again after each pause."""
         row = (stuck.kind, stuck.id)
         if row in self._logged:
-            _log.debug("%s; it was put off again", stuck)
+            _log.debug("action=expire %s; postponed again", stuck)
             return
         if len(self._logged) < REMEMBERED:
             self._logged.add(row)
-        _log.error("%s; it is tried again every hour", stuck, exc_info=stuck)
+        _log.error("action=expire %s; retrying every hour", stuck, exc_info=stuck)

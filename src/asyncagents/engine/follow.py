@@ -1,4 +1,4 @@
-"""Follow a session, or its whole tree, with cursors that are true: all that came before one was told."""
+"""Follow the events of a session or its tree, with cursors: all events before a cursor were yielded."""
 
 import asyncio
 from collections import deque
@@ -28,13 +28,13 @@ from asyncagents.store.store import Store
 from asyncagents.store.verb.feed import at_revision
 
 SILENCE_SECONDS = 15.0
-"""After so long without an event a cursor is told alone, so that nobody has to catch up on others' work."""
+"""After so long without an event a cursor is yielded alone, to keep a later catch-up short."""
 KNOWN = 10_000
-"""Sessions of others that are remembered as such."""
+"""Max cached sessions; beyond it those of other trees are dropped."""
 
 
 class Heard(Struct, frozen=True):
-    """`cursor` is true once all of `events` were told. `reset`: they are everything, from nothing."""
+    """A batch of events; resume from `cursor` after handling it. `reset`: `events` is the full state."""
 
     events: tuple[Event, ...]
     cursor: str
@@ -42,7 +42,7 @@ class Heard(Struct, frozen=True):
 
 
 class Circle:
-    """The sessions that are followed: one, or all that have its root."""
+    """The sessions that are followed: one, or all of its tree."""
 
     def __init__(self, store: Store, session_id: SessionId, *, tree: bool) -> None:
         self.store = store
@@ -53,11 +53,11 @@ class Circle:
 
     @property
     def ear(self) -> SessionId | None:
-        """Whom to listen to: what a tree grows is not known beforehand."""
+        """The session to subscribe to; None (all) for a tree, which may grow."""
         return None if self._tree else self.session_id
 
     async def enter(self) -> None:
-        """Raises `NotFound`."""
+        """Read the sessions of the tree. Raises `NotFound`."""
         self._root_id = (await self.store.control(self.session_id)).root_id
         ahead = [self._root_id] if self._tree else []
         while ahead:
@@ -66,18 +66,18 @@ class Circle:
             ahead += [each.id for each in await self.store.children(session_id)]
 
     def is_foreign(self, session_id: SessionId | None) -> bool:
-        """For sure; what is not known yet is not."""
+        """Whether a session is known to be in another tree; False while that is unknown."""
         return session_id is None or not self._known.get(session_id, self._tree)
 
     def may_hold(self, session_id: SessionId) -> bool:
-        """A child that came while somebody caught up is not known yet."""
+        """Whether a session is, or may be, of the tree: a child may have come during a catch-up."""
         return not self.is_foreign(session_id)
 
     def holds(self, session_id: SessionId) -> bool:
         return self._known.get(session_id, False)
 
     async def of(self, events: list[Event] | tuple[Event, ...]) -> tuple[Event, ...]:
-        """Those that are about sessions of it."""
+        """Return the events of sessions in the tree."""
         return tuple([event for event in events if await self._is_ours(event)])
 
     async def _is_ours(self, event: Event) -> bool:
@@ -94,7 +94,7 @@ class Circle:
         self._known[session_id] = ours
 
     async def _belongs(self, session_id: SessionId, event: Event) -> bool:
-        """A session that is gone is known by the parent it had."""
+        """Whether a session is in the tree; a deleted one is found by its parent."""
         told = event.info if isinstance(event, SessionCreated | SessionDeleted) else None
         if told is not None and told.parent_id is not None and self.holds(told.parent_id):
             return True
@@ -104,7 +104,7 @@ class Circle:
             return False
 
     async def state(self) -> tuple[Event, ...]:
-        """Everything there is to know, for whoever cannot catch up."""
+        """Return the full state as events, for a client that cannot catch up."""
         await self.enter()
         ours = [session_id for session_id, is_ours in self._known.items() if is_ours]
         events = [event for session_id in ours for event in await self._state_of(session_id)]
@@ -132,8 +132,8 @@ H = TypeVar("H", bound=tuple[Any, ...])
 
 
 def still_new(heard: Iterable[H], upto: int, growing: Iterable[Any]) -> deque[H]:
-    """What is not told by all up to a revision, with the texts that grow; each begins with its revision and
-    the event. Pieces of a text are told only after its beginning, and not if it is told as a whole."""
+    """Drop events at or below revision `upto`, and deltas whose part is in `growing` or has not started.
+    Each item begins with its revision and its event."""
     whole = {event.part.id for event in growing if isinstance(event, PartUpdated)}
     begun: set[PartId] = set()
     kept: deque[H] = deque()
@@ -148,7 +148,7 @@ def still_new(heard: Iterable[H], upto: int, growing: Iterable[Any]) -> deque[H]
 
 
 class _Ear(Subscription):
-    """Remembers with each event which revision was being told when it came."""
+    """Queues each event with the revision that was being published when it came."""
 
     def __init__(self, bus: Bus, circle: Circle) -> None:
         super().__init__(QUEUE)
@@ -169,17 +169,17 @@ class _Ear(Subscription):
         self._news.set()
 
     def skip(self, upto: int, growing: list[Event]) -> None:
-        """What was told otherwise is not told again."""
+        """Drop events that the catch-up and the streaming parts cover."""
         self._told = upto
         self._heard = still_new(self._heard, upto, growing)
 
     def take(self) -> tuple[list[Event], int]:
-        """All that is there, and the revision up to which that is all."""
+        """Return all queued events, and the revision up to which they are complete."""
         events, self._heard = [event for _, event in self._heard], deque()
         return events, self._bus.upto
 
     async def news(self) -> bool:
-        """False: nothing for a while."""
+        """Wait for events. Returns False if none came for a while."""
         if self._heard or self.lagging:
             return True
         self._news.clear()
@@ -192,10 +192,10 @@ class _Ear(Subscription):
 
 
 async def follow(circle: Circle, bus: Bus, *, after: str | None = None) -> AsyncGenerator[Heard, None]:
-    """Until whoever asks has enough. A slow reader may miss states, never the last of them.
+    """Yield batches of events without end. A slow reader may miss states, never the last of them.
 
-    First comes a cursor, then the texts that are being written just now, as far as they are. Raises
-    `NotFound` before that, and `Closed` when the runtime ends.
+    The first batch is a cursor, the next the parts that are streaming, as they are. Raises `NotFound` before
+    that, and `Closed` when the runtime ends.
     """
     await circle.enter()
     cursor = after
@@ -212,7 +212,7 @@ async def follow(circle: Circle, bus: Bus, *, after: str | None = None) -> Async
                         cursor = heard.cursor
             growing, silent = bus.being_written(circle.may_hold), False
             ear.skip(at_revision(cursor), growing)
-            while not ear.lagging:  # what an ear that lags has heard is not all there was
+            while not ear.lagging:  # the queue of a lagging subscription is incomplete
                 events, upto = ear.take()
                 told = await circle.of([*events, *growing])
                 cursor, growing = later(cursor, upto), []
@@ -235,6 +235,6 @@ async def _catch_up(circle: Circle, cursor: str) -> AsyncGenerator[Heard, None]:
 
 
 def later(cursor: str, upto: int) -> str:
-    """A cursor never goes back."""
+    """Return the cursor at revision `upto`; it never goes back."""
     epoch, zero, rev = cursor.split("-")
     return f"{epoch}-{zero}-{max(int(rev), upto)}"

@@ -1,4 +1,4 @@
-"""One who follows the status board: what it knows, and what it has not taken yet."""
+"""One subscriber of the status board: its position, and the changes queued for it."""
 
 import asyncio
 from collections import deque
@@ -19,7 +19,7 @@ class News(Struct, frozen=True):
     """`type`: `task.created`, `task.updated`, `task.completed`, `task.error` or `task.cancelled`, with the
     whole task; `task.removed`, with its `sessionID`; or `reset`: take a fresh snapshot.
 
-    Who has applied it knows all that a later follower of `cursor` is not told.
+    After applying it, a client can follow from `cursor` without missing anything.
     """
 
     cursor: str
@@ -28,7 +28,7 @@ class News(Struct, frozen=True):
 
 
 class Follower:
-    """Looks are shared with all others; one that does not keep up is cut off, and costs nothing."""
+    """Looks are shared with all subscribers; one that falls behind is detached and queues nothing."""
 
     def __init__(self, point: Point, *, kind: KindFilter = "background", size: int = QUEUE) -> None:
         self.point = point
@@ -44,7 +44,7 @@ class Follower:
         self.cut_off = False
 
     def push(self, look: Look) -> bool:
-        """False: it has fallen behind."""
+        """Queue a look. Returns False if the subscriber has fallen behind and was detached."""
         size = len(look.changes) + len(look.moved)
         if self._looks and self._waiting + size > self._size:
             self.cut()
@@ -55,14 +55,14 @@ class Follower:
         return True
 
     def cut(self) -> None:
-        """It has to read for itself, from where it is."""
+        """Drop the queue; the subscriber reads from the store, from its point."""
         self.cut_off = True
         self._looks.clear()
         self._waiting = 0
         self._news.set()
 
     async def next(self) -> Look | None:
-        """What comes next; None: it was cut off."""
+        """Wait for the next look; None if the subscriber was detached."""
         while not self._looks and not self.cut_off:
             self._news.clear()
             await self._news.wait()
@@ -78,7 +78,7 @@ class Follower:
         return News(str(look.point), "reset", b"{}")
 
     def take(self, look: Look) -> Iterator[News]:
-        """What is new to it; it may have read some of that for itself. Then it knows all of it."""
+        """Yield the updates of a look that are new to this subscriber, and advance its point."""
         look = narrowed(look, self._kind, self.point.base)
         fresh = [each for each in look.changes if each.rev > self.point.rev]
         known = [
@@ -97,14 +97,14 @@ class Follower:
         yield from self._moved(look, [*known, *look.moved])
 
     def _reach(self, look: Look) -> None:
-        """It knows of all rows that were looked at; and, with the last piece, of all tasks that are there."""
+        """Advance the point to a look's revision, after its last piece also the base: all tasks are known."""
         rev = max(self.point.rev, look.point.rev)
         self.point = replace(self.point, rev=rev, base=self.point.base if look.more else rev)
         if not look.more:
             self._created.clear()
 
     def _became(self, change: Change) -> tuple[str, ...]:
-        """One that came and ended meanwhile has done both."""
+        """Return the event types of a change; a task that was created and ended since has both."""
         if change.became == "task.removed":
             self._created.discard(change.task_id)
             return (change.became,)
@@ -116,8 +116,8 @@ class Follower:
         return (change.became,) if has_ended else ("task.updated",)
 
     def _moved(self, look: Look, moved: list[Change | Moved]) -> Iterator[News]:
-        """Also tasks whose rows it knew: they may have done something since that their rows do not tell."""
-        if look.point.level <= self.point.level:  # it has read later than this was read
+        """Yield progress, also of tasks whose rows were known: progress is not in their rows."""
+        if look.point.level <= self.point.level:  # the subscriber has read newer progress
             return
         for each, following in zip_longest(moved, moved[1:]):
             if following is None:

@@ -1,4 +1,4 @@
-"""A text that streams in: pieces are joined only when someone looks."""
+"""An append-only text of a streaming part; chunks are joined on read."""
 
 from typing import Any, TypeAlias
 
@@ -18,7 +18,7 @@ class NewText(Struct, frozen=True):
 
 
 class Growing:
-    """A text or reasoning part that grows: chunks are joined only when someone looks."""
+    """The text of a streaming text or reasoning part; chunks are joined on read."""
 
     def __init__(self, part: Written) -> None:
         self._part = part
@@ -26,7 +26,7 @@ class Growing:
         self.length = 0
         self.clean = True
         self.continues = False
-        """Whether a note that a plugin appended asks for another step."""
+        """Whether a plugin's note at the end asks for another step."""
 
     def add(self, text: str) -> NewText:
         offset = self.length
@@ -36,7 +36,7 @@ class Growing:
         return NewText(self._part.id, text, offset)
 
     def save(self) -> Written:
-        """The part as it is now; it counts as saved from here on."""
+        """Return the part as it is now and mark it as saved."""
         self.clean = True
         return self.part()
 
@@ -50,7 +50,7 @@ class Growing:
         return PartId(self._part.id)
 
     def trimmed(self) -> TextPart | None:
-        """None: it is no text, or has ended before."""
+        """Return an open text part with trailing whitespace removed; None if it is not one."""
         part = self.part()
         if self.closed or not isinstance(part, TextPart):
             return None

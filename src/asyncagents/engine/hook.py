@@ -1,4 +1,4 @@
-"""Where others may have a word: the engine asks at these points, and goes on as they say."""
+"""The hooks that plugins implement, as the engine calls them."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol, TypeAlias
@@ -31,7 +31,7 @@ HookName: TypeAlias = Literal[
 
 
 class Arriving(Struct, frozen=True, kw_only=True):
-    """A prompt that is not admitted yet. None: nobody chose, the session's own counts."""
+    """A prompt that is not admitted yet. `agent`, `model`: None if not chosen, the session's own apply."""
 
     session_id: SessionId
     message_id: str
@@ -41,14 +41,14 @@ class Arriving(Struct, frozen=True, kw_only=True):
 
 
 class Compacting(Struct, frozen=True):
-    """What a summary should know besides, or how else it is asked for."""
+    """Additional context for a summary, or another system prompt for it."""
 
     context: tuple[str, ...] = ()
     prompt: str | None = None
 
 
 class Commanded(Struct, frozen=True, kw_only=True):
-    """A slash command, filled in and not sent yet."""
+    """A slash command, filled in and not admitted yet."""
 
     session_id: SessionId
     command: str
@@ -57,20 +57,20 @@ class Commanded(Struct, frozen=True, kw_only=True):
 
 
 class FinishedText(Struct, frozen=True):
-    """A text as it is kept. `continues`: a note at its end asks for another step after the last one."""
+    """A text as it is stored. `continues`: a note at its end asks for another step after the last one."""
 
     text: str
     continues: bool = False
 
 
 class HookReport(Struct, frozen=True, kw_only=True):
-    """How one hook of one plugin does."""
+    """Statistics of one hook of one plugin."""
 
     hook: str
     calls: int
     failures: int
     off: bool
-    """It hung too often, and is not called any more."""
+    """Whether it timed out too often and is no longer called."""
     last: str | None = None
 
 
@@ -79,15 +79,15 @@ class PluginReport(Struct, frozen=True, kw_only=True):
     origin: str
     scope: Literal["program", "user", "project"]
     error: str | None = None
-    """Why it does nothing."""
+    """Why the plugin is not loaded."""
     hooks: tuple[HookReport, ...] = ()
     tools: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
-    """Built-in tools that its own stand in for."""
+    """Built-in tools that its own tools replace."""
 
 
 class Hooks(Protocol):
-    """Nothing here raises or hangs: whoever fails is passed over. Ask only for what is among the names."""
+    """Hooks of a directory. None raises or hangs: a failing hook is skipped. Call only those in `names`."""
 
     @property
     def names(self) -> frozenset[HookName]: ...
@@ -101,17 +101,17 @@ class Hooks(Protocol):
     async def text_complete(self, part: TextPart) -> FinishedText: ...
 
     async def permission(self, call: Call, ask: Ask) -> Action:
-        """For what the rules leave to a person; "ask" leaves it there."""
+        """Decide an ask that the rules leave to a person; "ask" leaves it to the person."""
         ...
 
     async def tool_before(self, call: Call) -> dict[str, Any] | Failed:
-        """The arguments it shall run with, or why it shall not."""
+        """Return the arguments to run the call with, or why it must not run."""
         ...
 
     async def tool_after(self, call: Call, done: Completed) -> Completed: ...
 
     async def shell_env(self, call: Call, directory: str) -> Mapping[str, str]:
-        """Variables for a command, besides those that it has."""
+        """Return additional environment variables for a shell command."""
         ...
 
     async def compacting(self, session_id: SessionId) -> Compacting: ...
@@ -122,7 +122,7 @@ class Hooks(Protocol):
 
 
 class NoHooks:
-    """Nobody has a word."""
+    """A directory without plugins."""
 
     names: frozenset[HookName] = frozenset()
 

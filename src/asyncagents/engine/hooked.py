@@ -1,4 +1,4 @@
-"""A step under hooks: the request before it is sent, each text before it is kept as finished."""
+"""Hooks of a step: they transform the request before it is sent, and each text before it is stored."""
 
 import asyncio
 from contextlib import suppress
@@ -16,7 +16,7 @@ HURRY_SECONDS = 2.0
 
 
 async def shaped(hooks: Hooks, message: AssistantMessage, request: Request) -> Request:
-    """Its options and its system text; what was told before is not theirs to change."""
+    """Let hooks change the options and the system prompt of a request; its messages stay as they are."""
     if "chat.params" in hooks.names:
         request = replace(request, options=await hooks.chat_params(message, request.options))
     if "experimental.chat.system.transform" in hooks.names:
@@ -25,14 +25,14 @@ async def shaped(hooks: Hooks, message: AssistantMessage, request: Request) -> R
 
 
 async def complete(hooks: Hooks, draft: Draft, event: ModelEvent) -> None:
-    """Before the event is taken: should the turn be interrupted meanwhile, the text is still open."""
+    """Transform the text that an event ends. Call it before applying the event: an abort leaves it open."""
     part = draft.ending(event)
     if part is not None:
         await _complete(hooks, draft, part)
 
 
 async def complete_rest(hooks: Hooks, draft: Draft, *, hurry: bool) -> None:
-    """`hurry`: somebody waits for the turn to be over."""
+    """Transform the texts that the stream left open; `hurry`: the turn was interrupted, so limit the time."""
     for part in draft.left_open():
         with suppress(TimeoutError):
             async with asyncio.timeout(HURRY_SECONDS if hurry else None):

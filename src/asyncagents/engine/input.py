@@ -1,4 +1,4 @@
-"""What a person sends becomes a fact: a message with its parts, an addressee, and a key."""
+"""Build `Admit` facts from prompts: a message with its parts, agent, model and key."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -32,37 +32,37 @@ HOW_TO_ANSWER = (
 
 
 class Defaults(Struct, frozen=True):
-    """What a prompt uses that says nothing else."""
+    """Defaults of a prompt."""
 
     agent: str
     model: ModelRef
     voice: Model
-    """Who is asked for a model's answer."""
+    """Sends requests to models."""
     check: Callable[[ModelRef], None] = lambda model: None
-    """Raises what is known to be wrong with a model without asking it."""
+    """Raises if a model is known to be unusable, without asking it."""
     missing: str | None = None
-    """Why nobody can be asked unless a prompt says whom; None: somebody can."""
+    """Why there is no default model; None: there is one."""
 
 
 class To(TypedDict, total=False):
-    """Who answers a prompt, and what goes along with it."""
+    """Options of a prompt: agent, model, attachments, output format, tools."""
 
     agent: str | None
     model: str | ModelRef | None
     variant: str | None
-    """Of the model."""
+    """Variant of the model."""
     files: Sequence[File]
     """Paths, `file:` URLs, or attachments with their content."""
     parts: Sequence[PartInput]
-    """What a client has made ready; nothing in its texts is looked up."""
+    """Parts that a client built; mentions in their texts are not looked up."""
     format: OutputFormat | dict[str, Any] | type | None
-    """The form of the answer: a JSON schema, or a type of msgspec. It is then `structured` of the answer."""
+    """Output format: a JSON schema or a msgspec type. The answer's `structured` then holds the value."""
     system: str | None
-    """What the model is told beside its instructions, in the turn that answers."""
+    """Text added to the system prompt, in the turn that answers."""
     tools: Mapping[str, bool] | None
-    """What the session may use from here on, laid over its rules: `False` denies, `True` lifts no denial."""
+    """Tools of the session from here on, on top of its rules: `False` denies, `True` lifts no denial."""
     message_id: MessageId | None
-    """Chosen by whoever sends it: the same one again is the same prompt again."""
+    """Chosen by the sender; the same id again is a repeat of the same prompt."""
 
 
 class Inputs:
@@ -81,7 +81,7 @@ class Inputs:
         to: To,
         wakes: bool = True,
     ) -> Admit:
-        """Parts are complete: what they name has been looked up."""
+        """Build the fact of a prompt from complete parts (files and mentions are looked up)."""
         text = [TextInput(text=said)] if isinstance(said, str) and said.strip() else []
         parts = text if isinstance(said, str) else said
         if not parts:
@@ -95,14 +95,14 @@ class Inputs:
         return self._fact(message, tuple(addresses), key=key, to=to, wakes=wakes)
 
     def check(self, to: To) -> None:
-        """What is wrong with it is said before anything is looked up or run."""
+        """Raise `InvalidInput` for invalid options, before anything is looked up or run."""
         self._message(SessionId(""), to)
         some_parts(to.get("parts") or ())
 
     def compaction(
         self, session_id: SessionId, focus: str = "", *, key: str | None, to: To, goes_on: bool = False
     ) -> Admit:
-        """A wish for a summary; `focus`: what it should mind above all; `goes_on`: and then the work does."""
+        """Build a request for a summary; `focus`: what it should mind; `goes_on`: the work then continues."""
         message = self._message(session_id, to)
         wish = CompactionPart(id=self._ids.part(), session_id=session_id, message_id=message.id, auto=goes_on)
         about = TextPart(id=self._ids.part(), session_id=session_id, message_id=message.id, text=focus)
@@ -115,7 +115,7 @@ class Inputs:
         if variant is not None:
             model = replace(model, variant=a_text(variant, "a variant"))
         if to.get("model") or variant is not None:
-            with suppress(ModelError):  # a key may come yet: whoever asks the model says it
+            with suppress(ModelError):  # an API key may be added later: the step reports it
                 self._defaults.check(model)
         return UserMessage(
             id=self._named(to.get("message_id")) or self._ids.message(),
@@ -129,10 +129,10 @@ class Inputs:
         )
 
     def _named(self, message_id: MessageId | None) -> MessageId | None:
-        """Whatever is said next must come after it."""
+        """Check a client's message id and make later ids sort after it."""
         if message_id is not None:
             if not a_text(message_id, "a message id").startswith("msg_"):
-                raise InvalidInput(f"the id of a message begins with msg_, not like {message_id[:20]!r}")
+                raise InvalidInput(f"the id of a message must begin with msg_, not like {message_id[:20]!r}")
             self._ids.reach(message_id)
         return message_id
 
@@ -152,18 +152,18 @@ class Inputs:
 
 
 def ordered_parts(parts: Sequence[PartInput], now: int) -> Sequence[PartInput]:
-    """Check that people and models, who read parts in the order of their ids, read them in this order.
+    """Check that the ids of parts ascend, as people and models read parts in the order of their ids.
 
-    Ids that a client made while its ids started over ascend by their times alone: new ones are made then.
+    Ids that ascend only by their times, because a new era began between them, are removed to be made anew.
     """
     named = [part.id for part in parts if part.id is not None]
     for part_id in named:
         if not part_id.startswith("prt_"):
-            raise InvalidInput(f"the id of a part begins with prt_, not like {part_id[:20]!r}")
+            raise InvalidInput(f"the id of a part must begin with prt_, not like {part_id[:20]!r}")
     if named == sorted(named):
         return parts
     if named != sorted(named, key=lambda part_id: sort_id(part_id, now)):
-        raise InvalidInput("the ids of parts ascend in the order of the parts: sort them, or leave them out")
+        raise InvalidInput("the ids of parts must ascend in the order of the parts: sort them, or omit them")
     return [replace(part, id=None) for part in parts]
 
 
@@ -174,7 +174,7 @@ def _words(system: object) -> str | None:
 def a_reply(
     reply: str | Reply | Sequence[Sequence[str]], input: dict[str, Any] | None, message: str
 ) -> Reply:
-    """What a person said, in whatever form. What could not be read again is refused."""
+    """Convert a person's reply to a `Reply`. Raises `InvalidInput` for one that could not be read again."""
     match reply:
         case "once":
             said: object = Once(input)
@@ -209,7 +209,7 @@ def model_ref(model: str | ModelRef | None) -> ModelRef | None:
 
 
 def some_parts(parts: Sequence[PartInput]) -> tuple[PartInput, ...]:
-    """Types are promised, not checked: what is stored must be readable again."""
+    """Return parts that can be stored and read again; raise `InvalidInput` for others."""
     try:
         return msgspec.convert(msgspec.to_builtins(tuple(parts)), tuple[PartInput, ...])
     except (msgspec.ValidationError, TypeError) as error:
@@ -217,30 +217,30 @@ def some_parts(parts: Sequence[PartInput]) -> tuple[PartInput, ...]:
 
 
 def a_text(value: object, what: str) -> str:
-    """Types are promised, not checked: what is stored must be readable again."""
+    """Return the text; raise `InvalidInput` for another type (type hints are not enforced)."""
     if not isinstance(value, str):
-        raise InvalidInput(f"{what} is a text, not {type(value).__name__}")
+        raise InvalidInput(f"{what} must be a text, not {type(value).__name__}")
     return value
 
 
 def a_name(value: object) -> str:
     name = a_text(value, "a name")
     if len(name) > MOST_NAME or whole(name) != name:
-        raise InvalidInput(f"a name has at most {MOST_NAME} characters, in valid Unicode")
+        raise InvalidInput(f"a name may have at most {MOST_NAME} characters, in valid Unicode")
     return name
 
 
 def a_prompt(value: object) -> str:
-    """What could not be stored is refused before anything is done for it."""
+    """Return the prompt's text; raise `InvalidInput` if it could not be stored."""
     text = a_text(value, "a prompt")
     if whole(text) != text:
-        raise InvalidInput("a prompt has no JSON form with half a character in it: write it in valid Unicode")
+        raise InvalidInput("the prompt contains an unpaired surrogate: write it in valid Unicode")
     return text
 
 
 def some_rules(rules: Sequence[Rule]) -> tuple[Rule, ...]:
-    """Types are promised, not checked: what is stored must be readable again."""
+    """Return rules that can be stored and read again; raise `InvalidInput` for others."""
     try:
         return msgspec.convert(msgspec.to_builtins(tuple(rules)), tuple[Rule, ...])
     except (msgspec.ValidationError, TypeError) as error:
-        raise InvalidInput("a rule is a Rule with a permission, a pattern, and allow, ask or deny") from error
+        raise InvalidInput("a rule must have a permission, a pattern, and allow, ask or deny") from error

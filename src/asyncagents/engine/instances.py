@@ -1,4 +1,4 @@
-"""What is kept of directories beside their sessions, given up so that it is read afresh."""
+"""Dispose of the cached state of directories, so that their files are read again."""
 
 from asyncagents.domain.session import project_id
 from asyncagents.domain.shape import Shape
@@ -8,7 +8,7 @@ from asyncagents.engine.workplace import Workplaces
 
 DISPOSED, ALL_DISPOSED = "server.instance.disposed", "global.disposed"
 GLOBAL = "global"
-"""Where that happens which is of no directory."""
+"""Directory of events that belong to none."""
 
 
 class Disposed(Shape, frozen=True, kw_only=True):
@@ -16,7 +16,7 @@ class Disposed(Shape, frozen=True, kw_only=True):
 
 
 class Instances:
-    """Get it from a runtime: `runtime.instances`. What runs there goes on."""
+    """Get it from a runtime: `runtime.instances`. Running sessions are not affected."""
 
     def __init__(self, workplaces: Workplaces, broadcast: Broadcast) -> None:
         self._workplaces = workplaces

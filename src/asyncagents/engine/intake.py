@@ -1,4 +1,4 @@
-"""A prompt on its way in: everything it needs is looked up and run before it is admitted, once per key."""
+"""Prepare prompts and commands for admission: look up files, run shells and hooks, once per key."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -39,16 +39,16 @@ from asyncagents.errors import InvalidInput
 from asyncagents.store.store import Store
 from asyncagents.store.verb.session import NewSession
 
-NO_COMMANDS = "there are no commands here: a runtime has them that was opened with `coding`"
-NO_SHELL = "there is no shell here: a runtime has one that was opened with `coding`"
+NO_COMMANDS = "there are no commands here: open the runtime with `coding`"
+NO_SHELL = "there is no shell here: open the runtime with `coding`"
 COMPACT = frozenset({"compact", "summarize"})
 BUILT_IN = COMPACT
-"""They come first: no file can take their names. What is typed behind them is given to them."""
+"""Commands that no file can override; the text behind them is their argument."""
 _DESCRIBED = {"compact": "Sums the conversation up, so that it can go on for longer."}
 
 
 class CommandInfo(Shape, frozen=True, kw_only=True):
-    """A command as doors list it."""
+    """A slash command, as the CLI and HTTP list it."""
 
     name: str
     source: str
@@ -79,7 +79,7 @@ class Intake:
 
     @asynccontextmanager
     async def alone(self, scope: str, key: str | None) -> AsyncIterator[None]:
-        """Until input of this key is admitted nobody else makes it here, so that a retry runs no shell."""
+        """Hold the lock of a key until its input is admitted, so that a concurrent retry runs no shell."""
         if key is None or self._plain:
             yield
             return
@@ -116,7 +116,7 @@ class Intake:
         )
 
     async def begin(self, new: NewSession, text: str, *, key: str | None, to: To) -> Admit:
-        """For a session that is not there yet, unless its key is known."""
+        """Prepare the first prompt of a session that is not created yet, unless its key is known."""
         fact = await self._begin(new, text, key=key, to=to)
         if key is None or new.key is None or not await self._store.has_begun(new.key, key):
             await self.gate.check_input(fact, new.info)
@@ -129,7 +129,7 @@ class Intake:
                 return self._known(session.id, key)
             called = invocation(a_text(text, "a prompt"))
             if called is not None and called.name in BUILT_IN:
-                raise InvalidInput(f"/{called.name} is for a session that has begun: continue one")
+                raise InvalidInput(f"/{called.name} needs an existing session: continue one")
             return await self._taken_in(session, text, key=key, to=to)
         if self._plain:
             return self._inputs.admit(session.id, await self._bare(text, to), key=key, to=to)
@@ -139,18 +139,18 @@ class Intake:
 
     @property
     def _plain(self) -> bool:
-        """Whether prompts are taken as they come, with no hook to ask."""
+        """Whether prompts are admitted unchanged, without files and hooks."""
         return self._workplaces.bare and not self._workplaces.hooked
 
     async def _bare_heard(
         self, session: Session, text: str, *, key: str | None, to: To, wakes: bool = True
     ) -> Admit:
-        """Admit a prompt where there are no files, as the hooks of plugins leave it."""
+        """Prepare a prompt where there are no files, with the hooks of plugins."""
         parts = await self._bare(text, to, session.directory)
         return await self._heard(session, self._inputs.admit(session.id, parts, key=key, to=to, wakes=wakes))
 
     async def command(self, session_id: SessionId, called: Invocation, *, key: str | None, to: To) -> Admit:
-        """As if it were typed, but it must be there."""
+        """Prepare a slash command. Raises `InvalidInput` if it does not exist."""
         fact = await self.gate.check_input(await self._command(session_id, called, key=key, to=to))
         return with_hash(fact, key, to, command=called.name, arguments=called.arguments)
 
@@ -166,11 +166,11 @@ class Intake:
         fact = await self._called(session, place, called, key=key, to=to)
         if fact is None:
             known = ", ".join(each.name for each in await self.commands(session.directory))
-            raise InvalidInput(f"there is no command {called.name!r}; there are {known}")
+            raise InvalidInput(f"there is no command {called.name!r}: use one of {known}")
         return await self._heard(session, fact)
 
     async def own(self, session_id: SessionId, *, key: str | None, to: To) -> Admit:
-        """What stands before a command that a person runs. No hook has a word in it: nobody said it."""
+        """Prepare the message before a shell command that a person runs. No hooks run: it is not a prompt."""
         session = await self._store.session(session_id)
         place = await enter(self._workplaces, session.directory)
         self._inputs.check(to)
@@ -185,7 +185,7 @@ class Intake:
         return () if place.material is None else listed(place.material)
 
     def _known(self, session_id: SessionId, key: str) -> Admit:
-        """What the key stood for is in the rows: nothing is looked up or run for it again."""
+        """Build placeholder input for a known key: the store returns the first one, nothing is run again."""
         return self._inputs.admit(session_id, (TextInput(text="-"),), key=key, to=To())
 
     async def _bare(self, text: str, to: To, directory: str = "/") -> list[PartInput]:
@@ -208,7 +208,7 @@ class Intake:
         worker = find_asked_subagent(place, session, to)
         if worker is not None and text.strip():
             text, to = "", as_task(text, worker, to)
-        elif worker is not None and wakes:  # what wants no reply is no task
+        elif worker is not None and wakes:  # input that wants no reply is not a task
             to = texts_as_task(worker, to)
         to = choose_addressee(place, session, to)
         composer = self._composer(session, place, to)
@@ -216,7 +216,7 @@ class Intake:
         return await self._heard(session, self._inputs.admit(session.id, parts, key=key, to=to, wakes=wakes))
 
     async def _heard(self, session: Session, fact: Admit) -> Admit:
-        """Others may have a word before it is admitted; what is about the session itself is not theirs."""
+        """Run the `chat.message` hooks on a person's prompt; other input (a compaction) skips them."""
         if fact.source != "person":
             return fact
         return await arrived(self._workplaces, session.directory, fact, self._ids)
@@ -224,7 +224,7 @@ class Intake:
     async def _called(
         self, session: Session, place: Workplace, called: Invocation, *, key: str | None, to: To
     ) -> Admit | None:
-        """None: there is no such command, so it is a prompt like others."""
+        """Compose the input of a command; None if there is none of that name: it is a plain prompt."""
         if called.name in COMPACT:
             to = choose_addressee(place, session, to)
             return self._inputs.compaction(session.id, called.arguments, key=key, to=to)
@@ -248,7 +248,7 @@ class Intake:
     async def _ready_made(
         self, session: Session, place: Workplace, called: Invocation, *, key: str | None, to: To
     ) -> Admit | None:
-        """A prompt of a server; None: there is none of this name."""
+        """Compose the input of an MCP prompt; None if there is none of this name."""
         to = choose_addressee(place, session, to)
         composer = self._composer(session, place, to)
         said = await composer.ready_prompt(called)
@@ -278,7 +278,7 @@ class Intake:
         return await self._before(place, Invocation(command.name, arguments), fact)
 
     async def _before(self, place: Workplace, called: Invocation, fact: Admit) -> Admit:
-        """Hooks may change what a command became, whoever filled it in."""
+        """Run the `command.execute.before` hooks on a filled command."""
         if "command.execute.before" not in place.hooks.names:
             return fact
         commanded = Commanded(
@@ -314,13 +314,13 @@ async def _no_judge() -> Judge:
 
 
 async def _along(composer: Composer, to: To) -> list[PartInput]:
-    """What a prompt brings besides its text."""
+    """Return the parts of a prompt besides its text: attached files and a client's parts."""
     files = await composer.files(to.get("files") or ())
     return files + await composer.ready(some_parts(to.get("parts") or ()))
 
 
 def listed(material: Material) -> tuple[CommandInfo, ...]:
-    """The built-in ones first, unless there is another of that name; then by name."""
+    """List the built-in commands that are not overridden, then the others by name."""
     built_in = [
         CommandInfo(name=name, source="built in", template="", description=said)
         for name, said in _DESCRIBED.items()

@@ -1,4 +1,4 @@
-"""What a model is asked for in one step, and whether the answer leaves room for another."""
+"""The request of one step, and whether its answer leaves room for another."""
 
 from msgspec import Struct
 
@@ -11,24 +11,24 @@ from asyncagents.llm.model import Request
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """What a model is asked for."""
+    """The request of one step and how to handle its answer."""
 
     request: Request | None
-    """None: it cannot be asked, and why not."""
+    """None if the model cannot be asked; `why_not` says why."""
     why_not: str = ""
     last: bool = False
-    """No step may follow, so no call runs."""
+    """Whether no step may follow, so that no call runs."""
     room: int | None = None
-    """How much the model can be told; None: nobody knows, or cares."""
+    """Tokens at which a summary is wanted; None: unknown, or summaries are off."""
     shrinks: bool = False
-    """A conversation that is too long is summarised."""
+    """Whether a conversation that is too long is summarised."""
     summary: Summary | None = None
-    """It is a summary."""
+    """Given if the step writes a summary."""
     hooks: Hooks = NO_HOOKS
-    """Who has a word in it."""
+    """Hooks of the directory."""
 
     def is_full(self, message: AssistantMessage) -> bool:
-        """Whether the next step would be too much for the model, or this one was."""
+        """Whether the step exceeds the room, or was refused because the request was too long."""
         if message.error is not None:
             return self.shrinks and isinstance(message.error, ContextOverflowError)
         return self.room is not None and taken(message.tokens) >= self.room

@@ -1,4 +1,4 @@
-"""Secrets of calls: each is made of a key of the store and the call's id, so none has to be kept."""
+"""Secrets of calls, derived from a key of the store and the call's id, so that none is stored."""
 
 import base64
 import hmac
@@ -19,23 +19,23 @@ class Keys:
         self._rng = rng
 
     async def secret(self, call_id: CallId) -> Secret:
-        """What the result of a call is signed with; the same whoever asks, and whenever."""
+        """Return the secret that signs the result of a call, derived from the current key."""
         keys = await self._store.keys() or await self._store.first_key(self._draw())
         return _secret(keys[0], call_id)
 
     async def secrets(self, call_id: CallId) -> tuple[Secret, ...]:
-        """All that counts for a call: of every key that there is, and what the other side chose."""
+        """Return all valid secrets of a call: one of every key, and the one that the other side chose."""
         made = [_secret(key, call_id) for key in await self._store.keys()]
         issued = await self._store.issued_secret(call_id)
         return (*made, *([Secret(issued)] if issued else ()))
 
     async def told(self, call_id: CallId, since: int) -> tuple[Secret, ...]:
-        """Made of every key, the one first that its tool was told at that time."""
+        """Return a secret of every key, first that of the key which was current at `since`."""
         keys = await self._store.keys_since(since) or await self._store.first_key(self._draw())
         return tuple(_secret(key, call_id) for key in keys)
 
     async def rotate(self) -> None:
-        """From here on secrets are made of a new key; what was told before still counts."""
+        """Derive secrets from a new key from here on; earlier ones stay valid."""
         await self._store.new_key(self._draw())
 
     def _draw(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Work that is started here and ends elsewhere: how long it is waited for, and what is kept of it."""
+"""State of a pending call: its deadline, warning, question and metadata."""
 
 import math
 
@@ -26,21 +26,21 @@ from asyncagents.engine.tool import AnyTool, Lasting, Pending
 WARN_SHARE = 10
 WARN_MOST_MS = 3_600_000
 WARN_LEAST_MS = 1_000
-"""Nobody can do anything in less."""
+"""A shorter warning would leave no time to react."""
 HEADER = "Approval"
 FAR = 2**53
-"""No clock counts further."""
+"""The latest deadline that is stored."""
 
 
 class Lastings:
-    """Pure but for the ids of questions."""
+    """Builds the states of pending calls; pure but for the ids of questions."""
 
     def __init__(self, config: AsyncToolsConfig, ids: Ids) -> None:
         self._config = config
         self._ids = ids
 
     def begun(self, tool: AnyTool, now: int) -> Later | None:
-        """What is kept of a call from the moment its tool starts: the work may begin before it says so."""
+        """Return the state stored when an async tool starts: its work may begin before it returns."""
         if tool.lasting is None:
             return None
         due = _due(self._seconds(Pending(), tool.lasting), now)
@@ -68,7 +68,7 @@ class Lastings:
         )
 
     def _seconds(self, pending: Pending, lasting: Lasting | None) -> float | None:
-        """Of the call, else of its tool, else of the configuration; an estimate only makes that longer."""
+        """Return the wait of the call, else of its tool, else of the config; an estimate only extends it."""
         for said in (pending.seconds, lasting.seconds if lasting else UNSET):
             if said is not UNSET:
                 return said
@@ -86,9 +86,9 @@ class Lastings:
         )
 
     def reopened(self, call: Call, later: Later, tool: AnyTool | None, now: int) -> Open:
-        """Its process died while the tool started its work: a result may come all the same.
+        """Open a call whose process died while its tool started its work: a result may still come.
 
-        What it would have asked is not known; that it asks for a decision is.
+        The question it would have asked is unknown; an approval asks its default question.
         """
         left = Pending(note=UNSURE)
         if tool is not None and tool.lasting is not None and tool.lasting.approval:
@@ -108,7 +108,7 @@ class Lastings:
 
 
 def asked_for(call: Call, lasting: Lasting, *, note: str = "") -> Pending:
-    """The decision that a call wants, in our words."""
+    """Build the default question of an approval."""
     given = ", ".join(f"{name}={value}" for name, value in call.input.items())
     text = f"May this be done? {call.tool}({shortened(given, 500)})"
     question = Question(question=text, header=HEADER, options=CHOICES, custom=False)
@@ -124,7 +124,7 @@ def _on_due(pending: Pending, due: int | None) -> Result:
 
 
 def secrets(call: Call, pending: Pending) -> tuple[Fact, ...]:
-    """What a tool wants kept with its wait."""
+    """Return the facts that store a pending call's secrets."""
     facts: list[Fact] = []
     if pending.secret is not None:
         facts.append(KeepSecret(call.session_id, call.id, "in", pending.secret.reveal()))
@@ -153,14 +153,14 @@ def _due(seconds: float | None, now: int) -> int | None:
 
 
 def _ms(seconds: float | None) -> int | None:
-    """What is too long to be counted is as long as can be."""
+    """Convert seconds to milliseconds, within what can be stored; None: no limit."""
     if seconds is None or not math.isfinite(seconds):
         return None
     return int(max(-FAR, min(seconds * 1000, FAR)))
 
 
 def _warn(due: int | None, now: int) -> int | None:
-    """A tenth of its time before it is over, at most an hour; None: too late to warn anybody."""
+    """Return when to warn: a tenth of the time before the deadline, at most an hour; None: too short."""
     if due is None:
         return None
     before = min((due - now) // WARN_SHARE, WARN_MOST_MS)

@@ -1,4 +1,4 @@
-"""Everything that happens from a moment on, for a listener of whatever pace."""
+"""Subscribe to live events; a slow listener catches up from the store."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
@@ -17,8 +17,8 @@ Listening: TypeAlias = AbstractAsyncContextManager[AsyncIterator[Event]]
 async def listening(
     bus: Bus, store: Store, session_id: SessionId | None
 ) -> AsyncIterator[AsyncIterator[Event]]:
-    """What happens from here on, in one session or all."""
-    cursor = await store.cursor()  # before it listens: what it is cut off from comes after
+    """Yield the events from here on, of one session or all."""
+    cursor = await store.cursor()  # before it subscribes: everything it may miss comes after
     with bus.subscribe(session_id) as subscription:
         happening = _heard(bus, store, subscription, cursor, session_id=session_id)
         async with aclosing(happening) as events:
@@ -28,11 +28,11 @@ async def listening(
 async def _heard(
     bus: Bus, store: Store, subscription: Subscription, cursor: str, *, session_id: SessionId | None
 ) -> AsyncGenerator[Event, None]:
-    """Whoever falls behind catches up from the store, from the cursor at which he began to listen."""
+    """Yield live events; a listener that falls behind catches up from the store, from its last cursor."""
     async for event in subscription:
         yield event
     closed = subscription.closed
-    while not closed:  # it fell behind: listen afresh, and catch up from the store
+    while not closed:  # it fell behind: subscribe again, and catch up from the store
         with bus.subscribe(session_id) as again:
             more = True
             while more:

@@ -1,4 +1,4 @@
-"""What a prompt may draw on where a session works: commands, files, a shell, agents."""
+"""Sources of a prompt in a directory: commands, files, a shell, agents."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
@@ -15,22 +15,22 @@ from asyncagents.engine.tool import Ask
 FOLDER = "application/x-directory"
 
 Judge: TypeAlias = Callable[[Ask], Action]
-"""What the rules say of something that would be looked at."""
+"""Decides by the rules whether a file may be read."""
 
 
 class Sight(Struct, frozen=True, kw_only=True):
-    """Something to look at: a path, from where it starts, and which of its lines, from 1."""
+    """A file to read: its path, relative to `directory`, and the first and last line, from 1."""
 
     path: str
     directory: str
     session_id: SessionId
-    """Who has read it then, and so may change it."""
+    """The session that counts as having read it, and so may change it."""
     first: int | None = None
     last: int | None = None
 
 
 class Attached(Struct, frozen=True, kw_only=True):
-    """A file or a folder: its words, or all of it as a `data:` URL."""
+    """A file or a directory: its text, or its content as a `data:` URL."""
 
     path: str
     name: str
@@ -46,11 +46,11 @@ class NotThere(Struct, frozen=True):
 class NotAllowed(Struct, frozen=True):
     why: str
     outside: bool
-    """Of the project."""
+    """Whether the file is outside the project."""
 
 
 class Unfit(Struct, frozen=True):
-    """It is there, and no model could read it."""
+    """The file exists, and no model can read it."""
 
     why: str
 
@@ -65,9 +65,9 @@ class Material(Protocol):
     def agent(self, name: str) -> Agent | None: ...
 
     async def look(self, sight: Sight, judge: Judge, *, meant: bool) -> Looked:
-        """`meant`: a person named this very file, so that what the rules ask about needs no asking."""
+        """Look up a file. `meant`: a person named this file, so that a rule "ask" allows it."""
         ...
 
     async def shell(self, piece: ShellPiece, directory: str) -> str:
-        """What it printed, within bounds; if it failed, that is told at the end."""
+        """Return what a shell command printed, within limits; a failure is noted at the end."""
         ...

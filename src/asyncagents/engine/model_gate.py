@@ -1,4 +1,4 @@
-"""A runtime without a model: prompts that need one are refused, sessions that wait for one are left alone."""
+"""Handle a runtime without a model: refuse prompts that need one, leave sessions that wait for one alone."""
 
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import SessionId
@@ -10,14 +10,14 @@ from asyncagents.store.store import Store
 
 
 class ModelGate:
-    """Costs nothing where there is a model to ask."""
+    """Checks that a model can be asked; without effect where there is a default model."""
 
     def __init__(self, store: Store, defaults: Defaults) -> None:
         self._store = store
         self._defaults = defaults
 
     async def check_input(self, fact: Admit, session: Session | None = None) -> Admit:
-        """Return input that a model can answer, or that was stored before. Raises `InvalidInput`."""
+        """Return input that a model can answer, or that was stored before; else raise `InvalidInput`."""
         if self._defaults.missing is None:
             return fact
         if session is None:
@@ -32,9 +32,9 @@ class ModelGate:
         return fact
 
     async def lacks_model(self, session_id: SessionId) -> str | None:
-        """Why a session has to wait for a model that cannot be asked here; None: it need not.
+        """Return why a session waits for a model that cannot be asked here; None: it does not.
 
-        What is open, or cancelled, is seen to: no model is asked for that.
+        A session with open calls or a cancel can run: that needs no model.
         """
         if self._defaults.missing is None:
             return None

@@ -1,4 +1,4 @@
-"""A session as it is before anybody has said a word in it."""
+"""Build the `Session` value of a new session."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from asyncagents.engine.input import a_text, some_rules
 
 
 class Newborn:
-    """Makes them."""
+    """Builds the `Session` value of a new session."""
 
     def __init__(self, *, clock: Clock, rng: Rng, ids: Ids, version: str) -> None:
         self._clock = clock

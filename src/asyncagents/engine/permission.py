@@ -1,4 +1,4 @@
-"""Whether a call may run: by the rules, by what was approved for good, or by asking a person."""
+"""Decide whether a call may run: by the rules, by approvals, or by asking a person."""
 
 import hashlib
 from collections.abc import Sequence
@@ -21,16 +21,16 @@ from asyncagents.errors import Damaged, InvalidInput, NotFound
 from asyncagents.store.store import Store
 
 DOOM_LOOP = 3
-"""So often the same call with the same input in a row, and somebody is asked."""
+"""The same call with the same input so often in a row asks a person."""
 
 
 _UNKNOWN = "?"
-"""In place of the name of an agent that cannot be read: there is none of that name."""
+"""Stands for an agent whose name cannot be read; no agent has this name."""
 _ASK = Rule(permission="*", pattern="*", action="ask")
 
 
 class Wish(Struct, frozen=True):
-    """A call, and what it would touch."""
+    """A call, and the asks of its plan."""
 
     call: Call
     context: ToolContext
@@ -41,7 +41,7 @@ class Wish(Struct, frozen=True):
 
 
 class Standing:
-    """What a session may do: as much as its agent, and no more than anyone it works for."""
+    """Computes the effective rules of a session: those of its agent and of all its ancestors."""
 
     def __init__(self, store: Store, workplaces: Workplaces) -> None:
         self._store = store
@@ -50,8 +50,8 @@ class Standing:
     async def rules(
         self, place: Workplace, agent: str, session: Session, *, above: Sequence[Session] | None = None
     ) -> Effective | None:
-        """Its own, and those of its ancestors, each by the files of its own directory. `above`: who they are,
-        if that was read just now."""
+        """Return the session's own rules and those of its ancestors, each by the files of its directory.
+        `above`: the ancestors, if they were read just now."""
         own = place.rules(agent, session)
         if own is None or session.parent_id is None:
             return own
@@ -63,14 +63,14 @@ class Standing:
         return Effective(tuple(dict.fromkeys(sets)))
 
     async def _above(self, parent: Session, child: Session) -> tuple[RuleSet, ...]:
-        """What counts of a parent: the rules that it has now, and those that it launched the child with."""
+        """Return the rules that a parent has now, and those that it had when it launched the child."""
         place = await enter(self._workplaces, parent.directory)
         rights = child.launch_rights or await self._find_rights(child)
         then = recall_launch(parent, rights) if rights else parent
         return _find_rules(place, parent).sets + _find_rules(place, then).sets
 
     async def _find_rights(self, child: Session) -> LaunchRights | None:
-        """For a child that an older program launched: its task names the agent. None: there is no task."""
+        """Return the launch rights of a child of an older version, from its task; None: there is no task."""
         try:
             task = (await self._store.task(child.id)).task
         except NotFound:
@@ -81,7 +81,7 @@ class Standing:
 
 
 def _find_rules(place: Workplace, session: Session) -> Effective:
-    """Tell the rules of a session by its agent; one that is not there any more lets nothing pass unasked."""
+    """Return the rules of a session by its agent; if the agent is gone, everything asks."""
     try:
         return place.rules(session.agent or "", session) or _without_agent(session)
     except InvalidInput:
@@ -89,7 +89,7 @@ def _find_rules(place: Workplace, session: Session) -> Effective:
 
 
 def _without_agent(session: Session) -> Effective:
-    """What is left of a session's rules: its denials count, and no approval answers an ask in its name."""
+    """Return rules without an agent: everything asks, denials of the session count, approvals do not."""
     denials = tuple(rule for rule in session.permission or () if rule.action == "deny")
     mapped = tuple(rule for rule in rules_of_tools(session.tools or {}) if rule.action == "deny")
     return Effective((RuleSet((_ASK, *denials), mapped, asks_anew=(EVERYTHING,)),))
@@ -103,7 +103,7 @@ class Permissions:
         self._ids = ids
 
     async def permit(self, wish: Wish, place: Workplace, session: Session) -> Open | Failed | None:
-        """None: it may run. The first thing that is not allowed outright is refused, or asked for."""
+        """Return None if the call may run; else the refusal or the open ask of its first ask not allowed."""
         call = wish.call
         wish = replace(wish, asks=(*_doom_loop(call), *wish.asks))
         try:
@@ -135,10 +135,10 @@ class Permissions:
         return None
 
     async def rules(self, call: Call, place: Workplace, session: Session) -> Effective | None:
-        """What counts for a call while it runs."""
+        """Return the rules that apply to a call while it runs."""
         try:
             return await self._standing.rules(place, _agent(call, session), session)
-        except InvalidInput:  # the agent is gone: it may do nothing unasked
+        except InvalidInput:  # the agent is gone: everything asks
             return _without_agent(session)
 
     def _ask(self, call: Call, ask: Ask, ask_hash: str, asking: Asking) -> Open:
@@ -166,7 +166,7 @@ class Permissions:
 
 
 async def _said(call: Call, ask: Ask, place: Workplace) -> Action:
-    """By a hook, for what a person would be asked."""
+    """Let the `permission.ask` hook decide what a person would be asked."""
     return await place.hooks.permission(call, ask) if "permission.ask" in place.hooks.names else "ask"
 
 
@@ -175,22 +175,22 @@ def _denied(call: Call, ask: Ask) -> Failed:
 
 
 def _agent(call: Call, session: Session) -> str:
-    """Who made it; calls of an older program do not say."""
+    """Return the agent that made a call; calls of an older version do not store it."""
     return call.agent or session.agent or ""
 
 
 def _doom_loop(call: Call) -> tuple[Ask, ...]:
-    """The same again and again, in one step or over several: perhaps it leads nowhere."""
-    timer = call.tool == "wait" and call.input.get("until") is None  # each takes its time
+    """Return an ask for a call that repeats with the same input, in one step or over several."""
+    timer = call.tool == "wait" and call.input.get("until") is None  # a timer may repeat
     if call.repeats < DOOM_LOOP - 1 or call.tool in POLLING or timer:
         return ()
     return (Ask("doom_loop", (call.tool,), (call.tool,), {"tool": call.tool, "input": call.input}),)
 
 
 def plan_hash(call: Call, ask: Ask) -> str:
-    """An answer is for these arguments and this plan; if either changes, it is asked again.
+    """Hash the arguments and the ask that an answer is for; if either changes, it is asked again.
 
-    What can be approved exactly is no part of it: asks of an older program are still open.
+    Exact approvals are not part of the hash: asks of an older version may still be open.
     """
     plan = {
         "permission": ask.permission,

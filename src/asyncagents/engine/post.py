@@ -1,4 +1,4 @@
-"""Telling others by webhook: what is sent, what comes of it, and when it is tried again."""
+"""Sign outgoing webhooks, judge their responses and schedule retries."""
 
 from typing import Protocol, TypeAlias, assert_never
 
@@ -14,7 +14,7 @@ SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
 PAUSES_MS = (
     5 * SECOND, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR, 14 * HOUR, 20 * HOUR, 24 * HOUR
 )  # fmt: skip
-"""Before each further try: three days and a bit, then nobody is there any more."""
+"""Pause before each further try; after a bit more than three days a delivery is given up."""
 LONGEST_MS = 24 * HOUR
 GONE = 410
 AGENT = "asyncagents (+webhook)"
@@ -29,17 +29,17 @@ class Letter(Struct, frozen=True):
 class Answered(Struct, frozen=True):
     status: int
     retry_after: float | None = None
-    """In seconds, if it said when to come again."""
+    """Seconds of the `Retry-After` header, if any."""
 
 
 class Unreachable(Struct, frozen=True):
-    """Nobody answered this time."""
+    """No response to this try."""
 
     why: str
 
 
 class Forbidden(Struct, frozen=True):
-    """Nothing was sent, and nothing will be unless the configuration or the address changes."""
+    """Nothing was sent, and nothing will be unless the config or the URL changes."""
 
     why: str
 
@@ -52,12 +52,12 @@ class Post(Protocol):
 
 
 async def switched_off(letter: Letter) -> Answer:
-    """The post of a runtime that tells nobody."""
-    return Forbidden("webhooks are off: set async_tools.webhooks.enabled to true, then try it again")
+    """Refuse every delivery: the sender of a runtime with webhooks off."""
+    return Forbidden("webhooks are off: set async_tools.webhooks.enabled to true, then send it again")
 
 
 def sealed(parcel: Parcel, secrets: tuple[Secret, ...], now: int) -> Letter:
-    """Signed anew for each try, under the same id; one signature for each secret, plainly with the first."""
+    """Sign one try of a delivery; its id stays the same. One signature per secret, the plain by the first."""
     seconds = now // 1000
     known = [secret.reveal() for secret in secrets]
     signatures = [sign_standard(secret, parcel.id, seconds, parcel.body) for secret in known]
@@ -76,15 +76,15 @@ def sealed(parcel: Parcel, secrets: tuple[Secret, ...], now: int) -> Letter:
 
 
 def judged(answer: Answer, attempt: int, *, now: int, rng: Rng) -> Verdict:
-    """What follows from a try, counted from 1."""
+    """Return what follows from the response to a try, counted from 1."""
     match answer:
         case Answered(status) if 200 <= status < 300:
             return Delivered()
         case Answered(status) if status == GONE:
-            return Dead("it answered 410: nobody wants to be told there any more")
+            return Dead("the receiver answered 410 Gone: it wants no more webhooks")
         case Answered(status, retry_after):
             followed = "; redirects are not followed" if 300 <= status < 400 else ""
-            return _again(f"it answered {status}{followed}", attempt, retry_after, now=now, rng=rng)
+            return _again(f"the receiver answered {status}{followed}", attempt, retry_after, now=now, rng=rng)
         case Unreachable(why):
             return _again(why, attempt, None, now=now, rng=rng)
         case Forbidden(why):
@@ -100,7 +100,7 @@ def _again(why: str, attempt: int, retry_after: float | None, *, now: int, rng: 
 
 
 def pause(attempt: int, retry_after: float | None, rng: Rng) -> int:
-    """Longer if the other side wants it, for a day at most; never shorter: its tries would be used up."""
+    """Return the pause in ms: `Retry-After` may extend it up to a day, never shorten it."""
     usual = PAUSES_MS[attempt - 1]
     asked = int(min(max(retry_after or 0.0, 0.0) * 1000, LONGEST_MS))
     wait = max(usual, asked)

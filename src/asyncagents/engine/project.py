@@ -1,4 +1,4 @@
-"""A project as its agents find it: rules, a system prompt, reminders, and the tools they may see."""
+"""The workplace of a directory with agents: rules, system prompt, reminders and visible tools."""
 
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -44,23 +44,23 @@ from asyncagents.llm.model import Options, Request, ToolSpec
 from asyncagents.store.verb.remind import Stepping
 
 MOST_KEPT = 64
-"""Of what was worked out for an agent; then all of it is forgotten."""
+"""Max cached briefs, and rules; a full cache is cleared."""
 
 
 class Texts(Struct, frozen=True, kw_only=True):
-    """What a system prompt is made of, besides the agent's own words."""
+    """Texts and settings of a directory, besides its agents."""
 
     facts: Facts
     instructions: tuple[Instruction, ...] = ()
     skills: tuple[Skill, ...] = ()
     model: ModelRef | None = None
-    """That of the directory's configuration, where each has its own."""
+    """The model of the directory's config, where each directory has its own."""
     small_model: ModelRef | None = None
-    """For what takes few words."""
+    """The model for short texts, such as titles."""
     keeping: Keeping = Keeping()
     telling: Telling = Telling()
     from_files: bool = True
-    """Whether the files of the directory count, or what a program says for all directories."""
+    """Whether the settings come from the directory's files, or from a program for all directories."""
 
 
 class Project:
@@ -80,8 +80,8 @@ class Project:
         material: Material | None = None,
         hooks: Hooks = NO_HOOKS,
     ) -> None:
-        """`before`: as they were when the runtime first looked. What has been loosened since does not count:
-        an agent that may edit could have done it."""
+        """`before`: the agents when the runtime first read the directory. Rules that were loosened since then
+        do not count, as an agent with edit rights could have done that."""
         self.agents = agents
         self._before = before or agents
         self.nudges = nudges
@@ -99,7 +99,7 @@ class Project:
         self._briefs: dict[tuple[str, Effective], Brief] = {}
 
     def joined(self, tools: Sequence[AnyTool], served: Served | None) -> "Project":
-        """The same with more tools behind its own, and with what servers offer."""
+        """Return a copy with the tools of MCP servers after its own, and with their resources."""
         project = copy(self)
         project.tools = {**self.tools, **{tool.name: _asking(tool) for tool in tools}}
         project.effects = {**self.effects, **{tool.name: tool.effect for tool in tools}}
@@ -109,7 +109,7 @@ class Project:
         return project
 
     def brief(self, agent: str, rules: Effective | None) -> Brief:
-        """Sessions with the same rights are told the same, and it takes long to see who may do what."""
+        """Return the brief of an agent, cached by its rules, as it is slow to build."""
         rules = rules or Effective.of(self.agents.get(agent).layers.rules)
         if (agent, rules) not in self._briefs:
             if len(self._briefs) >= MOST_KEPT:
@@ -199,20 +199,20 @@ class Project:
 
     def summarising(self, used: ModelRef) -> Request:
         agent = self.agents.find("compaction")
-        if agent is None:  # it was disabled; a conversation that is too long needs a summary all the same
+        if agent is None:  # disabled; a conversation that is too long still needs a summary
             return Request(model=used, messages=(), system=prompt_text("compaction"))
         return _asked_of(agent, agent.model or used)
 
     def titling(self, used: ModelRef) -> Request | None:
         try:
             agent = self.agents.get("title")
-        except InvalidInput:  # it was disabled
+        except InvalidInput:  # disabled
             return None
         return _asked_of(agent, agent.model or self._texts.small_model or used)
 
 
 def judge_ask(ask: Ask, rules: Effective, approved: Sequence[Rule]) -> Action:
-    """What was approved for good answers an ask, by a pattern or as the very text; it lifts no denial."""
+    """Decide an ask; an approval, by a pattern or the exact text, answers it but lifts no denial."""
     fitting = [rule for rule in approved if rule.pattern in ask.always] if ask.narrow else approved
     needed = permissions_needed(ask.permission, ask.patterns, ask.also)
     action = strictest(judge(rules, fitting, each, ask.patterns) for each in needed)
@@ -222,7 +222,7 @@ def judge_ask(ask: Ask, rules: Effective, approved: Sequence[Rule]) -> Action:
 
 
 def _introducing(spec: ToolSpec, agents: Sequence[Agent]) -> ToolSpec:
-    """Who can be given a task here, by this agent."""
+    """Add the list of agents that this agent can launch to a tool's description."""
     lines = [
         f"- {agent.name}: {' '.join((agent.description or 'No description.').split())}" for agent in agents
     ]
@@ -231,7 +231,7 @@ def _introducing(spec: ToolSpec, agents: Sequence[Agent]) -> ToolSpec:
 
 
 def _asked_of(agent: Agent, model: ModelRef) -> Request:
-    """One of the agents that work for us, without tools, with nothing told yet."""
+    """Build the request of an internal agent (title, compaction), without tools and messages."""
     return Request(model=model, messages=(), system=agent.prompt, options=_options(agent))
 
 
@@ -240,7 +240,7 @@ def _options(agent: Agent) -> Options:
 
 
 def _asking(tool: AnyTool) -> AnyTool:
-    """A tool that says nothing of what it touches asks for leave under its name."""
+    """Give a tool without a plan one that asks for the permission of its name."""
     if tool.plan is not None:
         return tool
     ask = Ask(permission_of(tool.name), ("*",), ("*",))

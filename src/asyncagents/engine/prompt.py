@@ -1,4 +1,4 @@
-"""What the model is told: it only ever grows, so that what was sent never changes."""
+"""The messages that the model reads; append-only, so that the provider's cache stays valid."""
 
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
@@ -45,12 +45,12 @@ SUMMARISED = "The conversation was longer than what you see. This summary stands
 PROTECTED_TOKENS = 40_000
 PRUNED_TOKENS = 20_000
 FILE_BYTES_A_TOKEN = 256
-"""With these numbers some 15 MB of files stay in a conversation; providers take 20 to 50."""
+"""Keeps about 15 MB of files in a conversation; providers accept 20 to 50."""
 PROTECTED_TOOLS = frozenset({"skill"})
 
 
 class Prompt:
-    """The messages of one session's run. `since`: the place from which it is not final yet."""
+    """The messages of one session's run. `since`: the position from which messages are not final yet."""
 
     def __init__(self) -> None:
         self._told: list[Told] = []
@@ -58,12 +58,12 @@ class Prompt:
         self._output_tokens = 0
         self.since = 0
         self.tokens = 0
-        """What it takes, as far as one can tell."""
+        """Estimated tokens of all messages."""
         self.head = 0
-        """What the summary takes of that."""
+        """Estimated tokens of the summary."""
 
     def open(self, head: Sequence[Entry]) -> None:
-        """Begin with a summary, and what stands beside the request for it."""
+        """Begin with a summary, and the note in the request for it."""
         texts = [SUMMARISED, *(_said(entry) for entry in reversed(head))]
         if head:
             self._told.append(FromUser("\n\n".join(text for text in texts if text)))
@@ -71,7 +71,7 @@ class Prompt:
             self.tokens += self.head
 
     def extend(self, entries: Sequence[Entry], shown: frozenset[PartId], *, since: int) -> None:
-        """Add what has become final; the next reading starts at `since`."""
+        """Add entries that have become final; the next read starts at `since`."""
         for entry in entries:
             if not about_summary(entry):
                 self._told.extend(_told(entry, shown))
@@ -87,7 +87,7 @@ class Prompt:
                 self._output_tokens += tokens
 
     def stale(self) -> tuple[PartId, ...]:
-        """Calls whose output is old and long enough, together, to be left out from now on."""
+        """Return the calls whose outputs are old, and together long enough to be pruned."""
         if self._output_tokens < PROTECTED_TOKENS + PRUNED_TOKENS:
             return ()
         newer, found, freed = 0, [], 0
@@ -104,14 +104,14 @@ class Prompt:
 
 
 def about_summary(entry: Entry) -> bool:
-    """A summary, or a request for one: neither is read where it stands."""
+    """Whether an entry is a summary or a request for one; neither is read at its position."""
     if isinstance(entry.info, AssistantMessage):
         return bool(entry.info.summary)
     return any(isinstance(part, CompactionPart) for part in entry.parts)
 
 
 def _said(entry: Entry) -> str:
-    """Tell the words of a summary, as data: a person's stand there. Of its request, what we put there."""
+    """Return a summary's text, escaped as it goes into a user's message; of its request only our note."""
     texts = [part for part in entry.parts if isinstance(part, TextPart)]
     if isinstance(entry.info, AssistantMessage):
         return enclosed("\n".join(part.text for part in texts), files=True)
@@ -119,7 +119,7 @@ def _said(entry: Entry) -> str:
 
 
 def _file_load(part: ToolPart) -> int:
-    """Weigh the bytes of files, too, for old ones to be left out before a request is too large to send."""
+    """Count the bytes of files as tokens, so that old ones are pruned before a request is too large."""
     files = part.state.attachments if isinstance(part.state, ToolCompleted) else None
     return sum(len(file.url) for file in files or ()) // FILE_BYTES_A_TOKEN
 
@@ -144,7 +144,7 @@ def _told(entry: Entry, shown: frozenset[PartId]) -> Iterator[Told]:
 
 
 def _from_user(parts: tuple[Part | UnknownPart, ...]) -> Iterator[Told]:
-    """Texts as they stand, and the words of text files among them; other files go beside."""
+    """Join texts and the content of text files; attach other files."""
     texts: list[str] = []
     files: list[Attachment] = []
     for part in parts:
@@ -152,7 +152,7 @@ def _from_user(parts: tuple[Part | UnknownPart, ...]) -> Iterator[Told]:
             case TextPart(text=text, ignored=ignored) if text and not ignored:
                 texts.append(text)
             case FilePart(url=url) if not url.startswith(("data:", "http:", "https:")):
-                pass  # its words stand beside it
+                pass  # its text is in the part before it
             case SubtaskPart():
                 texts.append(f"The user starts a task for the subagent {part.agent}: {part.description}")
             case FilePart():
@@ -166,7 +166,7 @@ def _from_user(parts: tuple[Part | UnknownPart, ...]) -> Iterator[Told]:
 
 
 def in_a_tag(name: str, words: str) -> str:
-    """What a file says stays inside its tag, and what it is called inside its quotes."""
+    """Wrap a file's text in a tag, with text and name escaped."""
     return f'<file name="{escape(" ".join(name.split()))}">\n{enclosed(words, files=True)}\n</file>'
 
 
@@ -184,12 +184,12 @@ def _blocks(parts: tuple[Part | UnknownPart, ...]) -> Iterator[Block]:
 
 
 def _held_files(files: Sequence[FilePart]) -> tuple[Attachment, ...]:
-    """Only what is in its URL: a result must not make a provider fetch an address."""
+    """Return files with inline data only: a result must not make a provider fetch a URL."""
     return tuple(_held_file(each) for each in files if each.url.startswith("data:"))
 
 
 def _held_file(part: FilePart) -> Attachment:
-    """Words of a text file are a result like others."""
+    """Escape the text of a text file, as any result."""
     file = Attachment(part.mime, part.url, part.filename and enclosed(part.filename))
     words = words_in(file)
     if words is None or words == (inside := enclosed(words)):
@@ -198,16 +198,16 @@ def _held_file(part: FilePart) -> Attachment:
 
 
 def read_result(tool: str, text: str) -> str:
-    """Tell what the model reads of a result: data, in which no tag of ours stands.
+    """Return what the model reads of a result, with our tags escaped.
 
-    Only tools that delegate write such tags, around what they have enclosed themselves.
+    Results of delegation tools hold such tags, around text that the tools have escaped themselves.
     """
     text = result_read(text)
     return text if tool in DELEGATING else enclosed(text)
 
 
 def repeated(tool: str, words: str) -> str:
-    """Tell a model's own words back in an error of ours: of tools that delegate, it is read as it stands."""
+    """Quote a model's text in an error; escaped for delegation tools, whose results are read unescaped."""
     return enclosed(words) if tool in DELEGATING else words
 
 

@@ -1,4 +1,4 @@
-"""How the results of async tools come in: where they are posted, and what they are signed with."""
+"""The incoming webhook for results of async tools: its URL and its secrets."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ WEBHOOK_PATH = "/async-tool/webhook"
 
 
 class Reach:
-    """At the configured address; else where a server of this process listens, for this machine's programs."""
+    """Uses the configured URL; else that of this process's server, for programs on this machine."""
 
     def __init__(self, config: AsyncToolsConfig, store: PendingStore, rng: Rng) -> None:
         self.config = config
@@ -23,18 +23,18 @@ class Reach:
         self._listening: str | None = None
 
     async def callback(self, call_id: CallId) -> Callback:
-        """What the tool of a call is told."""
+        """Return the URL and the secret that a call's tool gets."""
         base = self.config.url or self._listening
         url = f"{base.rstrip('/')}{WEBHOOK_PATH}" if base else None
         return Callback(await self.keys.secret(call_id), url)
 
     async def secrets(self, call_id: CallId) -> tuple[Secret, ...]:
-        """All that a result may be signed with."""
+        """Return all secrets that may sign the result of a call."""
         return (*await self.keys.secrets(call_id), *self.config.secrets)
 
     @contextmanager
     def listening(self, url: str) -> Iterator[None]:
-        """A server is there for as long as the block lasts."""
+        """Use the URL of this process's server inside the block."""
         self._listening = url
         try:
             yield

@@ -1,4 +1,4 @@
-"""Whether requests can be stored: a real write, tried for whoever asks, once for all who ask together."""
+"""Check whether requests can be stored, by a real write that concurrent checks share."""
 
 import asyncio
 import logging
@@ -7,9 +7,9 @@ from asyncagents.errors import DatabaseGone
 from asyncagents.store.health import HealthStore
 
 FRESH_SECONDS = 1.0
-"""So long an answer counts: however many ask, a write is tried once in that time."""
+"""How long a result is cached: a write is tried at most once in that time."""
 LONGEST_SECONDS = 5.0
-"""A disk that takes longer counts as one that does not answer."""
+"""A write that takes longer counts as failed."""
 
 NO_ANSWER = f"the store does not answer within {LONGEST_SECONDS:g} s: its disk or its server hangs"
 GONE = "the data directory was deleted or replaced while the server ran: put it back, and start again"
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Readiness:
-    """The reasons hold no path and no row: anybody may ask."""
+    """Its reasons hold no paths and no data, so that the check can be public."""
 
     def __init__(self, store: HealthStore, group: asyncio.TaskGroup) -> None:
         self._store = store
@@ -32,7 +32,7 @@ class Readiness:
         self._reason: str | None = None
 
     async def trouble(self) -> str | None:
-        """Why requests cannot be stored, in words for anybody; None: they can."""
+        """Return why requests cannot be stored, without details; None: they can."""
         if self._trying is None:
             if self._now() < self._known_until:
                 return self._reason
@@ -50,10 +50,10 @@ class Readiness:
         try:
             await self._store.try_write()
             self._reason = None
-        except Exception as error:  # noqa: BLE001  the edge of a try: whoever asks hears of it
+        except Exception as error:  # noqa: BLE001  the edge of a try: the caller gets a reason
             reason = _reason(error)
             if reason != self._reason:
-                _log.error("requests cannot be stored", exc_info=error)
+                _log.error("action=try_write requests cannot be stored: %s", reason, exc_info=error)
             self._reason = reason
         finally:
             self._known_until = self._now() + FRESH_SECONDS

@@ -1,4 +1,4 @@
-"""What one stream of everything has not taken yet, and what becomes of it when it does not keep up."""
+"""The queue of one event stream, bounded; a stream that falls behind catches up from the store."""
 
 import asyncio
 import sys
@@ -13,43 +13,43 @@ from asyncagents.engine.follow import later, still_new
 from asyncagents.store.verb.feed import at_revision
 
 FRAMES = 8 * 1024
-"""So many are kept for one who does not take them: what 200 streams of text say in a second."""
+"""Max events queued per stream: what 200 streaming texts produce in a second."""
 BYTES = 4 * 1024 * 1024
-"""And no more than that of them; they are the same bytes for all who do not."""
+"""Max bytes queued per stream; bodies are shared between streams."""
 GATHER_SECONDS = 0.01
-"""Nobody sees that it was not told before."""
+"""Batch window; 10 ms is not perceptible."""
 ALWAYS = sys.maxsize
-"""The revision of what no row tells: nobody catches up on it."""
+"""Revision of an event that no row stores, which cannot be caught up."""
 
 
 class Place(Struct, frozen=True):
-    """Where a session works."""
+    """The directory and the project of a session."""
 
     directory: str
     project: str
 
 
 class Item(NamedTuple):
-    """An event, and the revision that was being told when it came. `body`: its JSON, the same for all."""
+    """An event with the revision that was being published. `body`: its JSON, shared by all streams."""
 
     at: int
     event: Event | UnknownEvent
     body: bytes
     place: Place | None
-    """None: it is of no session, or it is not known yet where that works."""
+    """None: the event is of no session, or its directory is not known yet."""
 
 
 class Receiver:
-    """Items are shared with all others. Who does not keep up is cut off, and costs nothing until he does."""
+    """Items are shared with all streams. A stream that falls behind queues nothing until it catches up."""
 
     def __init__(
         self, directory: str | None, cursor: str, *, size: int = FRAMES, most_bytes: int = BYTES
     ) -> None:
         self.directory = directory
         self.cursor = cursor
-        """All that came before it was taken, or told otherwise."""
+        """All events before it were taken, or caught up."""
         self.taken_at = 0
-        """When that was, in ms since the epoch."""
+        """When items were last taken, in ms since the epoch."""
         self._size = size
         self._most_bytes = most_bytes
         self._items: deque[Item] = deque()
@@ -60,7 +60,7 @@ class Receiver:
         self.lagging = False
         self.closed = False
         self.lost = False
-        """Something was not kept that no store tells again."""
+        """Whether an event was dropped that no row stores."""
 
     def push(self, item: Item) -> None:
         if item.at < self._told and not isinstance(item.event, PartDelta):
@@ -74,7 +74,7 @@ class Receiver:
         self._news.set()
 
     def _fall_behind(self) -> None:
-        """A last item that is too large by itself is read from the store as well."""
+        """Drop the queue but for events that no row stores; the rest is read from the store."""
         self.lost = self.lagging
         self.lagging = True
         self._keep(item for item in self._items if item.at == ALWAYS)
@@ -84,16 +84,16 @@ class Receiver:
         self._news.set()
 
     def listen_again(self) -> None:
-        """From here on everything is kept; what came before has to be told otherwise."""
+        """Queue live events again; earlier ones are read from the store."""
         self.lagging = False
 
     def skip(self, growing: list[Item]) -> None:
-        """What was told otherwise is not told again."""
+        """Drop items that the catch-up and the streaming parts cover."""
         self._told = at_revision(self.cursor)
         self._keep(still_new(self._items, self._told, [item.event for item in growing]))
 
     def take(self, upto: int) -> list[Item]:
-        """All that there is, up to a revision."""
+        """Return all queued items and advance the cursor to `upto`."""
         items = list(self._items)
         self._keep(())
         self.cursor = later(self.cursor, upto)
@@ -104,8 +104,7 @@ class Receiver:
         self._bytes = sum(len(item.body) for item in self._items)
 
     async def news(self) -> None:
-        """Returns when there is something to do: at once after a silence, else what comes together is told
-        together, which is the half of what telling it costs."""
+        """Wait for items; after a send, wait `BATCH_WINDOW_SECONDS` to batch (halves the cost per event)."""
         while not (self._items or self.lagging or self.closed):
             self._news.clear()
             await self._news.wait()

@@ -1,4 +1,4 @@
-"""Texts that grow in one process, for those who listen to another. Rows stay the truth."""
+"""Relay deltas of streaming texts to listeners in other processes. Rows stay authoritative."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,13 +14,13 @@ from asyncagents.domain.part import ReasoningPart, TextPart
 from asyncagents.engine.bus import Bus, Relaying
 
 GATHER_SECONDS = 0.05
-"""Nobody reads faster; twenty notifications a second and process are cheap."""
+"""Batch window: fast enough for readers, and twenty notifications a second per process are cheap."""
 PAYLOAD = 7_000
-"""Bytes; a notification of PostgreSQL carries 8,000."""
+"""A PostgreSQL notification carries at most 8,000 bytes."""
 MOST_TEXTS = 2_000
-"""Texts of others that are remembered while they grow."""
+"""Max texts of other processes that are tracked while they stream."""
 EARLY = 200
-"""Pieces that may come before the row of their part."""
+"""Max deltas that are kept before the row of their part comes."""
 
 
 class Wire(Protocol):
@@ -28,7 +28,7 @@ class Wire(Protocol):
 
     @property
     def heard_elsewhere(self) -> bool:
-        """Whether anybody listens in another process."""
+        """Whether there are listeners in another process."""
         ...
 
     def say(self, payload: str) -> None: ...
@@ -44,14 +44,14 @@ class Piece(Struct, frozen=True, array_like=True):
 
 
 class _Text:
-    """One that grows elsewhere, as far as it is known here."""
+    """A text that streams in another process, as far as it is known here."""
 
     def __init__(self, part: TextPart | ReasoningPart) -> None:
         self.part = part
         self.length = len(part.text)
 
     def add(self, piece: Piece) -> str:
-        """What is new of it; nothing if something before it is missing: the row brings it in a moment."""
+        """Add a delta and return its new text; empty if an earlier one is missing: the row will bring it."""
         if piece.offset > self.length or piece.offset + len(piece.delta) <= self.length:
             return ""
         new = piece.delta[self.length - piece.offset :]
@@ -61,7 +61,7 @@ class _Text:
 
 
 class Relay(Relaying):
-    """Hears the bus: what grows here is sent on; where others' parts are, their pieces go on."""
+    """Sends deltas of texts that stream here, and publishes those of other processes on the bus."""
 
     def __init__(self, bus: Bus, wire: Wire) -> None:
         super().__init__(0)
@@ -80,7 +80,7 @@ class Relay(Relaying):
         elif isinstance(event, PartUpdated) and not self._bus.is_written_here(event.session_id):
             self._learn(event)
 
-    # What grows here
+    # Texts that stream here
 
     def _gather(self, event: PartDelta) -> None:
         last = self._gathered[-1] if self._gathered else None
@@ -97,7 +97,7 @@ class Relay(Relaying):
         for payload in payloads(pieces):
             self._wire.say(payload)
 
-    # What grows elsewhere
+    # Texts that stream elsewhere
 
     def _learn(self, event: PartUpdated) -> None:
         part = event.part
@@ -110,7 +110,7 @@ class Relay(Relaying):
         self._texts[part.id] = _Text(part)
         while len(self._texts) > MOST_TEXTS:
             del self._texts[next(iter(self._texts))]
-        for piece in self._early.pop(part.id, ()):  # when all have heard of the part
+        for piece in self._early.pop(part.id, ()):  # after all listeners have the part
             asyncio.get_running_loop().call_soon(self._publish, piece)
 
     def _received(self, payload: str) -> None:
@@ -120,7 +120,7 @@ class Relay(Relaying):
             elif sum(map(len, self._early.values())) < EARLY:
                 self._early.setdefault(piece.part_id, []).append(piece)
             else:
-                self._early.clear()  # their rows did not come: whoever reads them has all
+                self._early.clear()  # their rows did not come; those will hold the full text
 
     def _publish(self, piece: Piece) -> None:
         text = self._texts.get(piece.part_id)
@@ -140,9 +140,9 @@ class Relay(Relaying):
             )
 
     def amend(self, event: Event) -> Event:
-        """Publish the row of a growing text with the pieces that listeners have had already.
+        """Return the row of a streaming text with the deltas that listeners already have.
 
-        A row may be read after pieces that are newer than it; without this it would take them back.
+        A row may be read after deltas that are newer; without this it would take them back.
         """
         if not isinstance(event, PartUpdated) or not isinstance(event.part, TextPart | ReasoningPart):
             return event
@@ -153,7 +153,7 @@ class Relay(Relaying):
         return replace(event, part=replace(part, text=known.part.text))
 
     def growing(self, wanted: Callable[[SessionId], bool]) -> list[Event]:
-        """Texts of others, as far as they are known here."""
+        """Return the streaming texts of other processes, as far as they are known here."""
         return [
             PartUpdated(session_id=text.part.session_id, part=text.part, time=0)
             for text in self._texts.values()
@@ -162,7 +162,7 @@ class Relay(Relaying):
 
 
 def payloads(pieces: list[Piece]) -> list[str]:
-    """As few as can be, none too large."""
+    """Encode deltas in as few payloads as possible, none over the limit."""
     found: list[str] = []
     batch: list[Piece] = []
     size = 0
@@ -177,7 +177,7 @@ def payloads(pieces: list[Piece]) -> list[str]:
 
 
 def _cut(pieces: list[Piece]) -> list[Piece]:
-    """A character takes up to six bytes as JSON."""
+    """Split deltas that could exceed a payload: a character takes up to six bytes as JSON."""
     most = PAYLOAD // 7
     return [
         replace(piece, delta=piece.delta[start : start + most], offset=piece.offset + start)

@@ -1,4 +1,4 @@
-"""What a running call says of itself: shown to people now and then, and kept with its result."""
+"""Progress that a running call reports: published at intervals, and stored with its result."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ REPORT_MS = 200
 
 
 class Report:
-    """Made on the loop; may be called from any thread."""
+    """Made on the event loop; may be called from any thread."""
 
     def __init__(self, call: Call, bus: Bus, clock: Clock) -> None:
         self._call = call
@@ -31,25 +31,25 @@ class Report:
         self._title = ""
         self._metadata: dict[str, Any] = {}
         self.said: dict[str, Any] = {}
-        """The last of it, shown or not."""
+        """The last reported metadata, published or not."""
 
     def end(self) -> None:
-        """What comes later would show a call as running that is not."""
+        """Ignore later reports, which would show the call as running."""
         self._over = True
 
     def __call__(self, metadata: dict[str, Any]) -> None:
-        """Show it, and forget it."""
+        """Publish metadata without storing it."""
         self._on_loop("", metadata)
 
     def keep(self, title: str | None, metadata: dict[str, Any]) -> None:
-        """Show it, and keep it for the result. What cannot be stored raises, where it was said."""
+        """Publish title and metadata and keep them for the result. Raises if they cannot be stored."""
         body((title, metadata))
         self._title = whole(title) if title else self._title
         self._metadata = {**self._metadata, **whole_in(metadata)}
         self._on_loop(self._title, self._metadata)
 
     def with_kept(self, result: Completed | Failed) -> Completed | Failed:
-        """What the result says itself counts more."""
+        """Add kept title and metadata to a result; the result's own values win."""
         if not (self._title or self._metadata):
             return result
         metadata = {**self._metadata, **result.metadata}
@@ -58,7 +58,7 @@ class Report:
         return replace(result, metadata=metadata, title=result.title or self._title)
 
     def while_waiting(self, state: Open) -> Open:
-        """What it said before it began to wait is shown until the result is in."""
+        """Add kept title and metadata to the state of an open call, shown until its result comes."""
         metadata = {**self._metadata, **state.metadata}
         return replace(state, title=state.title or self._title, metadata=metadata)
 

@@ -1,6 +1,6 @@
-"""What a process did since its start: whoever listened to the one before it missed that until he came back.
+"""Replays events of the first minute after a restart to clients that reconnect without a cursor.
 
-OpenCode's streams begin anew with every connection, and its clients read nothing again when theirs was cut.
+OpenCode's streams begin anew with every connection, and its clients do not read again after a disconnect.
 """
 
 from collections.abc import AsyncGenerator
@@ -15,13 +15,13 @@ from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit
 
 MISSED_MS = 60_000
-"""So long after the start listeners come back; who comes later never listened before."""
+"""How long after the start a new stream counts as a reconnect."""
 MOST = 500
-"""Sessions that are told of."""
+"""Max sessions that are replayed."""
 
 
 class Resumed:
-    """Of the trees that are older than the process, taken up or spoken to since; nobody missed the others."""
+    """Replays changes in session trees that are older than the process; clients saw newer ones begin."""
 
     def __init__(self, *, store: Store, clock: Clock) -> None:
         self._store = store
@@ -31,16 +31,16 @@ class Resumed:
         self._room = MOST
         self._told: dict[SessionId, bool] = {}
         self._born: set[SessionId] = set()
-        """Since the start, in trees that are no older."""
+        """Sessions created since the start, in trees that began since then."""
         self._touched = False
-        """Whether anything else changed: else there is nothing to look for."""
+        """Whether an older tree may have changed; if not, there is nothing to replay."""
 
     async def look(self) -> None:
-        """Before anything is taken up."""
+        """Read the feed's cursor, before any session is run."""
         self._cursor, self._started = await self._store.cursor(), self._clock.now()
 
     def committed(self, commit: Commit) -> None:
-        """From the first commit on: one that comes while the cursor is read may be after it."""
+        """Note changes, from the first commit on: one during the cursor's read may be after the cursor."""
         if self._touched or self._over:
             self._born.clear()
             return
@@ -51,7 +51,7 @@ class Resumed:
                 self._touched = True
 
     def _begins_a_tree(self, event: Event) -> TypeGuard[SessionCreated]:
-        """Or goes on with one that began since the start."""
+        """Whether an event creates a root session, or a child in a tree that began since the start."""
         if not isinstance(event, SessionCreated):
             return False
         return event.info.parent_id is None or event.info.parent_id in self._born
@@ -61,13 +61,13 @@ class Resumed:
         return self._cursor is not None and self._clock.now() >= self._started + MISSED_MS
 
     async def missed(self) -> AsyncGenerator[list[Event], None]:
-        """The state of what changed since the start, for somebody who begins to listen now."""
+        """Yield the changes since the start, for a stream that begins now."""
         if self._cursor is None or self._over or not self._touched:
             return
         cursor, more = self._cursor, True
         while more:
             piece = await self._store.feed(cursor)
-            if piece.reset:  # it is too long ago: who reads everything afresh is not helped by a part
+            if piece.reset:  # too old for the feed: a partial replay would not help
                 return
             yield [
                 event
@@ -83,7 +83,7 @@ class Resumed:
         return self._told[session_id]
 
     async def _is_older(self, session_id: SessionId) -> bool:
-        """Not if it was deleted, or cannot be read, which is its trouble alone."""
+        """Whether the session's tree is older than the process; False if it is deleted or unreadable."""
         try:
             root_id = (await self._store.control(session_id)).root_id
             return (await self._store.session(root_id)).time.created < self._started

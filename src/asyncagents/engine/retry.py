@@ -1,4 +1,4 @@
-"""When a request that failed is tried again, and how long before."""
+"""Whether and when a failed request is tried again."""
 
 from math import isfinite
 
@@ -10,22 +10,22 @@ from asyncagents.domain.port import Rng
 RETRIES = 5
 FIRST_MS = 2_000
 LONGEST_MS = 24 * 3_600_000
-"""A provider that asks for more is taken at its word only as a failure."""
+"""A longer `Retry-After` makes the step fail."""
 PATIENCE_MS = 5_000
-"""Up to here a run waits for the next try; longer, it ends, and the row waits alone."""
+"""A run waits up to this long for the next try; for a longer pause it parks."""
 
 
 class RetryHint(Struct, frozen=True):
-    """What is known of the next try of a request that failed."""
+    """What the provider says about the next try of a failed request."""
 
     after: float | None = None
-    """Seconds that the provider asks for."""
+    """Seconds to wait, by the provider."""
     most: int | None = None
-    """Tries after the first; None: as many as usual."""
+    """Max retries; None: the default number."""
 
 
 def pause(failure: Failure | None, attempt: int, hint: RetryHint, rng: Rng) -> int | None:
-    """Milliseconds until the next try after a failed `attempt`, counted from 1. None: there is none."""
+    """Return the ms until the next try after a failed `attempt`, counted from 1; None: no further try."""
     retry_after, most = hint.after, RETRIES if hint.most is None else min(hint.most, RETRIES)
     if not isinstance(failure, APIError) or not failure.data.is_retryable or attempt > most:
         return None
@@ -37,5 +37,5 @@ def pause(failure: Failure | None, attempt: int, hint: RetryHint, rng: Rng) -> i
 
 
 def rate_limited(failure: Failure | None) -> bool:
-    """Whether everyone who asks the same model would hear the same now."""
+    """Whether the failure is a rate limit, which applies to all requests to the model."""
     return isinstance(failure, APIError) and failure.data.status_code == 429

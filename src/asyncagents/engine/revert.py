@@ -1,4 +1,4 @@
-"""Undo and redo: what was said from a message on, and what was done to files since."""
+"""Undo and redo: messages from a point on, and the changes to files since."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ MOST_NOTES = 20
 _log = logging.getLogger(__name__)
 
 Stopped: TypeAlias = Callable[[tuple[SessionId, ...], float], Awaitable[bool]]
-"""Wait until these have stopped, for so many seconds."""
+"""Waits until no process runs these sessions, for so many seconds."""
 
 
 class Reverts:
@@ -36,7 +36,7 @@ class Reverts:
 
     @asynccontextmanager
     async def _alone(self, session_id: SessionId) -> AsyncIterator[None]:
-        """Files of a session are put back by one at a time."""
+        """Lock a session and its project: its files are restored by one caller at a time."""
         lock, users = self._locks.get(session_id, (asyncio.Lock(), 0))
         self._locks[session_id] = lock, users + 1
         try:
@@ -48,7 +48,7 @@ class Reverts:
                 self._locks[session_id] = lock, users - 1
 
     async def _alone_in_project(self, session_id: SessionId) -> AbstractAsyncContextManager[None]:
-        """Another process could be putting the same files somewhere else."""
+        """Return the project's lock against other processes that restore the same files."""
         directory = (await self._store.session(session_id)).directory
         place = await enter(self._workplaces, directory)
         return nullcontext() if isinstance(place.snapshots, NoSnapshots) else place.snapshots.alone()
@@ -59,23 +59,23 @@ class Reverts:
         message_id: MessageId,
         part_id: PartId | None = None,
     ) -> Session:
-        """Undo from a message on. It is written down first: repeated after a crash, it ends the same way."""
+        """Undo from a message on. The mark is stored first: a repeat after a crash ends the same way."""
         async with self._alone(session_id):
             undoing = await self._rows.look(session_id, message_id, part_id)
             snapshot, why_not = await self._now(undoing.info)
             if undoing.info.revert is not None:
-                await self._redo_files(session_id)  # from there on it is as if nothing had been undone
+                await self._redo_files(session_id)  # as if nothing had been undone
             point = undoing.point
             wanted = Revert(message_id=point.message_id, part_id=point.part_id, snapshot=snapshot)
             marked = await self._rows.mark(session_id, wanted, wakes=undoing.wakes)
             await self.stopped(marked.stopping, STOP_SECONDS)
             if snapshot is None:
                 return await self._rows.files_put_back(session_id, replace(wanted, note=why_not), None)
-            # what was stopped has told what it was doing to files
+            # stopped runs have stored what they did to files
             return await self._put_back(await self._rows.marked(session_id) or undoing, wanted)
 
     async def _now(self, info: Session) -> tuple[str | None, str | None]:
-        """The files as they were before anything was undone; or why that is not known."""
+        """Return the snapshot of the files before the undo, or why there is none."""
         if info.revert is not None and info.revert.snapshot is not None:
             return info.revert.snapshot, None
         place = await enter(self._workplaces, info.directory)
@@ -87,10 +87,10 @@ class Reverts:
             return None, f"Files are as they were: {error}."
 
     async def _put_back(self, undoing: Undoing, revert: Revert) -> Session:
-        """Each file as it was before the first step that changed it."""
+        """Restore each file as it was before the first undone step that changed it."""
         assert revert.snapshot is not None
         snapshots = await self._snapshots(undoing.info)
-        now = revert.snapshot  # what is not in it could not be brought back, and stays
+        now = revert.snapshot  # a file that is not in it could not be restored by a redo, and stays
         left = await snapshots.put_back([PutBack(file, to, now) for file, to in _plan(undoing).items()])
         after = await snapshots.take()
         text = await snapshots.text(revert.snapshot, after)
@@ -108,11 +108,11 @@ class Reverts:
     async def _snapshots(self, info: Session) -> Snapshots:
         place = await enter(self._workplaces, info.directory)
         if isinstance(place.snapshots, NoSnapshots):
-            raise Unavailable(f"files cannot be put back now: {place.snapshots.why}")
+            raise Unavailable(f"files cannot be restored now: {place.snapshots.why}")
         return place.snapshots
 
     async def complete(self, info: Session) -> None:
-        """Before a model is asked: files that were being put back when a process ended are."""
+        """Finish restoring files that a dead process left unfinished; called before a model is asked."""
         if info.revert is None or not info.revert.unfinished:
             return
         session_id = info.id
@@ -122,16 +122,16 @@ class Reverts:
                 if undoing is not None and undoing.info.revert is not None and undoing.info.revert.unfinished:
                     await self._put_back(undoing, undoing.info.revert)
         except Unavailable as error:
-            _log.warning("files of session %s are not put back: %s", session_id, error)
+            _log.warning("session=%s action=restore_files failed: %s", session_id, error)
 
     async def unrevert(self, session_id: SessionId) -> Session:
-        """Redo: files first, then the mark goes. What was ended by the undo stays so."""
+        """Redo: restore the files, then remove the mark. Runs that the undo ended stay ended."""
         async with self._alone(session_id):
             await self._redo_files(session_id)
             return await self._rows.unmark(session_id, await self._whole(session_id))
 
     async def _whole(self, session_id: SessionId) -> tuple[FileDiff, ...] | None:
-        """What a session has changed with nothing undone; None: that is not known now."""
+        """Return all files that a session changed, with nothing undone; None if unavailable."""
         info = await self._store.session(session_id)
         try:
             return await self._changed(info, await self._snapshots(info))
@@ -139,7 +139,7 @@ class Reverts:
             return None
 
     async def _redo_files(self, session_id: SessionId) -> None:
-        """While they are, the mark says so: whoever speaks meanwhile waits for them."""
+        """Restore the undone changes; the mark is unfinished meanwhile, so that new input waits."""
         await self._rows.reopen(session_id)
         undoing = await self._rows.marked(session_id)
         revert = undoing.info.revert if undoing is not None else None
@@ -149,7 +149,7 @@ class Reverts:
         await snapshots.put_back([PutBack(file, revert.snapshot, was) for file, was in plan.items()])
 
     async def diff(self, session_id: SessionId, message_id: MessageId | None = None) -> tuple[FileDiff, ...]:
-        """What a session changed in files, or what came of one prompt."""
+        """Return the files that a session changed, or that the turn of one prompt changed."""
         info = await self._store.session(session_id)
         if message_id is not None:
             asked = (await self._store.message(message_id)).info
@@ -169,7 +169,7 @@ async def _at_once(sessions: tuple[SessionId, ...], seconds: float) -> bool:
 
 
 def _plan(undoing: Undoing) -> dict[str, str]:
-    """The oldest snapshot of each file that was changed."""
+    """Return the oldest snapshot of each changed file."""
     wanted: dict[str, str] = {}
     for patch in undoing.patches:
         for file in patch.files:

@@ -1,4 +1,4 @@
-"""One claim of a session, in this process: what it holds, and how it is poked, interrupted and stopped."""
+"""One claim of a session in this process: its state, and how it is woken, interrupted and stopped."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ PARKED = "parked"
 
 
 class Footprint(Struct, frozen=True):
-    """A step whose calls may be changing files."""
+    """The snapshot before a step whose calls may be changing files."""
 
     message_id: MessageId
     before: str
@@ -31,22 +31,22 @@ class Run:
         self.lease: Lease | None = None
         self.prompt = Prompt()
         self.overhead = 0
-        """What the system text and the tools of its last step took, in tokens, as far as one can tell."""
+        """Estimated tokens of the system prompt and the tools of its last step."""
         self.tasks: dict[CallId, asyncio.Task[None]] = {}
         self.aborts: dict[CallId, AbortSignal] = {}
         self.starting: set[CallId] = set()
-        """Async tools that have not returned yet; the result of their work may be in before that."""
+        """Calls of async tools that have not returned yet; their results may come before that."""
         self.footprint: Footprint | None = None
-        """The step whose calls may be changing files."""
+        """The snapshot before the step whose calls may be changing files."""
         self.footprint_known = False
-        """Whether it was looked for what the run before began."""
+        """Whether an open snapshot of an earlier run was looked for."""
         self.left_traces = False
-        """A step has changed files, and the turn has not been summed up."""
+        """Whether a step changed files and the turn's summary of changes is not stored yet."""
         self.last_words: list[Settle] = []
-        """Of what a person ran and ended: what it had printed is his to keep."""
+        """Results of aborted shell commands of a person, with the output so far."""
         self.failure: Exception | None = None
         self.outcome = ""
-        """How it ended: parked, or why it rests. Empty: it works, or was cut off."""
+        """How the run ended: parked, or the reason of its rest. Empty: it works, or was dropped."""
         self.interrupted = False
         self.interrupts = 0
         self._poked = asyncio.Event()
@@ -57,16 +57,16 @@ class Run:
         return self._poked.is_set()
 
     def poke(self) -> None:
-        """Something happened: look again."""
+        """Wake the run: its session may have something to do."""
         self._poked.set()
 
     def fail(self, error: Exception) -> None:
-        """One of its calls could not write; the run ends with that."""
+        """End the run with an error: one of its calls could not write."""
         self.failure = self.failure or error
         self.poke()
 
     async def wait(self, at_most: int | None = None) -> bool:
-        """Until something happens, or (False) so many milliseconds have passed."""
+        """Wait for a wake. Returns False if `at_most` milliseconds have passed."""
         with suppress(TimeoutError):
             async with asyncio.timeout(None if at_most is None else max(0, at_most) / 1000):
                 await self._poked.wait()
@@ -77,16 +77,16 @@ class Run:
         return happened
 
     async def hear_out(self, at_most: int) -> None:
-        """Whoever starts work has a last word, though its result is in; not for ever."""
+        """Wait for async tools that have not returned though their results are in, up to `at_most` ms."""
         if not await self.wait(at_most):
             self.starting.clear()
 
     def clear(self) -> None:
-        """Just before the run offers to end: whoever pokes from here on wants a new one."""
+        """Reset the wake flag before parking; a wake after this starts a new run."""
         self._poked.clear()
 
     def interrupt(self) -> None:
-        """A cancel came: end the stream and the tools; the rows say why."""
+        """End the stream and the calls, because of a cancel; the rows say why."""
         self.interrupted = True
         self.interrupts += 1
         scope, self._scope = self._scope, None
@@ -96,12 +96,12 @@ class Run:
         self.poke()
 
     def hear_last(self, call: Call, said: dict[str, Any]) -> None:
-        """Of a call that was told to end: what a person ran has printed something, perhaps."""
+        """Keep the output so far of a person's shell command that was aborted."""
         if call.own:
             self.last_words.append(Settle(call.id, Failed(ABORTED, whole_in(said))))
 
     def end_calls(self) -> list[asyncio.Task[None]]:
-        """Tell all that run to end."""
+        """Set the abort signals of all running calls and cancel their tasks; return the tasks."""
         for abort in self.aborts.values():
             abort.set()
         for task in self.tasks.values():
@@ -110,7 +110,7 @@ class Run:
 
     @asynccontextmanager
     async def interruptible(self) -> AsyncIterator[None]:
-        """A scope that `interrupt` ends with a `TimeoutError`."""
+        """Run a block that `interrupt` ends with a `TimeoutError`."""
         now = asyncio.get_running_loop().time()
         async with asyncio.timeout_at(now if self.interrupted else None) as scope:
             self._scope = None if self.interrupted else scope
@@ -120,12 +120,12 @@ class Run:
                 self._scope = None
 
     def resumed(self, snapshot: Snapshot, interrupts: int) -> None:
-        """The turn that was interrupted is over, if the snapshot is newer than the last of the interrupts."""
+        """Clear the interrupted flag if the snapshot is newer than the last interrupt and not cancelled."""
         if not snapshot.cancelled and interrupts == self.interrupts:
             self.interrupted = False
 
 
 def told_to_stop() -> bool:
-    """Whether this task was cancelled; without that, a `CancelledError` is somebody's failure."""
+    """Whether this task was cancelled; else a `CancelledError` came from the code it awaits."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""The runner obeys: it claims a session, does what `decide` says, and stops when it parks or rests."""
+"""Run a session: claim it, do what `decide` says, and stop when it parks or rests."""
 
 import asyncio
 import logging
@@ -22,28 +22,28 @@ from asyncagents.store.store import Store
 from asyncagents.store.verb.rest import Reason
 
 LAST_WORD_MS = 10_000
-"""So long a run goes on for an async tool that has not returned, though the result of its work is in."""
+"""How long a run waits for an async tool that has not returned though its result is in."""
 _log = logging.getLogger(__name__)
 
 
 class Continue(Struct, frozen=True):
-    """Do not rest yet: take this in and go on. A turn that was blocked or failed ends first."""
+    """Do not rest yet: admit this input and go on. A turn that was blocked or failed ends first."""
 
     fact: Admit
 
 
 Verdict: TypeAlias = Continue | tuple[Fact, ...]
 BeforeRest: TypeAlias = Callable[[Snapshot, Reason], Awaitable[Verdict]]
-"""Asked before a turn ends, except after an abort: go on, or what commits together with the end."""
+"""Called before a turn ends, except after an abort: go on, or facts that commit with the end."""
 
 
 async def rest_in_peace(snapshot: Snapshot, reason: Reason) -> Verdict:
-    """Nobody objects, and nothing follows."""
+    """Let the turn end, without facts."""
     return ()
 
 
 def in_turn(*each: BeforeRest) -> BeforeRest:
-    """One after the other: the first that wants to go on does; otherwise what all of them say follows."""
+    """Call hooks in order: the first `Continue` wins, else the facts of all are joined."""
 
     async def ask(snapshot: Snapshot, reason: Reason) -> Verdict:
         facts: tuple[Fact, ...] = ()
@@ -78,7 +78,7 @@ class Runner:
         self._before_rest = before_rest
 
     async def run(self, run: Run, owner: OwnerId, *, dead: OwnerId | None, counts: bool = True) -> None:
-        """Work on a session until it parks or rests, if it can be claimed."""
+        """Claim a session and work on it until it parks or rests; return at once if it cannot be claimed."""
         snapshot = await self._store.claim(run.session_id, owner, dead=dead, counts=counts)
         if snapshot is None:
             return
@@ -86,10 +86,10 @@ class Runner:
         try:
             with self._watch.run(run, snapshot) as seen:
                 if seen.trace is not None and snapshot.control.trace is None:
-                    await self._store.keep_trace(lease, seen.trace)  # whoever goes on after a park finds it
+                    await self._store.keep_trace(lease, seen.trace)  # for the run after a park
                 await self._work(run, lease, snapshot)
         except LeaseLost:
-            _log.info("session %s went to another run", run.session_id)
+            _log.info("session=%s action=run the claim went to another run", run.session_id)
         finally:
             await _stop(run)
 
@@ -104,7 +104,7 @@ class Runner:
     async def _obey(  # noqa: C901  one arm each
         self, run: Run, lease: Lease, snapshot: Snapshot
     ) -> Snapshot | None:
-        """Do the next thing. None: the run is over."""
+        """Perform the next action. Returns None if the run is over."""
         match decide(snapshot):
             case Recover():
                 return await self._calls.recover(run, lease, snapshot)
@@ -153,7 +153,7 @@ class Runner:
 
 
 async def _stop(run: Run) -> None:
-    """No tool of this run works on after it."""
+    """End the run's calls and wait for them."""
     tasks = run.end_calls()
     if tasks:
         await asyncio.wait(tasks)

@@ -1,4 +1,4 @@
-"""The library's face: sessions, prompts, answers, results and events, over the store and the engine."""
+"""The library's main object: sessions, prompts, answers, results and events."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -56,9 +56,9 @@ class Runtime(Doing):
     """Sessions, and the agents that work in them. Get one from `open_runtime`."""
 
     readiness: Readiness
-    """Set by whoever has the tasks that it needs."""
+    """Set by the app, which owns its task group."""
 
-    def __init__(  # noqa: PLR0913  the pieces it speaks for
+    def __init__(  # noqa: PLR0913  all that it offers
         self,
         *,
         store: Store,
@@ -100,11 +100,11 @@ class Runtime(Doing):
         self.defaults, self.switchboard = defaults, workplaces.switchboard
 
     async def drain(self, seconds: float) -> None:
-        """Take nothing new, and let turns finish, for so long; what is cut off then goes on elsewhere."""
+        """Start no new runs and wait up to `seconds` for turns to end; other processes continue the rest."""
         await self._dispatcher.drain(seconds)
 
     def close(self) -> None:
-        """Let everyone go who waits; `open_runtime` does this when its block ends."""
+        """Fail all waiting callers and end all streams; `open_runtime` does this when its block ends."""
         self.readiness.close()
         self._answers.close()
         self._bus.close()
@@ -112,26 +112,26 @@ class Runtime(Doing):
 
     @property
     def live(self) -> int:
-        """How many sessions are being worked on here and now."""
+        """How many sessions this process runs now."""
         return self._dispatcher.live
 
     @property
     def trouble(self) -> StoreError | None:
-        """What keeps work from being written down here; it is tried again all the same."""
+        """The error that keeps runs from writing to the store; they are retried."""
         return self._dispatcher.trouble
 
     @property
     def resumed(self) -> Resumed:
-        """For streams that begin soon after the start."""
+        """Replay for streams that begin soon after the start."""
         return self._dispatcher.resumed
 
     @property
     def serves(self) -> bool:
-        """Whether sessions are worked on here."""
+        """Whether this process runs sessions."""
         return self._dispatcher.serves
 
     async def census(self) -> Census:
-        """How many there are of everything, up to a limit: for metrics."""
+        """Count the rows of each kind, up to a limit, for metrics."""
         return await self._store.census.take(self._pool)
 
     async def create_session(
@@ -143,7 +143,7 @@ class Runtime(Doing):
         key: str | None = None,
         permission: Sequence[Rule] = (),
     ) -> Session:
-        """The same key again gives the same session. Its own rules are laid over those of its agents."""
+        """Create a session; the same key again returns the same one. `permission` overlays agents' rules."""
         where = _absolute(directory)
         info = self._newborn(title, parent_id, where, permission)
         given = content_hash(title=title, parent_id=parent_id, directory=where, permission=tuple(permission))
@@ -159,9 +159,9 @@ class Runtime(Doing):
         permission: Sequence[Rule] = (),
         **to: Unpack[To],
     ) -> tuple[Session, MessageId]:
-        """Make a session and send it its first message, both or neither; then return at once.
+        """Create a session and admit its first prompt, in one transaction; return at once.
 
-        The same key again, in the same directory, gives the session and the message that are there.
+        The same key again, in the same directory, returns the same session and message.
         """
         info = self._newborn(title, None, _absolute(directory), permission)
         session_key = f"begin:{info.project_id}:{key}" if key is not None else None
@@ -173,22 +173,22 @@ class Runtime(Doing):
         return session, admitted.message_id
 
     def serve_tree(self, root_id: SessionId | None = None) -> None:
-        """Work on one tree of sessions, or on all, in a runtime that did not do so from the start."""
+        """Begin to run one tree of sessions, or all, in a runtime that was opened without serving."""
         self._dispatcher.serve(root=root_id)
 
     async def prompt(
         self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[To]
     ) -> Entry:
-        """Send a message and wait for the turn that answers it to end, or to wait for something outside.
+        """Send a prompt and wait until the turn that answers it ends, or waits for something outside.
 
-        `agent` and `model` ("provider/model") choose who answers, from here on; `files` go along.
+        `agent` and `model` ("provider/model") apply to the session from here on; `files` are attached.
         """
         return await (await self.hand_in(session_id, text, key=key, **to)).answer(session_id)
 
     async def hand_in(
         self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[To]
     ) -> Sent:
-        """The first half of `prompt`: then it is kept, whoever waits for the `answer`, or gives up."""
+        """Admit a prompt and return at once; it is durable whether or not its `answer` is awaited."""
         async with self._intake.alone(session_id, key):
             fact = await self._intake.admit(session_id, text, key=key, to=to)
             return await send(self._store, self._answers, fact)
@@ -202,13 +202,13 @@ class Runtime(Doing):
         wakes: bool = True,
         **to: Unpack[To],
     ) -> MessageId:
-        """Store a message and return at once; `wakes=False` keeps it for the next step to bring along."""
+        """Admit a prompt and return at once; with `wakes=False` the session's next step reads it."""
         async with self._intake.alone(session_id, key):
             fact = await self._intake.admit(session_id, text, key=key, to=to, wakes=wakes)
             return (await self._store.admit(fact)).message_id
 
     async def commands(self, directory: str | Path = ".") -> tuple[CommandInfo, ...]:
-        """The slash commands of a directory."""
+        """List the slash commands of a directory."""
         return await self._intake.commands(_absolute(directory))
 
     async def answer(
@@ -222,42 +222,43 @@ class Runtime(Doing):
     ) -> Call:
         """Answer a permission with "once", "always" or "reject", a question with a list for each question.
 
-        With `input` a yes is to these arguments instead; with a `message` a no lets the model go on. An
-        approval takes "approve" or "reject", with a `message` as a remark. `by`: who answers, in words.
+        With `input` the call runs with these arguments; a "reject" with a `message` lets the model go on. An
+        approval takes "approve" or "reject", with a `message` as a remark. `by`: the person's name.
         """
         said, began = a_reply(reply, input, message), self._clock.now()
         call = await self._store.answer(ask_id, said, by=a_name(by))
         return await see_settled(self.counters, self._store, call, began)
 
     async def asks(self, session_id: SessionId | None = None) -> tuple[Waiting, ...]:
-        """What waits for a person: in the whole tree of a session, or everywhere. The oldest first."""
+        """List the asks that wait for a person, in the tree of a session or in all, the oldest first."""
         root_id = None if session_id is None else await self.root_of(session_id)
         return await self._store.asks(root_id)
 
     async def workplace(self, directory: str | Path = ".") -> Workplace:
-        """The tools and agents of a directory."""
+        """Return the workplace of a directory: its tools, agents and rules."""
         return await self._workplaces.at(_absolute(directory))
 
     async def plugins(self, directory: str | Path = ".") -> tuple[PluginReport, ...]:
-        """Those that are loaded for a directory, and how their hooks do."""
+        """List the plugins of a directory, with statistics of their hooks."""
         return (await self.workplace(directory)).hooks.reports()
 
     async def complete(self, call_id: CallId, output: str, *, title: str = "") -> Call:
-        """Give an open call its result, once, as `async_tools.submit_result` does."""
+        """Settle an open call with its result, as `async_tools.submit_result` does."""
         await self.async_tools.submit_result(call_id, output, title=title)
         return await self._store.call(call_id)
 
     async def fail(self, call_id: CallId, error: str) -> Call:
-        """Tell an open call that what it waits for failed."""
+        """Settle an open call with an error."""
         await self.async_tools.submit_error(call_id, error)
         return await self._store.call(call_id)
 
     async def abort(
         self, session_id: SessionId, *, seconds: float = 5.0, scope: Scope = "tree", key: str | None = None
     ) -> bool:
-        """End what a session and its descendants do. False: it is durable, but somebody still stops.
+        """Abort a session and its descendants.
 
-        `scope="turn"` spares the tasks in the background. The same key again ends nothing that came since.
+        Returns False if a run was still stopping after `seconds`; the cancel itself is committed.
+        `scope="turn"` spares tasks in the background. The same key again aborts nothing that came since.
         """
         return await self._ending.abort(session_id, seconds=seconds, scope=scope, key=key)
 
@@ -265,16 +266,16 @@ class Runtime(Doing):
         return await self._store.session(session_id)
 
     async def sessions(self, directory: str | Path = ".", *, limit: int = 100) -> tuple[Session, ...]:
-        """Newest first."""
+        """List the sessions of a directory, the newest first."""
         return await self._store.sessions(project_id(_absolute(directory)), limit=limit)
 
     async def roots(self, directory: str | Path | None = ".", *, limit: int = 100) -> tuple[Session, ...]:
-        """Sessions without a parent, of one directory or (None) of all, newest first."""
+        """List sessions without a parent, of one directory or (None) of all, the newest first."""
         where = None if directory is None else project_id(_absolute(directory))
         return await self._store.roots(where, limit=limit)
 
     async def find_session(self, start: str) -> Session:
-        """By its id, or by the beginning of its id if no other begins like that."""
+        """Find a session by its id or a unique beginning of it."""
         start = start if start.startswith("ses_") else f"ses_{start}"
         found = await self._store.beginning(start)
         if not found:
@@ -284,22 +285,22 @@ class Runtime(Doing):
         return await self._store.session(found[0])
 
     async def root_of(self, session_id: SessionId) -> SessionId:
-        """The session that its tree began with; its own id, if nobody started it."""
+        """Return the root session of a session's tree; the session itself if it has no parent."""
         return (await self._store.control(session_id)).root_id
 
     async def children(self, session_id: SessionId) -> tuple[Session, ...]:
         return await self._store.children(session_id)
 
     async def delete_session(self, session_id: SessionId) -> None:
-        """And all its descendants."""
+        """Delete a session and all its descendants."""
         await self._store.delete_session(session_id)
 
     async def messages(self, session_id: SessionId, *, limit: int = 1_000_000) -> tuple[Entry, ...]:
-        """The newest `limit`, oldest first."""
+        """Return the newest `limit` messages, the oldest first."""
         return await self._store.messages(session_id, limit=limit)
 
     async def answer_to(self, message_id: MessageId) -> Entry | None:
-        """The message that answered a prompt, if one did."""
+        """Return the message that answered a prompt; None: there is none yet."""
         answer_id = (await self._store.input(message_id)).answer_id
         return None if answer_id is None else await self._store.message(answer_id)
 
@@ -310,7 +311,7 @@ class Runtime(Doing):
         return await self._store.status(session_id)
 
     async def statuses(self, root_id: SessionId | None = None) -> dict[SessionId, Status]:
-        """Of all sessions, or those of a tree, that are not idle."""
+        """Return the statuses of all sessions that are not idle, or of those in a tree."""
         return await self._store.statuses(root_id)
 
     async def todos(self, session_id: SessionId) -> tuple[Todo, ...]:
@@ -320,19 +321,19 @@ class Runtime(Doing):
         return await self._store.open_calls(session_id)
 
     def events(self, session_id: SessionId | None = None) -> Listening:
-        """What happens from here on, in one session or all. A slow reader may miss states, never the last."""
+        """Subscribe to events of one session or all. A slow reader may miss states, never the last."""
         return listening(self._bus, self._store, session_id)
 
     def follow(
         self, session_id: SessionId, *, after: str | None = None, tree: bool = False
     ) -> AsyncGenerator[Heard, None]:
-        """What happens in a session, or in all of its tree, from here on or since a cursor; with cursors."""
+        """Follow the events of a session or its tree, from now or from a cursor; yields cursors."""
         return follow(Circle(self._store, session_id, tree=tree), self._bus, after=after)
 
     async def stream(
         self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[To]
     ) -> AsyncGenerator[Event, None]:
-        """Send a message and follow its session until the message is answered, or the session is gone."""
+        """Send a prompt and yield the session's events until it is answered, or the session is deleted."""
         async with self.events(session_id) as events:
             async with self._intake.alone(session_id, key):
                 admitted = await self._store.admit(await self._intake.admit(session_id, text, key=key, to=to))
@@ -346,7 +347,7 @@ class Runtime(Doing):
                     return
 
     async def wait(self, session_id: SessionId) -> Status:
-        """Until a session is idle, or waits for something outside; says which."""
+        """Wait until a session is idle, or waits for something outside; return its status."""
         async with self.events(session_id) as events:
             status = await self._store.status(session_id)
             while isinstance(status, Busy | Retry) or self._expires(status):
@@ -357,32 +358,32 @@ class Runtime(Doing):
         return status
 
     def _expires(self, status: Status) -> bool:
-        """Whether what it waits for is overdue: a sweep of ours is about to end that."""
+        """Whether the wait is overdue and this process's sweep is about to expire it."""
         if not isinstance(status, WaitingAsync) or status.timeout is None:
             return False
         return status.timeout <= self._clock.now() and self._dispatcher.serves
 
     async def wait_tree(self, root_id: SessionId) -> dict[SessionId, Status]:
-        """Until no session of a tree is at work; says which of them wait for something outside."""
-        while await self._store.at_work(root_id):  # noqa: ASYNC110  no event tells that an ask is left alone
+        """Wait until no session of a tree works; return the statuses of those that wait for something."""
+        while await self._store.at_work(root_id):  # noqa: ASYNC110  no event reports the park on an ask
             await asyncio.sleep(UNHEARD_SECONDS)
         return await self._store.statuses(root_id)
 
     async def at_work(self, root_id: SessionId) -> bool:
-        """Whether any session of a tree neither rests nor waits for the outside."""
+        """Whether any session of a tree neither rests nor waits for something outside."""
         return bool(await self._store.at_work(root_id))
 
     async def is_run(self, session_id: SessionId) -> bool:
-        """Whether a living process, this or another, has a run of it now."""
+        """Whether a live process, this or another, has a run of the session."""
         control = await self._store.control(session_id)
         return control.state == "running" and self._alive(control.owner or OwnerId(""))
 
     async def cursor(self) -> str:
-        """Where the feed stands now."""
+        """Return the current cursor of the change feed."""
         return await self._store.cursor()
 
     async def feed(self, after: str | None = None) -> Feed:
-        """What changed since a cursor, or everything, a piece at a time; the state, not each step to it."""
+        """Return changes since a cursor, or the full state, a piece at a time: the last state of each row."""
         return await self._store.feed(after)
 
 

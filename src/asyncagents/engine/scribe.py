@@ -1,4 +1,4 @@
-"""Keeps and publishes a step while it streams, without ever making the stream wait for the disk."""
+"""Store and publish a step while it streams; the stream never waits for the disk."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ FLUSH_SECONDS = 1.0
 
 
 class Scribe:
-    """A part's first row is committed before listeners hear of it; after that its text goes out as it comes.
+    """A part's first row is committed before it is published; after that its deltas are published at once.
 
     Text is written soon after a part begins or ends, else about once a second, one write at a time.
     """
@@ -46,7 +46,7 @@ class Scribe:
         bus.begins(self._lease.session_id, self._so_far)
 
     def _so_far(self) -> list[Event]:
-        """Texts that still grow, as listeners know them."""
+        """Return the published parts that still stream, as events."""
         return [self._updated(part) for part in self._draft.growing() if part.id in self._known]
 
     def take(self, change: NewPart | NewText) -> None:
@@ -59,7 +59,7 @@ class Scribe:
                 self._spread(self._delta(part_id, text, offset))
 
     def _spread(self, delta: PartDelta) -> None:
-        """To listeners, if the part is there for them; else with the part, when it is."""
+        """Publish a delta if its part is published; else queue it until the part is."""
         if delta.part_id in self._known:
             self._bus.publish(delta)
             self._flush_later()
@@ -86,7 +86,7 @@ class Scribe:
         parts, events = self.rest()
         try:
             await self._store.write_parts(self._lease, parts, events)
-        except Exception as error:  # noqa: BLE001  raised again by `close`; the stream need not go on
+        except Exception as error:  # noqa: BLE001  raised again by `close`; the stream is interrupted
             self._failure = error
             self._run.interrupt()
             return
@@ -99,7 +99,7 @@ class Scribe:
             self._flush_later()
 
     def _now_known(self, parts: tuple[Part, ...]) -> None:
-        """What was said of them while they were being written goes out now."""
+        """Mark parts as published and publish the deltas that came during the write."""
         self._known.update(part.id for part in parts)
         waiting, self._events = self._events, []
         for event in waiting:
@@ -109,14 +109,14 @@ class Scribe:
                 self._events.append(event)
 
     def rest(self) -> tuple[tuple[Part, ...], tuple[Event, ...]]:
-        """Hand over what is not written yet, and what listeners have not heard."""
+        """Return and clear the parts that are not written and the events that are not published yet."""
         parts = {**self._parts, **{part.id: part for part in self._draft.unsaved()}}
         events = tuple(self._events)
         self._parts, self._events = {}, []
         return tuple(parts.values()), events
 
     def complete(self, end: StepEnd) -> StepEnd:
-        """The end of the step, with whatever had not been written or heard of before."""
+        """Add the unwritten parts and unpublished events to the end of the step."""
         parts, events = self.rest()
         replaced = {part.id for part in end.parts} | {call.part_id for call in end.calls}
         kept = tuple(part for part in parts if part.id not in replaced)
@@ -124,9 +124,9 @@ class Scribe:
         return replace(end, parts=kept + end.parts, events=events + last)
 
     async def close(self) -> None:
-        """The stream is over: let the write under way end, and begin no other.
+        """Wait for the write under way and begin no other; raise the failure of a write.
 
-        What is left goes with the end of the step; a write begun now could fail unheard.
+        What is left is written with the end of the step.
         """
         self._stop()
         if self._writing is not None:
@@ -142,7 +142,7 @@ class Scribe:
             self._timer = None
 
     def drop(self) -> None:
-        """Whatever happens, nothing more is written from here."""
+        """Stop at once: cancel the write under way and begin no other."""
         self._stop()
         if self._writing is not None:
             self._writing.cancel()

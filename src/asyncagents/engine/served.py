@@ -1,4 +1,4 @@
-"""What servers offer to a directory besides tools: texts and data to read, and prompts made ready."""
+"""MCP servers of a directory besides their tools: resources, prompts, and their states."""
 
 from typing import Literal, Protocol
 
@@ -16,7 +16,7 @@ class Resource(Struct, frozen=True, kw_only=True):
 
 
 class Content(Struct, frozen=True, kw_only=True):
-    """Words, or data."""
+    """A text, or data."""
 
     uri: str = ""
     mime: str = ""
@@ -31,7 +31,7 @@ class Argument(Struct, frozen=True, kw_only=True):
 
 
 class ReadyPrompt(Struct, frozen=True, kw_only=True):
-    """A prompt that a server fills in; as a command it is named `server:prompt`."""
+    """A prompt of an MCP server; as a command it is named `server:prompt`."""
 
     server: str
     name: str
@@ -44,39 +44,39 @@ class ReadyPrompt(Struct, frozen=True, kw_only=True):
 
 
 class Served(Protocol):
-    """A server that is not there raises `ToolError`, which says what to do; nothing else is raised."""
+    """Resources and prompts of the servers. Raises only `ToolError`, for a server that is not available."""
 
     async def list_resources(self) -> tuple[Resource, ...]:
-        """Of all servers, in order; of those that cannot be reached, none."""
+        """List the resources of all servers, in order; unreachable servers are skipped."""
         ...
 
     async def read_resource(self, server: str, uri: str) -> tuple[Content, ...]: ...
 
     async def list_prompts(self, command: str | None = None) -> tuple[ReadyPrompt, ...]:
-        """Of all servers, or of those only that may have the one of this name."""
+        """List the prompts of all servers, or of those that may have the command's prompt."""
         ...
 
     async def get_prompt(self, server: str, name: str, arguments: dict[str, str]) -> tuple[Content, ...]: ...
 
 
 class ServerState(Struct, frozen=True, kw_only=True):
-    """A server of tools as a directory has it. `waiting`: it was not needed yet, or is being started."""
+    """State of an MCP server in a directory. `waiting`: not needed yet, or starting."""
 
     status: Literal["connected", "disabled", "failed", "waiting"]
     why: str = ""
-    """What is wrong with it, and what to do."""
+    """Why it failed, and what to do."""
 
 
 class Switchboard(Protocol):
-    """The servers of tools of each directory, as people see and switch them. Nothing here is kept for good:
-    what was switched or added counts until the runtime ends. One that is not there raises `NotFound`."""
+    """Shows and switches the MCP servers of a directory. Changes are not stored: they last until the runtime
+    ends. An unknown server raises `NotFound`."""
 
     async def states(self, directory: str, *, seconds: float) -> dict[str, ServerState]:
-        """Of all of a directory; those that are wanted are started, and waited for so long."""
+        """Return the states of all servers of a directory; start enabled ones and wait up to `seconds`."""
         ...
 
     async def switch(self, directory: str, name: str, *, on: bool) -> None: ...
 
     async def add(self, directory: str, name: str, config: McpConfig) -> None:
-        """Or another in the place of the one of that name."""
+        """Add a server, or replace the one of that name."""
         ...

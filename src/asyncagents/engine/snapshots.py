@@ -1,4 +1,4 @@
-"""What the files of a project were like at a moment: taken before and after calls, compared, put back."""
+"""Snapshots of a project's files: taken before and after calls, compared, restored."""
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
@@ -10,43 +10,43 @@ from asyncagents.domain.session import FileDiff
 
 
 class PutBack(Struct, frozen=True):
-    """A file is to be as it was in a snapshot; if it was not there, it is removed."""
+    """A file to restore from a snapshot; if the snapshot does not have it, it is removed."""
 
     file: str
-    """Absolute."""
+    """Absolute path."""
     to: str
     was: str | None = None
-    """It is removed only if it is as it was in this snapshot; None: whatever it is."""
+    """Remove the file only if it equals this snapshot's; None: in any case."""
 
 
 class Snapshots(Protocol):
-    """Of one project. What is said to be raised is `Unavailable`, with the reason for people."""
+    """Snapshots of one project. The methods raise `Unavailable`, with a reason for people."""
 
     async def take(self) -> str:
-        """All files as they are now, under a name that their content gives; cheap if little has changed."""
+        """Take a snapshot of all files; return its name, a content hash. Cheap if little has changed."""
         ...
 
     async def changed(self, before: str, after: str) -> tuple[str, ...]:
-        """The files that differ, absolute."""
+        """Return the absolute paths of files that differ."""
         ...
 
     async def diffs(self, before: str, after: str) -> tuple[FileDiff, ...]: ...
 
     async def text(self, before: str, after: str) -> str:
-        """The difference as one patch, for people."""
+        """Return the difference as one patch, for people."""
         ...
 
     def alone(self) -> AbstractAsyncContextManager[None]:
-        """Nobody else, in whatever process, undoes or redoes anything in this project meanwhile."""
+        """Lock the project against undo and redo by other callers and processes."""
         ...
 
     async def put_back(self, files: Sequence[PutBack]) -> tuple[str, ...]:
-        """Returns what was left as it is, and why. Doing it again changes nothing more."""
+        """Restore files; return those left as they are, with reasons. Idempotent."""
         ...
 
 
 class NoSnapshots(Struct, frozen=True):
-    """They are not taken here."""
+    """The project has no snapshots."""
 
     why: str
 

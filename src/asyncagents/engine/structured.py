@@ -1,4 +1,4 @@
-"""An answer in a form: the model gives it by a tool; what does not fit is told to it, so often at most."""
+"""Structured output: the model answers by a tool; an answer that does not fit is retried, with a limit."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -31,7 +31,7 @@ _Verdict: TypeAlias = tuple[Call, Any] | str
 
 
 def offered(brief: Brief, wanted: Wanted, *, last: bool) -> Brief:
-    """The tool besides the others; some tool must be called, and when it is time, this one."""
+    """Add the output tool to a brief; some tool must be called, and on a retry or the last step this one."""
     spec = ToolSpec(NAME, prompt_text("structured-output"), parameters(wanted.format.schema))
     others = tuple(each for each in brief.specs if each.name != NAME)
     choice = NAME if wanted.tries or last or not others else "required"
@@ -39,7 +39,7 @@ def offered(brief: Brief, wanted: Wanted, *, last: bool) -> Brief:
 
 
 class Acceptance:
-    """Of the end of one step. What it decides commits with that end."""
+    """Accepts or refuses the structured answer of one step, in the step's own transaction."""
 
     def __init__(self, wanted: Wanted, ids: Ids, now: int, *, last: bool) -> None:
         self._wanted = wanted
@@ -48,13 +48,13 @@ class Acceptance:
         self._last = last
 
     def judged(self, end: StepEnd) -> StepEnd:
-        if isinstance(end.message.error, MessageOutputLengthError):  # an answer may come of the next try
+        if isinstance(end.message.error, MessageOutputLengthError):  # the next try may answer
             end = replace(end, message=replace(end.message, error=None))
         if end.message.error is not None:
             return end
         calls = [call for call in end.calls if call.tool == NAME]
         if not calls and end.message.finish == "tool-calls":
-            return end  # it is still at work
+            return end  # the turn goes on
         verdict = self._verdict(calls)
         if not isinstance(verdict, str):
             return self._taken(end, *verdict)
@@ -73,7 +73,7 @@ class Acceptance:
         return replace(end, message=message, calls=_settled(end.calls, self._closing(refused)))
 
     def _verdict(self, calls: list[Call]) -> _Verdict:
-        """The first call that fits, with what it says; or what is wrong with the first."""
+        """Return the first call whose answer fits, with the answer; or what is wrong with the first."""
         schema = self._wanted.format.schema
         wrong: list[str] = []
         for call in calls:
@@ -100,7 +100,7 @@ class Acceptance:
         )
 
     def _closing(self, known: dict[CallId, Settled]) -> _Becomes:
-        """No step follows, so nothing else is begun."""
+        """Settle all other calls as not run: no step follows."""
         return lambda call_id: known.get(call_id) or Settled(Failed(TOO_LATE), self._now)
 
     def _again(self, message: AssistantMessage, why: str) -> Admit:
@@ -111,7 +111,7 @@ class Acceptance:
 
 
 def _settled(calls: tuple[Call, ...], state: _Becomes) -> tuple[Call, ...]:
-    """What has not begun is settled so; a settled call that is the answer, too: it never ran."""
+    """Settle calls that are only requested, and calls of the output tool, which never run."""
     made = []
     for call in calls:
         new = state(call.id)

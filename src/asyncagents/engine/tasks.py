@@ -1,4 +1,4 @@
-"""Tasks as people and programs handle them: seen, followed up, moved to the background, ended, explained."""
+"""List, resume, cancel and explain tasks, and move them to the background."""
 
 from collections.abc import Callable
 
@@ -22,17 +22,17 @@ class Tasks:
 
     def __init__(self, *, store: Store, intake: Intake, ending: Ending) -> None:
         self.served_elsewhere: Callable[[str], bool] = _nobody
-        """Whether another process is known to work on all of a pool: whoever opened the runtime may know."""
+        """Whether another process serves a pool; set by the app."""
         self._store = store
         self._intake = intake
         self._ending = ending
 
     async def get(self, task_id: SessionId) -> BackgroundTask:
-        """With what it has done so far."""
+        """Return a task with its progress."""
         return _shown(await self._store.task(task_id))
 
     async def find(self, start: str) -> BackgroundTask:
-        """By its id, or by the beginning of its id if no other session begins like that."""
+        """Find a task by its id or a unique beginning of it."""
         start = start if start.startswith("ses_") else f"ses_{start}"
         found = await self._store.beginning(start)
         if len(found) > 1 and start not in found:
@@ -42,7 +42,7 @@ class Tasks:
     async def list(
         self, session_id: SessionId | None = None, *, live: bool = False, limit: int = 100
     ) -> tuple[BackgroundTask, ...]:
-        """Of the tree of a session, the oldest first; or of all, the newest first. `live`: not yet ended."""
+        """List tasks of a session's tree, oldest first; or all, newest first. `live`: those not ended."""
         if session_id is not None:
             seen = await self._store.tasks_of_tree(session_id)
         elif live:
@@ -67,20 +67,21 @@ class Tasks:
         return await self.get(task_id)
 
     async def background(self, task_id: SessionId) -> BackgroundTask:
-        """Let whoever waits for it go on; a notice will tell of its end."""
+        """Move a task to the background: its parent goes on, and gets a notice of its end."""
         await self._store.by_hand.background(task_id)
         return await self.get(task_id)
 
     async def cancel(self, task_id: SessionId, *, key: str | None = None) -> bool:
-        """End it with all below it; its parent is told. False: it is durable, but somebody still stops.
+        """Cancel a task with all below it; its parent gets a notice.
 
-        The same key again ends no later run.
+        Returns False if a run was still stopping after 5 seconds; the cancel itself is committed.
+        The same key again cancels no later run.
         """
         await self._store.task(task_id)
         return await self._ending.abort(task_id, key=key)
 
     async def cancel_batch(self, batch_id: str, *, key: str | None = None) -> bool:
-        """All of a batch that have not ended."""
+        """Cancel all tasks of a batch that have not ended."""
         found = await self._store.tasks_of_batch(batch_id)
         if not found:
             raise NotFound("batch", batch_id)
@@ -88,7 +89,7 @@ class Tasks:
         return all(stopped)
 
     async def awaited(self, session_id: SessionId, *, asks: bool = False) -> tuple[Awaited, ...]:
-        """What the tree of a session waits for outside; with `asks` only people, the oldest first."""
+        """List what a session's tree waits for outside; with `asks` only people, the oldest first."""
         root_id = (await self._store.control(session_id)).root_id
         if asks:
             return tuple(awaited(each.call, each.lineage) for each in await self._store.asks(root_id))
@@ -101,7 +102,7 @@ class Tasks:
         return tuple(awaited(call) for call in calls)
 
     async def why(self, session_id: SessionId) -> Why:
-        """Why a session does not move."""
+        """Explain why a session does not go on."""
         try:
             about = await self._store.situation(session_id)
         except Damaged as error:
@@ -116,7 +117,7 @@ class Tasks:
         return found
 
     async def _for_lack_of_a_model(self, found: Why) -> Why:
-        """What could be taken up is not, if there is no model to ask."""
+        """Replace the reason if the session waits for a model that cannot be asked."""
         lacks = await self._intake.gate.lacks_model(found.session_id)
         if lacks is None:
             return found
@@ -125,7 +126,7 @@ class Tasks:
 
 
 ANY = ""
-"""Whichever pool."""
+"""Any pool."""
 
 
 def _nobody(pool: str) -> bool:

@@ -1,4 +1,4 @@
-"""A title for a conversation that began with many words, made by a model while the first step runs."""
+"""Ask a model for a title of a session with a long first prompt, while the first step runs."""
 
 import asyncio
 import logging
@@ -32,14 +32,14 @@ from asyncagents.store.verb.title import Titled
 
 SECONDS = 60.0
 MOST = 8_000
-"""So much of a long prompt tells what it is about."""
+"""How much of a long prompt the title is made from."""
 WRITER = "title"
-"""The agent that it counts for."""
+"""The agent that its spans name."""
 _log = logging.getLogger(__name__)
 
 
 class Titles:
-    """Whatever becomes of it: without one, a session keeps the title made from its first line."""
+    """Makes titles in the background; on a failure a session keeps the title from its first line."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Titles:
         self._running: set[asyncio.Task[None]] = set()
 
     def begin(self, session: Session, place: Workplace, told: tuple[Entry, ...], used: ModelRef) -> None:
-        """With the first step of a root session, if what was asked is too long to be its own title."""
+        """Start a title with the first step of a root session whose prompt is too long to be its title."""
         text = _first(told)
         is_long = len(text) > TITLE_LENGTH or "\n" in text.strip()
         if session.parent_id is not None or not is_long or session.title != title_from(text):
@@ -73,7 +73,7 @@ class Titles:
             running.add_done_callback(self._running.discard)
 
     def stop(self) -> None:
-        """What is under way is given up: nobody waits for it."""
+        """Cancel the titles under way."""
         for running in tuple(self._running):
             running.cancel()
 
@@ -88,13 +88,13 @@ class Titles:
             finally:
                 slot.release()
         except (AsyncAgentsError, TimeoutError) as error:
-            _log.info("session %s keeps its title: %s", session.id, error)
-        except Exception as error:  # noqa: BLE001  the edge of a provider: a title is worth no failure
-            _log.warning("session %s keeps its title", session.id, exc_info=True)
+            _log.info("session=%s action=title failed, the title stays: %s", session.id, error)
+        except Exception as error:  # noqa: BLE001  the edge of a provider: a title fails nothing else
+            _log.warning("session=%s action=title failed, the title stays", session.id, exc_info=True)
             self._watch.report_fault("title", error)
 
     async def _timed(self, request: Request, end: Titled) -> None:
-        """However it ends, it is charged."""
+        """Ask for the title and store its cost, also on a failure or a timeout."""
         try:
             async with asyncio.timeout(SECONDS):
                 end = await self._asked(request, end)
@@ -127,12 +127,12 @@ def _estimate(request: Request) -> Tokens:
 
 
 def _first(told: tuple[Entry, ...]) -> str:
-    """What people said in the first input, as `admit` reads it for a title."""
+    """Return the text of the first prompt, as `admit` reads it for a title."""
     return next(_said(told), "")
 
 
 def first_prompt(told: tuple[Entry, ...]) -> bool:
-    """Whether people have spoken once; what they ran themselves before that says nothing."""
+    """Whether there is exactly one prompt; a person's shell commands do not count."""
     return len(list(islice(_said(told), 2))) == 1
 
 
@@ -144,7 +144,7 @@ def _said(told: tuple[Entry, ...]) -> Iterator[str]:
 
 
 def _clean(said: str) -> str:
-    """One line; a model may think aloud before it, or put it in quotes."""
+    """Return the first line of a title, without thinking text, quotes and markup."""
     lines = [line.strip().strip("\"'`*# ") for line in said.split("</think>")[-1].splitlines()]
     line = next((line for line in lines if line), "")
     return line if len(line) <= TITLE_LENGTH else f"{line[: TITLE_LENGTH - 1].rstrip()}…"

@@ -1,4 +1,4 @@
-"""The tool contract: `plan` says what it would touch, `run` does it; the result is the call's next state."""
+"""The tool contract: `plan` returns the asks of a call, `run` executes it and returns its outcome."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
@@ -25,30 +25,30 @@ TEN_MINUTES = 600.0
 
 
 class Ask(Struct, frozen=True):
-    """What a tool would touch: checked against the rules before it runs."""
+    """A permission and the patterns that a call needs, checked against the rules before it runs."""
 
     permission: str
     patterns: tuple[str, ...] = ("*",)
     always: tuple[str, ...] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
     also: tuple[str, ...] = ()
-    """Permissions that the same patterns need besides."""
+    """Further permissions that the same patterns need."""
     exact: bool = False
-    """Whether `always` holds the text itself, which no other text fits, instead of patterns."""
+    """Whether `always` holds the exact text instead of patterns."""
     narrow: bool = False
-    """Whether only approvals of `always` itself answer it; else every approved pattern that fits does."""
+    """Whether only approvals of `always` itself answer the ask; else any approved pattern that fits."""
 
 
 def unheard(metadata: dict[str, Any]) -> None:
-    """Nobody listens."""
+    """Drop a report."""
 
 
 def unkept(title: str | None, metadata: dict[str, Any]) -> None:
-    """Nobody keeps it."""
+    """Drop kept metadata."""
 
 
 class Callback(Struct, frozen=True):
-    """How the result of an async tool may be brought, besides by the library."""
+    """The webhook that takes the result of a call: its URL, if any, and its secret."""
 
     secret: Secret
     url: str | None = None
@@ -58,98 +58,98 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     session_id: SessionId
     message_id: MessageId
     call_id: CallId
-    """Also the effect key: the same for every run of this call, and the pending id of an async tool."""
+    """Also the effect key (the same for every run of this call) and the pending id of an async tool."""
     agent: str
     directory: str
     by_hand: bool = False
-    """A person wrote its arguments, not a model."""
+    """Whether a person wrote its arguments, not a model."""
     own: bool = False
-    """A person runs it himself, with no model in between."""
+    """Whether a person runs it directly, without a model."""
     approved: bool = False
-    """A person saw this call and let it run, or wrote it; else rules alone did."""
+    """Whether a person allowed or wrote this call; else only rules allowed it."""
     rules: Effective | None = None
-    """What counts for this call beyond what it asked for; None: there are none but the policy."""
+    """The effective rules of this call; None: there is only a policy."""
     report: Callable[[dict[str, Any]], None] = unheard
-    """Tells people how a long call gets on. It is shown, at times, and not kept."""
+    """Reports the progress of a long call: published at intervals, not stored."""
     keep: Callable[[str | None, dict[str, Any]], None] = unkept
     worktree: str = ""
-    """The root of the project; the directory itself, if it is in no worktree."""
+    """Root of the project; the directory itself if it is in no worktree."""
     abort: AbortSignal = field(default_factory=AbortSignal)
-    """Set when the call shall end; a coroutine is cancelled besides."""
+    """Set when the call must end; a coroutine is cancelled as well."""
     environment: Mapping[str, str] = {}
-    """Variables for the programs it starts, besides those that they get anyway."""
+    """Additional environment variables for the programs it starts."""
     callback: Callback | None = None
-    """Of an async tool."""
+    """The webhook for the result of an async tool."""
     trace: str | None = None
-    """Where the call stands in a trace: the `traceparent` of what it starts elsewhere. None: nowhere."""
+    """The `traceparent` of the call, for what it starts elsewhere. None: it is not traced."""
 
     @property
     def effect_key(self) -> str:
-        """The same for every run of this call: give it to whoever must not do the same thing twice."""
+        """Idempotency key, the same for every run of this call: pass it to services it calls."""
         return self.call_id
 
     @property
     def pending_id(self) -> CallId:
-        """Under which the result of a pending call is given."""
+        """The id to submit the result of a pending call under."""
         return self.call_id
 
     @property
     def callback_url(self) -> str | None:
-        """Where the result can be posted: below `async_tools.url`, else by the server of this process."""
+        """URL to post the result to: below `async_tools.url`, else at the server of this process."""
         return self.callback.url if self.callback else None
 
     @property
     def secret(self) -> str:
-        """What the posted result is signed with, in the form of Standard Webhooks; tell only who sends it."""
+        """Secret that signs the posted result (Standard Webhooks); pass it only to the service that posts."""
         return self.callback.secret.reveal() if self.callback else ""
 
     def metadata(self, metadata: dict[str, Any] | None = None, *, title: str | None = None) -> None:
-        """For people: shown while it runs, and kept unless the result says otherwise. From any thread."""
+        """Show metadata and a title to people while the call runs, and store them. Thread-safe."""
         self.keep(title, metadata or {})
 
 
 class Pending(Struct, frozen=True, kw_only=True):
-    """Return it to wait: nothing runs until a result, an answer or the deadline comes."""
+    """Return it from a tool to wait: nothing runs until a result, an answer or the deadline comes."""
 
     kind: Kind = "async"
     note: str = ""
     seconds: float | UnsetType | None = UNSET
-    """How long; None: for ever. Not given: as long as its tool says, or a day."""
+    """How long to wait; None: without limit. Not given: the tool's own time, or a day."""
     due: int | None = None
-    """Until when, in ms since the epoch; goes before `seconds`."""
+    """Deadline in ms since the epoch; overrides `seconds`."""
     on_due: Result | None = None
     questions: tuple[Question, ...] = ()
-    """With kind async, whoever answers first counts: a person, or a result from outside."""
+    """Questions to a person; with kind async the first counts: the answer, or a result from outside."""
     who: str = ""
-    """Whom it asks, in words: a person, a role, a channel."""
+    """Who is asked, in words: a person, a role, a channel."""
     approval: bool = False
-    """The one question has options, and the answer is a decision: one of them, perhaps with a remark."""
+    """Whether its one question is a decision: the answer is one of its options, perhaps with a remark."""
     watch: Watch | None = None
-    """A task whose end it waits for."""
+    """The task whose end it waits for."""
     title: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
-    """For people, while it is waited for."""
+    """Shown to people while the call waits."""
     external_ref: str = ""
-    """What the other side calls it."""
+    """The other side's id of the work."""
     estimated_seconds: float | None = None
-    """A hint for people; it never makes the time shorter."""
+    """A hint for people; it never shortens the wait."""
     secret: Secret | None = None
-    """What results are signed with, if the other side chose it; the context's own counts as well."""
+    """Secret that signs results, if the other side chose it; the context's own is valid as well."""
     webhook_url: str = ""
-    """Who is told when the call is settled."""
+    """URL of the webhook to send when the call is settled."""
     webhook_secret: Secret | None = None
-    """What that is signed with; the context's own, if not given."""
+    """Secret that signs that webhook; default: the context's own."""
 
 
 class Together(Struct, frozen=True):
-    """A result, or a wait, and facts of our own store that commit with it or not at all."""
+    """A result, or a wait, and facts that commit in the same transaction."""
 
     result: Result | Pending
     facts: tuple[Fact, ...]
 
 
 class Opened(Struct, frozen=True):
-    """A tool waits from here on, and what commits with that."""
+    """The open state of a call that waits, and facts that commit with it."""
 
     state: Open
     facts: tuple[Fact, ...] = ()
@@ -161,26 +161,26 @@ Plan: TypeAlias = Callable[[A, ToolContext], Awaitable[tuple[Ask, ...]]]
 Execute: TypeAlias = Callable[[A, ToolContext], Awaitable[Outcome]]
 Reconcile: TypeAlias = Callable[[A, ToolContext], Awaitable[Result | None]]
 Validate: TypeAlias = Callable[[ToolResult], Awaitable[str | None]]
-"""What is wrong with a result from outside; None: nothing."""
+"""Returns what is wrong with a result from outside; None: nothing."""
 
 
 class Lasting(Struct, frozen=True, kw_only=True):
-    """Of a tool that only starts its work: the result comes later, from outside."""
+    """Settings of an async tool, which only starts its work: the result comes later, from outside."""
 
     seconds: float | UnsetType | None = UNSET
-    """How long it may take; None: for ever. Not given: as the configuration says, or a day."""
+    """How long the work may take; None: without limit. Not given: as in the config, or a day."""
     estimated_seconds: float | None = None
     validate: Validate | None = None
     who: str = ""
-    """Whom its calls ask, unless they say otherwise."""
+    """Who its calls ask, unless a call names another."""
     approval: bool = False
-    """It asks for a decision: also after a crash that left nothing of its own question."""
+    """Whether it asks for a decision; after a crash that lost its question, a default one is asked."""
 
 
 class Tool(Generic[A]):
-    """A value: the type of its arguments is its schema, their docstring, if need be, its description."""
+    """A tool; its schema comes from the type of its arguments, whose docstring is the default description."""
 
-    def __init__(  # noqa: PLR0913  a tool is described by so much
+    def __init__(  # noqa: PLR0913  all that describes a tool
         self,
         name: str,
         args: type[A],
@@ -194,7 +194,7 @@ class Tool(Generic[A]):
         parameters: dict[str, Any] | None = None,
         lasting: Lasting | None = None,
     ) -> None:
-        """`parameters`: their schema, where somebody else wrote it; the arguments are then a plain dict."""
+        """`parameters`: a JSON schema from elsewhere; the arguments are then a plain dict."""
         self.name = name
         self.args = args
         self.run = run
@@ -207,26 +207,26 @@ class Tool(Generic[A]):
         self.description = description or (self.args.__doc__ or name).strip()
 
     def planned(self, plan: Plan[A]) -> "Tool[A]":
-        """The same tool with another plan."""
+        """Return a copy with another plan."""
         tool = copy(self)
         tool.plan = plan
         return tool
 
     def named(self, name: str) -> "Tool[A]":
-        """The same tool under another name."""
+        """Return a copy with another name."""
         tool = copy(self)
         tool.name = name
         return tool
 
     def spec(self) -> ToolSpec:
-        """Its arguments are an object at the top: some providers do not follow a reference there."""
+        """Return the spec, with an object at the schema's top: some providers follow no reference there."""
         if self.parameters is not None:
             return self._spec(self.parameters)
         (schema,), others = msgspec.json.schema_components([self.args], ref_template="#/$defs/{name}")
         if "$ref" in schema:
             name = schema["$ref"].removeprefix("#/$defs/")
             schema = others[name]
-            if f"'#/$defs/{name}'" not in str(others):  # else it is made of itself
+            if f"'#/$defs/{name}'" not in str(others):  # else it is recursive
                 del others[name]
         schema = {key: value for key, value in schema.items() if key not in ("title", "description")}
         return self._spec({**schema, "$defs": others} if others else schema)
@@ -246,15 +246,15 @@ class Policy(Protocol):
 
 
 def ask_everything(ask: Ask, context: ToolContext) -> Literal["allow", "deny", "ask"]:
-    """No rules are known, so a person decides."""
+    """Leave every ask to a person."""
     return "ask"
 
 
 def check_tools(tools: Sequence[AnyTool]) -> None:
-    """Those that somebody brings."""
+    """Raise `InvalidInput` for objects that are not tools and for duplicate names."""
     for tool in tools:
-        if not isinstance(tool, Tool):  # types are promised, not checked
-            raise InvalidInput(f"{tool!r} is no tool: put @tool above the function, or make a Tool")
+        if not isinstance(tool, Tool):  # type hints are not enforced
+            raise InvalidInput(f"{tool!r} is not a tool: put @tool above the function, or make a Tool")
     names = [tool.name for tool in tools]
     if len(names) != len(set(names)):
         raise InvalidInput(f"two tools have the same name; the names are {', '.join(sorted(names))}")

@@ -1,4 +1,4 @@
-"""Snapshots around the calls of a step: before the first that may change files, and after the last."""
+"""Record file changes of a step: a snapshot before its first call that may change files, one after."""
 
 import asyncio
 import logging
@@ -19,14 +19,14 @@ from asyncagents.store.verb.step import Move
 from asyncagents.store.verb.trail import Changed, Told, begun
 
 LAST_SECONDS = 30.0
-"""Nobody waits longer for the snapshot after an abort."""
+"""Time limit of the final snapshot of a turn."""
 HARMLESS = frozenset(
     {
         "todowrite", "asyncagents_task", "asyncagents_output", "asyncagents_cancel", "asyncagents_clear",
         "async_task", "async_task_result",
     }
 )  # fmt: skip
-"""Tools with effects that touch no files: what they write is ours, or whom they launch sees to itself."""
+"""Tools that change no files of the project themselves."""
 _log = logging.getLogger(__name__)
 
 
@@ -40,7 +40,7 @@ class Trail:
     async def before(
         self, run: Run, lease: Lease, snapshot: Snapshot, place: Workplace, *, moves: Sequence[Move]
     ) -> None:
-        """A trivial turn takes none. What cannot be taken keeps nobody from working."""
+        """Take a snapshot if a starting call may change files; if that fails, the step runs without."""
         if isinstance(place.snapshots, NoSnapshots):
             return
         starting = {move.call_id for move in moves if isinstance(move.state, Running)}
@@ -58,13 +58,13 @@ class Trail:
         try:
             taken = await place.snapshots.take()
         except Unavailable as error:
-            _log.debug("a step goes without snapshots: %s", error)
+            _log.debug("session=%s action=snapshot the step runs without: %s", lease.session_id, error)
             return
         await self._store.reverts.keep_before(lease, step, taken)
         run.footprint = Footprint(step, taken)
 
     async def _know(self, run: Run, snapshot: Snapshot) -> None:
-        """A run that takes up a turn finds what the one before it began."""
+        """Find the open snapshot of an earlier run of the same turn, once."""
         if run.footprint_known:
             return
         run.footprint_known = True
@@ -76,11 +76,11 @@ class Trail:
             run.footprint = Footprint(step.info.id, taken)
 
     async def look(self, run: Run, lease: Lease, snapshot: Snapshot) -> None:
-        """What is left to do to files before the next decision is carried out."""
+        """Finish an unfinished undo, and close the step's snapshot, before the next decision is performed."""
         if snapshot.info is not None and snapshot.info.revert is not None:
             await self.reverts.complete(snapshot.info)
-            own = any(call.own for call in snapshot.requested)  # who runs a command has spoken
-            if own or isinstance(decide(snapshot), CallModel):  # before the history is read for it
+            own = any(call.own for call in snapshot.requested)  # a person's shell command is input, too
+            if own or isinstance(decide(snapshot), CallModel):  # before its history is read
                 await self._store.reverts.clear(lease)
         if snapshot.requested or snapshot.executing or snapshot.abandoned or snapshot.holding:
             return
@@ -91,7 +91,7 @@ class Trail:
                 await self._sum_up(run, lease, snapshot)
 
     async def end(self, run: Run, lease: Lease, snapshot: Snapshot) -> None:
-        """The turn ends, whatever was under way."""
+        """Record the file changes of an ending turn, within a time limit."""
         await self._know(run, snapshot)
         if run.footprint is None and not run.left_traces:
             return
@@ -100,7 +100,10 @@ class Trail:
                 await self._close(run, lease, snapshot)
                 await self._sum_up(run, lease, snapshot)
         except TimeoutError:
-            _log.warning("what the last step of session %s did to files is not known", lease.session_id)
+            _log.warning(
+                "session=%s action=snapshot timed out: file changes of the last step are unknown",
+                lease.session_id,
+            )
 
     async def _snapshots(self, snapshot: Snapshot) -> Snapshots | None:
         assert snapshot.info is not None, "it comes from a store"
@@ -116,7 +119,9 @@ class Trail:
             after = await snapshots.take()
             files = await snapshots.changed(step.before, after)
         except Unavailable as error:
-            _log.warning("what a step of session %s did to files is not known: %s", lease.session_id, error)
+            _log.warning(
+                "session=%s action=snapshot file changes of a step are unknown: %s", lease.session_id, error
+            )
             return
         changed = Changed(
             message_id=step.message_id,
@@ -141,9 +146,11 @@ class Trail:
             diffs = await snapshots.diffs(turn.before, turn.after)
             total = diffs if whole == turn else await snapshots.diffs(whole.before, whole.after)
         except Unavailable as error:
-            _log.warning("what a turn of session %s did to files is not told: %s", lease.session_id, error)
+            _log.warning(
+                "session=%s action=diff file changes of a turn are not stored: %s", lease.session_id, error
+            )
             return
         try:
             await self._store.reverts.keep_summary(lease, Told(asked_id=asked_id, diffs=diffs, total=total))
-        except NotFound:  # what was asked is gone
+        except NotFound:  # the prompt is gone
             return

@@ -1,4 +1,4 @@
-"""Sessions leave a store as JSON records, and come into one from them."""
+"""Export sessions as JSON records, and import them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -21,13 +21,13 @@ from asyncagents.store.verb.bring import Outcome
 from asyncagents.store.verb.export import MessageOut, PartOut, SessionOut
 
 PIECE = 50
-"""So many messages are held in memory at once."""
+"""Messages held in memory at once."""
 TRIES = 3
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Record(Struct, frozen=True):
-    """One JSON value and its place: folders, then a name."""
+    """One JSON value and its path: folders, then a name."""
 
     path: tuple[str, ...]
     body: bytes
@@ -35,7 +35,7 @@ class Record(Struct, frozen=True):
 
 
 class Taken(Struct, frozen=True, kw_only=True):
-    """A session that was imported, or that was there; `remarks`: what was not taken over."""
+    """A session that was imported, or that existed; `remarks`: what was not imported."""
 
     session: Session
     outcome: Outcome
@@ -43,7 +43,7 @@ class Taken(Struct, frozen=True, kw_only=True):
 
 
 class Transfer:
-    """Of a runtime: `runtime.transfer`. Files are written and read by `export_to` and `import_from`."""
+    """Get it from a runtime: `runtime.transfer`. `export_to` and `import_from` write and read the files."""
 
     def __init__(self, *, store: Store, clock: Clock, pool: str) -> None:
         self._store = store.transfer
@@ -52,7 +52,7 @@ class Transfer:
         self._pool = pool
 
     async def sessions(self, chosen: Sequence[SessionId] = ()) -> AsyncIterator[SessionId]:
-        """Those that were chosen, with all below them; or all that there are."""
+        """Yield the ids of chosen sessions with all their descendants; or of all sessions."""
         seen: set[SessionId] = set()
         for each in chosen:
             for session_id in await self._store.tree(each):
@@ -66,7 +66,7 @@ class Transfer:
             after = ids[-1]
 
     async def records(self, session_id: SessionId) -> AsyncIterator[list[Record]]:
-        """All of a session, in pieces. Raises `Conflict` at the end if it has changed meanwhile."""
+        """Yield all records of a session, in pieces. Raises `Conflict` at the end if it changed meanwhile."""
         change = await self._store.change(session_id)
         async for piece in self._pieces(session_id):
             yield piece
@@ -74,7 +74,7 @@ class Transfer:
             raise Conflict(f"session {session_id} is being worked on: export it when it rests")
 
     async def _pieces(self, session_id: SessionId) -> AsyncIterator[list[Record]]:
-        """The session itself comes last: where it is, all that belongs to it is, too."""
+        """Yield the records of a session, itself last: where it exists, all that belongs to it does."""
         out = await self._store.session(session_id)
         after = ""
         while messages := await self._store.messages(session_id, after=after, limit=PIECE):
@@ -83,7 +83,7 @@ class Transfer:
         yield list(_session_records(out))
 
     async def document(self, session_id: SessionId) -> bytes:
-        """A session as one JSON document, as `opencode export` writes it, with what only we know beside."""
+        """Return a session as one JSON document, as `opencode export` writes it, with our marks."""
         for _ in range(TRIES):
             change = await self._store.change(session_id)
             document = await self._document(session_id)
@@ -107,10 +107,10 @@ class Transfer:
         return {**found, "pendingTools": pending} if pending else found
 
     async def takes_children(self, session_id: SessionId, *, trusted: bool) -> bool:
-        """Whether an imported session may stand below this one: what ends there is told here.
+        """Whether an imported session may become a child of this one, which then gets its notices.
 
-        Below one that was worked on here only an export of one's own may: its id is no secret, and whoever
-        knows it could put words into it. One that an import brought, and nobody touched, is of that import.
+        A session that was run here takes only `trusted` imports: its id is no secret, and a foreign import
+        could send text into it. An imported session that never ran takes any.
         """
         try:
             control = await self._control(session_id)
@@ -121,7 +121,7 @@ class Transfer:
     async def take(
         self, found: Found, *, trusted: bool = False, directory: str | None = None, orphan: bool = False
     ) -> Taken:
-        """Import a session, all of it or nothing. Raises `Conflict` if another one is there."""
+        """Import a session in one transaction. Raises `Conflict` if a different one has its id."""
         terms = Terms(now=self._clock.now(), trusted=trusted, directory=directory, orphan=orphan)
         new = await asyncio.to_thread(bring, found, terms)
         outcome = await self._store.bring(new, pool=self._pool)
@@ -159,4 +159,4 @@ def _fields_of(raw: bytes) -> dict[str, msgspec.Raw]:
     try:
         return _fields.decode(raw)
     except BROKEN as error:
-        raise Damaged(f"a stored row is no JSON object: {error}") from error
+        raise Damaged(f"a stored row is not a JSON object: {error}") from error

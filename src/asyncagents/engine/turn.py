@@ -1,4 +1,4 @@
-"""One step: ask the model, keep and publish what it says as it says it, and write down how it ended."""
+"""Run one step: send the request, store and publish the streamed answer, and store how it ended."""
 
 import asyncio
 import logging
@@ -44,7 +44,7 @@ from asyncagents.store.verb.step import NewStep, Retrying, Started, StepEnd
 from asyncagents.store.verb.subtask import TASK, Tasking
 
 SHORT_HISTORY = 32
-"""Up to here a history is read with the first step; longer ones beforehand, beside the writer."""
+"""A history up to this length is read with the first step; a longer one before, outside the writer."""
 
 COOLING = "The provider limits how often this model is asked; it is asked again soon."
 
@@ -66,7 +66,7 @@ class Ended(Struct, frozen=True):
 
 
 class Turn:
-    def __init__(  # noqa: PLR0913  all that a step touches
+    def __init__(  # noqa: PLR0913  all that a step needs
         self,
         *,
         store: Store,
@@ -83,7 +83,7 @@ class Turn:
         over: Callable[[Snapshot], bool] | None = None,
         watch: Watch = UNWATCHED,
     ) -> None:
-        """`over`: whether a turn ends, if nobody else has a word in it."""
+        """`over`: predicate to end the turn in the step's transaction; None if `before_rest` is asked."""
         self._over = over
         self._watch = watch
         self._titles = titles
@@ -103,7 +103,7 @@ class Turn:
         self._group = group
 
     async def step(self, run: Run, lease: Lease, snapshot: Snapshot) -> Snapshot:
-        """Returns what is known after the step; a step that was cancelled before it began changes nothing."""
+        """Run a step and return the snapshot after it; a cancel before it begins changes nothing."""
         assert snapshot.model is not None, "input says which model reads it"
         if not await self._ready(run, snapshot):
             return await self._store.snapshot(lease)
@@ -121,7 +121,7 @@ class Turn:
             slot.release()
 
     async def _ready(self, run: Run, snapshot: Snapshot) -> bool:
-        """Nobody waits for servers of tools with a place at the provider. False: it was interrupted first."""
+        """Wait for MCP servers before taking a slot. Returns False if the turn was interrupted first."""
         assert snapshot.info is not None, "it comes from a store"
         if self._workplaces.bare and not self._workplaces.hooked:
             return True
@@ -133,7 +133,7 @@ class Turn:
         return True
 
     async def _slot(self, run: Run, model: ModelRef) -> Slot | None:
-        """A place at the provider, in order; None: the turn was interrupted first."""
+        """Wait for a slot at the model; None if the turn was interrupted first."""
         if not self._limits.crowded(model):
             return await self._limits.slot(model)
         try:
@@ -143,7 +143,7 @@ class Turn:
             return None
 
     async def _cooled(self, run: Run, until: int) -> bool:
-        """False: the turn was interrupted first."""
+        """Wait until the model's cool-down ends. Returns False if the turn was interrupted first."""
         try:
             async with run.interruptible():
                 await asyncio.sleep(max(0, until - self._clock.now()) / 1000)
@@ -159,7 +159,7 @@ class Turn:
             return await self._store.snapshot(lease)
         if started.number == 1 and first_prompt(started.tail):
             self._titles.begin(snapshot.info, place, started.tail, started.message.model_ref)
-        if started.message.model_ref != snapshot.model:  # who summarises has places of its own
+        if started.message.model_ref != snapshot.model:  # the summary's model has its own slots
             slot.release()
             slot = await self._slot(run, started.message.model_ref) or slot
         draft = Draft(started.message, request_id, self._ids, turn=started.turn)
@@ -209,7 +209,7 @@ class Turn:
         )
 
     async def _summary(self, run: Run, place: Workplace, started: Started, snapshot: Snapshot) -> Summary:
-        """Hooks have a word in it, and nobody who wants the turn to end waits for them."""
+        """Prepare the summary request with plugin hooks; an abort interrupts them."""
         assert snapshot.model is not None, "input says which model reads it"
         writer, reader = self._windows(started.message.model_ref), self._windows(snapshot.model)
         try:
@@ -238,8 +238,8 @@ class Turn:
         if not run.overhead and self._windows(snapshot.model).context:
             _weigh_brief(run, place, snapshot.info)
         model = None if (own := place.summarising(snapshot.model).model) == snapshot.model else own
-        # People read messages in the order of their ids: what stands before the step is named before it,
-        # also by a client whose clock is ahead, and who spoke to another process.
+        # Messages sort by their ids: new ids must follow those before the step, also those of a client whose
+        # clock is ahead and that talked to another process.
         self._ids.follow(snapshot.newest, snapshot.last.id if snapshot.last else None)
         told, *before, message_id = self._ids.messages(5)
         return NewStep(
@@ -260,8 +260,8 @@ class Turn:
         )
 
     def _room(self, run: Run, place: Workplace, model: ModelRef) -> int | None:
-        """From where on a summary is wanted. There must be something to gain: what is always told and the
-        last summary leave some room, or one would be made before every step. None: nobody knows or cares."""
+        """Return the tokens from which on a summary is wanted; None: unknown, or summaries are off. Brief and
+        last summary must leave some room, or a summary would be made before every step."""
         room = self._windows(model).room(place.keeping.reserved) if place.keeping.auto else None
         if room is None or run.overhead < room - longest_summary(room):
             return None if room is None else max(room, run.overhead + run.prompt.head + room // 4)
@@ -271,7 +271,7 @@ class Turn:
         return None
 
     async def _finish(self, run: Run, ended: Ended, job: Job) -> Snapshot:
-        """Close the step, or let it wait for its next try."""
+        """Close the step, or store a backoff until its next try."""
         lease, end, attempt = ended.lease, ended.end, ended.started.attempt
         failure = end.message.error
         wait = pause(failure, attempt, ended.retry_hint, self._rng)
@@ -300,7 +300,7 @@ class Turn:
             if end.goes_on is not None:
                 over = is_over
             elif over is not None:
-                run.clear()  # whoever pokes from here on may want a new run
+                run.clear()  # a wake after this starts a new run
             end = replace(
                 end, full=job.is_full(end.message), over=over, minds_todos=not self._workplaces.bare
             )
@@ -311,7 +311,7 @@ class Turn:
         return snapshot
 
     async def prune(self, run: Run, lease: Lease, directory: str) -> None:
-        """Leave old output out of what is told from now on, if there is enough of it."""
+        """Prune old outputs from later requests, if there are enough of them."""
         stale = run.prompt.stale()
         if not stale or not (await enter(self._workplaces, directory)).keeping.prune:
             return
@@ -320,7 +320,7 @@ class Turn:
         run.prompt = Prompt()
 
     async def _stream(self, run: Run, draft: Draft, scribe: Scribe, job: Job) -> None:
-        """Whatever the provider does ends in the draft."""
+        """Stream the answer into the draft; a provider's failure becomes the draft's."""
         if job.request is None:
             draft.abort() if run.interrupted else draft.fail(unknown(job.why_not))
             return
@@ -353,10 +353,10 @@ class Turn:
 
 
 def _weigh_brief(run: Run, place: Workplace, session: Session) -> None:
-    """Before the first step of a run; later ones know it from the step before. Whoever it works for may not
-    let it see all of that: then it is less."""
+    """Estimate the tokens of the brief before a run's first step, without the rules of ancestors (which may
+    hide tools); later steps use those of the step before."""
     agent = session.agent or ""
-    with suppress(InvalidInput):  # the step will say it
+    with suppress(InvalidInput):  # the step reports it
         run.overhead = place.brief(agent, place.rules(agent, session)).tokens
 
 
@@ -372,12 +372,12 @@ def _request(run: Run, message: AssistantMessage, brief: Brief) -> Request:
 
 
 def _failure(error: BaseException) -> Failure:
-    """A provider's failure is the step's."""
+    """Convert an exception of the model to the step's failure."""
     match error:
         case ModelError():
             return unknown(str(error))
         case TimeoutError():
             return unknown(f"The model timed out: {error}")
         case _:
-            _log.warning("the model failed", exc_info=error)
+            _log.warning("action=stream the model failed", exc_info=error)
             return unknown(f"The model failed: {type(error).__name__}: {error}")

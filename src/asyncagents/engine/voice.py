@@ -1,4 +1,4 @@
-"""Who answers, if a prompt does not say: one's own model, or the providers of a configuration."""
+"""The default model of a runtime: a model object, or the providers of a config."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -20,7 +20,7 @@ SCRIPTED = ModelRef(provider_id="scripted", model_id="scripted")
 
 
 def no_model(config: Config) -> InvalidInput:
-    """Say that there is no model, and which untrusted file names one or a provider of one."""
+    """Return the error that there is no model, naming an untrusted file that configures one."""
     fact = config.untrusted.model_fact()
     if fact is None:
         return InvalidInput(NO_MODEL)
@@ -28,30 +28,30 @@ def no_model(config: Config) -> InvalidInput:
 
 
 def unchecked(model: ModelRef) -> None:
-    """Whether a model can be asked is seen when it is."""
+    """Accept any model; a request shows whether it can be asked."""
 
 
 class Voice(Struct, frozen=True):
-    """Who answers, if a prompt does not say."""
+    """The model of prompts that name none, with its check and concurrency."""
 
     model: Model
     ref: ModelRef
     concurrency: Concurrency = default_concurrency
     check: Callable[[ModelRef], None] = unchecked
     missing: str | None = None
-    """Why there is nobody to ask unless a prompt says whom."""
+    """Why there is no default model; None: there is one."""
 
 
 @asynccontextmanager
 async def open_voice(
     model: Model | str | None, config: Config | None, *, needed: bool
 ) -> AsyncIterator[Voice]:
-    """One's own model, or the providers of a configuration."""
+    """Open the given model object, or the providers of a config; `needed`: raise if there is no model."""
     if model is not None and not isinstance(model, str):
         yield Voice(model, SCRIPTED)
         return
-    assert config is not None, "it was loaded"
-    from asyncagents.llm.providers import open_providers  # start-up: half of it, and only real ones need it
+    assert config is not None, "loaded by the caller"
+    from asyncagents.llm.providers import open_providers  # start-up: slow, and only real models need it
 
     async with open_providers(config) as providers:
         ref, missing = model_ref(model) or providers.default_model(), None

@@ -1,4 +1,4 @@
-"""What there is to see of the engine's work, for whoever counts or traces it. By default nobody looks."""
+"""The observer of the engine's work, for metrics and traces; the default one does nothing."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -15,17 +15,17 @@ from asyncagents.llm.model import FromModel, Request, StepFinish
 from asyncagents.store.store import Store
 
 Trace: TypeAlias = str
-"""Where something stands in a trace, as the W3C writes it: a `traceparent`."""
+"""A W3C `traceparent`."""
 Edge: TypeAlias = Literal["run", "call", "tool", "sweep", "courier", "title"]
-"""Where an exception ends that no code before it was written for, so that other work goes on."""
+"""Where an unexpected exception is caught, so that other work goes on."""
 
 
 class Seen(Protocol):
-    """Something under way; what it did is over when its block ends, with an exception or without."""
+    """A span of work; it ends with its block, with an exception or without."""
 
     @property
     def trace(self) -> Trace | None:
-        """Where it stands; None: nobody traces it."""
+        """The span's `traceparent`; None: it is not traced."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -38,7 +38,7 @@ class SeenModel(Seen, Protocol):
     def ended(
         self, finish: StepFinish | None, failure: Failure | None, said: Callable[[], FromModel]
     ) -> None:
-        """How the provider says that it ended; `said` is for who keeps texts."""
+        """Record how the stream ended; `said` returns the answer, for observers that record texts."""
         ...
 
 
@@ -49,19 +49,19 @@ class SeenTool(Seen, Protocol):
 class Watch(Protocol):
     @property
     def tracing(self) -> bool:
-        """Whether it wants to know where things stand."""
+        """Whether the observer traces."""
         ...
 
     def caller(self) -> Trace | None:
-        """Where whoever calls us stands."""
+        """Return the caller's `traceparent`, if there is one."""
         ...
 
     def under(self, trace: str) -> AbstractContextManager[object]:
-        """Whoever calls in this block stands there. Empty: where he stands anyway; nonsense: nowhere."""
+        """Use `trace` as the parent span in the block; empty keeps the current, an invalid one detaches."""
         ...
 
     def run(self, run: Run, snapshot: Snapshot) -> Seen:
-        """A session was claimed; its run is over when it has parked or rests, as `run.outcome` says."""
+        """Return the span of a run; at its end `run.outcome` says whether the session parked or rests."""
         ...
 
     def model(self, request: Request, session_id: SessionId, agent: str) -> SeenModel: ...
@@ -69,23 +69,23 @@ class Watch(Protocol):
     def tool(self, call: Call) -> SeenTool: ...
 
     def refused(self, call: Call) -> None:
-        """A call that never ran: there is no such tool, its arguments do not fit, or a rule forbids it."""
+        """Report a call that never ran: unknown tool, invalid arguments, or denied by a rule."""
         ...
 
     def settled(self, call: Call, trace: Trace | None, began: int) -> None:
-        """A call has its result from outside; `trace`: where its session stands, `began`: when it came."""
+        """Report a result from outside; `trace`: of the call's session, `began`: when the result came."""
         ...
 
     def report_fault(self, edge: Edge, error: BaseException) -> None:
-        """Hear of an exception that reached an edge, where it is logged and goes no further.
+        """Report an exception that was caught and logged at an edge.
 
-        One exception may be reported twice: a call that cannot be written down ends its run.
+        One exception may be reported twice: a call that cannot be stored ends its run.
         """
         ...
 
 
 class _Nothing:
-    """The same for everything: nothing is made for what nobody looks at."""
+    """A span that does nothing, shared by all work."""
 
     trace: Trace | None = None
 
@@ -132,14 +132,14 @@ UNWATCHED = Unwatched()
 
 
 async def see_settled(watch: Watch, store: Store, call: Call, began: int) -> Call:
-    """Tells of a call that somebody settled since then, unless he only repeats what was told before."""
+    """Report `call` to the observer if it was settled after `began` (not for an idempotent repeat)."""
     if isinstance(call.state, Settled) and call.state.at >= began:
         watch.settled(call, await store.trace(call.session_id) if watch.tracing else None, began)
     return call
 
 
 def result_in(outcome: Ended) -> Result | None:
-    """None: it waits from here on."""
+    """Return the result in an outcome; None: the call waits."""
     match outcome:
         case Completed() | Failed():
             return outcome

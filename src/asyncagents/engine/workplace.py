@@ -1,4 +1,4 @@
-"""Where a session works: the tools there are, who uses them, and what each of them may do."""
+"""The workplace of a directory: tools, agents, rules and settings for its sessions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
@@ -29,68 +29,68 @@ TOO_LATE = "Nobody answered in time whether this is allowed, so it was not done.
 
 
 class Asking(Struct, frozen=True, kw_only=True):
-    """What becomes of an ask that nobody answers."""
+    """What happens to an ask without an answer."""
 
     silence: Silence = "park"
-    """Wait; or be denied, and the model goes on; or be denied, and the turn ends."""
+    """Wait; deny and let the model go on; or deny and end the turn."""
     seconds: float | None = None
-    """How long it waits first, unless it is parked; None: not at all."""
+    """How long to wait before that, unless it parks; None: not at all."""
     rejected_goes_on: bool = False
-    """A no without a word does not end the turn."""
+    """Whether the turn goes on after a rejection without a message."""
 
     @property
     def refusal(self) -> Failed | None:
-        """The answer to an ask for which it makes no sense to wait."""
+        """The immediate refusal of an ask, if it must not wait."""
         if self.silence == "park" or self.seconds:
             return None
         return Failed(NOBODY, blocks=self.silence == "fail")
 
 
 class Keeping(Struct, frozen=True, kw_only=True):
-    """What becomes of a conversation that grows long."""
+    """How a long conversation is compacted."""
 
     auto: bool = True
-    """It is summarised when it is too long for the model."""
+    """Whether it is summarised when it is too long for the model."""
     prune: bool = True
-    """Old output of tools is left out."""
+    """Whether old output of tools is pruned."""
     reserved: int | None = None
-    """Tokens of the window that stay free; None: as many as the model may write."""
+    """Tokens of the window to keep free; None: as many as the model may write."""
     recent: int | None = None
-    """Tokens of the newest messages that stay as they are."""
+    """Tokens of the tail."""
     turns: int | None = None
-    """How many prompts back they reach at most."""
+    """How many prompts back the tail reaches at most."""
 
 
 class Brief(Struct, frozen=True, kw_only=True):
-    """What one agent's step is told besides the conversation."""
+    """What an agent's request holds besides the messages."""
 
     system: str = ""
     specs: tuple[ToolSpec, ...] = ()
     options: Options = Options()
     steps: int | None = None
-    """How many steps may follow what a person says; None is no limit."""
+    """How many steps may follow a prompt; None: no limit."""
     tool_choice: str | None = None
-    """As in a `Request`."""
+    """As in a `ChatRequest`."""
 
     weight: int | None = None
-    """What it takes of the window, in tokens, if that was worked out before."""
+    """Its tokens, if they were computed before."""
 
     def also(self, system: str) -> "Brief":
-        """With these words behind its system prompt."""
+        """Return a copy with a text appended to its system prompt."""
         if not system:
             return self
         return replace(self, system="\n\n".join(filter(None, (self.system, system))), weight=None)
 
     @property
     def tokens(self) -> int:
-        """What it takes of the window, as far as one can tell."""
+        """Estimated tokens of the system prompt and the tools."""
         if self.weight is not None:
             return self.weight
         return words(self.system) + sum(spec.tokens for spec in self.specs)
 
 
 class Workplace(Protocol):
-    """What a directory offers to its sessions. An agent that is gone raises `InvalidInput`."""
+    """What a directory offers to its sessions. Methods raise `InvalidInput` for an unknown agent."""
 
     @property
     def tools(self) -> Mapping[str, AnyTool]: ...
@@ -109,109 +109,109 @@ class Workplace(Protocol):
 
     @property
     def worktree(self) -> str:
-        """The root of the project; nothing: the directory itself."""
+        """Root of the project; empty: the directory itself."""
         ...
 
     @property
     def nudges(self) -> int:
-        """How often an agent that stops with todos left is told to go on."""
+        """How often an agent that stops with open todos is reminded to go on."""
         ...
 
     @property
     def staff(self) -> Mapping[str, Agent] | None:
-        """Who can be given a task, by name; None: anybody, whoever it is."""
+        """Agents that can be given a task, by name; None: any name is accepted."""
         ...
 
     @property
     def telling(self) -> Telling:
-        """How the ends of tasks are told."""
+        """The format of notices."""
         ...
 
     @property
     def served(self) -> Served | None:
-        """What servers offer besides tools; None: there are none."""
+        """Resources and prompts of MCP servers; None: there are no servers."""
         ...
 
     @property
     def snapshots(self) -> Snapshots | NoSnapshots:
-        """What its files were like."""
+        """Snapshots of the project's files."""
         ...
 
     def rules(self, agent: str, session: Session) -> Effective | None:
-        """An agent's own, in one session; None: there is a policy and no rules."""
+        """Return an agent's own rules in a session; None: there is a policy and no rules."""
         ...
 
     def brief(self, agent: str, rules: Effective | None) -> Brief: ...
 
     def policy(self, agent: str, rules: Effective | None, approved: Sequence[Rule]) -> Policy:
-        """By all the rules that count, and what was approved for good."""
+        """Return the policy by the effective rules and the approvals."""
         ...
 
     def default_agent(self) -> str | None:
-        """Who answers if nobody was chosen; None: whoever the runtime says."""
+        """Return the agent of prompts that name none; None: the runtime's default."""
         ...
 
     def reminders(self, stepping: Stepping) -> tuple[str, ...]: ...
 
     @property
     def default_model(self) -> ModelRef | None:
-        """What a session is asked with first if nobody says; None: the default of the whole runtime."""
+        """The first model of a session that names none; None: the runtime's default."""
         ...
 
     def model(self, agent: str) -> ModelRef | None:
-        """The one that the agent asks for; None: whichever the session uses."""
+        """Return the agent's own model; None: the session's."""
         ...
 
     @property
     def keeping(self) -> Keeping: ...
 
     def summarising(self, used: ModelRef) -> Request:
-        """How a model is asked for a summary, with nothing told yet. `used`: the session's."""
+        """Return the request for a summary, without messages. `used`: the session's model."""
         ...
 
     def titling(self, used: ModelRef) -> Request | None:
-        """How a model is asked for a title, with nothing told yet; None: not here. `used`: the session's."""
+        """Return the request for a title, without messages; None: no titles. `used`: the session's model."""
         ...
 
     @property
     def material(self) -> Material | None:
-        """What prompts may draw on; None: they are taken as they come."""
+        """Sources of prompts (files, commands, agents); None: prompts are admitted unchanged."""
         ...
 
 
 class Workplaces(Protocol):
     @property
     def switchboard(self) -> Switchboard | None:
-        """Of servers of tools; None: there can be none."""
+        """Control of MCP servers; None: there can be none."""
         ...
 
     @property
     def bare(self) -> bool:
-        """Whether every directory is the same, without agents and rules of its own."""
+        """Whether all directories have the same workplace, without agents and rules."""
         ...
 
     @property
     def hooked(self) -> bool:
-        """Whether hooks of plugins may have to be asked, with or without files."""
+        """Whether plugins may have hooks, with or without files."""
         ...
 
     async def at(self, directory: str, *, working: bool = False) -> Workplace:
-        """As its files are now; `ConfigError` if they cannot be used. With `working` somebody is about to:
-        what takes time to begin with, such as a server of tools, is waited for, within bounds."""
+        """Return the workplace by the directory's current files; raise `ConfigError` if they are invalid.
+        `working`: wait, up to a limit, for what takes time to start, such as an MCP server."""
         ...
 
     @property
     def known(self) -> tuple[str, ...]:
-        """Directories of which something is kept."""
+        """Directories with a cached workplace."""
         ...
 
     def forget(self, directory: str) -> None:
-        """Its files are read again when somebody asks for them next."""
+        """Drop a directory's cached workplace: its files are read again on the next use."""
         ...
 
 
 class Bare:
-    """The same few tools everywhere, under one policy, for whatever agent."""
+    """The same tools and one policy for every directory and every agent."""
 
     reminds = False
     nudges = 0
@@ -236,7 +236,7 @@ class Bare:
         *,
         reader: str | None = None,
     ) -> None:
-        """`reader`: the tool that reads what tasks came to."""
+        """`reader`: the tool that reads results of tasks, for notices."""
         self.tools: Mapping[str, AnyTool] = {tool.name: tool for tool in tools}
         self.effects: Mapping[str, Effect] = {tool.name: tool.effect for tool in tools}
         self.asking = asking or Asking()
@@ -248,7 +248,7 @@ class Bare:
         return self
 
     def forget(self, directory: str) -> None:
-        """There are no files."""
+        """Do nothing: there are no files."""
 
     def rules(self, agent: str, session: Session) -> Effective | None:
         return None
@@ -276,7 +276,7 @@ class Bare:
 
 
 class Unusable(Bare):
-    """A directory whose configuration cannot be used: nobody works there until it is mended."""
+    """The workplace of a directory whose config is invalid: no session works there until it is fixed."""
 
     def __init__(self, why: str) -> None:
         super().__init__((), ask_everything)
@@ -287,7 +287,7 @@ class Unusable(Bare):
 
 
 async def enter(workplaces: Workplaces, directory: str, *, working: bool = False) -> Workplace:
-    """Whatever its files are like: what is wrong with them is told by whoever needs them."""
+    """Return the workplace of `directory`; if its config is invalid, an `UnusableWorkplace`."""
     try:
         return await workplaces.at(directory, working=working)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""Short names of models, as files for Claude Code use them: `sonnet` is the newest Sonnet that is known."""
+"""Resolve the short model names of Claude Code files: `sonnet` is the newest Sonnet in the catalog."""
 
 import re
 
@@ -10,11 +10,11 @@ PROVIDER = "anthropic"
 ALIASES = ("sonnet", "opus", "haiku")
 _NUMBERS = re.compile(r"\d+")
 _LONGEST_VERSION = 3
-"""Digits; a longer number is a date."""
+"""In digits; a longer number is a date."""
 
 
 def find_alias(config: Config, alias: str) -> ModelRef | None:
-    """Return the newest model of the family in the catalogue; None without a key for its provider."""
+    """Return the newest available model of the family; None without a key for its provider."""
     roster = Roster(config)
     if alias not in ALIASES or PROVIDER not in roster.keyed:
         return None

@@ -1,23 +1,23 @@
-"""How much one answer of a provider may hold: what comes beyond would fill memory and disk."""
+"""Limits on the size of one provider answer, so that it cannot fill memory and disk."""
 
 MOST_BYTES = 256 * 1024 * 1024
-"""Of a stream, with all that its wire puts around the words: some hundred bytes for each of them."""
+"""Bytes of one stream, including the JSON around each word (some hundred bytes)."""
 MOST_CHARACTERS = 16 * 1024 * 1024
-"""Of text, thoughts, their signatures, arguments and names together: a hundred times what the largest models
-write."""
+"""Characters of text, reasoning, signatures, arguments and names together: a hundred times what the largest
+models write."""
 MOST_ARGUMENTS = 4 * 1024 * 1024
 """Characters of the arguments of one call."""
 MOST_CALLS = 512
 MOST_BLOCKS = 4_096
-"""Texts, thoughts and calls, each of which is kept as a part of its own."""
+"""Text, reasoning and call blocks; each is stored as a part."""
 
 
 class AnswerTooLarge(ValueError):
-    """Say what there was too much of, as the end of a sentence about an answer."""
+    """An answer exceeds a limit; the message names the limit and completes "sent more than …"."""
 
 
 class AnswerSize:
-    """Count what an answer holds; every method raises `AnswerTooLarge` once it is too much."""
+    """Count the size of one answer; every method raises `AnswerTooLarge` above its limit."""
 
     def __init__(self) -> None:
         self._bytes = self._characters = self._calls = self._blocks = 0
@@ -39,7 +39,7 @@ class AnswerSize:
             raise AnswerTooLarge(f"{MOST_BLOCKS} texts and thoughts")
 
     def add_call(self, *names: str | None) -> None:
-        """Count a call, and what names it: names are kept as the rest is."""
+        """Count a call, and its id and name as text."""
         for name in names:
             self.add_text(name or "")
         self._calls += 1

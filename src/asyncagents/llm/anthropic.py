@@ -1,4 +1,4 @@
-"""Anthropic's Messages, and the servers that speak them."""
+"""Adapter for Anthropic's Messages API and compatible servers."""
 
 from collections.abc import AsyncGenerator
 from functools import partial
@@ -55,13 +55,13 @@ class AnthropicMessages:
 
 
 def _path(base_url: str) -> str:
-    """Some write the version into the base and some do not; both are meant alike."""
+    """Return the path below the base URL, which may or may not end in the API version."""
     last = base_url.partition("?")[0].rstrip("/").rpartition("/")[2]
     return "/messages" if last[:1] == "v" and last[1:2].isdigit() else "/v1/messages"
 
 
 class _Open(Struct):
-    """A block that is being written."""
+    """A content block that the stream has started and not stopped."""
 
     kind: str
     key: str
@@ -72,7 +72,7 @@ class _Open(Struct):
 
 
 class AnthropicReader:
-    """The events of one answer. `seed` makes keys for calls that the server gave no id."""
+    """Convert the events of one answer. `seed` makes keys for calls that have no id."""
 
     def __init__(self, target: Target, *, seed: str) -> None:
         self.begun = False
@@ -116,7 +116,7 @@ class AnthropicReader:
         return [*events, StepFinish(finish_of(self._reason), self._usage.tokens()), StreamFinish()]
 
     def _fail(self, event: Event | None, data: bytes, events: list[ModelEvent]) -> None:
-        """Once it said why it ended, the answer is whole, whatever comes behind it."""
+        """End the stream; an error after the stop reason is ignored, because the answer is complete."""
         self.over = True
         self.failed = not self.finished or finish_of(self._reason) == "error"
         if not self.failed:
@@ -140,7 +140,7 @@ class AnthropicReader:
                 self._finish(event.delta)
             case "message_stop":
                 self.over = True
-            case _:  # a ping, or something newer than this
+            case _:  # a ping, or an event type that is not known here
                 pass
 
     def _finish(self, delta: Delta | None) -> None:
@@ -191,7 +191,7 @@ class AnthropicReader:
                 )
                 self._size.add_arguments(opened.key, str(block.input or ""))
                 events.append(ToolCallStart(opened.key, opened.tool or NAMELESS))
-            case _:  # what the provider's own tools do is not ours to keep
+            case _:  # blocks of the provider's own tools are not stored
                 return
         self._open[index] = opened
         self._said(index, Delta(text=block.text, thinking=block.thinking), events)
@@ -209,7 +209,7 @@ class AnthropicReader:
                 events.append(ReasoningEnd(block.key, block.metadata))
 
     def _ready(self, block: _Open, events: list[ModelEvent]) -> None:
-        """Arguments come in pieces, or from some servers with the start; broken ones leave it unready."""
+        """Emit the call once its arguments parse; some servers send them with the start of the block."""
         given = block.given if isinstance(block.given, dict) and not block.pieces else None
         arguments = given or read_arguments("".join(block.pieces))
         if arguments is not None and block.tool:
@@ -223,5 +223,5 @@ class AnthropicReader:
         return call_key
 
     def _metadata(self, **kept: str) -> dict[str, Any]:
-        """Goes back with the thought, to the same model only."""
+        """Build the metadata that is sent back with the thinking block, to the same model only."""
         return {"anthropic": {**kept, "model": self._target.model_id}}

@@ -1,4 +1,4 @@
-"""What is sent to Anthropic's Messages."""
+"""Build the request body for Anthropic's Messages API."""
 
 import re
 from collections.abc import Iterator
@@ -25,12 +25,12 @@ from asyncagents.llm.post import merged
 from asyncagents.llm.tool_name import wire_name
 
 MAX_TOKENS = 8192
-"""The wire wants a number; this one every model takes."""
+"""The API requires a number; every model accepts this one."""
 CACHED_TURNS = 2
 OPENING = "(The conversation goes on from here.)"
-"""Said for the user where a history begins with the model: the wire wants it the other way round."""
+"""User text inserted before a history that begins with the model: the API requires a user message first."""
 CLOSING = "(Please go on.)"
-"""Said for the user where a history ends with the model: newer ones refuse to go on with their own words."""
+"""User text appended to a history that ends with the model: newer models refuse to continue their text."""
 
 _IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
 _THOUGHTS = frozenset({"redacted_thinking", "thinking"})
@@ -63,7 +63,7 @@ def write_body(endpoint: Endpoint, request: Request) -> Json:
 
 
 def _for_thinking(given: Json, max_tokens: int) -> Json:
-    """A model that thinks takes no sampling options and no forced tool; its budget is below `max_tokens`."""
+    """Return what thinking changes: no sampling options, no forced tool, `max_tokens` above the budget."""
     match given.get("thinking"):
         case {"type": str(kind), **rest} if kind in _THINKS:
             budget = rest.get("budget_tokens")
@@ -96,7 +96,7 @@ def _choice(choice: str | None) -> Json | None:
 
 
 def _marked(block: Json) -> Json:
-    """The provider keeps what it read up to here, for the next request to begin with."""
+    """Mark the end of a prefix that the provider caches for the next request."""
     return {**block, "cache_control": {"type": "ephemeral"}}
 
 
@@ -108,7 +108,7 @@ def _cached(turns: list[_Turn]) -> list[_Turn]:
 
 
 def _turns(request: Request) -> list[_Turn]:
-    """User and model take turns, so neighbours of one side are put together."""
+    """Convert the messages and merge adjacent ones of one role, since the API requires alternating roles."""
     ids = _Ids()
     turns: list[_Turn] = []
     for told in request.messages:
@@ -124,13 +124,13 @@ def _turns(request: Request) -> list[_Turn]:
     if turns[-1].role == "assistant":
         turns.append(_Turn("user", [{"type": "text", "text": CLOSING}]))
     for turn in turns:
-        if turn.role == "user":  # results stand first, right behind their calls
+        if turn.role == "user":  # results come first, right after their calls
             turn.blocks.sort(key=lambda block: block["type"] != "tool_result")
     return turns
 
 
 class _Ids:
-    """The wire is strict about ids of calls: few characters, and no id twice."""
+    """Make call ids that the API accepts: a restricted alphabet, each id once."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()
@@ -159,7 +159,7 @@ def _blocks(told: Told, model_id: str, ids: _Ids) -> tuple[Literal["user", "assi
             return "user", [_result(told, ids)]
         case FromModel():
             blocks = [json for block in told.blocks for json in _step(block, model_id, ids)]
-            while blocks and blocks[-1]["type"] in _THOUGHTS:  # refused where nothing follows them
+            while blocks and blocks[-1]["type"] in _THOUGHTS:  # the API refuses them at the end of a message
                 blocks.pop()
             return "assistant", blocks
         case _:
@@ -180,7 +180,7 @@ def _step(block: Block, model_id: str, ids: _Ids) -> Iterator[Json]:
 
 
 def _thought(thought: Thought, model_id: str) -> Iterator[Json]:
-    """Only what this model signed: another one's thoughts are refused."""
+    """Yield the thinking block only if this model signed it: the API refuses those of another model."""
     match (thought.metadata or {}).get("anthropic"):
         case {"signature": str(signature), "model": str(model)} if model == model_id:
             yield {"type": "thinking", "thinking": thought.text, "signature": signature}

@@ -1,4 +1,4 @@
-"""Anthropic's Messages as they come in: the shapes of an event, its stop reason and its usage."""
+"""Shapes of Anthropic's stream events, with stop reasons and token usage."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ _FINISH: dict[str, Finish] = {
 
 
 class Delta(Struct, gc=False):
-    """Of a block, or of the whole message; which one, its event says."""
+    """A delta of a block or of the message, depending on the type of its event."""
 
     type: str = ""
     text: str | None = None
@@ -51,7 +51,7 @@ class Message(Struct, gc=False):
 
 
 class Event(Struct, gc=False):
-    """Every kind of event in one shape: kinds that are added later are read over, not refused."""
+    """All event types in one shape, so that unknown types decode and are ignored."""
 
     type: str
     index: int = 0
@@ -69,7 +69,7 @@ def finish_of(reason: str) -> Finish:
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """Counts so far. They only grow, and not every event has all of them."""
+    """Token counts so far; counts only grow, and an event may lack some of them."""
 
     input: int = 0
     output: int = 0
@@ -90,7 +90,7 @@ class Usage(Struct, frozen=True, kw_only=True):
         )
 
     def tokens(self) -> Tokens | None:
-        """Cached tokens stand beside the input here, and thinking is part of the output."""
+        """Convert the counts: the input excludes cached tokens, the output includes thinking."""
         total = self.input + self.read + self.write + self.output
         if not total:
             return None

@@ -1,4 +1,4 @@
-"""The arguments of a call, as the model wrote them."""
+"""Parse the arguments of a tool call as the model wrote them."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ from asyncagents.llm.mend import UNREADABLE, mended
 
 
 def read_arguments(text: str) -> dict[str, Any] | None:
-    """None: they are no JSON object, so the call cannot run. No text at all is a call without arguments."""
+    """Parse arguments; None if they are not a JSON object. An empty text is a call without arguments."""
     if not text.strip():
         return {}
     value = _decoded(text)
-    if isinstance(value, str):  # some servers encode them twice
+    if isinstance(value, str):  # some servers encode the arguments twice
         value = _decoded(value)
     return value if isinstance(value, dict) else None
 

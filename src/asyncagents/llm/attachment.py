@@ -1,4 +1,4 @@
-"""Files beside a text: what a `data:` URL holds, and a word for those that a wire cannot carry."""
+"""Attached files: decode `data:` URLs, and describe files that a wire cannot carry."""
 
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
@@ -34,7 +34,7 @@ def is_remote(file: Attachment) -> bool:
 
 
 def inline(file: Attachment) -> Inline | None:
-    """None: the file is not in its URL."""
+    """Return the content of a `data:` URL in base64; None for any other URL."""
     if not file.url.startswith("data:"):
         return None
     about, comma, data = file.url.removeprefix("data:").partition(",")
@@ -48,7 +48,7 @@ def inline(file: Attachment) -> Inline | None:
 
 
 def words_in(file: Attachment) -> str | None:
-    """The words of a text file that is in its URL; None: it is no such file."""
+    """Decode a text file from its `data:` URL; None for other files and for text that is not UTF-8."""
     mime = mime_of(file)
     is_text = mime.startswith("text/") or mime in _TEXT_TYPES or mime.endswith(_TEXT_KINDS)
     held = inline(file) if is_text else None
@@ -61,7 +61,7 @@ def words_in(file: Attachment) -> str | None:
 
 
 def readable(file: Attachment) -> str | None:
-    """The words of a text file with its name; every wire can carry those."""
+    """Return a text file's name and content as text, which every wire can carry; None for other files."""
     text = words_in(file)
     return f"{name_of(file)}:\n{text}" if text and text.strip() else None
 

@@ -1,4 +1,4 @@
-"""What is known of models without asking: limits, prices and abilities, with the config laid over."""
+"""Limits, prices and abilities of models: the shipped catalog, overridden by the config."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -25,7 +25,7 @@ LONG_REQUEST = 200_000
 
 
 class Price(Struct, frozen=True, kw_only=True):
-    """US dollars for a million tokens; a cache without a price of its own costs as much as input."""
+    """US dollars per million tokens; cached tokens cost as much as input unless they have a price."""
 
     input: float = 0
     output: float = 0
@@ -40,38 +40,38 @@ class Price(Struct, frozen=True, kw_only=True):
 
 
 class LongPrice(Struct, frozen=True):
-    """What a request costs whose input, cached or not, is longer than `above`."""
+    """The price of a request whose input, cached tokens included, exceeds `above` tokens."""
 
     above: int
     price: Price
 
 
 class ModelFacts(Struct, frozen=True, kw_only=True):
-    """None is unknown, of a limit as of an ability."""
+    """What is known of a model; None means unknown."""
 
     name: str
     context: int | None = None
     input: int | None = None
-    """How much of the context what is sent may take, where that is less than all of it."""
+    """The most input tokens, where that is less than the context."""
     output: int | None = None
     tools: bool | None = None
     reasoning: bool | None = None
     images: bool | None = None
     pdf: bool | None = None
     temperature: bool | None = None
-    """Whether it takes a temperature at all."""
+    """Whether the model accepts a temperature."""
     efforts: tuple[str, ...] = ()
-    """How hard it can be told to think."""
+    """The reasoning efforts that the model accepts."""
     thinking: Literal["budget", "adaptive"] = "budget"
-    """How an Anthropic model is told to think."""
+    """How thinking is requested from an Anthropic model."""
     api: Api = "chat"
-    """Which of OpenAI's two interfaces it needs."""
+    """Which of OpenAI's two APIs the model needs."""
     price: Price | None = None
-    """None: not known, and counted as nothing."""
+    """None: unknown, and counted as 0."""
     long_prices: tuple[LongPrice, ...] = ()
-    """From the shortest to the longest."""
+    """In ascending order of `above`."""
     known: bool = True
-    """False: neither the catalog nor the config has heard of it."""
+    """False: neither the catalog nor the config lists the model."""
 
     def cost(self, tokens: Tokens) -> float:
         sent = tokens.input + tokens.cache.read + tokens.cache.write
@@ -94,11 +94,11 @@ class Catalog:
         return self._found[key]
 
     def cost(self, ref: ModelRef, tokens: Tokens) -> float:
-        """In US dollars; 0 for a model whose price is not known."""
+        """Return the cost in US dollars; 0 for a model whose price is unknown."""
         return self.find(ref).cost(tokens)
 
     def listed(self, provider_id: str) -> tuple[str, ...]:
-        """The models that the shipped file knows of a provider."""
+        """Return the ids of a provider's models in the shipped catalog."""
         return tuple(shipped().providers.get(canonical(provider_id), {}))
 
     def _look_up(self, provider_id: str, model_id: str) -> ModelFacts:
@@ -112,7 +112,7 @@ class Catalog:
 def _facts(provider_id: str, model_id: str) -> ModelFacts:
     entry = entry_of(provider_id, model_id)
     pattern, family = family_of(provider_id, model_id)
-    # What is said of this very provider is newer than the price list; what is said of a family is not.
+    # A pattern for this provider is newer than the price list; a pattern for a family is not.
     figures = (family.context, entry.context) if "/" in pattern else (entry.context, family.context)
     facts = ModelFacts(
         name=entry.name or model_id,
@@ -132,7 +132,7 @@ def _price(numbers: Numbers | list[float | None]) -> Price:
 
 
 def _laid_over(facts: ModelFacts, config: ModelConfig) -> ModelFacts:
-    """The config's word counts where it says something."""
+    """Override the facts by what the config sets."""
     said = {
         "name": config.name,
         "context": config.limit.context,

@@ -1,4 +1,4 @@
-"""The shipped catalog: models as their sellers sell them, families as they are, and how a name is found."""
+"""The shipped catalog file: models by provider, model families, and the lookup by name."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ SAME_PROVIDER = {
     "x-ai": "xai",
     "z-ai": "zai",
 }
-"""Other names of a provider, as they stand in configs and in `vendor/model`."""
+"""Alternative provider names in configs and in `vendor/model`."""
 RESELLS = {
     "azure": ("openai", "anthropic", "deepseek", "xai", "moonshotai"),
     "google-vertex": ("google", "anthropic"),
@@ -29,25 +29,25 @@ RESELLS = {
     "openrouter": (),
     "vercel": (),
 }
-"""Who sells others' models at their price; an empty list: the vendor stands in the model's name."""
+"""Resellers and the vendors whose prices apply; an empty list: the vendor is part of the model's name."""
 
 Numbers: TypeAlias = tuple[float | None, ...]
 Api: TypeAlias = Literal["chat", "responses", "responses for tools"]
 
 
 class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A model as one provider sells it."""
+    """A model at one provider."""
 
     name: str | None = None
     context: int | None = None
     price: Numbers | None = None
     above: tuple[Numbers, ...] = ()
     also: tuple[str, ...] = ()
-    """Its other names; a star stands for anything."""
+    """Alternative names; `*` matches any text."""
 
 
 class Family(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What holds for a model wherever it is sold."""
+    """What holds for a family of models at every provider."""
 
     context: int | None = None
     input: int | None = None
@@ -63,7 +63,7 @@ class Family(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Data(Struct, frozen=True, kw_only=True):
-    """The shipped file; scripts/catalog.py writes it."""
+    """The shipped catalog file, written by scripts/catalog.py."""
 
     as_of: str
     families: dict[str, Family]
@@ -95,7 +95,7 @@ def entry_of(provider_id: str, model_id: str) -> Entry:
 
 
 def _places(provider_id: str, name: str) -> Iterator[tuple[str, str]]:
-    """Where a model may stand, and under which name: at its provider, then at whom that one sells for."""
+    """Yield the providers and names to look under: the provider itself, then the vendors that it resells."""
     free = name.endswith(":free")
     vendor, slash, rest = name.partition("/")
     for spelled in (name, rest, name if free else name.partition(":")[0]):
@@ -117,7 +117,7 @@ def _on_shelf(provider_id: str, name: str) -> Entry | None:
 
 @cache
 def _shelf(provider_id: str) -> tuple[dict[str, Entry], dict[str, Entry]]:
-    """One provider's models by their names, and by their names with stars."""
+    """Return a provider's models by exact name and by glob pattern."""
     exact: dict[str, Entry] = {}
     globs: dict[str, Entry] = {}
     for model_id, entry in shipped().providers.get(provider_id, {}).items():
@@ -128,15 +128,15 @@ def _shelf(provider_id: str) -> tuple[dict[str, Entry], dict[str, Entry]]:
 
 
 def undated(name: str) -> str:
-    """Without the day on which this version of the model was made."""
+    """Remove a release date or `latest` from the end of a model name."""
     return re.sub(r"[-@](\d{4}-\d{2}-\d{2}|20\d{6}|latest)$", "", name)
 
 
 def plain(model_id: str) -> str:
-    """A model's name as families know it, however its seller spells it.
+    """Return the model name that family patterns match, for any provider's spelling.
 
     `us.anthropic.claude-opus-4-5-20251101-v1:0`, `anthropic/claude-opus-4.5` and `claude-opus-4-5` are one;
-    Fireworks writes `glm-4p7`.
+    `4p7` of Fireworks becomes `4-7`.
     """
     name = model_id.lower().rpartition("/")[2].partition(":")[0]
     bedrock = re.fullmatch(r"(?:[a-z-]+\.)?[a-z0-9]+\.([a-z].*?)(?:-v\d+)?", name)
@@ -161,14 +161,14 @@ def family_of(provider_id: str, model_id: str) -> tuple[str, Family]:
 
 @lru_cache(maxsize=4096)
 def _fitting(name: str) -> tuple[str, ...]:
-    """Patterns that fit a name, whoever sells it: most models are sold by many."""
+    """Return the family patterns that match a name at any provider; cached, as providers share models."""
     general, _ = _patterns()
     return tuple(like for start, like in general if name.startswith(start) and fnmatchcase(name, like))
 
 
 @cache
 def _patterns() -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
-    """Those of families, and those of what one provider sells; before each, how a name that fits begins."""
+    """Return the patterns of families and those of one provider, each after its literal prefix."""
     pairs = [(_WILD.split(like, maxsplit=1)[0], like) for like in shipped().families]
     return tuple(each for each in pairs if "/" not in each[1]), tuple(
         each for each in pairs if "/" in each[1]
@@ -176,5 +176,5 @@ def _patterns() -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...
 
 
 def _literal(pattern: str) -> tuple[int, str]:
-    """Of patterns that fit, the one that says most wins."""
+    """Rank patterns: the one with the most literal characters wins."""
     return len(pattern.replace("*", "")), pattern

@@ -1,4 +1,4 @@
-"""Where a provider is reached, and with what."""
+"""The address, credentials and timeouts of a provider."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from asyncagents.llm.hidden import shown
 FIRST_SECONDS = 600.0
 IDLE_SECONDS = 300.0
 PING_SECONDS = 3600.0
-"""A stream that sends signs of life and nothing of meaning is ended after so long."""
+"""A stream that sends only pings and no content is closed after this long."""
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
@@ -19,12 +19,12 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     api_key: Secret | None = None
     headers: dict[str, str] = {}
     first_seconds: float = FIRST_SECONDS
-    """How long a model may think in silence before its first event of meaning; 0 is for ever."""
+    """Timeout until the first event with content; 0 disables it."""
     idle_seconds: float = IDLE_SECONDS
-    """How long a stream may be silent after that; 0 is for ever. A ping ends a silence."""
+    """Timeout between two chunks after that, pings included; 0 disables it."""
     body: dict[str, Any] = {}
-    """Fields that every request to this provider carries."""
+    """Fields added to the body of every request to this provider."""
 
     def __repr__(self) -> str:
-        """Headers, fields and the address may hold keys too."""
+        """Omit headers, body fields and the URL's query, which may hold keys."""
         return f"Endpoint({self.provider_id!r}, {shown(self.base_url)!r})"

@@ -1,4 +1,4 @@
-"""What a provider's failure means: a status, headers and a body become a failure and whether to try again."""
+"""Map a provider's status, headers and body to a failure and whether to retry."""
 
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -38,7 +38,7 @@ _OVERFLOW = frozenset(
         "tokens_limit_reached",
     }
 )  # fmt: skip
-# How the servers that have no code for it say it, in lower case.
+# Phrases of servers that have no error code for it, in lower case.
 _OVERFLOW_WORDS = (
     "prompt is too long",  # Anthropic, Fireworks
     "exceed context limit",  # Anthropic, with its max_tokens
@@ -134,11 +134,11 @@ _SENTENCES: dict[Kind, str] = {
 
 
 LOCAL_RETRIES = 1
-"""Of a connection that a server of this machine refuses: it runs, or it does not."""
+"""Retries after a loopback server refused the connection."""
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """Who was asked, for the sentences people read; `hidden` must not be seen in them."""
+    """The provider, model and URL of a request, for error messages; `secrets` are redacted from them."""
 
     provider_id: str
     model_id: str
@@ -150,12 +150,12 @@ class Target(Struct, frozen=True, kw_only=True):
         return clean_text(text, self.hidden)
 
     def clean_body(self, body: bytes) -> bytes:
-        """Before anything is cut from it: half a secret would no longer be found, save at the very end."""
+        """Redact a body. Call this before truncating: a cut secret is only recognised at the very end."""
         return clean_body(body, self.hidden)
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """A response that is no stream; `status` is None for an error that came inside one."""
+    """A response that is not a stream; `status` is None for an error event inside a stream."""
 
     body: bytes
     status: int | None = None
@@ -163,7 +163,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 def refused(target: Target, answer: Answer) -> StreamError:
-    """The provider said no, by its status or inside a stream."""
+    """Return the error for a response with an error status, or for an error event inside a stream."""
     clean = target.clean_body(answer.body)
     headers = {name.lower(): value for name, value in answer.headers.items()}
     said = _said(target, read_complaint(clean), answer.status, headers.get("location"))
@@ -185,7 +185,7 @@ def refused(target: Target, answer: Answer) -> StreamError:
 
 
 def _said(target: Target, complaint: Complaint, status: int | None, location: str | None) -> Complaint:
-    """Cleaned once more: what was escaped within what was escaped can be read only now."""
+    """Complete the details, and redact the message again: nested escapes are readable only after decoding."""
     status = status if status is not None else complaint.status
     message = target.clean(complaint.message) or _phrase(status)
     if location is not None and status is not None and 300 <= status < 400:
@@ -201,34 +201,34 @@ def _host(location: str) -> str:
 
 
 def _implied(kind: Kind, codes: frozenset[str]) -> int | None:
-    """Inside a stream there is no status; whoever waits for all of a model's requests goes by it."""
+    """Return the status for an error inside a stream; the cool-down of a model depends on it."""
     if kind == "rate":
         return 429
     return 529 if codes & _OVERLOADED else None
 
 
 def kind_of(said: Complaint) -> Kind:
-    """By code first, then by status, then by the words; the first line that fits wins."""
+    """Classify an error by code, status and message; the first rule that matches wins."""
     words = said.message.lower()
     codes, status = said.codes, said.status
     rules: tuple[tuple[Kind, bool], ...] = (
         ("quota", status == 402 or bool(codes & _QUOTA) or _any(_QUOTA_WORDS, words)),
         ("overflow", status == 413 or bool(codes & _OVERFLOW)),
-        # Before the words: a limit of tokens a minute speaks of too many tokens too.
+        # Before the phrases: the message of a tokens-per-minute limit also mentions too many tokens.
         ("rate", status == 429 or bool(codes & _RATE)),
         ("filter", bool(codes & _FILTER) or _any(_FILTER_WORDS, words)),
         ("auth", status in {401, 403} or bool(codes & _AUTH) or _any(_AUTH_WORDS, words)),
         ("overflow", _any(_OVERFLOW_WORDS, words)),
         ("no-model", status == 404 or bool(codes & _NO_MODEL) or _any(_NO_MODEL_WORDS, words)),
         ("trouble", bool(codes & _TROUBLE) or (status is not None and _passes(status))),
-        # The provider had taken the request, so it was well formed and something broke since.
+        # An error inside a stream: the request was accepted, so it was well formed.
         ("trouble", status is None and "invalid_request_error" not in codes),
     )
     return next((kind for kind, fits in rules if fits), "refused")
 
 
 def unreachable(target: Target, reason: str) -> StreamError:
-    """The network failed: refused, reset, no such host, TLS, a body that stopped half way."""
+    """Return the error for a network failure: reset, unknown host, TLS, truncated body."""
     why = target.clean(" ".join(reason.split()))[:EXCERPT]
     return _api(
         target, f"The connection to {target.provider_id} at {target.url} failed: {why}", {}, retry=True
@@ -236,14 +236,14 @@ def unreachable(target: Target, reason: str) -> StreamError:
 
 
 def unserved(target: Target, where: str, *, local: bool) -> StreamError:
-    """Nobody listens at `where`; if that is this machine, the next try will hardly do better."""
+    """Return the error for a refused connection; a `local` server is retried `LOCAL_RETRIES` times only."""
     message = f"{where} refuses connections" + (": is the model server running?" if local else "")
     told = _api(target, message, {}, retry=True)
     return replace(told, retries=LOCAL_RETRIES) if local else told
 
 
 def unanswered(target: Target, seconds: float) -> StreamError:
-    """Not a word came of the answer."""
+    """Return the error for a stream that sent no content within its first timeout."""
     message = (
         f"The silent stream of {target.provider_id} was ended: the model did not begin to answer within "
         f"{seconds:g} seconds; if it thinks longer, set provider.{target.provider_id}.options.timeout"
@@ -257,7 +257,7 @@ def silent(target: Target, seconds: float) -> StreamError:
 
 
 def garbled(target: Target, what: str, answer: Answer, kept: int = BODY_KEPT) -> StreamError:
-    """It answered, but not in the wire's language."""
+    """Return the error for a response that is not valid on this wire."""
     clean = target.clean_body(answer.body)[:kept]
     excerpt = plain(clean)[:EXCERPT]
     headers = {name.lower(): value for name, value in answer.headers.items()}
@@ -266,13 +266,13 @@ def garbled(target: Target, what: str, answer: Answer, kept: int = BODY_KEPT) ->
 
 
 def oversized(target: Target, error: AnswerTooLarge) -> StreamError:
-    """Not worth another try: whoever sends so much once may do it again."""
+    """Return the error for an answer above a size limit; not retryable, since the next may be as large."""
     message = f"{target.provider_id} sent more than {error} in one answer, and was cut off"
     return _api(target, message, {}, retry=False)
 
 
 def unsendable(target: Target, error: Exception) -> StreamError:
-    """The request itself cannot be written, so the same one never will be."""
+    """Return the error for a request that cannot be built or sent; not retryable."""
     reason = target.clean(str(error))[:EXCERPT]
     message = (
         f"No request can be sent to {target.provider_id}: {reason}; "
@@ -282,7 +282,7 @@ def unsendable(target: Target, error: Exception) -> StreamError:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, of headers in lower case. A date is read against the server's own clock."""
+    """Return the seconds to wait, from lower-case headers. A date is relative to the `date` header."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
@@ -311,7 +311,7 @@ def _retries(kind: Kind, headers: Mapping[str, str]) -> bool:
             return True
         case "false":
             return False
-        case _:  # a limit that says when it ends is none of the account
+        case _:  # a quota error with a retry-after is a rate limit, not an exhausted account
             return kind in _RETRYABLE or (kind == "quota" and "retry-after" in headers)
 
 

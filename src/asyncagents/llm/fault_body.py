@@ -1,4 +1,4 @@
-"""The body of an error, in any of the shapes that servers give it, as one complaint."""
+"""Parse the body of an error response, in the shapes of all known servers."""
 
 import re
 from typing import Any
@@ -10,7 +10,7 @@ from asyncagents.llm.mend import UNREADABLE
 
 MESSAGE_KEPT = 500
 
-# A key as providers echo it: its ends, and stars between.
+# A masked key as providers echo it: its ends with stars between.
 _MASKED = re.compile(r"\S*\*{2,}\S*")
 
 
@@ -29,7 +29,7 @@ def read_complaint(body: bytes) -> Complaint:
 
 
 def is_complaint(body: bytes) -> bool:
-    """Whether a body that came with a good status is an error all the same."""
+    """Return whether the body of a success status is an error object."""
     try:
         value = msgspec.json.decode(body)
     except UNREADABLE:
@@ -42,7 +42,7 @@ def is_complaint(body: bytes) -> bool:
 
 
 def plain(body: bytes) -> str:
-    """For people: the title of an HTML page, else the text on one line."""
+    """Return the title of an HTML page, or the text on one line."""
     text = body.decode("utf-8", "replace")
     before, title, rest = text.partition("<title>")
     if title and before.lstrip().startswith("<"):
@@ -80,7 +80,7 @@ def _of(error: dict[str, Any]) -> Complaint:
 
 
 def _with_origin(complaint: Complaint, error: dict[str, Any]) -> Complaint:
-    """OpenRouter passes on what its own provider said, beside a message that says nothing."""
+    """Add the upstream provider's error that OpenRouter nests in `metadata.raw`."""
     match error.get("metadata"):
         case {"raw": str(raw)} if raw:
             origin = read_complaint(raw.encode("utf-8", "replace"))

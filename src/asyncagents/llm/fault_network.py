@@ -1,4 +1,4 @@
-"""A connection that failed, in a sentence that says what to look at."""
+"""Map connection failures to errors that say what to check."""
 
 import errno
 import socket
@@ -12,9 +12,9 @@ from asyncagents.llm.model import StreamError
 
 
 def network_fault(target: Target, error: BaseException, reason: str = "") -> StreamError:
-    """Name the address that refuses connections; a server of this machine is tried once more only.
+    """Return the error for a failed connection; one that a loopback server refused is retried once only.
 
-    `reason`: what is said of any other failure, if not what the error itself says.
+    `reason` replaces the error's own message, except for a refused connection.
     """
     if any(isinstance(each, ConnectionRefusedError) for each in _chain(error)):
         where = _origin(target.url)
@@ -32,7 +32,7 @@ _PLAIN: tuple[tuple[type[Exception], str], ...] = (
 
 
 def reason_of(error: BaseException) -> str:
-    """In words that hold no address: a key may be part of it."""
+    """Describe an error without its address, which may contain a key."""
     for kind, words in _PLAIN:
         if isinstance(error, kind):
             return words
@@ -48,7 +48,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def _own_words(error: BaseException) -> str:
-    """What the system says, without the addresses that were tried."""
+    """Return the operating system's message without the addresses that were tried."""
     if isinstance(error, socket.gaierror):
         return "no host of this name is known"
     said = error.strerror if isinstance(error, OSError) else None
@@ -59,7 +59,7 @@ def _own_words(error: BaseException) -> str:
 
 
 def _chain(error: BaseException | None) -> list[BaseException]:
-    """An error with what it came of; several addresses of one name may have failed."""
+    """Return an error and all its causes; several addresses of one host may have failed."""
     found: list[BaseException] = []
     waiting = [error]
     while waiting:
@@ -73,7 +73,7 @@ def _chain(error: BaseException | None) -> list[BaseException]:
 
 
 def _origin(url: str) -> str:
-    """Scheme, host and port alone: the rest says nothing about who listens there."""
+    """Return scheme, host and port of a URL."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 

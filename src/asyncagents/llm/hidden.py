@@ -1,4 +1,4 @@
-"""What nobody may see of an endpoint: its key, its headers, and what stands in its address."""
+"""Redact an endpoint's secrets from texts: its key, its headers, and the credentials in its URL."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,19 +8,19 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from asyncagents.config.secret import Secret
 
 SHORTEST = 8
-"""A word of a header or an address that is shorter is no key, and hiding it would spoil messages."""
+"""Shorter words of a header or URL are not treated as secrets: redacting them would garble messages."""
 STARS = "***"
 HALF = 4
-"""So much of a secret, at the end of a body that was cut, is known as one."""
+"""The shortest prefix of a secret that is redacted at the end of a truncated body."""
 
 _WORD = re.compile(rf"[^\s,;=\"']{{{SHORTEST},}}")
 
 
 @lru_cache(maxsize=64)
 def hidden(api_key: Secret | None, headers: tuple[str, ...], url: str) -> tuple[Secret, ...]:
-    """The longest first, so that none is found in part inside another.
+    """Collect the secrets of an endpoint, the longest first, so that none is redacted only in part.
 
-    Of a header also each word by itself: providers show a key without the `Bearer` that stood before it.
+    Each word of a header is a secret too: providers echo a key without its `Bearer`.
     """
     found = {value for value in headers if len(value) >= SHORTEST}
     found |= {word for value in headers for word in _WORD.findall(value)}
@@ -32,7 +32,7 @@ def hidden(api_key: Secret | None, headers: tuple[str, ...], url: str) -> tuple[
 
 @lru_cache(maxsize=64)
 def shown(url: str) -> str:
-    """The address as people may see it: without user, password and query."""
+    """Return the URL without user, password and query."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -48,7 +48,7 @@ def clean_text(text: str, secrets: Sequence[Secret]) -> str:
 
 
 def clean_body(body: bytes, secrets: Sequence[Secret]) -> bytes:
-    """As it came, JSON or not; a secret of which only the beginning came is hidden too."""
+    """Replace secrets in a raw body, also JSON-escaped ones and a secret cut off at the end."""
     stars = STARS.encode()
     for text in filter(None, (secret.reveal() for secret in secrets)):
         body = body.replace(_bytes(text), stars)
@@ -64,13 +64,13 @@ def longest(secrets: Sequence[Secret]) -> int:
 
 
 def _half(body: bytes, secret: bytes) -> int:
-    """How much of the secret stands at the end of the body."""
+    """Return the length of the secret's prefix at the end of the body."""
     sizes = range(min(len(secret) - 1, len(body)), HALF - 1, -1)
     return next((size for size in sizes if body.endswith(secret[:size])), 0)
 
 
 def _escaped(secret: str) -> re.Pattern[bytes]:
-    """The secret inside JSON, any of its characters escaped in any of the ways there are."""
+    """Match the secret inside JSON, with any of its characters escaped in any way."""
     return re.compile(b"".join(b"(?:" + b"|".join(_ways(character)) + b")" for character in secret))
 
 
@@ -87,7 +87,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _of_address(url: str) -> Iterator[str]:
-    """Each both as it is written there and as it is meant; the version of an API is no secret."""
+    """Yield the user, password and query values of a URL, raw and percent-decoded, except an API version."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -1,4 +1,4 @@
-"""One pool of connections for every provider, and the life of a streamed request."""
+"""The HTTP client for all providers: one connection pool, and streamed requests."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -23,20 +23,20 @@ CONNECT_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 60.0
 DNS_CACHE_SECONDS = 300
 LAST_WORDS_SECONDS = 10.0
-"""How long a stream that said why it ended may take to say what it cost."""
+"""How long a stream may take after its finish reason to send its usage."""
 DRAIN_SECONDS = 0.25
-"""How long its connection may take to become free again."""
+"""How long to read on until the connection can be reused."""
 ERROR_BODY = 64 * 1024
 ERROR_BODY_SECONDS = 10.0
 HEAD_KEPT = 512
 
-# Some servers do not name what they stream; these they say when they do not know.
+# Some servers stream under one of the generic content types.
 _STREAM_TYPES = frozenset({"text/event-stream", "text/plain", "application/octet-stream"})
 
 
 @asynccontextmanager
 async def open_http() -> AsyncIterator["Http"]:
-    """Connections are not limited here: who may ask a provider, and how often, is decided before."""
+    """Open the client. Connections are unlimited: `Limits` bounds the requests per model."""
     connector = aiohttp.TCPConnector(
         limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, ttl_dns_cache=DNS_CACHE_SECONDS
     )
@@ -55,7 +55,7 @@ class Http:
         self._session = session
 
     async def stream(self, post: Post, reader: Reader) -> AsyncGenerator[ModelEvent, None]:
-        """Closing it, or cancelling who reads it, closes the connection at once."""
+        """Yield the events; closing the generator or cancelling its reader closes the connection at once."""
         response = await self._open(post)
         if isinstance(response, StreamError):
             yield response
@@ -98,14 +98,14 @@ class Http:
 
 
 def _read_small(response: aiohttp.ClientResponse) -> None:
-    """asyncio reads a plain socket into 256 KiB that it allocates for each chunk, however small the chunk."""
+    """Read in small buffers: asyncio allocates 256 KiB for every chunk of a plain socket."""
     transport = response.connection.transport if response.connection else None
     if transport is not None and hasattr(transport, "max_size"):
         transport.max_size = READ_SIZE
 
 
 class _Body:
-    """The bytes of one stream on their way to its reader."""
+    """Read the body of one stream and pass its SSE data to a `WireReader`."""
 
     def __init__(self, post: Post, reader: Reader, response: aiohttp.ClientResponse) -> None:
         self._target = post.target
@@ -113,7 +113,7 @@ class _Body:
         self._response = response
         self._decoder = SseDecoder()
         self._watch = Watch(post.first_seconds, post.idle_seconds, response.close)
-        # A secret that begins in what is kept is read to its end, or it would not be known as one.
+        # A secret that begins within HEAD_KEPT must be complete, or it cannot be redacted.
         self._head_size = HEAD_KEPT + longest(self._target.hidden)
         self._head = b""
         self._leaving = False
@@ -123,7 +123,7 @@ class _Body:
         self._size = AnswerSize()
 
     async def more(self) -> list[ModelEvent] | None:
-        """What the next bytes say; None: there are no more."""
+        """Return the events in the next bytes; None at the end of the stream."""
         reader, watch = self._reader, self._watch
         if reader.finished and not self._leaving:
             self._leaving = True
@@ -154,7 +154,7 @@ class _Body:
         return reader.read(self._decoder.end())
 
     def last(self) -> list[ModelEvent]:
-        """An answer that said why it ended is whole, however its connection went."""
+        """Return the events after the last bytes; a connection error after the finish reason is ignored."""
         self._watch.stop()
         if self._excess is not None and not self._reader.finished:
             return [self._excess]
@@ -167,7 +167,7 @@ class _Body:
         return self._reader.end()
 
     async def drain(self) -> None:
-        """The end of the body is most often here already; then the connection can be used again."""
+        """Read the rest of the body for a short time, so that the connection can be reused."""
         if self._excess is not None or self._response.content.at_eof():
             return
         with suppress(aiohttp.ClientError, OSError):
@@ -193,7 +193,7 @@ def _streams(response: aiohttp.ClientResponse) -> bool:
 
 
 async def _complaint(post: Post, response: aiohttp.ClientResponse) -> StreamError:
-    """Anything that is not a stream."""
+    """Return the error for a response that is not a stream, and close the response."""
     try:
         body = await _read(response)
     finally:
@@ -207,7 +207,7 @@ async def _complaint(post: Post, response: aiohttp.ClientResponse) -> StreamErro
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
-    """What can be had of an error's body: its status alone says enough."""
+    """Read an error's body as far as possible; a failure to read is ignored."""
     body = bytearray()
     with suppress(aiohttp.ClientError, OSError):
         async with asyncio.timeout(ERROR_BODY_SECONDS):

@@ -1,4 +1,4 @@
-"""How many requests a model takes at once, and when it wants to be left alone."""
+"""Concurrency limits and cool-downs of models."""
 
 import asyncio
 from collections import deque
@@ -9,7 +9,7 @@ from asyncagents.domain.message import ModelRef
 from asyncagents.domain.port import Clock, Rng
 
 Concurrency: TypeAlias = Callable[[ModelRef], int]
-"""How many requests may be open to a model at once."""
+"""Returns how many requests may be open to a model at once."""
 AT_ONCE = 64
 
 
@@ -18,7 +18,7 @@ def default_concurrency(model: ModelRef) -> int:
 
 
 class Lane:
-    """The places at one model, in the order in which they are asked for; how many there are may change."""
+    """The slots of one model, granted first come, first served; their number may change."""
 
     def __init__(self, places: Callable[[], int]) -> None:
         self._places = places
@@ -38,7 +38,7 @@ class Lane:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self.release()  # it had got one
+                self.release()  # the slot had been granted
             raise
         finally:
             if turn in self._waiting:
@@ -49,7 +49,7 @@ class Lane:
         self.let_in()
 
     def let_in(self) -> None:
-        """Those for whom there is a place."""
+        """Grant free slots to the next waiters."""
         while self._waiting and self._taken < self._places():
             turn = self._waiting.popleft()
             if not turn.done():
@@ -58,7 +58,7 @@ class Lane:
 
 
 class Slot:
-    """One place at a model; given back once, however often it is said."""
+    """One slot of a model; `release` is idempotent."""
 
     __slots__ = ("_lane",)
 
@@ -72,7 +72,7 @@ class Slot:
 
 
 class Limits:
-    """For each provider and model: places, in the order in which they were asked for, and a cool-down."""
+    """The slots and the cool-down of each provider and model."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Limits:
         concurrency: Concurrency = default_concurrency,
         fellows: Callable[[], int] = lambda: 1,
     ) -> None:
-        """`fellows`: how many processes share what is allowed; each has its part, and at least one place."""
+        """`fellows`: how many processes share the limit; each gets an equal part, at least one slot."""
         self._fellows = fellows
         self._clock = clock
         self._rng = rng
@@ -91,7 +91,7 @@ class Limits:
         self._cool: dict[tuple[str, str], tuple[int, int]] = {}
 
     def crowded(self, model: ModelRef) -> bool:
-        """Whether one would have to wait for a slot."""
+        """Return whether a request would have to wait for a slot."""
         return self._lane(model).locked()
 
     async def slot(self, model: ModelRef) -> Slot:
@@ -107,18 +107,18 @@ class Limits:
         return self._lanes[key]
 
     def share_anew(self) -> None:
-        """Others came or went."""
+        """Grant slots again after the number of processes changed."""
         for lane in self._lanes.values():
             lane.let_in()
 
     def cool(self, model: ModelRef, *, until: int) -> None:
-        """The provider said that it is too much: nobody asks this model before then."""
+        """Start a cool-down after a rate limit: no request to this model before `until`, in ms."""
         key, now = (model.provider_id, model.model_id), self._clock.now()
         if until > self._cool.get(key, (0, 0))[0]:
             self._cool[key] = until, until - now
 
     def wait_until(self, model: ModelRef) -> int:
-        """When to ask, in ms since the epoch; 0: now. Those who wait do not all come back at once."""
+        """Return when to send a request, in ms since the epoch, with random jitter; 0: now."""
         until, length = self._cool.get((model.provider_id, model.model_id), (0, 0))
         if until <= self._clock.now():
             return 0

@@ -1,4 +1,4 @@
-"""The long tail of providers, by way of pydantic-ai: whoever imports this has paid for its extra."""
+"""Adapter for further providers through pydantic-ai; importing it requires the extra `providers`."""
 
 import asyncio
 import re
@@ -32,11 +32,11 @@ from asyncagents.llm.longtail_read import Reader, end_of
 from asyncagents.llm.longtail_told import messages, parameters
 from asyncagents.llm.model import ModelEvent, Request, StepStart, StreamError, StreamStart
 
-# Each SDK has classes of its own for what goes wrong on the way, and these words in their names.
+# Each SDK has its own network error classes, with one of these words in their names.
 _OF_NETWORK = re.compile(r"Connect|Timeout|Transport|Network|Protocol")
 
 
-# What the library knows of an error that came without a status, or with one that says less.
+# The status for an error that has none, or a less specific one.
 _STATUS: tuple[tuple[type[theirs.ModelAPIError], int], ...] = (
     (theirs.ModelContextWindowExceededError, 413),
     (theirs.ModelAuthenticationError, 401),
@@ -50,7 +50,7 @@ _STATUS: tuple[tuple[type[theirs.ModelAPIError], int], ...] = (
 
 
 class Silence(Exception):
-    """Nothing came for too long."""
+    """The stream sent nothing within its timeout."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"nothing came for {seconds:g} seconds")
@@ -58,7 +58,7 @@ class Silence(Exception):
 
 
 class LongTail:
-    """One provider, under its name there; its libraries are imported by the first request to it."""
+    """The model of one pydantic-ai provider; its SDK is imported by the first request."""
 
     def __init__(self, kind: str, endpoint: Endpoint, options: Mapping[str, Any]) -> None:
         self._kind = kind
@@ -84,7 +84,7 @@ class LongTail:
                         yield said
                 for said in end_of(response.get()):
                     yield said
-        except Exception as error:  # noqa: BLE001  behind this stand a dozen SDKs, each with errors of its own
+        except Exception as error:  # noqa: BLE001  a dozen SDKs raise error classes of their own
             yield failed(self._target(request), error)
 
     @asynccontextmanager
@@ -100,7 +100,7 @@ class LongTail:
             yield response
 
     async def _model(self, model_id: str) -> TheirModel:
-        """Imports take a second, so they are done beside the loop."""
+        """Return the model, built once with its provider; in a thread, since the imports take a second."""
         async with self._building:
             if self._provider is None:
                 made = await asyncio.to_thread(build_provider, self._kind, self._endpoint, self._options)
@@ -141,7 +141,7 @@ class LongTail:
 
 
 def failed(target: Target, error: Exception) -> StreamError:
-    """What went wrong, in the words that the other adapters use for it."""
+    """Map an exception to the same errors as the other adapters."""
     match error:
         case Silence():
             return silent(target, error.seconds)
@@ -160,7 +160,7 @@ def failed(target: Target, error: Exception) -> StreamError:
 
 
 def _told(target: Target, error: theirs.ModelAPIError) -> StreamError:
-    """By the provider's own words; where the library knows better what they mean, by its word."""
+    """Map an API error by the provider's response, or by the library's class where the two disagree."""
     own = next((status for kind, status in _STATUS if isinstance(error, kind)), None)
     status = error.status_code if isinstance(error, theirs.ModelHTTPError) else own
     if status is None and error.body is None:
@@ -194,7 +194,7 @@ def _retries(told: StreamError) -> bool:
 
 
 def _cause(error: BaseException) -> str:
-    """What stands at the bottom of an error that only says that there was one."""
+    """Describe the root cause of an error."""
     while error.__cause__ is not None:
         error = error.__cause__
     return f"({type(error).__name__}: {error})"

@@ -1,4 +1,4 @@
-"""Providers and models of pydantic-ai, and the settings of a request to one."""
+"""Build providers and models of pydantic-ai, and the settings of a request."""
 
 import inspect
 import logging
@@ -15,10 +15,10 @@ from asyncagents.llm.model import Request
 from asyncagents.llm.post import key
 
 LOG = logging.getLogger(__name__)
-# Who takes any field in the body of a request.
+# Providers that accept any field in the request body.
 _OPEN_BODY = ("anthropic", "azure", "openai")
 _GOOGLE = ("google", "google-cloud")
-# Its client adds the version itself; elsewhere it is part of the address.
+# Google's client adds the version itself; elsewhere it is part of the base URL.
 _GOOGLE_VERSION = re.compile(r"/v1(alpha|beta\d*)?/?$")
 _THINKING = {"effort", "reasoningEffort", "thinking", "thinkingConfig"}
 _GOOGLE_THINKING = {
@@ -29,7 +29,7 @@ _GOOGLE_THINKING = {
 
 
 def build_provider(kind: str, endpoint: Endpoint, options: Mapping[str, Any]) -> Provider[Any]:
-    """`options` are those of the provider's client, with OpenCode's names."""
+    """Build a provider; `options` are its client options under OpenCode's names."""
     url = _GOOGLE_VERSION.sub("", endpoint.base_url) if kind in _GOOGLE else endpoint.base_url
     resource = options.get("resourceName")
     azure = f"https://{resource}.openai.azure.com/openai/v1/" if resource else None
@@ -53,7 +53,7 @@ def build_model(kind: str, model_id: str, provider: Provider[Any]) -> Model:
 
 
 def settings(kind: str, model: Model, request: Request, headers: Mapping[str, str]) -> ModelSettings:
-    """The library's own retries are off: whether to try again is decided elsewhere, and is seen."""
+    """Build the settings of a request. The library's retries are off: the engine retries, and reports it."""
     options = request.options
     whole: dict[str, Any] = {
         "max_retries": 0,
@@ -65,15 +65,15 @@ def settings(kind: str, model: Model, request: Request, headers: Mapping[str, st
         **_body(kind, dict(options.body)),
     }
     if kind.endswith("responses"):
-        # The history is ours; nothing is looked up at the provider, which may not keep it either.
+        # The history is sent with each request, so the provider must not store it.
         whole["openai_store"] = False
     known = {name: value for name, value in whole.items() if value is not None}
     taken = {name: value for name, value in known.items() if name not in model.unsupported_settings}
-    return cast("ModelSettings", taken)  # each provider adds names of its own
+    return cast("ModelSettings", taken)  # each provider adds its own keys
 
 
 def _choice(request: Request) -> str | list[str] | None:
-    """Some refuse a forced tool while their model thinks, so none is forced then."""
+    """Return the tool choice; None with thinking enabled, where some providers refuse a forced tool."""
     choice = request.tool_choice
     if not request.tools or choice is None or _THINKING & request.options.body.keys():
         return None
@@ -81,7 +81,7 @@ def _choice(request: Request) -> str | list[str] | None:
 
 
 def _body(kind: str, body: dict[str, Any]) -> dict[str, Any]:
-    """OpenCode's names as the library's; the rest goes into the body where a provider takes anything."""
+    """Rename OpenCode's options to the library's; others go into the body where any field is accepted."""
     effort = body.pop("reasoningEffort", None) or body.pop("effort", None)
     found: dict[str, Any] = {
         "thinking": effort if effort != "none" else False,
@@ -99,7 +99,7 @@ def _body(kind: str, body: dict[str, Any]) -> dict[str, Any]:
     if kind.startswith(_OPEN_BODY):
         return {**found, "extra_body": body or None}
     if body:
-        LOG.warning("options that %s does not take are left out: %s", kind, ", ".join(sorted(body)))
+        LOG.warning("provider=%s action=build_settings ignored options: %s", kind, ", ".join(sorted(body)))
     return found
 
 

@@ -1,4 +1,4 @@
-"""What pydantic-ai streams, as our events."""
+"""Convert stream events of pydantic-ai to model events."""
 
 from collections.abc import Iterator
 
@@ -51,12 +51,12 @@ _FINISH: dict[FinishReason, Finish] = {
 
 
 class Reader:
-    """The parts of one answer; a part that starts again under its number takes the place of the first."""
+    """Convert the parts of one answer; a part that starts again under its index replaces the first."""
 
     def __init__(self, model_id: str) -> None:
         self._model_id = model_id
         self._open: dict[int, str] = {}
-        """The keys of parts that have begun and not ended: of a call, its id."""
+        """Keys of the open parts by index; the key of a call is its id."""
         self._parts = 0
         self._size = AnswerSize()
 
@@ -68,7 +68,7 @@ class Reader:
                 yield from self._begin(index, part)
             case PartEndEvent(index=index, part=part):
                 yield from self._end(index, part)
-            case _:  # that this could be a final result is nothing to us
+            case _:  # final result events are not used
                 pass
 
     def _begin(self, index: int, part: ModelResponsePart) -> Iterator[ModelEvent]:
@@ -91,7 +91,7 @@ class Reader:
                 self._size.add_arguments(call_id, _written(args))
                 key = self._open[index] = whole(call_id)
                 yield ToolCallStart(key, whole(tool) or NAMELESS)
-            case _:  # what the provider's own tools do is not ours to keep
+            case _:  # parts of the provider's own tools are not stored
                 del self._open[index]
 
     def _grow(self, index: int, delta: ModelResponsePartDelta) -> Iterator[ModelEvent]:
@@ -107,7 +107,7 @@ class Reader:
                 yield ReasoningDelta(key, text)
             case ToolCallPartDelta(args_delta=args) if args:
                 self._size.add_arguments(key, _written(args))
-            case _:  # arguments are read when they are whole, and signatures too
+            case _:  # arguments and signatures are read when the part ends
                 pass
 
     def _end(self, index: int, part: ModelResponsePart) -> Iterator[ModelEvent]:
@@ -129,14 +129,14 @@ class Reader:
 
 
 def _written(args: object) -> str:
-    """As the model wrote them, or as they are kept."""
+    """Return the arguments as text, to count their size."""
     return args if isinstance(args, str) else str(args or "")
 
 
 def end_of(response: ModelResponse) -> Iterator[ModelEvent]:
-    """Nothing, if the stream never said why it ended; the library makes up a reason then.
+    """Yield the finish events; none if the stream had no finish reason, since the library then invents one.
 
-    What the provider itself said stands among its details, save for a refusal.
+    The provider's own reason is in `provider_details`, except for a refusal.
     """
     finish = response.finish_reason
     said = (response.provider_details or {}).get("finish_reason")
@@ -146,7 +146,7 @@ def end_of(response: ModelResponse) -> Iterator[ModelEvent]:
 
 
 def tokens_of(usage: RequestUsage) -> Tokens | None:
-    """The library counts cached tokens among the input and reasoning among the output; we do not."""
+    """Convert the usage: the library includes cached tokens in the input and reasoning in the output."""
     if not usage.input_tokens and not usage.output_tokens:
         return None
     read, write = usage.cache_read_tokens, usage.cache_write_tokens

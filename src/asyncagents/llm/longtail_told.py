@@ -1,4 +1,4 @@
-"""A conversation as pydantic-ai wants it, and what a thought of its models needs to go back to them."""
+"""Convert a request to pydantic-ai's messages, and thinking parts to metadata and back."""
 
 from base64 import b64decode
 from binascii import Error as NotBase64
@@ -43,7 +43,7 @@ from asyncagents.llm.model import (
 from asyncagents.llm.tool_name import wire_name
 
 WIRE = "longtail"
-"""The name under which thoughts keep what their provider wants back."""
+"""The key of a thinking block's metadata that is sent back to its provider."""
 
 
 def parameters(request: Request) -> ModelRequestParameters:
@@ -56,13 +56,13 @@ def parameters(request: Request) -> ModelRequestParameters:
         )
         for tool in request.tools
     ]
-    # None would make the library look for instructions in the messages.
+    # With None the library would look for instructions in the messages.
     system = [InstructionPart(content=request.system)] if request.system else []
     return ModelRequestParameters(function_tools=tools, instruction_parts=system)
 
 
 def messages(request: Request) -> list[ModelMessage]:
-    """What stands between two steps of the model is one message: some count the results in it."""
+    """Convert the messages; all between two model turns become one: some providers count its results."""
     return list(_messages(request.messages, request.model.model_id))
 
 
@@ -106,7 +106,7 @@ def _step(block: Block, model_id: str) -> Iterator[ModelResponsePart]:
 
 
 def kept_of(thought: ThinkingPart, model_id: str) -> dict[str, Any] | None:
-    """None: its provider wants nothing back."""
+    """Return the metadata to send back with a thinking part; None if its provider needs none."""
     if thought.provider_name is None:
         return None
     kept = {
@@ -120,7 +120,7 @@ def kept_of(thought: ThinkingPart, model_id: str) -> dict[str, Any] | None:
 
 
 def _thought(thought: Thought, model_id: str) -> Iterator[ThinkingPart]:
-    """Only the model's own: signatures of another one are refused."""
+    """Yield the thinking part only for the model that wrote it: providers refuse signatures of others."""
     kept: dict[str, Any] = (thought.metadata or {}).get(WIRE) or {}
     if kept.get("model") == model_id:
         yield ThinkingPart(

@@ -1,4 +1,4 @@
-"""JSON that is a little broken: half a character, a bare line end, a byte that is no UTF-8."""
+"""Repair slightly invalid JSON: unpaired surrogates, bare line ends, bytes that are not UTF-8."""
 
 import json
 from collections.abc import Callable
@@ -9,13 +9,13 @@ import msgspec
 T = TypeVar("T")
 
 UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
-"""What reading JSON may raise, whatever it is."""
+"""Everything that decoding JSON may raise."""
 
 
 def mended(data: bytes, decode: Callable[[bytes], T]) -> T | None:
-    """For data that `decode` has refused: what can be kept of it is read; None if that is still no use.
+    """Repair data that `decode` has refused, and decode it again; None if that fails too.
 
-    Streams cut characters in two and models write line ends into strings; an answer is not lost by that.
+    Streams split characters and models write raw line ends into strings.
     """
     try:
         value = json.loads(data.decode("utf-8", "replace"), strict=False)

@@ -1,4 +1,4 @@
-"""The one door to a language model: a request goes in, a stream of events comes out."""
+"""The interface to language models: a request in, a stream of events out."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -14,7 +14,7 @@ Finish: TypeAlias = Literal["stop", "tool-calls", "length", "content-filter", "e
 
 
 class Attachment(Struct, frozen=True):
-    """A file beside a text; `url` is a `data:` URL, or an address that the provider can read itself."""
+    """A file attached to a message; `url` is a `data:` URL, or one that the provider can fetch."""
 
     mime: str
     url: str
@@ -31,7 +31,7 @@ class Said(Struct, frozen=True):
 
 
 class Thought(Struct, frozen=True):
-    """`metadata` is what the provider wants back with it, under the provider's wire: a signature, say."""
+    """Reasoning of the model; `metadata` is sent back to the provider, e.g. a signature, by wire."""
 
     text: str
     metadata: dict[str, Any] | None = None
@@ -47,7 +47,7 @@ Block: TypeAlias = Said | Thought | CallMade
 
 
 class FromModel(Struct, frozen=True):
-    """One step, in the order in which it was written."""
+    """What the model wrote in one step, in order."""
 
     blocks: tuple[Block, ...]
 
@@ -78,17 +78,17 @@ class ToolSpec(Struct, frozen=True):
     description: str
     parameters: dict[str, Any]
     tokens: int = 0
-    """What it takes of a request, as far as one can tell."""
+    """The estimated size of this definition in a request."""
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """What an agent asks of its model; None leaves it to the provider."""
+    """Options of a request; None leaves the choice to the provider."""
 
     temperature: float | None = None
     top_p: float | None = None
     max_output: int | None = None
     body: dict[str, Any] = {}
-    """Fields of the provider's own request, as its documentation names them."""
+    """Further fields of the request body, under the provider's names."""
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -98,7 +98,7 @@ class Request(Struct, frozen=True, kw_only=True):
     system: str = ""
     options: Options = Options()
     tool_choice: str | None = None
-    """The tool that must be called, or `required`: any. A wire that refuses to force one leaves it out."""
+    """The tool that must be called, or `required` for any. Omitted where the wire refuses to force one."""
 
 
 class StreamStart(Struct, frozen=True, tag="start"):
@@ -137,7 +137,7 @@ class TextEnd(Struct, frozen=True, tag="text-end"):
 
 
 class ToolCallStart(Struct, frozen=True, tag="tool-call-start"):
-    """The model has begun to write a call; its input is not known yet."""
+    """The model has started to write a call; its input is not complete yet."""
 
     id: str
     tool: str
@@ -160,12 +160,12 @@ class StreamFinish(Struct, frozen=True, tag="finish"):
 
 
 class StreamError(Struct, frozen=True, tag="error"):
-    """The request failed, before its first word or after; `retry_after`: when to try again, in seconds."""
+    """The request failed, before or during the stream; `retry_after`: seconds until the next try."""
 
     failure: Failure
     retry_after: float | None = None
     retries: int | None = None
-    """How often the same is tried again at most; None: as often as usual."""
+    """The most retries of this request; None: the usual number."""
 
 
 ModelEvent: TypeAlias = (
@@ -186,25 +186,25 @@ ModelEvent: TypeAlias = (
 
 
 Windows: TypeAlias = Callable[[ModelRef], Window]
-"""How much a model can read and write."""
+"""Returns the window of a model."""
 
 
 def no_window(model: ModelRef) -> Window:
-    """Nobody knows."""
+    """Return an unknown window."""
     return Window()
 
 
 @runtime_checkable
 class Windowed(Protocol):
-    """A model may say how much it can read; then a conversation that grows too long for it is summarised."""
+    """A model that knows its window; sessions that outgrow the window are compacted."""
 
     def window(self, model: ModelRef) -> Window: ...
 
 
 class Model(Protocol):
     def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
-        """Closing the generator, or cancelling the task that reads it, ends the request.
+        """Yield the events; closing the generator, or cancelling the task that reads it, ends the request.
 
-        A provider's failure is a `StreamError`, never an exception.
+        A failure of the provider is a `StreamError` event, never an exception.
         """
         ...

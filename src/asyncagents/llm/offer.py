@@ -1,4 +1,4 @@
-"""A model as it can be asked for, and why one cannot."""
+"""A usable model with its provider and wire, or the reason why a model cannot be used."""
 
 from typing import Any, Literal, assert_never
 
@@ -16,13 +16,13 @@ from asyncagents.llm.wire import OPENAI, PACKAGES, RESPONSES, Wire, missing_extr
 
 
 class Problem(Struct, frozen=True):
-    """Why a model cannot be asked; the text is one sentence and says what to do."""
+    """Why a model cannot be used; `text` is one sentence and says what to do."""
 
     kind: Literal["unknown", "untrusted", "key", "extra"]
     provider_id: str
     text: str
     fact: str = ""
-    """Of what only an untrusted file names: what, and in which file."""
+    """For kind `untrusted`: what is missing, and the untrusted file that names it."""
 
     def error(self) -> AsyncAgentsError:
         match self.kind:
@@ -46,16 +46,16 @@ class Problem(Struct, frozen=True):
 
 
 class Offer(Struct, frozen=True, kw_only=True):
-    """A model as it can be asked for."""
+    """A model that requests can be sent to."""
 
     ref: ModelRef
     own_id: str
-    """What its provider calls it."""
+    """The provider's own name of the model."""
     provider: ProviderConfig
     config: ModelConfig
     facts: ModelFacts
     wire: Wire
-    """Where the way depends on it: for a request with tools."""
+    """The wire; it may depend on whether the request has tools."""
 
     @property
     def base_url(self) -> str:
@@ -63,7 +63,7 @@ class Offer(Struct, frozen=True, kw_only=True):
 
     @property
     def reachable(self) -> bool:
-        """Whether it is known where it is; most of the long tail know by themselves."""
+        """Return whether a base URL is known; most pydantic-ai providers have their own."""
         if self.wire.speaks == "longtail" and not self.wire.kind.startswith("azure"):
             return True
         return bool(self.base_url or self.provider.options.get("resourceName"))
@@ -74,7 +74,7 @@ class Offer(Struct, frozen=True, kw_only=True):
 
 
 def all_providers(config: Config) -> dict[str, ProviderConfig]:
-    """The config's, and beneath it what is known of providers anyway."""
+    """Return the configured providers, completed by the built-in ones, then the other built-in ones."""
     providers = {name: ProviderConfig(npm=npm, name=name) for name, npm in PACKAGES.items()}
     for name, known in known_providers().items():
         providers[name] = ProviderConfig(
@@ -108,9 +108,9 @@ def enabled(config: Config, provider_id: str) -> bool:
 
 
 def way_to(npm: str, wire: Wire, facts: ModelFacts, *, tools: bool) -> Wire:
-    """OpenAI has two interfaces, and gives its newer models their tools only in the other one.
+    """Return the wire to use: some OpenAI models need the Responses API, or need it for tools.
 
-    Without the extra that speaks it, a model that can do without thinking is asked in the first one.
+    Without the extra for it, a model that can work without thinking uses chat completions.
     """
     needed = facts.api == "responses" or (facts.api == "responses for tools" and tools)
     if not needed or (npm != OPENAI and wire.kind not in RESPONSES):

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, and every server that speaks them: Ollama, vLLM, LM Studio, OpenRouter, …"""
+"""Adapter for OpenAI's chat completions and compatible servers: Ollama, vLLM, LM Studio, OpenRouter, …"""
 
 from collections.abc import AsyncGenerator
 from functools import partial
@@ -64,7 +64,7 @@ class OpenAIChat:
 
 
 class OpenAIReader:
-    """The chunks of one answer. `seed` makes keys for calls that the server gave no id."""
+    """Convert the chunks of one answer. `seed` makes keys for calls that have no id."""
 
     def __init__(self, target: Target, *, seed: str) -> None:
         self.begun = False
@@ -110,7 +110,7 @@ class OpenAIReader:
         return [*events, StepFinish(finish_of(self._reason), tokens_of(self._usage)), StreamFinish()]
 
     def _fail(self, chunk: Chunk | None, data: bytes, events: list[ModelEvent]) -> None:
-        """Once it said why it ended, the answer is whole, whatever comes behind it."""
+        """End the stream; an error after the finish reason is ignored, because the answer is complete."""
         self.over = True
         self.failed = not self.finished or finish_of(self._reason) == "error"
         if not self.failed:
@@ -151,7 +151,7 @@ class OpenAIReader:
             self._size.add_text(thought)
             self._open("reasoning", events)
             events.append(ReasoningDelta(self._key, thought))
-        if text := content or delta.refusal:  # a refusal is an answer that people should read
+        if text := content or delta.refusal:  # a refusal is shown as text
             self._size.add_text(text)
             self._open("text", events)
             events.append(TextDelta(self._key, text))
@@ -184,7 +184,7 @@ class OpenAIReader:
         self._block = None
 
     def _origin(self) -> dict[str, Any] | None:
-        """Some that think under this name want it back, see `openai_body`."""
+        """Return the metadata for models that need `reasoning_content` sent back, see `write_body`."""
         if not self._thinks_aloud:
             return None
         return {"openai": {"field": "reasoning_content", "model": self._target.model_id}}

@@ -1,4 +1,4 @@
-"""What is sent to OpenAI's chat completions."""
+"""Build the request body for OpenAI's chat completions."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, assert_never
@@ -24,7 +24,7 @@ from asyncagents.llm.post import merged
 from asyncagents.llm.tool_name import wire_name
 
 MAX_ID = 40
-"""OpenAI refuses longer ids of calls; another provider may have made one."""
+"""OpenAI refuses longer call ids, which a session may have from another provider."""
 
 
 def plain_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
@@ -37,7 +37,7 @@ def write_body(
     *,
     tools: Callable[[tuple[ToolSpec, ...]], Any] = plain_tools,
 ) -> dict[str, Any]:
-    """`tools`: how they are written, if somebody knows a quicker way."""
+    """Build the body; `tools` encodes the tools, e.g. an `EncodedCache`."""
     body: dict[str, Any] = {
         "model": request.model.model_id,
         "messages": [*_system(request.system), *_messages(request)],
@@ -57,7 +57,7 @@ def _system(text: str) -> list[dict[str, Any]]:
 
 
 def _length(endpoint: Endpoint, model_id: str, options: Options) -> dict[str, Any]:
-    """OpenAI's reasoning models refuse `max_tokens`; other servers know only that, whatever they serve."""
+    """Return the output limit: OpenAI's reasoning models refuse `max_tokens`, other servers require it."""
     host = urlsplit(endpoint.base_url).hostname or ""
     own = host == "api.openai.com" or host.endswith(".openai.azure.com")
     name = "max_completion_tokens" if own and _reasons(model_id) else "max_tokens"
@@ -65,7 +65,7 @@ def _length(endpoint: Endpoint, model_id: str, options: Options) -> dict[str, An
 
 
 def _reasons(model_id: str) -> bool:
-    """`o1`, `o4-mini`, `gpt-5` and what will follow them."""
+    """Return whether the name is `o1`, `o4-mini`, `gpt-5` or a later one of these series."""
     name = model_id.rpartition("/")[2]
     if name[:1] == "o" and name[1:2].isdigit():
         return True
@@ -108,8 +108,8 @@ def _messages(request: Request) -> Iterator[dict[str, Any]]:
 
 
 def _beside(told: FromTool) -> list[dict[str, Any]]:
-    """The files of a result: a message of a tool holds text alone, so a user's message after all of them
-    has the files."""
+    """Return the files of a result: a tool message holds only text, so a user message after the results
+    carries the files."""
     if not told.files:
         return []
     words = f"[Files of the result of {wire_name(told.tool)}, call {_id(told.call_id)}:]"
@@ -123,7 +123,7 @@ def _step(told: FromModel, thought: str | None) -> Iterator[dict[str, Any]]:
             yield {"role": "assistant", "content": told.text}
         return
     message: dict[str, Any] = {"role": "assistant", "content": told.text or None, "tool_calls": calls}
-    # DeepSeek refuses a history in which a step with calls has lost its thoughts, even empty ones.
+    # DeepSeek refuses a step with calls that lacks `reasoning_content`, even an empty one.
     if thought is not None:
         message["reasoning_content"] = thought
     yield message

@@ -1,4 +1,4 @@
-"""Calls put together from deltas, for servers that number them, name them, both or neither."""
+"""Assemble tool calls from deltas of servers that send an index, an id, both or neither."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from asyncagents.llm.openai_wire import ToolDelta
 from asyncagents.llm.tool_name import NAMELESS
 
 MOST_READ = 128 * 1024 * 1024
-"""Characters: half a second's work, for a call of a hundred kilobytes in pieces of a word each."""
+"""Characters parsed per answer to detect complete calls: about half a second of work."""
 
 
 class _Call(Struct):
@@ -35,10 +35,10 @@ class Calls:
         self._by_id: dict[str, _Call] = {}
         self._keys: set[str] = set()
         self._read = 0
-        """Characters that were read to find out whether a call is complete."""
+        """Characters parsed so far to detect complete calls."""
 
     def add(self, delta: ToolDelta) -> ToolCallStart | None:
-        """A call has started once its name is known."""
+        """Add a delta; return the start event once the call's name is known."""
         name = (delta.function and delta.function.name) or ""
         given = delta.function.arguments if delta.function else None
         piece = msgspec.json.encode(given).decode() if isinstance(given, dict) else given or ""
@@ -55,7 +55,7 @@ class Calls:
         return ToolCallStart(call.key, name)
 
     def ready(self) -> list[ModelEvent]:
-        """All of them, in order, once the model has stopped; broken arguments leave a call unready."""
+        """Return the final events of all calls, in order; a call with invalid arguments gets none."""
         events: list[ModelEvent] = []
         for call in self._calls:
             arguments = call.arguments
@@ -66,7 +66,7 @@ class Calls:
         return events
 
     def _known(self, delta: ToolDelta, name: str, piece: str) -> _Call | None:
-        """The call that this delta goes on with, if it does not begin another."""
+        """Return the call that this delta continues; None if it begins a new one."""
         if delta.index is not None:
             call = self._by_index.get(delta.index)
         elif delta.id:
@@ -81,10 +81,10 @@ class Calls:
         return None if whole or name != call.name else call
 
     def _is_whole(self, call: _Call) -> bool:
-        """Say whether the arguments of a call are complete, as far as they may be read for that.
+        """Return whether the arguments of a call are complete JSON; False once `MOST_READ` is used up.
 
-        A server that repeats the name with each piece has all pieces read for each: what is no end of an
-        object is not read, and not more than `MOST_READ` in all.
+        A server that repeats the name in each delta makes this parse all pieces each time, so only text that
+        can be the end of an object is parsed.
         """
         if not call.pieces or not call.pieces[-1].rstrip().endswith(("}", '"')) or self._read > MOST_READ:
             return False

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions as they come in: the shapes of a chunk, its finish and its usage."""
+"""Shapes of OpenAI's stream chunks, with finish reasons and token usage."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ def finish_of(reason: str) -> Finish:
 
 
 def tokens_of(usage: Any) -> Tokens | None:
-    """The prompt counts cached tokens too, and the completion counts reasoning: both are taken out."""
+    """Convert the usage: the API includes cached tokens in the prompt and reasoning in the completion."""
     prompt, completion = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
     total = _count(usage, "total_tokens") or prompt + completion
     if not total:
@@ -76,7 +76,7 @@ def tokens_of(usage: Any) -> Tokens | None:
     read = _count(details, "cached_tokens") or _count(usage, "prompt_cache_hit_tokens")  # DeepSeek's
     write = _count(details, "cache_write_tokens")  # OpenRouter's
     reasoning = _count(usage.get("completion_tokens_details"), "reasoning_tokens")
-    # xAI counts reasoning beside the completion; its total gives it away.
+    # xAI excludes reasoning from the completion, which shows in its total.
     inside = total < prompt + completion + reasoning
     return Tokens(
         input=max(0, prompt - read - write),
@@ -93,7 +93,7 @@ def _count(of: Any, name: str) -> int:
 
 
 def reasoning_in(delta: Delta) -> str:
-    """DeepSeek and vLLM have one field for it, OpenRouter another, and a list of details beside that."""
+    """Return the reasoning text: DeepSeek and vLLM have one field for it, OpenRouter another, and a list."""
     if delta.reasoning_content or delta.reasoning:
         return delta.reasoning_content or delta.reasoning or ""
     return "".join(_texts(delta.reasoning_details or [], "text", "summary"))
@@ -104,7 +104,7 @@ def text_in(content: list[Any]) -> str:
 
 
 def thinking_in(content: list[Any]) -> str:
-    """Mistral puts thoughts among the content."""
+    """Return the thinking items that Mistral puts into the content."""
     thoughts = [item["thinking"] for item in content if isinstance(item, dict) and "thinking" in item]
     return "".join(text_in(thought) if isinstance(thought, list) else str(thought) for thought in thoughts)
 

@@ -1,4 +1,4 @@
-"""Options as people write them, with OpenCode's names, as the fields of each wire."""
+"""Convert options under OpenCode's names to the fields of each wire."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
@@ -11,13 +11,13 @@ from asyncagents.llm.model import Options
 Body: TypeAlias = dict[str, Any]
 
 OUTPUT_CAP = 32_000
-"""More is not asked for unless someone says so: it is taken from the context."""
+"""The default output limit: output tokens are taken from the context."""
 ROOM = 8_192
-"""What is left for the answer beside thinking, where the model's limit is not known."""
+"""Output tokens besides thinking, where the model's limit is unknown."""
 BUDGETS = {"low": 4_000, "medium": 8_000, "high": 16_000, "max": 31_999}
-"""Tokens to think with, for models that know a budget and no efforts."""
+"""Thinking tokens by effort, for models that take a budget instead of an effort."""
 
-# Under a provider's `options` stand those of its client as well; they are no fields of a request.
+# Client options under a provider's `options`; they are not fields of a request.
 CLIENT_OPTIONS = frozenset(
     {
         "apiVersion", "baseURL", "chunkTimeout", "compatibility", "credentialProvider", "enterpriseUrl",
@@ -29,7 +29,7 @@ CLIENT_OPTIONS = frozenset(
 
 _MAX_OUTPUT = ("maxTokens", "maxOutputTokens", "max_tokens", "max_completion_tokens", "max_output_tokens")
 _TOP_P = ("topP", "top_p")
-# What only OpenCode's own client reads.
+# Options that only OpenCode's client uses.
 _CLIENT_ONLY = frozenset(
     {
         "cacheControl",
@@ -54,14 +54,14 @@ _OPENAI_NAMES = {
     "textVerbosity": "verbosity",
     "topLogprobs": "top_logprobs",
 }
-# These belong to OpenAI's other interface.
+# Options of OpenAI's Responses API.
 _NOT_CHAT = frozenset({"include", "previousResponseId", "reasoningSummary", "truncation"})
 _ANTHROPIC_NAMES = {"serviceTier": "service_tier", "stopSequences": "stop_sequences", "topK": "top_k"}
 _NOT_ANTHROPIC = _NOT_CHAT | {"textVerbosity", "store", "promptCacheKey", "parallelToolCalls"}
 
 
 def laid(layers: Iterable[Mapping[str, Any]]) -> Body:
-    """The later over the earlier; objects merge, key by key."""
+    """Merge layers of options; a later one wins, and objects merge key by key."""
     body: Body = {}
     for layer in layers:
         for key, value in layer.items():
@@ -72,7 +72,7 @@ def laid(layers: Iterable[Mapping[str, Any]]) -> Body:
 
 
 def variants(facts: ModelFacts, configured: Mapping[str, Body]) -> dict[str, Body]:
-    """The sets of options a prompt may choose from: the config's, and how hard the model can think."""
+    """Return the variants of a model: the configured ones, and one per reasoning effort."""
     own: dict[str, Body] = {effort: {"reasoningEffort": effort} for effort in facts.efforts}
     if facts.reasoning and not own:
         own = {effort: {"reasoningEffort": effort} for effort in ("high", "max")}
@@ -80,7 +80,7 @@ def variants(facts: ModelFacts, configured: Mapping[str, Body]) -> dict[str, Bod
 
 
 def settled(given: Options, body: Body, facts: ModelFacts) -> Options:
-    """What is a field of every wire is taken out of the body; what the agent says itself counts more."""
+    """Move common fields from the body to the options, where `given` wins, and apply the model's limits."""
     body = {key: value for key, value in body.items() if key not in _CLIENT_ONLY}
     temperature = body.pop("temperature", None)
     top_p = _taken(body, _TOP_P)
@@ -137,7 +137,7 @@ def _effort(effort: Any, facts: ModelFacts) -> Body:
 
 
 def _with_room(options: Options, facts: ModelFacts) -> Options:
-    """Thinking comes out of the output, so the output grows by it; and it allows no other sampling."""
+    """Raise the output limit by the thinking budget, and drop sampling options that thinking forbids."""
     match options.body.get("thinking"):
         case {"type": "enabled", "budget_tokens": int(budget)}:
             room = (options.max_output or ROOM) + budget
@@ -145,7 +145,7 @@ def _with_room(options: Options, facts: ModelFacts) -> Options:
             return replace(options, temperature=None, top_p=None, max_output=min(room, limit))
         case {"type": "enabled" | "adaptive"}:
             return replace(options, temperature=None, top_p=None)
-        case _:  # newer models refuse to be told both
+        case _:  # newer models refuse both together
             return replace(options, top_p=None) if options.temperature is not None else options
 
 

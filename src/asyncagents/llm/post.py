@@ -1,4 +1,4 @@
-"""One request to a provider before it is sent: where to, with which headers, and what it says."""
+"""Build HTTP requests to a provider, and the protocol of stream readers."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -14,23 +14,23 @@ from asyncagents.llm.model import ModelEvent, Request
 
 
 class Reader(Protocol):
-    """Reads the events of a wire and says ours. Each flag is about the stream so far."""
+    """Converts events of a wire to model events; the flags describe the stream so far."""
 
     begun: bool
-    """Any event came at all."""
+    """An event has arrived."""
     heard: bool
-    """Something of meaning came; whoever looks sets it back."""
+    """An event with content has arrived; the caller resets the flag."""
     finished: bool
-    """The provider said why it ended; only its last words are missing."""
+    """The finish reason has arrived; only the usage may follow."""
     over: bool
-    """Nothing more will come, or nothing more matters."""
+    """The stream is over; later events are ignored."""
     failed: bool
     """A `StreamError` was among the events."""
 
     def read(self, payloads: list[bytes]) -> list[ModelEvent]: ...
 
     def end(self) -> list[ModelEvent]:
-        """What is left to say once the stream has ended; nothing, if it never said why."""
+        """Return the final events after the end of the stream; none without a finish reason."""
         ...
 
 
@@ -41,14 +41,14 @@ class Post(Struct, frozen=True, kw_only=True):
     idle_seconds: float
     target: Target
     write: Callable[[], dict[str, Any]]
-    """Makes the body; called once, so that no copy outlives the sending."""
+    """Builds the body; called once per sending, so that no copy is kept."""
 
     def __repr__(self) -> str:
-        """Without the headers: a key is among them."""
-        return f"Post({self.target.url})"
+        """Omit the headers, which contain a key."""
+        return f"ProviderRequest({self.target.url})"
 
     def check(self) -> None:
-        """Before a connection is made for nothing; says the name of a header, never its value."""
+        """Raise `ValueError` for a header with a line end; the message has its name, never its value."""
         for name, value in self.headers.items():
             if any(mark in name + value for mark in "\r\n\0"):
                 raise ValueError(f"the header {name!r} has a line end inside")
@@ -65,7 +65,7 @@ def post(
     headers: dict[str, str],
     write: Callable[[], dict[str, Any]],
 ) -> Post:
-    """`headers` are the wire's own; the operator's win over them."""
+    """Build a request; configured headers win over `headers`, those of the wire."""
     given = {name.lower(): value for name, value in endpoint.headers.items()}
     target = Target(
         provider_id=endpoint.provider_id,
@@ -86,17 +86,17 @@ def post(
 
 
 def key(secret: Secret) -> Secret:
-    """Keys are pasted and read from files; a line end comes along easily."""
+    """Strip whitespace from a key: pasted keys and key files often end in a line end."""
     return Secret(secret.reveal().strip())
 
 
 def at(base_url: str, path: str) -> str:
-    """The path below the base; a query of the base stays behind it."""
+    """Append the path to the base URL, before the base's query."""
     base, mark, query = base_url.strip().partition("?")
     return base.rstrip("/") + path + mark + query
 
 
 def merged(body: dict[str, Any], endpoint: Endpoint, request: Request) -> dict[str, Any]:
-    """The operator's fields over ours, the agent's over both; a null takes a field away."""
+    """Merge the body with the endpoint's fields, then the request's; null removes a field."""
     whole = {**body, **endpoint.body, **request.options.body}
     return {name: value for name, value in whole.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Ask a provider for its list of models: the cheapest way to learn that it is there and takes our key."""
+"""Probe a provider by listing its models, which checks the address and the key."""
 
 from typing import Any, assert_never
 
@@ -21,14 +21,14 @@ NO_SUCH_PAGE = frozenset({404, 405, 501})
 
 
 class Probe(Struct, frozen=True):
-    """`reached` is None for a provider that cannot be asked."""
+    """The result; `reached` is None for a provider that has no list of models."""
 
     reached: bool | None
     text: str
 
 
 async def probe(offer: Offer) -> Probe:
-    """Any model of a provider stands for it. Never raises for what the provider does."""
+    """Probe the provider of any of its models. A failure of the provider is a result, never an exception."""
     if offer.wire.speaks == "longtail":
         return Probe(None, "it has no list of models that could be asked for here")
     target = _target(offer)

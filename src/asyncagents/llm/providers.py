@@ -1,4 +1,4 @@
-"""The one model of the engine that is all models: each request goes to the provider that it names."""
+"""The engine's `Model` for all providers: each request goes to the provider that it names."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -53,7 +53,7 @@ async def open_providers(config: Config) -> AsyncIterator["Providers"]:
 
 
 class Providers:
-    """Made by `open_providers`, which also closes it."""
+    """Routes requests to adapters; opened and closed by `open_providers`."""
 
     def __init__(self, http: Http, roster: Roster) -> None:
         self._http = http
@@ -72,7 +72,7 @@ class Providers:
         return self.roster.default_model()
 
     def check(self, ref: ModelRef) -> None:
-        """Raises `InvalidInput` or `ModelError` if this model cannot be asked; no request is made for it."""
+        """Raise `InvalidInput` or `ModelError` if the model cannot be used; sends no request."""
         self.roster.check(ref)
 
     def window(self, ref: ModelRef) -> Window:
@@ -80,7 +80,7 @@ class Providers:
         return Window(context=facts.context, input=facts.input, output=facts.output)
 
     def concurrency(self, ref: ModelRef) -> int:
-        """How many requests may be open to a model at once."""
+        """Return how many requests may be open to a model at once."""
         return self.roster.concurrency(ref) or AT_ONCE
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
@@ -108,7 +108,7 @@ class Providers:
         at = offer.ref.provider_id, offer.wire, tuple(sorted(headers.items())), offer.config.deadlines
         if at not in self._adapters:
             made = await self._built(offer, _endpoint(offer, headers))
-            self._adapters.setdefault(at, made)  # another request may have been quicker
+            self._adapters.setdefault(at, made)  # a concurrent request may have built it first
         return self._adapters[at]
 
     async def _built(self, offer: Offer, endpoint: Endpoint) -> Model:
@@ -155,7 +155,7 @@ def _first(*given: float | None) -> float:
 
 
 def prepared(offer: Offer, request: Request) -> Request:
-    """The request in the provider's own words, and without what this model would refuse."""
+    """Adapt the request to the provider: its model name and options, without what this model refuses."""
     facts = offer.facts
     return replace(
         request,
@@ -167,7 +167,7 @@ def prepared(offer: Offer, request: Request) -> Request:
 
 
 def _options(offer: Offer, request: Request) -> Options:
-    """The provider's, the model's, the variant's, the request's: what comes later counts more."""
+    """Merge the options of provider, model, variant and request; a later one wins."""
     of_provider = {key: value for key, value in offer.provider.options.items() if key not in CLIENT_OPTIONS}
     body = laid((of_provider, offer.config.options, offer.variant, request.options.body))
     options = settled(request.options, body, offer.facts)
@@ -183,14 +183,14 @@ def _options(offer: Offer, request: Request) -> Options:
 
 
 def _without_thinking(options: Options, offer: Offer, request: Request) -> Options:
-    """OpenAI refuses tools to its newer models here unless they do not think."""
+    """Disable reasoning where OpenAI's chat completions refuse tools to a reasoning model."""
     if offer.provider.npm != OPENAI or offer.facts.api == "chat" or not request.tools:
         return options
     return replace(options, body={**options.body, "reasoning_effort": "none"})
 
 
 def _fitting(messages: Sequence[Told], facts: ModelFacts, *, everything: bool) -> Sequence[Told]:
-    """As they are, if the model takes every file among them."""
+    """Replace files that the model does not accept by notes; return the same messages if there are none."""
     if not any(isinstance(told, FromUser | FromTool) and told.files for told in messages):
         return messages
     return [
@@ -212,7 +212,7 @@ def _fit(told: FromUser | FromTool, facts: ModelFacts, everything: bool) -> From
 
 
 def _refuses(file: Attachment, facts: ModelFacts, everything: bool) -> str | None:
-    """What is not known of a model is tried."""
+    """Return why the model does not accept a file; None if it does, or if that is unknown."""
     mime = mime_of(file)
     if mime.startswith("image/"):
         return "this model takes no images" if facts.images is False else None
@@ -224,7 +224,7 @@ def _refuses(file: Attachment, facts: ModelFacts, everything: bool) -> str | Non
 
 
 def _priced(event: StepFinish, facts: ModelFacts) -> StepFinish:
-    """What the provider itself says that it costs is not counted again."""
+    """Add the cost by the catalog, unless the provider reported one."""
     if event.cost or event.tokens is None:
         return event
     return replace(event, cost=facts.cost(event.tokens))

@@ -1,4 +1,4 @@
-"""Which providers and models there are, which can be used, and in one sentence why the others cannot."""
+"""The configured and built-in providers and models, and why some of them cannot be used."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,14 +32,14 @@ DEFAULT_MODELS = {
     "togetherai": "moonshotai/Kimi-K3",
     "fireworks-ai": "accounts/fireworks/models/kimi-k3",
 }
-"""What is used when the config names no model: the first of these that has a key, in this order."""
+"""Defaults when the config names no model: the first whose provider has a key, in this order."""
 
 MOST_OFFERS = 256
-"""Kept; then all are worked out afresh."""
+"""Offers cached; beyond that the cache is cleared."""
 
 
 class Choice(Struct, frozen=True):
-    """One line of a list to choose from."""
+    """A model in a list to choose from."""
 
     ref: ModelRef
     facts: ModelFacts
@@ -58,12 +58,12 @@ class Roster:
 
     @property
     def providers(self) -> Mapping[str, ProviderConfig]:
-        """Those that are not switched off, whether they can be used or not."""
+        """All enabled providers, usable or not."""
         return self._providers
 
     @property
     def keyed(self) -> tuple[str, ...]:
-        """Providers that need no key, or have one; of the others no model can be used."""
+        """Providers that need no key or have one; models of the others cannot be used."""
         return tuple(
             name
             for name, each in self._providers.items()
@@ -71,20 +71,20 @@ class Roster:
         )
 
     def models(self, provider_ids: Iterable[str] | None = None) -> list[Choice]:
-        """Every model that is configured, or known of a provider, and whether it can be used now; of these
-        providers, or of all."""
+        """List every configured and catalogued model of these providers, or of all, and whether it can be
+        used now."""
         return [
             self._choice(ref) for ref in self._refs(self._providers if provider_ids is None else provider_ids)
         ]
 
     def default_model(self) -> ModelRef | None:
-        """The config's; else the first of a provider that only the config knows; else of `DEFAULT_MODELS`."""
+        """Return the config's model; else the first usable one of custom providers, then `DEFAULT_MODELS`."""
         if self._config.model is not None:
             return self._config.model
         return next((ref for ref in self._candidates() if self.problem(ref) is None), None)
 
     def check(self, ref: ModelRef) -> None:
-        """Raises what can be known without a request: `InvalidInput` or `ModelError`, in one sentence."""
+        """Raise `InvalidInput` or `ModelError` if the model cannot be used; sends no request."""
         found = self.offer(ref)
         if isinstance(found, Problem):
             raise found.error()
@@ -101,7 +101,7 @@ class Roster:
         return found if isinstance(found, Problem) else None
 
     def offer(self, ref: ModelRef, *, tools: bool = True) -> Offer | Problem:
-        """How to ask for this model, or why it cannot be asked for."""
+        """Return how to reach this model, or why it cannot be used."""
         known = self._offers.get((ref, tools))
         found = known or self._offer(ref, tools=tools)
         if known is None and isinstance(found, Offer):
@@ -136,7 +136,7 @@ class Roster:
         return self._blamed(problem) if problem is not None else offer
 
     def _blamed(self, problem: Problem) -> Problem:
-        """Name the untrusted file that sets the provider up, if there is one: that may be the cause."""
+        """Name the untrusted file that configures the provider, if there is one: that may be the cause."""
         provider_id, untrusted = problem.provider_id, self._config.untrusted
         fact = untrusted.fact(f"provider {provider_id!r}", "provider", provider_id)
         if fact is None or problem.kind == "extra":
@@ -165,7 +165,7 @@ class Roster:
         return None
 
     def _unlisted(self, ref: ModelRef, provider: ProviderConfig) -> str | None:
-        """Of a provider that only the config knows, the config knows all models."""
+        """Return why the config excludes the model; a custom provider has only its configured models."""
         if provider.whitelist and ref.model_id not in provider.whitelist:
             return f"{_shown(ref)} is not on provider.{ref.provider_id}.whitelist: add it there to use it"
         if ref.model_id in provider.blacklist:
@@ -176,7 +176,7 @@ class Roster:
         return f"provider {ref.provider_id} has no model {ref.model_id!r}: {instead}"
 
     def _open(self, provider_id: str) -> bool:
-        """Whether it may have models that nobody here has heard of."""
+        """Return whether the provider may have models that neither config nor catalog list."""
         return provider_id in known_providers() or provider_id in PACKAGES or bool(self._listed(provider_id))
 
     def _listed(self, provider_id: str) -> tuple[str, ...]:
@@ -196,7 +196,9 @@ class Roster:
             near = suggestion(ref.model_id, self._listed(ref.provider_id))
             hint = f"; did you mean {near!r}?" if near else ""
             LOG.warning(
-                "%s is a model that nobody here has heard of; it is tried all the same%s", _shown(ref), hint
+                "model=%s action=check the model is not in the catalog; requests are sent anyway%s",
+                _shown(ref),
+                hint,
             )
 
     def _refs(self, provider_ids: Iterable[str]) -> Iterator[ModelRef]:

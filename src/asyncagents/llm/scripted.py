@@ -1,4 +1,4 @@
-"""A model that plays a script: for tests, for demos, and for trying things out without a key."""
+"""A model that plays a script, for tests, demos and trials without a key."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
@@ -53,7 +53,7 @@ class Pause(Struct, frozen=True):
 
 
 class End(Struct, frozen=True):
-    """How the step ends; None: the stream just stops, without a word."""
+    """How the step ends; None: the stream stops without a finish event."""
 
     finish: Finish | None
 
@@ -98,10 +98,10 @@ OK: Step = (Say(("ok",)),)
 
 
 class ScriptedModel:
-    """Answers a known user text with its steps, one a request, and anything else with `otherwise`.
+    """Answers a known user text with its steps, one per request, and anything else with `otherwise`.
 
-    It keeps no state: which step is next is read from the request, so a new process goes on where
-    the script stands. `requests` remembers what it was asked, unless it is told not to.
+    The next step is derived from the request, so a new process continues the script. `requests` records
+    the requests, unless `remember` is false.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class ScriptedModel:
             yield StreamFinish()
 
     def _step(self, request: Request) -> Step:
-        """The step after those already played since the last text that the script knows."""
+        """Return the step after those already played since the last user text in the script."""
         played = 0
         for told in reversed(request.messages):
             match told:

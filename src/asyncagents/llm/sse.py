@@ -1,9 +1,9 @@
-"""Server-sent events: bytes in any cut become the data of each event."""
+"""Decode server-sent events from chunks of any size."""
 
 MAX_EVENT = 16 * 1024 * 1024
-"""Bytes of one event, or of one line; a server that sends more is not speaking to us."""
+"""The most bytes of one event or line."""
 LINE_COST = 64
-"""Bytes of memory that one line of data takes beside its text, so that many empty ones count too."""
+"""Memory overhead of one data line in bytes, so that many empty lines count too."""
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -14,20 +14,20 @@ class EventTooLong(ValueError):
 
 
 class SseDecoder:
-    """Only data comes out: both wires say in it what kind of event it is."""
+    """Returns only the data of events; both wires have the event type in the data."""
 
     def __init__(self, limit: int = MAX_EVENT) -> None:
         self._limit = limit
         self._line = bytearray()
-        """Of a line that has not ended."""
+        """The current incomplete line."""
         self._data: list[bytes] = []
         self._size = 0
-        """What the data of an event that has not ended take."""
+        """The memory that the current incomplete event takes."""
         self._after_cr = False
         self._begun = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The events that this chunk completes."""
+        """Return the data of the events that this chunk completes; raises `EventTooLong`."""
         if self._after_cr or b"\r" in chunk:
             chunk = self._with_plain_ends(chunk)
         lines = chunk.split(b"\n")
@@ -51,7 +51,7 @@ class SseDecoder:
         return events
 
     def end(self) -> list[bytes]:
-        """The stream is over: an event that lacks only its empty line counts, a line cut short does not."""
+        """Return the last event if only its empty line is missing; an incomplete line is dropped."""
         return self._read([b""])
 
     def _read(self, lines: list[bytes]) -> list[bytes]:
@@ -83,7 +83,7 @@ class SseDecoder:
             raise EventTooLong(self._limit)
 
     def _with_plain_ends(self, chunk: bytes) -> bytes:
-        """CR, LF and CRLF all end a line, and a CRLF may be cut in two."""
+        """Convert CR and CRLF to LF; a CRLF may be split between chunks."""
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
             self._after_cr = False

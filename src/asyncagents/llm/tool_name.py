@@ -1,14 +1,14 @@
-"""The name of a tool as every wire takes it back: models call tools by names that nobody ever gave them."""
+"""Make tool names of past calls valid for every wire: models call tools by invented names."""
 
 import re
 
 NAMELESS = "unknown"
-"""Stands for the name of a call that has none."""
+"""The name of a call that has none."""
 
 LONGEST = 64
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def wire_name(tool: str) -> str:
-    """For calls in a history: one odd name would have every later request refused."""
+    """Return a valid name for a call in a history; providers refuse requests with an invalid one."""
     return _NOT_IN_NAME.sub("_", tool)[:LONGEST] or NAMELESS

@@ -1,4 +1,4 @@
-"""The deadlines of a stream: until its first event of meaning, between two signs of life, and in all."""
+"""Idle timeout of a stream: until its first content, between two chunks, and for pings alone."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,11 +8,11 @@ from asyncagents.llm.endpoint import PING_SECONDS
 
 
 class Watch:
-    """Calls `stop` once nothing was heard for so long; 0 seconds is never.
+    """Calls `stop` after a silence of the given seconds; 0 disables the timeout.
 
-    Bytes of any kind are a sign of life. Signs of life alone keep a stream open for `PING_SECONDS`.
-    A word costs one look at the clock: the timer, when it fires, sees how old the last word is and is set
-    again to when that will be too old.
+    Any bytes end a silence; bytes without content keep a stream open for `PING_SECONDS` at most.
+    Activity only stores the time: the timer, when it fires, checks the age of the last activity and
+    re-arms itself.
     """
 
     def __init__(self, first_seconds: float, idle_seconds: float, stop: Callable[[], None]) -> None:
@@ -21,31 +21,31 @@ class Watch:
         self._last = self._meant = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._idle_seconds: float | None = idle_seconds
-        """None: the first event of meaning has come, or the end has."""
+        """None once the first content or the finish reason has arrived."""
         self.seconds = first_seconds
         self.waiting = False
-        """Only waiting for the provider counts: whoever reads the events may take their time."""
+        """Whether the stream waits for the provider; the time that the consumer takes does not count."""
         self.expired = False
         self._deadline = inf
         self._arm(first_seconds)
 
     @property
     def begun(self) -> bool:
-        """Whether an event of meaning has come."""
+        """Return whether content has arrived."""
         return self._idle_seconds is None
 
     def touch(self) -> None:
-        """Note a sign of life."""
+        """Record the arrival of bytes."""
         self._last = self._loop.time()
 
     def mean(self) -> None:
-        """Note an event of meaning."""
+        """Record the arrival of content."""
         self._last = self._meant = self._loop.time()
         if self._idle_seconds is not None:
             self._allow(self._idle_seconds)
 
     def limit(self, seconds: float) -> None:
-        """From now on no longer than this, be it silent or not."""
+        """End the stream after `seconds` from now, silent or not."""
         self.touch()
         self._meant = self._last
         self._deadline = self._last + seconds
@@ -54,7 +54,7 @@ class Watch:
 
     @property
     def late(self) -> bool:
-        """Whether the limit is over; whoever reads a stream that never falls silent has to look."""
+        """Return whether the limit has passed; readers must check it, since the timer only sees silence."""
         return self._loop.time() >= self._deadline
 
     def stop(self) -> None:
@@ -63,7 +63,7 @@ class Watch:
             self._timer = None
 
     def _allow(self, seconds: float) -> None:
-        """Let a silence last so long from here on."""
+        """Set the longest silence from now on."""
         self._idle_seconds = None
         if seconds != self.seconds:
             self.stop()

@@ -1,4 +1,4 @@
-"""Which of our adapters speaks to a provider, by the package that speaks to it elsewhere."""
+"""Choose the adapter for a provider by its npm package in OpenCode's config."""
 
 from functools import cache
 from importlib.machinery import ModuleSpec
@@ -15,9 +15,9 @@ EXTRA = "pip install 'asyncagents[providers]'"
 class Wire(Struct, frozen=True):
     speaks: Speaks
     kind: str = ""
-    """Of the long tail: the provider's name there."""
+    """The provider's name in pydantic-ai, for adapter `longtail`."""
     base_url: str | None = None
-    """Where it is, if nobody says otherwise."""
+    """The default base URL."""
 
 
 OPENAI = "@ai-sdk/openai"
@@ -56,11 +56,11 @@ PACKAGES = {
     "azure": "@ai-sdk/azure",
     "google-vertex": "@ai-sdk/google-vertex",
 }
-"""Of clouds that find their credentials by themselves: roles, profiles, files of their own tools."""
+"""Packages of clouds whose SDKs find credentials themselves: roles, profiles, files of their tools."""
 RESPONSES = {"azure": "azure-responses"}
-"""The long tail's name for OpenAI's other interface."""
+"""pydantic-ai's names for OpenAI's Responses API."""
 
-# What pydantic-ai imports for a provider, and the extra of its own that brings it.
+# The module that pydantic-ai imports for a provider, and the extra of pydantic-ai that installs it.
 _NEEDS = {
     "anthropic": ("anthropic", ""),
     "azure": ("openai", ""),
@@ -75,7 +75,7 @@ _NEEDS = {
 
 
 def wire_of(npm: str) -> Wire | None:
-    """None: nobody here speaks it."""
+    """Return the wire of an npm package; None if no adapter supports it."""
     if npm in _WIRES:
         return _WIRES[npm]
     kind = npm.removeprefix("@ai-sdk/")
@@ -84,7 +84,7 @@ def wire_of(npm: str) -> Wire | None:
 
 @cache
 def missing_extra(kind: str) -> str | None:
-    """What to install before the long tail can reach this provider. Nothing is imported to find out."""
+    """Return the install command for a pydantic-ai provider; None if nothing is missing. Imports nothing."""
     module, extra = _NEEDS.get(kind, ("pydantic_ai", ""))
     if _spec("pydantic_ai") is not None and _spec(module) is not None:
         return None
@@ -94,12 +94,12 @@ def missing_extra(kind: str) -> str | None:
 def _spec(module: str) -> ModuleSpec | None:
     try:
         return find_spec(module)
-    except ModuleNotFoundError:  # of `google.genai` without any `google`
+    except ModuleNotFoundError:  # `google.genai` without a `google` package
         return None
 
 
 def _has_provider(kind: str) -> bool:
-    """Whether pydantic-ai has a module for it; without pydantic-ai nobody knows."""
+    """Return whether pydantic-ai has a module for the provider; False if pydantic-ai is not installed."""
     spec = _spec("pydantic_ai")
     folders = spec.submodule_search_locations or [] if spec else []
     name = kind.replace("-", "_")

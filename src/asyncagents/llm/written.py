@@ -1,4 +1,4 @@
-"""JSON of what is sent again and again, written once: the same tools go with every step of an agent."""
+"""Cache the JSON of values that are sent repeatedly, such as the tools of every step."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -7,11 +7,11 @@ import msgspec
 
 T = TypeVar("T")
 MOST = 16
-"""Kept; then all of it is forgotten."""
+"""Entries; beyond that the cache is cleared."""
 
 
 class Written(Generic[T]):
-    """Of values that nobody changes: the very same one is known again."""
+    """Encodes immutable values once, by identity."""
 
     def __init__(self, write: Callable[[T], Any]) -> None:
         self._write = write

@@ -1,4 +1,4 @@
-"""`@approval`: a tool that asks somebody for a decision, who may take a day over it."""
+"""`@approval`: a tool that asks a person for a decision, which may take days."""
 
 from collections.abc import Callable
 from typing import Any, Unpack, overload
@@ -20,7 +20,7 @@ MOST_WHO = 200
 
 class ApprovalOptions(AsyncToolOptions, total=False):
     who: str
-    """Whom it asks, in words: a person, a role, a channel. People read it; nobody is checked by it."""
+    """The person, role or channel that is asked, as free text for people; it is not enforced."""
 
 
 @overload
@@ -34,20 +34,22 @@ def approval(**options: Unpack[ApprovalOptions]) -> Callable[[Function], AnyTool
 def approval(
     function: Function | None = None, /, **options: Unpack[ApprovalOptions]
 ) -> AnyTool | Callable[[Function], AnyTool]:
-    """Make a tool that asks for a decision: approve or reject, with a remark if there is one.
+    """Make a tool that asks for a decision: approve or reject, with an optional remark.
 
-    The function tells whoever decides, with `context.pending_id` or `context.callback_url`, and returns the
-    question: a text, or a `Question` with options of its own. The session waits at no cost. The first
-    decision counts, wherever it is given: `runtime.answer`, `asyncagents answer`, a result, a webhook. After
-    `seconds` without one the model is told that nobody answered.
+    The function notifies the person who decides, with `context.pending_id` or `context.callback_url`, and
+    returns the question: a text, or a `Question` with its own options. The session parks meanwhile. The first
+    decision counts, whether by `runtime.answer`, `asyncagents answer`, a result or a webhook. After `seconds`
+    without one the call fails, and the model reads that there was no answer.
     """
     who = options.pop("who", "")
     if len(a_text(who, "who")) > MOST_WHO:
-        raise InvalidInput(f"who is a text of at most {MOST_WHO} characters: whom the approval asks")
+        raise InvalidInput(
+            f"who must be a text of at most {MOST_WHO} characters: the person or role that the approval asks"
+        )
 
     def decorate(decorated: Function) -> AnyTool:
         made = lasting_tool(decorated, options, lambda value: _asked(value, who))
-        assert made.lasting is not None, "it was made to last"
+        assert made.lasting is not None, "async tools have a spec"
         made.lasting = replace(made.lasting, who=who, approval=True)
         return made
 
@@ -73,7 +75,7 @@ def _asked(value: Any, who: str) -> Outcome:
 
 
 def _with_choices(question: Question) -> Question:
-    """Words of one's own are no decision."""
+    """Give a question the default options if it has none, and refuse free text."""
     return replace(question, options=question.options or CHOICES, multiple=None, custom=False)
 
 

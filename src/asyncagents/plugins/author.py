@@ -1,4 +1,4 @@
-"""What a plugin is made of: an async function that gets a context and returns its hooks by name."""
+"""The plugin API: an async function that gets a context and returns its hooks by name."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypedDict
@@ -14,7 +14,7 @@ from asyncagents.engine.tool import AnyTool
 class ShellResult(Struct, frozen=True, kw_only=True):
     exit: int
     output: str
-    """Both streams, in the middle cut if they are long."""
+    """Standard output and error together, cut in the middle if they are long."""
     truncated: bool
     timed_out: bool
 
@@ -28,31 +28,31 @@ class PluginProject(Struct, frozen=True):
 
 
 class PluginContext(Struct, frozen=True, kw_only=True):
-    """Where a plugin was loaded for, and what it may use there."""
+    """The directory that a plugin is loaded for, and what it may use there."""
 
     name: str
     directory: str
     worktree: str
     project: PluginProject
     options: dict[str, Any]
-    """What stood beside its name in the configuration."""
+    """The plugin's options in the configuration."""
     server_url: str | None
-    """None: no server runs."""
+    """The address of the server; None if there is none."""
     runtime: Callable[[], Runtime]
     run: Shell
 
     @property
     def client(self) -> Runtime:
-        """Sessions, prompts, events. Raises `Closed` where nothing runs, as when plugins are only listed."""
+        """The runtime. Raises `Closed` if none is running, as when plugins are only listed."""
         return self.runtime()
 
     async def shell(self, command: str, *, timeout: float = 30.0) -> ShellResult:
-        """Run a command in the directory, without our keys; ended when its time is over."""
+        """Run a command in the directory, without our keys in its environment; end it after `timeout`."""
         return await self.run(command, timeout)
 
 
 Hook: TypeAlias = Callable[[dict[str, Any], dict[str, Any]], Awaitable[None] | None]
-"""Takes what it is about, and what it may change in place."""
+"""A hook function: gets the input, and the output, which it may change in place."""
 
 PluginHooks = TypedDict(
     "PluginHooks",

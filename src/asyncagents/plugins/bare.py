@@ -1,4 +1,4 @@
-"""A runtime without files and rules, with plugins that its program brings: their tools and their hooks."""
+"""Workplaces with fixed tools and the plugins of the embedding program, without files and rules."""
 
 import logging
 from collections import OrderedDict
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class PluggedPlaces:
-    """The same tools everywhere, and those of plugins, which are started once for each directory."""
+    """Workplaces with the same tools everywhere, and plugins that are started once per directory."""
 
     bare = True
     hooked = True
@@ -38,10 +38,10 @@ class PluggedPlaces:
         return tuple(self._places)
 
     def forget(self, directory: str) -> None:
-        """Nothing is read from files, so nothing can have changed."""
+        """Do nothing: no files were read, so nothing can have changed."""
 
     async def at(self, directory: str, *, working: bool = False) -> Workplace:
-        """Load the plugins for the directory, once; nothing of the directory itself is imported."""
+        """Return the workplace of the directory; load the plugins once, and no code of the directory."""
         if directory in self._places:
             self._places.move_to_end(directory)
             return self._places[directory]
@@ -56,7 +56,7 @@ class PluggedPlaces:
         additions = await self._plugins.load(found, self._config)
         tools, clashes = with_added(tuple(self._without.tools.values()), additions.tools)
         for warning in (*additions.warnings, *clashes):
-            _log.warning("%s", warning)
+            _log.warning("directory=%s action=load_plugins %s", directory, warning)
         place = Bare(tools, self._policy, self._without.asking, reader=self._without.telling.tool)
         place.hooks = additions.hooks
         return place
@@ -65,12 +65,12 @@ class PluggedPlaces:
 def plug_in(
     furnish: Callable[[Desk], Workplaces], policy: Policy, data: Path, own: Sequence[Plugin]
 ) -> tuple[Callable[[Desk], Workplaces], Plugins]:
-    """Add the plugins of a program to workplaces that are the same for every directory."""
+    """Add the plugins of a program to fixed workplaces."""
     plugins = Plugins(system_environment(), output=data / "tool-output", own=own)
 
     def furnish_with_plugins(desk: Desk) -> Workplaces:
         without = furnish(desk)
-        assert isinstance(without, Bare), "plugins of files come with coding"
+        assert isinstance(without, Bare), "only fixed workplaces take plugins here"
         return PluggedPlaces(without, policy, plugins, Config(data_dir=data))
 
     return furnish_with_plugins, plugins

@@ -1,4 +1,4 @@
-"""The plugins of one directory, as the engine asks them: one after the other, each over the last."""
+"""The hooks of one directory's plugins, called in order, each with the output of the one before."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -43,7 +43,7 @@ AFTER_CONFIG = "config returns a Config, or None for no change"
 
 
 class Chain:
-    """A `Hooks`."""
+    """The `Hooks` of the plugins of one directory."""
 
     def __init__(self, plugins: Sequence[Loaded]) -> None:
         self._plugins = plugins
@@ -62,7 +62,7 @@ class Chain:
 
     async def config(self, config: Config) -> Config:
         for plugin in self._with("config"):
-            outcome = await plugin.call("config", deepcopy(config))  # there are dicts in it
+            outcome = await plugin.call("config", deepcopy(config))  # it holds mutable dicts
             health = plugin.health("config")
             if isinstance(outcome, Raised):
                 health.raised(outcome.error)
@@ -136,7 +136,7 @@ class Chain:
         return "\n\n".join(text for text in after.system if text)
 
     async def text_complete(self, part: TextPart) -> FinishedText:
-        """Each plugin's own note counts, unless a later plugin rewrites the text that it stands in."""
+        """Run `experimental.text.complete`; a note to continue counts unless a later plugin rewrites it."""
         about = {"sessionID": part.session_id, "messageID": part.message_id, "partID": part.id}
         text, continues = part.text, False
         for plugin in self._with("experimental.text.complete"):
@@ -146,7 +146,7 @@ class Chain:
         return FinishedText(text, continues)
 
     async def permission(self, call: Call, ask: Ask) -> Action:
-        """One that denies is enough; one that allows is, if none denies."""
+        """Run `permission.ask`: one deny decides, else one allow."""
         about = _of(call) | {
             "permission": ask.permission,
             "patterns": list(ask.patterns),
@@ -162,7 +162,7 @@ class Chain:
         return status
 
     async def tool_before(self, call: Call) -> dict[str, Any] | Failed:
-        """Who raises refuses the call; the model reads why."""
+        """Run `tool.execute.before`; a hook that raises refuses the call, and the model reads why."""
         what = BeforeOutput(call.input)
         for plugin in self._with("tool.execute.before"):
             what, error = await plugin.attempt("tool.execute.before", _of(call), what)
@@ -170,7 +170,7 @@ class Chain:
                 health = plugin.health("tool.execute.before")
                 health.ended() if isinstance(error, ToolError) else health.raised(error)
                 return Failed(whole(_reason(error)))
-            if error is not None:  # an exit, an interrupt, a cancel: no word on this call
+            if error is not None:  # SystemExit, KeyboardInterrupt, a cancel: not about this call
                 plugin.health("tool.execute.before").raised(error)
         return what.args
 
@@ -210,8 +210,8 @@ def _of(call: Call) -> dict[str, Any]:
 
 
 def _reason(error: Exception) -> str:
-    """As its author wrote it; an error without words gives its name."""
+    """Return the text of an error as its author wrote it; its type name if it has none."""
     try:
         return str(error) or type(error).__name__
-    except BaseException:  # noqa: BLE001  what it says of itself is foreign code too
+    except BaseException:  # noqa: BLE001  `__str__` is foreign code
         return said(error)

@@ -1,4 +1,4 @@
-"""A configuration as a hook left it: types are promised, not checked, and a whole directory depends on it."""
+"""Checks the configuration that a plugin's `config` hook returns."""
 
 from pathlib import Path
 from typing import Any
@@ -10,16 +10,16 @@ from asyncagents.config.secret import Secret
 
 
 def read_config(left: object) -> Config:
-    """The same with every value of its own type. Raises `ValidationError` or `TypeError` for what is none."""
+    """Return the configuration with every value checked. Raises `ValidationError` or `TypeError`."""
     if not isinstance(left, Config):
-        raise TypeError(f"this is {type(left).__name__}")
+        raise TypeError(f"got {type(left).__name__}")
     keys: list[Secret] = []
 
     def plain(value: Any) -> Any:
         if isinstance(value, Path):
             return str(value)
         if not isinstance(value, Secret):
-            raise TypeError(f"a configuration has no {type(value).__name__} in it")
+            raise TypeError(f"a configuration cannot hold a {type(value).__name__}")
         keys.append(value)
         return len(keys) - 1
 

@@ -1,4 +1,4 @@
-"""Runs what others wrote: it may raise, hang, or refuse to be cancelled, and nothing else suffers."""
+"""Runs plugin code that may raise, hang or ignore its cancellation, without harm to the runtime."""
 
 import asyncio
 import inspect
@@ -10,7 +10,7 @@ from msgspec import Struct
 from asyncagents.plugins.thread import in_thread
 
 GRACE = 0.25
-"""So long a coroutine that was cancelled may take to leave."""
+"""Max time for a cancelled coroutine to end."""
 
 
 class Returned(Struct, frozen=True):
@@ -22,21 +22,21 @@ class Raised(Struct, frozen=True):
 
 
 class Hung(Struct, frozen=True):
-    """It took longer than it may."""
+    """The call did not end within its time."""
 
 
 Outcome: TypeAlias = Returned | Raised | Hung
 
 
 class Custody:
-    """Coroutine functions run on the loop, plain ones in a thread."""
+    """Runs functions with a time limit: coroutine functions on the loop, plain ones in a thread."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Returned | Raised]] = set()
 
     async def run(self, function: Callable[..., Any], *args: Any, seconds: float) -> Outcome:
-        """Only a cancel of the caller is raised."""
-        # A TaskGroup would wait for a task that swallows its cancel, for ever.
+        """Run a function and return its outcome; only a cancellation of the caller is raised."""
+        # A TaskGroup would wait forever for a task that swallows its cancellation.
         task = asyncio.get_running_loop().create_task(_contained(function, args))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -51,7 +51,7 @@ class Custody:
         return Hung()
 
     async def close(self) -> None:
-        """End what still runs; what does not want to end is left behind."""
+        """Cancel all running tasks; abandon those that do not end."""
         if self._tasks:
             await self._end(list(self._tasks))
 
@@ -64,13 +64,13 @@ class Custody:
 
 
 def _abandon(task: asyncio.Task[Any]) -> None:
-    """Whoever ends the loop would cancel it and wait for it; it would not come, and it need not be told."""
+    """Unregister a task that ignores its cancellation, so that closing the loop does not wait for it."""
     asyncio._unregister_task(task)
-    setattr(task, "_log_destroy_pending", False)  # noqa: B010  it is known, and reported
+    setattr(task, "_log_destroy_pending", False)  # noqa: B010  the timeout is reported
 
 
 async def _contained(function: Callable[..., Any], args: tuple[Any, ...]) -> Returned | Raised:
-    """What it raises is caught in its own task: an exit that leaves a task ends the whole loop."""
+    """Call a function and catch everything in its own task: a SystemExit that leaves a task ends the loop."""
     try:
         if inspect.iscoroutinefunction(function):
             return Returned(await function(*args))

@@ -1,4 +1,4 @@
-"""`@tool` and `@async_tool`: a function with types is all that a tool needs."""
+"""`@tool` and `@async_tool`: make tools from typed functions."""
 
 import asyncio
 import inspect
@@ -34,32 +34,32 @@ from asyncagents.store.body import body
 
 Function = Callable[..., Any]
 THREAD_GRACE = 2.0
-"""So long a thread may take to see that it shall end; then it is left to itself, and that is told."""
+"""Max time for a thread to end after a cancellation; then it is abandoned and a warning is logged."""
 NO_OUTPUT = "(no output)"
 _log = logging.getLogger(__name__)
 
 
 class ToolOptions(TypedDict, total=False):
     name: str
-    """How the model calls it; the function's own name, unless said otherwise."""
+    """The tool's name for the model; default: the function's name."""
     description: str
-    """What the model reads of it; the docstring, unless said otherwise."""
+    """The tool's description for the model; default: the docstring."""
     effect: Effect
-    """What a second run would do: nothing, the same again under the same key, or harm."""
+    """What a second run does: nothing, the same under the same effect key, or harm."""
     timeout: float
     plan: Function
-    """Takes what the tool takes, or some of it, and says what it would touch: `Ask`s."""
+    """Takes some or all parameters of the tool and returns the `Ask`s for what it would touch."""
     reconcile: Function
-    """Takes what the tool takes, and finds out what became of a run that was cut off; None: nobody knows."""
+    """Takes the parameters of the tool and returns the result of a run that was cut off; None if unknown."""
 
 
 class AsyncToolOptions(ToolOptions, total=False):
     seconds: float | None
-    """How long a result is waited for; None: for ever."""
+    """Time until the deadline of a result; None: no deadline."""
     estimated_seconds: float
-    """A hint for people; it never makes the time shorter."""
+    """Expected duration, a hint for people; it never shortens the deadline."""
     validate_result: Function
-    """Takes a `ToolResult` that comes from outside; says false, or why not, if it cannot be right."""
+    """Takes a `ToolResult` from outside; returns False or a reason to refuse it."""
 
 
 @overload
@@ -73,10 +73,10 @@ def tool(**options: Unpack[ToolOptions]) -> Callable[[Function], AnyTool]: ...
 def tool(
     function: Function | None = None, /, **options: Unpack[ToolOptions]
 ) -> AnyTool | Callable[[Function], AnyTool]:
-    """Make a tool of a function: its parameters are what the model gives, its docstring what the model reads.
+    """Make a tool from a function: its parameters are the arguments, its docstring is the description.
 
-    A parameter whose type is `ToolContext` gets the context. A plain function runs in a thread. It returns a
-    text, a `Completed`, `Failed` or `Pending`, or whatever has a JSON form.
+    A parameter of type `ToolContext` gets the context. A plain function runs in a thread. A tool returns
+    a text, a `Completed`, `Failed` or `Pending`, or any value that can be encoded as JSON.
     """
     if function is not None:
         return _tool(function, options, _outcome)
@@ -94,11 +94,10 @@ def async_tool(**options: Unpack[AsyncToolOptions]) -> Callable[[Function], AnyT
 def async_tool(
     function: Function | None = None, /, **options: Unpack[AsyncToolOptions]
 ) -> AnyTool | Callable[[Function], AnyTool]:
-    """Make a tool that starts work elsewhere, whose result comes later, under `context.pending_id`.
+    """Make a tool that starts work elsewhere; its result comes later, under `context.pending_id`.
 
-    What the function returns as text is a note for people; `Pending` says more, such as how
-    the other side calls the job; a `Completed` or `Failed` settles the call at once. After `seconds` without
-    a result it has failed.
+    A returned text is a note for people; `Pending` can hold more, such as the external system's id of the
+    work; a `Completed` or `Failed` settles the call at once. Without a result after `seconds` the call fails.
     """
 
     if function is not None:
@@ -107,7 +106,7 @@ def async_tool(
 
 
 def lasting_tool(function: Function, options: AsyncToolOptions, outcome: Callable[[Any], Outcome]) -> AnyTool:
-    """A tool whose result comes later; `outcome`: what is made of the function's word."""
+    """Build an async tool; `outcome` converts what the function returns."""
     check = options.get("validate_result")
     made = _tool(function, options, outcome)
     made.lasting = Lasting(
@@ -133,7 +132,7 @@ def _begun(value: Any) -> Outcome:
 
 
 class _Reference(Struct, frozen=True, forbid_unknown_fields=True):
-    """What an async tool may say as plain JSON."""
+    """What an async tool may return as plain JSON."""
 
     async_: bool = field(default=True, name="async")
     pending_id: str | None = field(default=None, name="pendingID")
@@ -154,7 +153,7 @@ def _described(value: dict[str, Any]) -> Pending:
 
 
 def _validated(function: Function) -> Validate:
-    """Its word: nothing or true is a yes, false a no, a text or a `ToolError` a no that says why."""
+    """Wrap a validation: None or True accepts, False refuses, a text or `ToolError` refuses with a reason."""
 
     async def validate(result: ToolResult) -> str | None:
         try:
@@ -179,7 +178,7 @@ def _validated(function: Function) -> Validate:
 
 def _tool(function: Function, options: ToolOptions, outcome: Callable[[Any], Outcome]) -> AnyTool:
     if isinstance(function, type) or not inspect.isroutine(function):
-        raise InvalidInput("@tool stands above a function")
+        raise InvalidInput("@tool decorates a function, not a class or another object")
     signature = signature_of(function)
     plan, reconcile = options.get("plan"), options.get("reconcile")
     made: AnyTool = Tool(
@@ -238,7 +237,7 @@ def _given(signature: Signature, args: Struct, context: ToolContext) -> dict[str
 
 
 def _some(function: Function, signature: Signature, args: Struct, context: ToolContext) -> dict[str, Any]:
-    """What a plan asks for by name, of all that the tool gets; the context under whatever name."""
+    """Select the arguments that a function takes by name; the context also as `context`."""
     given = _given(signature, args, context) | {"context": context}
     names = inspect.signature(function).parameters
     return {name: value for name, value in given.items() if name in names}
@@ -260,9 +259,7 @@ async def _called(function: Function, given: dict[str, Any], context: ToolContex
         return await in_thread(work, grace=THREAD_GRACE)
     except asyncio.CancelledError:
         if not ended:
-            _log.warning(
-                "%s was told to end and its thread still runs", getattr(function, "__name__", "tool")
-            )
+            _log.warning("tool=%s action=cancel its thread still runs", getattr(function, "__name__", "tool"))
         raise
 
 

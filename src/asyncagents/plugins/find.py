@@ -1,4 +1,4 @@
-"""Finds plugins and tool files, and imports nothing: packages, the configuration, folders."""
+"""Finds plugins and tool files in packages, the configuration and folders, without importing them."""
 
 import logging
 import os
@@ -36,7 +36,7 @@ NO_PYTHON = (
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """One plugin that something names; `error`: it cannot be one."""
+    """A plugin by its file or module; `error`: why it cannot be loaded."""
 
     name: str
     origin: str
@@ -61,7 +61,7 @@ class Found(Struct, frozen=True, kw_only=True):
 
 
 class Finder:
-    """Where Python itself looks is known, and what of it lies in a project that nobody trusts is left out."""
+    """Finds plugins and tools of a directory; ignores code that lies in an untrusted project."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
@@ -93,19 +93,19 @@ class Finder:
         )
 
     def strangers(self, directory: Path) -> tuple[Path, ...]:
-        """Roots of projects whose code must not be imported: the directory's, and where we were started."""
+        """Return the untrusted project roots among the directory's and that of the working directory."""
         home = Path(os.path.realpath(self._environment.home))
         places = (directory, self._environment.cwd)
         roots = {project_root(self._environment, place): place for place in places}
         return tuple(
             root
             for root, place in roots.items()
-            # All of the user's own lies in those, and nobody else may write there.
+            # The home folder and its parents hold the user's own files.
             if root not in (home, *home.parents) and not is_trusted(self._environment, place)
         )
 
     def _installed(self, directory: Path) -> tuple[Source, ...]:
-        """Entry points, by package and name; a package of an untrusted project does not even hide another."""
+        """Return entry points by package and name; a package of an untrusted project cannot hide another."""
         strangers = self.strangers(directory)
         path = tuple(entry for entry in sys.path if not is_strange(entry, strangers))
         if path not in self._packages:
@@ -113,7 +113,7 @@ class Finder:
         return self._packages[path]
 
     def _files(self, directory: Path, kind: str, *, trusted: bool) -> tuple[list[File], list[File]]:
-        """Those that count, the nearest first, and those that take the user's trust."""
+        """Return the files that count, nearest first, and those that need the user's trust."""
         theirs = [File(path, "project") for path in project_files(self._environment, directory, kind)]
         own = _user_folders(self._environment, kind)
         ours = [File(path, "user") for folder in own for path in _python(folder)]
@@ -121,7 +121,7 @@ class Finder:
 
 
 def project_files(environment: Environment, directory: Path, kind: str) -> list[Path]:
-    """Of plugins or tools, from the directory outwards; the user's own folders are no project's."""
+    """List a project's plugin or tool files, from the directory upwards, without the user's own folders."""
     own = _user_folders(environment, kind)
     around = reversed(folders_up(environment.folder(str(directory))))
     folders = [folder / ".asyncagents" / kind for folder in around]
@@ -143,7 +143,7 @@ def _scripts(folder: Path) -> list[Path]:
 
 
 def _node_warning(paths: Sequence[Path], root: Path) -> list[str]:
-    """One for all, or none."""
+    """Build one warning for all files, or none."""
     if not paths:
         return []
     names = [relative(str(path), str(root)) for path in paths]
@@ -159,7 +159,7 @@ def _user_folders(environment: Environment, kind: str) -> list[Path]:
 
 
 def is_strange(place: str, strangers: Sequence[Path]) -> bool:
-    """Whether it lies in one of the projects, and is not where this Python keeps its packages."""
+    """Tell whether a path lies in one of the roots and not in a package folder of this Python."""
     real = os.path.realpath(place or os.curdir)
     if any(_inside(real, home) for home in _homes()):
         return False
@@ -184,8 +184,11 @@ def _entry_points(path: Sequence[str]) -> Iterable[Source]:
         try:
             name = re.sub(r"[-_.]+", "-", package.name or "").lower()
             points = [point for point in package.entry_points if point.group == GROUP]
-        except Exception:  # noqa: BLE001  what is left of a package, in whatever state, is no plugin
-            _log.warning("a package in %s has metadata that cannot be read", package.locate_file(""))
+        except Exception:  # noqa: BLE001  a broken package has no plugins
+            _log.warning(
+                "folder=%s action=find_plugins the metadata of a package cannot be read",
+                package.locate_file(""),
+            )
             continue
         packages.setdefault(name, points)
     for name, points in sorted(packages.items()):
@@ -207,7 +210,7 @@ def _configured(name: str, config: Config, root: Path) -> Source:
 
 
 def _python(folder: Path) -> list[Path]:
-    """By name; what begins with an underscore is left alone."""
+    """List the Python files of a folder by name, without those that begin with `_` or `.`."""
     try:
         names = sorted(os.listdir(folder))
     except OSError:

@@ -1,4 +1,4 @@
-"""How a plugin's hook does: counted, told once for each kind of failure, switched off if it keeps hanging."""
+"""Counts calls and failures of a hook, logs each kind of failure once, and disables a hook that hangs."""
 
 import logging
 
@@ -6,7 +6,7 @@ from asyncagents.domain.text import said
 from asyncagents.engine.hook import HookReport
 
 MOST_HANGS = 3
-"""So many in a row, and it is not asked again while this process runs."""
+"""Timeouts in a row after which the hook is disabled until the process restarts."""
 _log = logging.getLogger("asyncagents.plugins")
 
 
@@ -30,9 +30,9 @@ class Health:
         self._failed(type(error).__name__, f"raised {said(error)}", error)
 
     def left(self, why: str) -> None:
-        """What it left behind cannot be used."""
+        """Record a call whose output cannot be used."""
         self.ended()
-        self._failed("left", f"left something that cannot be used, so it is ignored: {why}")
+        self._failed("left", f"returned an unusable output, which is ignored: {why}")
 
     def lost(self, count: int) -> None:
         self._failed("lost", f"is too slow: it missed {count} events")
@@ -40,11 +40,11 @@ class Health:
     def hung(self, seconds: float) -> None:
         self._calls += 1
         self._hangs += 1
-        self._failed("hung", f"did not end within {seconds:g} s and was passed over")
+        self._failed("hung", f"did not end within {seconds:g} s and was skipped")
         if self._hangs >= MOST_HANGS and not self.off:
             self.off = True
             _log.warning(
-                "plugin %s: %s hung %d times in a row and is switched off until the next start",
+                "plugin=%s hook=%s action=disable timed out %d times in a row; off until the next start",
                 self._plugin,
                 self._hook,
                 self._hangs,
@@ -55,7 +55,7 @@ class Health:
         self._last = what
         if kind not in self._told:
             self._told.add(kind)
-            _log.warning("plugin %s: %s %s", self._plugin, self._hook, what, exc_info=error)
+            _log.warning("plugin=%s hook=%s %s", self._plugin, self._hook, what, exc_info=error)
 
     def report(self) -> HookReport:
         return HookReport(

@@ -1,4 +1,4 @@
-"""Events for a plugin: from a queue of its own, which forgets the oldest when the plugin is too slow."""
+"""Passes events to a plugin through its own queue, which drops the oldest if the plugin is too slow."""
 
 import logging
 from collections import OrderedDict, deque
@@ -14,11 +14,11 @@ from asyncagents.plugins.loaded import Loaded
 _log = logging.getLogger(__name__)
 QUEUE = 1024
 MOST_SESSIONS = 10_000
-"""Of so many it is remembered where they work."""
+"""Max sessions whose directory is cached."""
 
 
 class Ring(Subscription):
-    """Takes everything, at any pace, and keeps the newest."""
+    """A subscription that never blocks and keeps the newest events."""
 
     def __init__(self, size: int = QUEUE) -> None:
         super().__init__(size)
@@ -40,7 +40,7 @@ class Ring(Subscription):
 
 
 class Listener:
-    """Tells one plugin of the sessions of its directory."""
+    """Passes the events of one directory's sessions to one plugin."""
 
     def __init__(
         self, plugin: Loaded, directory: str, directory_of: Callable[[SessionId], Awaitable[str]]
@@ -51,11 +51,11 @@ class Listener:
         self._known: OrderedDict[SessionId, bool] = OrderedDict()
 
     async def listen(self, bus: Bus, ring: Ring | None = None) -> None:
-        """Until the bus closes, or it is switched off. Never raises: it runs in the runtime's own group."""
+        """Pass events until the bus closes or the hook is off. Never raises: the runtime's group runs it."""
         try:
             await self._listen(bus, ring or Ring())
         except Exception:  # noqa: BLE001  as above
-            _log.exception("plugin %s hears of no more events", self._plugin.name)
+            _log.exception("plugin=%s action=listen failed; it gets no more events", self._plugin.name)
 
     async def _listen(self, bus: Bus, ring: Ring) -> None:
         health = self._plugin.health("event")
@@ -85,7 +85,7 @@ class Listener:
         if event.session_id not in self._known:
             try:
                 here = await self._directory_of(event.session_id) == self._directory
-            except AsyncAgentsError:  # it is gone, or the database is
+            except AsyncAgentsError:  # the session or the database is gone
                 return False
             self._known[event.session_id] = here
             while len(self._known) > MOST_SESSIONS:

@@ -1,4 +1,4 @@
-"""Imports modules and files that hold plugins or tools, each once; what fails is a sentence, not a crash."""
+"""Imports modules and files of plugins and tools, each once; a failure raises `ConfigError`."""
 
 import hashlib
 import importlib
@@ -24,14 +24,14 @@ NAMES: tuple[str, ...] = get_args(HookName)
 
 
 class Importer:
-    """A file that changes counts when the process starts again: what was imported is kept."""
+    """Imports files and modules; a changed file takes effect when the process restarts."""
 
     def __init__(self, custody: Custody) -> None:
         self._custody = custody
         self._files: dict[Path, ModuleType | str] = {}
 
     async def file(self, path: Path) -> ModuleType:
-        """Raises `ConfigError`, each time alike."""
+        """Import a file once. Raises the same `ConfigError` each time if it fails."""
         if path not in self._files:
             try:
                 self._files[path] = await self._guarded(_import_file, path)
@@ -57,7 +57,7 @@ class Importer:
                 raise ConfigError(f"cannot be imported: it did not end within {IMPORT_SECONDS:g} s")
 
     async def plugin(self, source: Source, strangers: Sequence[Path]) -> Callable[..., Any]:
-        """The function that a source names. Raises `ConfigError`."""
+        """Import the plugin function of a source. Raises `ConfigError`."""
         if source.error is not None:
             raise ConfigError(source.error)
         name, function = FUNCTION, None
@@ -74,13 +74,13 @@ class Importer:
 
 
 def tools_in(module: ModuleType) -> list[AnyTool]:
-    """Every tool that the module holds under a name of its own, in the order written."""
+    """List the tools of a module under public names, in order."""
     values = [value for name, value in vars(module).items() if not name.startswith("_")]
     return list(dict.fromkeys(value for value in values if isinstance(value, Tool)))
 
 
 def read_hooks(returned: object) -> tuple[dict[HookName, Callable[..., Any]], tuple[AnyTool, ...]]:
-    """What a plugin returned, if it is what plugins return. Raises `ConfigError`."""
+    """Check what a plugin returned: its hooks and tools. Raises `ConfigError`."""
     if not isinstance(returned, Mapping):
         raise ConfigError(f"returned {type(returned).__name__}: a plugin returns its hooks, by name")
     hooks: dict[HookName, Callable[..., Any]] = {}
@@ -90,7 +90,7 @@ def read_hooks(returned: object) -> tuple[dict[HookName, Callable[..., Any]], tu
             instead = f"did you mean {near!r}?" if near else f"there are {', '.join(NAMES)}"
             raise ConfigError(f"has a hook {str(name)[:80]!r}: {instead}")
         if name != "tool" and not callable(hook):
-            raise ConfigError(f"has no function as its hook {name}")
+            raise ConfigError(f"has a hook {name} that is not a function")
         if name != "tool":
             hooks[name] = hook
     return hooks, _tools(returned.get("tool", ()))
@@ -104,12 +104,12 @@ def _tools(offered: object) -> tuple[AnyTool, ...]:
         listed = list(offered) if isinstance(offered, Sequence) else [offered]
         tools, count = [tool for tool in listed if isinstance(tool, Tool)], len(listed)
     if len(tools) != count:
-        raise ConfigError("has tools that are none: write them with @tool, by name or as a list")
+        raise ConfigError("has tools that are not tools: make them with @tool, by name or as a list")
     return tuple(tools)
 
 
 class _Source(SourceFileLoader):
-    """Reads the file itself: no bytecode beside it is believed, and none is left there."""
+    """Compiles the source file; reads and writes no bytecode files."""
 
     def get_code(self, fullname: str) -> CodeType:
         code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
@@ -117,7 +117,7 @@ class _Source(SourceFileLoader):
 
 
 def _import_file(path: Path) -> ModuleType:
-    """Under a name that no package has; known to Python, as dataclasses want it."""
+    """Import a file under a unique name, registered in `sys.modules`, as dataclasses need it."""
     name = f"asyncagents_file_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}_{path.stem}"
     loader = _Source(name, str(path))
     spec = ModuleSpec(name, loader, origin=str(path))
@@ -133,7 +133,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _import_module(name: str, strangers: Sequence[Path]) -> ModuleType:
-    """Its package is looked for before it is imported: importing runs it."""
+    """Import a module after checking where its package lies, as importing runs its code."""
     package = name.partition(".")[0]
     spec = importlib.util.find_spec(package)
     if spec is None:

@@ -1,4 +1,4 @@
-"""One plugin that was loaded, or could not be: its hooks, asked one at a time, and how they do."""
+"""A loaded plugin, or one that failed to load: its hooks, tools and their health."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -52,7 +52,7 @@ class Loaded:
         return self._health[hook]
 
     async def call(self, hook: HookName, *args: Any) -> Outcome | None:
-        """None: it is switched off. What went wrong is counted; what it returned is for the caller."""
+        """Call a hook; None if it is disabled. Timeouts are counted here, other outcomes by the caller."""
         health = self._health[hook]
         if health.off:
             return None
@@ -65,7 +65,7 @@ class Loaded:
         return outcome
 
     async def change(self, hook: HookName, about: Mapping[str, Any], what: S) -> S:
-        """The same, as the hook would have it; as it was, if the hook fails."""
+        """Return `what` as changed by the hook; unchanged if the hook fails."""
         changed, error = await self.attempt(hook, about, what)
         if error is not None:
             self._health[hook].raised(error)
@@ -74,7 +74,7 @@ class Loaded:
     async def attempt(
         self, hook: HookName, about: Mapping[str, Any], what: S
     ) -> tuple[S, BaseException | None]:
-        """What it raised is for the caller to count."""
+        """Return `what` as changed by the hook, and the error that it raised, for the caller to count."""
         left = msgspec.to_builtins(what)
         outcome = await self.call(hook, msgspec.to_builtins(dict(about), enc_hook=str), left)
         match outcome:
@@ -86,7 +86,7 @@ class Loaded:
                 return what, None
 
     def _checked(self, hook: HookName, left: Any, what: S) -> S:
-        """As it would be read again: what cannot be kept is no change. To compare bytes runs no code."""
+        """Decode the hook's output; an invalid one is no change. Comparing bytes runs no plugin code."""
         try:
             raw = body(left)
             changed = what if raw == body(what) else msgspec.json.decode(raw, type=type(what))

@@ -1,4 +1,4 @@
-"""What each hook may change, as it stands in front of it: with OpenCode's names where it has them."""
+"""The output that each hook may change, with OpenCode's names where it has them."""
 
 from typing import Annotated, Any
 
@@ -26,7 +26,7 @@ class ParamsOutput(Struct, frozen=True, kw_only=True, rename=wire_name):
     top_p: NonNegative | None = None
     max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
     options: dict[str, Any] = {}
-    """Fields of the provider's own request."""
+    """Extra fields of the provider's request body."""
 
 
 class SystemOutput(Struct, frozen=True):

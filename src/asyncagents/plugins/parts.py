@@ -1,4 +1,4 @@
-"""The parts of a prompt as a hook sees them, JSON objects, and back."""
+"""Converts the parts of a prompt to JSON objects for hooks, and back."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +9,7 @@ from asyncagents.domain.part import AgentPart, FilePart, Part, SubtaskPart, Text
 
 _PROMPT = AgentPart | FilePart | SubtaskPart | TextPart
 NEW = {"id": "prt_new", "sessionID": "", "messageID": ""}
-"""What a part that a hook made need not say; it gets its own when it is admitted."""
+"""Placeholder ids of a part that a hook adds; it gets its own when it is admitted."""
 
 
 def plain_parts(parts: Iterable[Part]) -> list[dict[str, Any]]:
@@ -17,7 +17,7 @@ def plain_parts(parts: Iterable[Part]) -> list[dict[str, Any]]:
 
 
 def read_parts(plain: Iterable[dict[str, Any]]) -> tuple[Part, ...]:
-    """Raises `ValidationError` for what no prompt has, or one that says nothing."""
+    """Decode parts. Raises `ValidationError` for other types of parts, or if there is no text."""
     parts: tuple[Part, ...] = msgspec.convert([NEW | part for part in plain], tuple[_PROMPT, ...])
     if not any(part.text.strip() if isinstance(part, TextPart) else True for part in parts):
         raise msgspec.ValidationError("a prompt needs some text")

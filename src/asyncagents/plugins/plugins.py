@@ -1,4 +1,4 @@
-"""The plugins of a runtime: found and loaded for each directory, asked by the engine, told of events."""
+"""The plugins of a runtime: finds and loads them per directory and passes events to them."""
 
 import asyncio
 import logging
@@ -38,17 +38,17 @@ MOST_DIRECTORIES = 1_000
 
 
 class Here(Struct, frozen=True):
-    """What was loaded for one directory."""
+    """The loaded plugins and tools of one directory."""
 
     chain: Chain
     added: tuple[Added, ...]
     warnings: tuple[str, ...]
     listening: tuple[Loaded, ...] = ()
-    """Those that want to hear of events."""
+    """Plugins with an `event` hook."""
 
 
 class Ears(Struct, frozen=True):
-    """Who hears of the events of a directory: those that count while it is trusted, or while it is not."""
+    """The tasks that pass events to a directory's plugins, for one state of trust."""
 
     trusted: bool
     tasks: tuple[asyncio.Task[None], ...]
@@ -59,7 +59,7 @@ class Ears(Struct, frozen=True):
 
 
 class Plugins:
-    """`own`: what the program brings itself, before all others."""
+    """`own`: plugins of the embedding program, called before all others."""
 
     def __init__(self, environment: Environment, *, output: Path, own: Sequence[Plugin] = ()) -> None:
         self._environment = environment
@@ -76,7 +76,7 @@ class Plugins:
         self._group: asyncio.TaskGroup | None = None
 
     def begin(self, runtime: Runtime, bus: Bus, group: asyncio.TaskGroup) -> None:
-        """Until then plugins have no client and hear of nothing."""
+        """Give plugins the runtime as client, and events; before this they have neither."""
         self._runtime, self._bus, self._group = runtime, bus, group
 
     async def end(self) -> None:
@@ -88,7 +88,7 @@ class Plugins:
         await self._custody.close()
 
     def find(self, directory: str, config: Config, *, trusted: bool) -> Found | None:
-        """In a thread; None: there is nothing. What was loaded for a directory stays as it is."""
+        """Find plugins, in a thread; None if there are none. A loaded directory is not searched again."""
         if (directory, trusted) in self._here:
             return Found(directory=directory, trusted=trusted, plugins=(), tools=())
         found = self._finder.find(Path(directory), config, trusted=trusted)
@@ -113,7 +113,7 @@ class Plugins:
         )
 
     async def _once(self, key: tuple[str, bool], found: Found, config: Config) -> Here:
-        """Whoever asked for it may be cancelled meanwhile: who asks next must not start them again."""
+        """Load once for concurrent callers; a cancelled caller does not cancel the load."""
         if self._group is None:
             return await self._load(found, config)
         if key not in self._loading:
@@ -126,11 +126,11 @@ class Plugins:
                 self._loading.pop(key, None)
 
     async def _load_anyhow(self, found: Found, config: Config) -> Here:
-        """Whatever fails here must not end the runtime, whose group this runs in."""
+        """Load, turning any error into a warning, as this runs in the runtime's task group."""
         try:
             return await self._load(found, config)
         except Exception as error:  # noqa: BLE001  as above
-            _log.exception("the plugins of %s could not be loaded", found.directory)
+            _log.exception("directory=%s action=load_plugins failed", found.directory)
             return Here(Chain(()), (), (f"the plugins could not be loaded: {said(error)}",))
 
     async def _load(self, found: Found, config: Config) -> Here:
@@ -152,7 +152,7 @@ class Plugins:
         )
 
     def _hear(self, found: Found, here: Here) -> None:
-        """Whoever counted before the trust changed hears no more: a plugin would hear everything twice."""
+        """Start the listeners of a directory; stop those of its other trust state: no event comes twice."""
         before = self._ears.get(found.directory)
         if self._bus is None or self._group is None or (before and before.trusted == found.trusted):
             return
@@ -232,7 +232,9 @@ class Plugins:
 
     def _client(self) -> Runtime:
         if self._runtime is None:
-            raise Closed("nothing runs here: use the client in hooks and tools, not when the plugin starts")
+            raise Closed(
+                "no runtime is running: use the client in hooks and tools, not while the plugin starts"
+            )
         return self._runtime
 
     def _shell(self, directory: Path, config: Config) -> Shell:

@@ -1,4 +1,4 @@
-"""The arguments of a tool out of a function's parameters: their types, defaults and descriptions."""
+"""Derives the arguments of a tool from a function's parameters: types, defaults and descriptions."""
 
 import inspect
 import re
@@ -26,7 +26,7 @@ class Signature(Struct, frozen=True):
 
 
 def signature_of(function: Callable[..., Any]) -> Signature:
-    """Raises `InvalidInput`, which says what to write instead."""
+    """Read the signature of a function. Raises `InvalidInput`, which says what to write instead."""
     name = getattr(function, "__name__", type(function).__name__)
     hints = _hints(function, name)
     description, told = _documented(inspect.getdoc(function) or "")
@@ -42,8 +42,8 @@ def signature_of(function: Callable[..., Any]) -> Signature:
     try:
         msgspec.json.schema_components([args])
     except TypeError as error:
-        why = f"{error}".rpartition("\n")[2]  # what stands before it is for those who call msgspec
-        raise InvalidInput(f"the tool {name} takes something that JSON does not have: {why}") from error
+        why = f"{error}".rpartition("\n")[2]  # the lines before it are about msgspec
+        raise InvalidInput(f"the tool {name} has a parameter that JSON cannot express: {why}") from error
     return Signature(args, description or name.replace("_", " "), context)
 
 
@@ -70,7 +70,7 @@ def _field(parameter: inspect.Parameter, hint: Any, told: str | None, name: str)
 
 
 def _described(hint: Any, told: str | None) -> Any:
-    """`Annotated[int, "how many"]` says it to the model; so does an entry of the docstring."""
+    """Add the description of `Annotated[int, "how many"]`, or else of the docstring's entry."""
     if get_origin(hint) is Annotated:
         kind, *extras = get_args(hint)
         texts = [extra for extra in extras if isinstance(extra, str)]
@@ -83,7 +83,7 @@ def _described(hint: Any, told: str | None) -> Any:
 
 
 def _documented(text: str) -> tuple[str, dict[str, str]]:
-    """What stands before the list of arguments, and the list."""
+    """Split a docstring into the text before the list of arguments, and that list."""
     section = _SECTION.search(text)
     if section is None:
         return text.strip(), {}

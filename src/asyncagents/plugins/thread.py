@@ -1,4 +1,4 @@
-"""Plain functions, each in a thread of its own that nobody has to wait for."""
+"""Runs plain functions, each in its own daemon thread."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class _Ended:
-    """What a thread came to; an exception is a value until it is raised where it was asked for."""
+    """The value or exception of a thread, to be returned or raised by the caller."""
 
     def __init__(self, value: object = None, error: BaseException | None = None) -> None:
         self.value = value
@@ -19,9 +19,9 @@ class _Ended:
 
 
 async def in_thread(work: Callable[[], T], *, grace: float = 0) -> T:
-    """Who is cancelled waits so many seconds for the thread to end, and leaves it then.
+    """Run `work` in a thread; a cancelled caller waits `grace` seconds for the thread, then abandons it.
 
-    A pool would be full once some of its threads hang, and a process waits for a pool when it ends.
+    A pool would fill up once some of its threads hang, and a process waits for its pool at exit.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[_Ended] = loop.create_future()
@@ -30,9 +30,9 @@ async def in_thread(work: Callable[[], T], *, grace: float = 0) -> T:
     def run() -> None:
         try:
             came_to = _Ended(context.run(work))
-        except BaseException as error:  # noqa: BLE001  raised where it was asked for
+        except BaseException as error:  # noqa: BLE001  raised by the caller
             came_to = _Ended(error=error)
-        with suppress(RuntimeError):  # the loop has gone: nobody asks any more
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(_settle, ended, came_to)
 
     threading.Thread(target=run, name="asyncagents-foreign", daemon=True).start()

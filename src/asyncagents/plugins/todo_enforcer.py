@@ -1,4 +1,4 @@
-"""Who stops with todos left is told to go on: so often at most, and never twice if nothing was done."""
+"""Reminds an agent that stops with unfinished todos, up to a limit and not twice without progress."""
 
 import hashlib
 
@@ -22,7 +22,7 @@ from asyncagents.store.verb.rest import Reason
 
 
 class TodoEnforcer:
-    """A `BeforeRest`. What it has said is counted in the inbox, so a crash forgets nothing."""
+    """A `BeforeRest`. Its reminders are counted in the inbox, so the count survives a crash."""
 
     def __init__(self, *, store: Store, workplaces: Workplaces, clock: Clock, ids: Ids) -> None:
         self._store = store
@@ -36,9 +36,9 @@ class TodoEnforcer:
         more = snapshot.calls or snapshot.unread
         if reason != "done" or more or step is None or session is None or step.finish != "stop":
             return ()
-        if step.structured is not None:  # the answer was given in its form: another could only spoil it
+        if step.structured is not None:  # the structured answer is final
             return ()
-        if await self._store.count_live(session.id):  # it waits for what it has launched
+        if await self._store.count_live(session.id):  # it waits for its tasks
             return ()
         left = unfinished(await self._store.todos(session.id))
         if not left or not await self._has_a_plan(session, step.agent):
@@ -47,7 +47,7 @@ class TodoEnforcer:
         return () if key is None else Continue(self._nudge(session, step, left, key))
 
     async def _has_a_plan(self, session: Session, agent: str) -> bool:
-        """Whether the agent may keep todos at all."""
+        """Tell whether the agent may write todos."""
         place = await enter(self._workplaces, session.directory)
         try:
             rules = await self._standing.rules(place, agent, session)
@@ -56,7 +56,7 @@ class TodoEnforcer:
         return "todowrite" in place.tools and not (rules is not None and rules.hides("todowrite"))
 
     async def _new_key(self, session: Session, left: tuple[Todo, ...]) -> str | None:
-        """None: enough was said since a person last spoke, or nothing was done since it was said last."""
+        """Return the next reminder's key; None at the limit since the last prompt, or without progress."""
         place = await enter(self._workplaces, session.directory)
         spoken = continuation_keys(await self._store.newest_prompt(session.id))
         worked = await self._store.last_call_id(session.id)

@@ -1,4 +1,4 @@
-"""Whether a tool that others wrote can be offered: one that no provider takes would spoil every request."""
+"""Checks tools of plugins and files: a tool that a provider refuses would fail every request."""
 
 import math
 import re
@@ -12,7 +12,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def usable(tools: Iterable[AnyTool]) -> tuple[tuple[AnyTool, ...], list[str]]:
-    """Those that can, and a word on each that cannot."""
+    """Return the usable tools, and a warning for each other one."""
     good: list[AnyTool] = []
     told: list[str] = []
     for tool in tools:
@@ -20,12 +20,12 @@ def usable(tools: Iterable[AnyTool]) -> tuple[tuple[AnyTool, ...], list[str]]:
         if why is None:
             good.append(tool)
         else:
-            told.append(f"the tool {str(tool.name)[:80]!r} counts for nothing: {why}")
+            told.append(f"the tool {str(tool.name)[:80]!r} is ignored: {why}")
     return tuple(good), told
 
 
 def unusable(tool: AnyTool) -> str | None:
-    """Why it cannot be offered, in words for who wrote it. Types are promised, not checked."""
+    """Return why a tool cannot be offered, for its author; None if it can. Types are not trusted."""
     name: Any = tool.name
     text: Any = tool.description
     seconds: Any = tool.timeout
@@ -43,6 +43,6 @@ def unusable(tool: AnyTool) -> str | None:
 def _schema_trouble(tool: AnyTool) -> str | None:
     try:
         schema = tool.spec().parameters
-    except Exception as error:  # noqa: BLE001  the types are foreign
+    except Exception as error:  # noqa: BLE001  foreign types
         return f"its arguments cannot be described: {error}"
     return None if schema.get("type") == "object" else "its arguments must be an object: use a Struct"

@@ -1,4 +1,4 @@
-"""Where a server listens: what a name stands for on this machine, and a port that is free."""
+"""The address that a server listens at: resolving a host name and binding a free port."""
 
 import errno
 import socket
@@ -11,29 +11,29 @@ from asyncagents.errors import ConfigError
 TRIES = 10
 BACKLOG = 1024
 UNSENT_BYTES = 128 * 1024
-"""So much the system keeps for one who does not read; left to itself it keeps megabytes."""
+"""Send buffer of the kernel for a client that does not read; the default is megabytes."""
 
 
 class Address(Struct, frozen=True):
-    """One that a name stood for when it was asked; what counts is this, and not the name."""
+    """A host name with the address that it resolved to; checks use the address, not the name."""
 
     name: str
     family: socket.AddressFamily
     host: str
     scope: int = 0
-    """Which link a link-local one is of."""
+    """Scope id of a link-local IPv6 address."""
 
     @property
     def is_loopback(self) -> bool:
         return is_loopback(self.host)
 
     def bind(self, port: int) -> socket.socket:
-        """At this port, or the first free one of the nine after it, or whichever is free."""
+        """Listen at `port`, the first free one of the next nine, or any free port."""
         ports = [*range(port, min(port + TRIES, 65_536)), 0] if port else [0]
         for each in ports:
             bound = socket.socket(self.family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            # Else an answer in two pieces waits 40 ms for a receipt of the first.
+            # Otherwise a response in two packets waits 40 ms for the ACK of the first (Nagle's algorithm).
             bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if hasattr(socket, "TCP_NOTSENT_LOWAT"):
                 bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
@@ -46,10 +46,10 @@ class Address(Struct, frozen=True):
                     raise ConfigError(f"cannot listen at {self.name}:{each}: {error.strerror}") from error
                 continue
             return bound
-        raise AssertionError("the last one takes whichever is free")
+        raise AssertionError("port 0 takes any free port")
 
     def url(self, port: int) -> str:
-        """By which programs of this machine reach it."""
+        """Return the URL for programs of this machine."""
         named = f"[{self.name}]" if ":" in self.name else self.name
         host = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(named, named)
         return f"http://{host}:{port}"
@@ -61,11 +61,11 @@ class Address(Struct, frozen=True):
 
 
 def resolve(name: str) -> Address:
-    """Raises `ConfigError` if it stands for nothing."""
+    """Resolve a host name to its first address. Raises `ConfigError` if there is none."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM) if name else []
     except (OSError, UnicodeError) as error:
-        raise ConfigError(f"there is no address {name[:80]!r} to listen at: {error}") from error
+        raise ConfigError(f"cannot resolve {name[:80]!r} to an address to listen at: {error}") from error
     if not found:
         raise ConfigError("the address to listen at is empty: give one, such as 127.0.0.1")
     family, _, _, _, place = found[0]
@@ -73,7 +73,7 @@ def resolve(name: str) -> Address:
 
 
 def is_loopback(text: str) -> bool:
-    """Whether it is the address of this machine alone, also where IPv6 writes one of IPv4."""
+    """Whether the text is a loopback address, also an IPv4-mapped one."""
     try:
         found = ip_address(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""`/agent`, `/command` and `/skill`: who and what a directory has to work with."""
+"""`/agent`, `/command` and `/skill`: agents, commands and skills of a directory."""
 
 from functools import partial
 from typing import Any, Literal
@@ -61,7 +61,7 @@ class SkillInfo(Shape, frozen=True, kw_only=True):
 
 
 async def agents(site: Site, request: Request) -> Answer:
-    """The default first, then by name. Without any there is the one that answers, and is asked about all."""
+    """The default first, then by name. Without config files there is one agent, which asks for everything."""
     place = await workplace(site, request)
     if isinstance(place, Project):
         return shown([_agent(each) for each in place.agents.list(hidden=True)])
@@ -93,7 +93,7 @@ def _model(ref: ModelRef | None) -> AgentModel | None:
 
 
 async def commands(site: Site, request: Request) -> Answer:
-    """Without `compact`: OpenCode's clients have that themselves, and would show it twice."""
+    """Omits `compact`: OpenCode's clients have it built in, and would show it twice."""
     await workplace(site, request)
     known = await site.runtime.commands(directory(site, request))
     return shown([_command(each) for each in known if each.name not in COMPACT])
@@ -120,7 +120,7 @@ async def skills(site: Site, request: Request) -> Answer:
 
 
 def _read_all(skills: tuple[Skill, ...]) -> list[SkillInfo]:
-    """One that has gone since it was found is left out."""
+    """Read all skills; one that has disappeared is skipped."""
     found = []
     for skill in skills:
         try:
@@ -141,7 +141,7 @@ ROUTES: tuple[Route, ...] = (
         path="/agent",
         handler=agents,
         access="token",
-        summary="Agents of a directory with their rules, the default first; hidden ones are marked",
+        summary="List the agents of a directory with their rules",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=tuple[AgentInfo, ...],
@@ -152,7 +152,7 @@ ROUTES: tuple[Route, ...] = (
         path="/command",
         handler=commands,
         access="token",
-        summary="Slash commands of a directory",
+        summary="List the slash commands of a directory",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=tuple[CommandShown, ...],
@@ -163,7 +163,7 @@ ROUTES: tuple[Route, ...] = (
         path="/skill",
         handler=skills,
         access="token",
-        summary="Skills of a directory with what they teach",
+        summary="List the skills of a directory with their content",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=tuple[SkillInfo, ...],

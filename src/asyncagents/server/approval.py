@@ -1,4 +1,4 @@
-"""`/v1/approvals`: what people have allowed for good, and how that is taken back."""
+"""`/v1/approvals`: listing and withdrawing answers "always"."""
 
 from asyncagents.domain.approval import Approval
 from asyncagents.domain.served import Withdrawn
@@ -24,10 +24,10 @@ async def withdraw(site: Site, request: Request) -> Answer:
 
 
 async def withdraw_all(site: Site, request: Request) -> Answer:
-    """All of a project, or those of a permission; the project must be named."""
+    """The project's directory must be given."""
     where = named_directory(request, beneath=site.directory)
     if where is None:
-        raise InvalidInput("directory says whose approvals are withdrawn")
+        raise InvalidInput("directory is required: the project whose approvals are withdrawn")
     count = await site.runtime.approvals.withdraw_all(where, one(request, "permission"))
     return shown(Withdrawn(withdrawn=count))
 
@@ -38,10 +38,10 @@ ROUTES: tuple[Route, ...] = (
         path=APPROVALS,
         handler=list_approvals,
         access="token",
-        summary="What was answered with `always`, the newest first",
+        summary="List approvals (asks answered with `always`), newest first",
         query=(
-            Param("directory", "Of the project in this directory; of all, unless given"),
-            Param("limit", "How many at most; 1000, unless given", "integer", least=1, most=MOST),
+            Param("directory", "Only the project in this directory; default: all projects"),
+            Param("limit", "Max approvals; default 1000", "integer", least=1, most=MOST),
         ),
         answer=tuple[Approval, ...],
         statuses=(400,),
@@ -51,10 +51,10 @@ ROUTES: tuple[Route, ...] = (
         path=APPROVALS,
         handler=withdraw_all,
         access="token",
-        summary="Withdraw all approvals of a project, or those of a permission: it asks again from now on",
+        summary="Withdraw all approvals of a project, or those of one permission",
         query=(
-            Param("directory", "The project's directory; it must be given"),
-            Param("permission", "Approvals of this permission alone", most=LONGEST),
+            Param("directory", "Directory of the project; required"),
+            Param("permission", "Only approvals of this permission", most=LONGEST),
         ),
         answer=Withdrawn,
         statuses=(400,),
@@ -64,7 +64,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{APPROVALS}/{{id}}",
         handler=withdraw,
         access="token",
-        summary="Withdraw one approval: what it covers is asked for again from now on",
+        summary="Withdraw an approval",
         answer=bool,
         statuses=(404,),
     ),

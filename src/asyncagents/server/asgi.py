@@ -1,4 +1,4 @@
-"""From a connection to a handler and back: the gate, the route, the body, the answer or the stream."""
+"""The ASGI application: authorization, routing, the body, the handler, and sending the response."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -21,17 +21,17 @@ from asyncagents.server.route import Found, Route, Site, Table
 from asyncagents.server.sse import Send, Sender
 
 MOST_FIELDS = 100
-"""In a query."""
+"""Max fields of a query string."""
 
 PEER = "asyncagents.peer"
-"""Under this name, in the state of a request, a connection hands over its peer."""
+"""Key in the ASGI scope's `state` under which the connection passes its `Peer`."""
 
 PIECE = 64 * 1024
-"""Of an answer, handed over at a time: who does not read it keeps us from handing over more."""
+"""Response bodies are sent in chunks of this size, so that a client that does not read stops the sending."""
 
 Scope: TypeAlias = dict[str, Any]
 Sought: TypeAlias = Found | tuple[str, ...]
-"""The route, or the methods that its path has."""
+"""The matching route, or the methods that the path supports (none: unknown path)."""
 
 _STREAM: Pairs = (
     ("content-type", "text/event-stream"),
@@ -43,7 +43,7 @@ _ALWAYS: Pairs = (("x-content-type-options", "nosniff"), ("cache-control", "no-s
 
 
 class Application:
-    """What the server runs for each request."""
+    """The ASGI callable that uvicorn runs for each request."""
 
     def __init__(
         self,
@@ -63,14 +63,18 @@ class Application:
         self._streams = StreamShare(self._patience.tokenless_streams)
         self._deadlines: set[asyncio.Timeout] = set()
         self._end: float | None = None
-        """By when everybody has his answer; None: the server does not stop."""
+        """Loop time by which all responses must be made; None: the server is not stopping."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        assert scope["type"] == "http", "there are no other kinds here"
+        assert scope["type"] == "http", "only HTTP scopes are supported"
         request = _request(scope)
         if request is None:
             cors = self._gate.cors(Request(method=scope["method"], path=scope["raw_path"].decode("latin-1")))
-            await _tell(send, refused(400, "the request is not text, or has a NUL in it"), (*cors, *CLOSE))
+            await _tell(
+                send,
+                refused(400, "the request is not valid text, or contains a NUL character"),
+                (*cors, *CLOSE),
+            )
             return
         try:
             await self._respond(request, Body(receive, request), send)
@@ -98,19 +102,19 @@ class Application:
                 await self._pump(reply, body, send, cors)
 
     def _count(self, found: Sought, reply: Reply, seconds: float) -> None:
-        """By templates: whoever asks for what there is not makes no label of his own."""
+        """Count the request under its route template; unknown paths share the label `none`."""
         name = f"{found.route.method} {found.route.path}" if isinstance(found, Found) else "none"
         status = reply.status if isinstance(reply, Answer) else 200
         self._site.runtime.counters.request(name, status, seconds)
 
     def stop(self) -> None:
-        """Whoever still waits for an answer gets one soon; the stop of the site ends streams."""
+        """Set a deadline for all requests in progress; `ServerContext.closing` ends the streams."""
         self._end = asyncio.get_running_loop().time() + self._patience.stop_seconds
         for deadline in self._deadlines:
             deadline.reschedule(self._end)
 
     async def _while_there(self, request: Request, body: Body, found: Sought) -> Reply:
-        """Who only looks and hangs up leaves the queue to others. What changes something goes on."""
+        """Cancel a GET or HEAD request when its client disconnects; requests that change something go on."""
         if request.method not in {"GET", "HEAD"} or not body.ended:
             return await self._in_time(request, body, found)
         async with asyncio.TaskGroup() as group:
@@ -125,7 +129,7 @@ class Application:
         return looking.result()
 
     async def _in_time(self, request: Request, body: Body, found: Sought) -> Reply:
-        """There is no limit until the server stops; who comes after that has the same as all others."""
+        """Respond with 503 if the handler exceeds the stop deadline; until the server stops there is none."""
         try:
             async with asyncio.timeout_at(self._end) as deadline:
                 self._deadlines.add(deadline)
@@ -134,7 +138,11 @@ class Application:
                 finally:
                     self._deadlines.discard(deadline)
         except TimeoutError:
-            return refused(503, "the server stops; send it again later, the same is done once", STOPPING)
+            return refused(
+                503,
+                "the server is stopping; send the request again later: it takes effect only once",
+                STOPPING,
+            )
 
     async def _reply(self, request: Request, body: Body, found: Sought) -> Reply:
         stranger = self._gate.reached(request)
@@ -167,7 +175,7 @@ class Application:
             return await answered(found.route.handler(self._site, request), _teller(found.route, request))
 
     async def _pump(self, stream: Stream, body: Body, send: Send, cors: Pairs) -> None:
-        """Until the frames end, the listener is gone, or the server stops."""
+        """Send the frames until they end, the client disconnects, or the server stops."""
         await send({"type": "http.response.start", "status": 200, "headers": _raw((*_STREAM, *cors))})
         sender = Sender(stream, send)
         with self._site.runtime.counters.stream():
@@ -204,7 +212,7 @@ def _teller(route: Route, request: Request) -> Callable[[RequestError], Answer]:
 
 
 def _unread(body: Body) -> Pairs:
-    """Whoever sends a body that nobody wants would keep the connection for as long as he likes."""
+    """Close the connection if the body was not read to its end: its sender could hold it open."""
     return () if body.ended else CLOSE
 
 
@@ -214,12 +222,16 @@ def _raw(headers: Pairs) -> list[tuple[bytes, bytes]]:
 
 def _no_route(methods: tuple[str, ...]) -> Answer:
     if not methods:
-        return refused(404, "there is no such route; /doc describes those that there are")
-    return refused(405, f"this route takes {' and '.join(methods)}", (("allow", ", ".join(methods)),))
+        return refused(404, "unknown route; /doc lists all routes")
+    return refused(
+        405,
+        f"method not allowed; this route supports {' and '.join(methods)}",
+        (("allow", ", ".join(methods)),),
+    )
 
 
 def _request(scope: Scope) -> Request | None:
-    """None: it cannot be read as text. The path is as it came, still encoded."""
+    """Parse an ASGI scope; the path stays percent-encoded. Returns None if the request is not valid text."""
     try:
         query = parse_qsl(
             scope["query_string"].decode(),

@@ -1,4 +1,4 @@
-"""What sessions ask of people: permissions and questions, and their answers."""
+"""Asks of sessions: permission requests and questions, and replies to them."""
 
 from typing import Any, Literal
 
@@ -15,20 +15,20 @@ from asyncagents.server.route import Param, Route, Site
 
 
 class PermissionReply(Shape, frozen=True, kw_only=True):
-    """With a `message` a no lets the model try another way."""
+    """`message`: sent to the model with `reject`, so that it can try another way."""
 
     reply: Literal["once", "always", "reject"]
     message: str | None = None
 
 
 class QuestionReply(Shape, frozen=True, kw_only=True):
-    """For each question, what was chosen or written."""
+    """For each question the chosen or written answers."""
 
     answers: tuple[tuple[str, ...], ...]
 
 
 class Answered(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`reply`: a word, or a list of answers for each question. `by`: who answers, in words."""
+    """`reply`: a word, or a list of answers for each question. `by`: the person who answers, as text."""
 
     reply: str | tuple[tuple[str, ...], ...] | Once | Always | Reject | Answers
     input: dict[str, Any] | None = None
@@ -54,7 +54,7 @@ async def _asked(site: Site, request: Request) -> list[Waiting]:
 async def reply_permission(site: Site, request: Request) -> Answer:
     said = read(request, PermissionReply)
     if said.message and said.reply != "reject":
-        raise InvalidInput("a message goes with reject: it tells the model what to do instead")
+        raise InvalidInput("message is only allowed with reject: it tells the model what to do instead")
     await site.runtime.answer(path_id(request, "id", "ask"), said.reply, message=said.message or "")
     return shown(True)
 
@@ -95,7 +95,7 @@ ROUTES: tuple[Route, ...] = (
         path="/permission",
         handler=permissions,
         access="token",
-        summary="What sessions want to do and may not yet, the oldest first",
+        summary="List open permission requests, oldest first",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=tuple[PermissionRequest, ...],
@@ -106,7 +106,7 @@ ROUTES: tuple[Route, ...] = (
         path="/permission/{id}/reply",
         handler=reply_permission,
         access="token",
-        summary="Allow or deny it, once",
+        summary="Reply to a permission request",
         body=PermissionReply,
         answer=bool,
         statuses=_ANSWERED,
@@ -116,7 +116,7 @@ ROUTES: tuple[Route, ...] = (
         path="/question",
         handler=questions,
         access="token",
-        summary="What sessions want to know from people, the oldest first",
+        summary="List open questions, oldest first",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=tuple[QuestionRequest, ...],
@@ -127,7 +127,7 @@ ROUTES: tuple[Route, ...] = (
         path="/question/{id}/reply",
         handler=reply_question,
         access="token",
-        summary="Answer it, once",
+        summary="Reply to a question",
         body=QuestionReply,
         answer=bool,
         statuses=_ANSWERED,
@@ -137,7 +137,7 @@ ROUTES: tuple[Route, ...] = (
         path="/question/{id}/reject",
         handler=reject_question,
         access="token",
-        summary="Leave it without an answer",
+        summary="Reject a question",
         answer=bool,
         statuses=_ANSWERED,
     ),
@@ -146,8 +146,8 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/asks",
         handler=asks,
         access="token",
-        summary="Calls that wait for a person, each with the sessions it stands below",
-        query=(Param("sessionID", "Those of the tree of this session"),),
+        summary="List calls that wait for a person, each with its lineage",
+        query=(Param("sessionID", "Only calls of this session's tree"),),
         answer=tuple[Waiting, ...],
         statuses=(404,),
     ),
@@ -156,7 +156,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/asks/{id}/answer",
         handler=answer,
         access="token",
-        summary="Answer a permission, a question or an approval, once",
+        summary="Answer a permission request, a question or an approval",
         body=Answered,
         answer=Call,
         statuses=_ANSWERED,

@@ -1,6 +1,6 @@
-"""`/async-tool`: results from outside come in, and who has them sees what is waited for.
+"""`/async-tool`: submitting results of pending calls, and listing those calls.
 
-A webhook needs nothing but its signature; who may use the other routes is decided before they are called.
+A webhook is authorized by its signature; the other routes by the token, before their handlers run.
 """
 
 from collections.abc import Awaitable, Callable
@@ -26,12 +26,12 @@ RESULT, ERROR, WEBHOOK = "/async-tool/result", "/async-tool/error", "/async-tool
 PENDING = "/async-tool/pending"
 _FILTERS = ("status", "sessionID", "after", "limit")
 _EVERYWHERE = ("directory", "workspace")
-"""What OpenCode's clients add to every query."""
+"""Parameters that OpenCode's clients add to every query."""
 _STATUSES: tuple[PendingStatus, ...] = get_args(PendingStatus)
 
 
 class Taken(Shape, frozen=True, kw_only=True):
-    """All that a sender of webhooks is told: what the call was given, and by whom, is not its matter."""
+    """Response to a webhook; the input of the call is not revealed to its sender."""
 
     pending_id: CallId
     status: PendingStatus
@@ -41,7 +41,7 @@ async def post_result(tools: AsyncTools, request: Request) -> Answer:
     """`{"pendingID", "result": {"title"?, "output", "metadata"?}}`"""
     sent = read_delivered(request.body)
     if not isinstance(sent.result, Completed):
-        raise InvalidInput(f"this is an error, not a result: send it to {ERROR}")
+        raise InvalidInput(f"the body is an error, not a result: send it to {ERROR}")
     return shown(await tools.submit(sent))
 
 
@@ -49,22 +49,22 @@ async def post_error(tools: AsyncTools, request: Request) -> Answer:
     """`{"pendingID", "error"}`"""
     sent = read_delivered(request.body)
     if not isinstance(sent.result, Failed):
-        raise InvalidInput(f"this is a result, not an error: send it to {RESULT}")
+        raise InvalidInput(f"the body is a result, not an error: send it to {RESULT}")
     return shown(await tools.submit(sent))
 
 
 async def post_webhook(tools: AsyncTools, request: Request) -> Answer:
-    """Either of both, signed. Its content type is the sender's matter."""
+    """Takes the body of either route, signed, with any content type."""
     call = await tools.receive(request.headers, request.body)
     return shown(Taken(pending_id=call.id, status=call.status))
 
 
 async def list_pending(tools: AsyncTools, request: Request) -> Answer:
-    """The oldest first, at most `limit`; the next page is `after` the last id, until a page is empty."""
+    """Pass the last id as `after` to get the next page, until a page is empty."""
     given = _filters(request)
     status = given.get("status", "waiting")
     if status not in _STATUSES:
-        raise InvalidInput(f"status is one of {', '.join(_STATUSES)}")
+        raise InvalidInput(f"status must be one of {', '.join(_STATUSES)}")
     session_id = SessionId(given["sessionID"]) if "sessionID" in given else None
     if session_id == "":
         raise NotFound("session", session_id)
@@ -82,7 +82,7 @@ async def get_pending(tools: AsyncTools, request: Request) -> Answer:
 
 
 async def delete_pending(tools: AsyncTools, request: Request) -> Answer:
-    """Wait no longer: the call has failed with `cancelled`, and the session goes on."""
+    """The call fails with `cancelled`, and its session continues."""
     return shown(await tools.cancel(path_id(request, "id", "pending call")))
 
 
@@ -90,15 +90,15 @@ def _filters(request: Request) -> dict[str, str]:
     given = [(name, value) for name, value in request.query if name not in _EVERYWHERE]
     for name, value in given:
         if name not in _FILTERS or len(value) > LONGEST or (value and not value.isprintable()):
-            raise InvalidInput(f"the filters are {', '.join(_FILTERS)}")
+            raise InvalidInput(f"unknown or invalid filter: the filters are {', '.join(_FILTERS)}")
     if len(dict(given)) < len(given):
-        raise InvalidInput("a filter is given once")
+        raise InvalidInput("a filter occurs more than once: give each once")
     return dict(given)
 
 
 def _limit(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or len(text) > 4:
-        raise InvalidInput("limit is a number from 1 to 1000")
+        raise InvalidInput("limit must be a number from 1 to 1000")
     return int(text)
 
 
@@ -106,7 +106,7 @@ Named: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST)]
 
 
 class SentResult(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a tool would have returned."""
+    """The result of the tool."""
 
     output: str
     title: str | None = None
@@ -114,14 +114,14 @@ class SentResult(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class SentCompleted(Shape, frozen=True, kw_only=True):
-    """`pendingID`: the id that the tool was given."""
+    """`pendingID`: the id that the tool received."""
 
     pending_id: Named
     result: SentResult
 
 
 class SentFailed(Shape, frozen=True, kw_only=True):
-    """`error`: what went wrong, for the model to read."""
+    """`error`: what went wrong, for the model."""
 
     pending_id: Named
     error: Annotated[str, Meta(pattern=r"\S")]
@@ -131,16 +131,16 @@ def _of_tools(handler: Handler) -> Handling:
     async def handle(site: Site, request: Request) -> Answer:
         return await handler(site.runtime.async_tools, request)
 
-    handle.__doc__ = handler.__doc__  # what the API's document says of it
+    handle.__doc__ = handler.__doc__  # the description in the OpenAPI document
     return handle
 
 
 _SUBMITTED = (400, 404, 409, 422)
 _QUERY = (
-    Param("status", "Calls in this state; waiting, unless given", choices=_STATUSES),
-    Param("sessionID", "Calls of this session alone", least=1, most=LONGEST),
-    Param("after", "Calls after this id: the last of the page before", most=LONGEST),
-    Param("limit", "How many at most; 100, unless given", "integer", least=1, most=1000),
+    Param("status", "Calls in this state; default: waiting", choices=_STATUSES),
+    Param("sessionID", "Only calls of this session", least=1, most=LONGEST),
+    Param("after", "Only calls after this id: the last of the previous page", most=LONGEST),
+    Param("limit", "Max calls; default 100", "integer", least=1, most=1000),
 )
 
 ROUTES: tuple[Route, ...] = (
@@ -149,7 +149,7 @@ ROUTES: tuple[Route, ...] = (
         path=RESULT,
         handler=_of_tools(post_result),
         access="token",
-        summary="Give a call its result",
+        summary="Submit the result of a pending call",
         body=SentCompleted,
         answer=PendingToolCall,
         statuses=_SUBMITTED,
@@ -160,7 +160,7 @@ ROUTES: tuple[Route, ...] = (
         path=ERROR,
         handler=_of_tools(post_error),
         access="token",
-        summary="Tell a call that what it waits for has failed",
+        summary="Submit the error of a pending call",
         body=SentFailed,
         answer=PendingToolCall,
         statuses=(400, 404, 409),
@@ -171,7 +171,7 @@ ROUTES: tuple[Route, ...] = (
         path=WEBHOOK,
         handler=_of_tools(post_webhook),
         access="signature",
-        summary="A signed result or error, from a sender without a token",
+        summary="Submit a result or error by signed webhook, without a token",
         body=SentCompleted | SentFailed,
         answer=Taken,
         statuses=_SUBMITTED,
@@ -182,7 +182,7 @@ ROUTES: tuple[Route, ...] = (
         path=PENDING,
         handler=_of_tools(list_pending),
         access="token",
-        summary="Calls whose result comes from outside, the oldest first",
+        summary="List pending calls, oldest first",
         query=_QUERY,
         answer=tuple[PendingToolCall, ...],
         statuses=(400, 404),
@@ -192,7 +192,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{PENDING}/{{id}}",
         handler=_of_tools(get_pending),
         access="token",
-        summary="One of them",
+        summary="Get a pending call",
         answer=PendingToolCall,
         statuses=(404,),
     ),
@@ -201,7 +201,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{PENDING}/{{id}}",
         handler=_of_tools(delete_pending),
         access="token",
-        summary="Wait no longer: the call fails with `cancelled`, and its session goes on",
+        summary="Cancel a pending call",
         answer=PendingToolCall,
         statuses=(404, 409),
     ),

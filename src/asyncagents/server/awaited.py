@@ -1,4 +1,4 @@
-"""What whoever follows a session needs besides: where the feed stands, and what its tree waits for."""
+"""The cursor of the event feed, and the calls that a session tree waits for."""
 
 from asyncagents.domain.awaited import Awaited
 from asyncagents.domain.served import Stands
@@ -21,7 +21,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/cursor",
         handler=cursor,
         access="token",
-        summary="From where a stream that is opened later goes on with what happens now",
+        summary="Get the current event cursor, to resume a stream from later",
         answer=Stands,
     ),
     Route(
@@ -29,10 +29,8 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/sessions/{id}/awaited",
         handler=awaited,
         access="token",
-        summary="What its tree waits for outside: people, and results",
-        query=(
-            Param("asks", "Only what people are asked, the oldest first, with the sessions above", "boolean"),
-        ),
+        summary="List the calls of a session tree that wait for people or results",
+        query=(Param("asks", "Only asks, oldest first, each with its lineage", "boolean"),),
         answer=tuple[Awaited, ...],
         statuses=(400, 404),
     ),

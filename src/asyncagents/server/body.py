@@ -1,4 +1,4 @@
-"""The body of a request: bounded, in time, and JSON of one type."""
+"""Request bodies: reading them within size and time limits, and decoding JSON into a type."""
 
 import asyncio
 import re
@@ -15,39 +15,39 @@ from asyncagents.errors import InvalidInput
 from asyncagents.server.http import JSON, Answer, Pairs, Request, refused
 
 SLOWEST = 100_000
-"""Bytes a second that a body must come with, once the grace is over."""
+"""Minimum transfer rate of a body after the first `body_seconds`."""
 
 DISCARD_BYTES = 16 * 1024 * 1024
 
 SMALL_BYTES = 64 * 1024
-"""Of each body, for which there is always room."""
+"""First bytes of each body, which do not count against the budget."""
 
 MOST_TEXTS = 100_000
-"""Whose length does not count."""
+"""Strings whose length is subtracted when the structure of a body is measured."""
 
 CLOSE: Pairs = (("connection", "close"),)
 STOPPING: Pairs = (*CLOSE, ("retry-after", "1"))
-"""It comes back; a proxy hands on the second word only."""
+"""Tell clients that the server comes back; proxies forward only `retry-after`."""
 
 Receive: TypeAlias = Callable[[], Awaitable[Any]]
 Fits: TypeAlias = Callable[[int], bool]
-"""Whether a body may grow to so many bytes."""
+"""Whether a body may grow to this many bytes."""
 T = TypeVar("T")
 
 
 class Gone(Exception):
-    """Whoever asked has hung up."""
+    """The client closed the connection."""
 
 
 class Room:
-    """For bodies of senders who have not proved anything yet: together they are kept within it."""
+    """Memory budget shared by the bodies of unauthenticated senders."""
 
     def __init__(self, size: int) -> None:
         self._left = size
 
     @contextmanager
     def opened(self) -> Iterator[Fits]:
-        """For one of them, for as long as it is kept."""
+        """Yield the size check of one body; its bytes are released when the block ends."""
         held = 0
 
         def fits(size: int) -> bool:
@@ -65,22 +65,22 @@ class Room:
 
 
 def always(size: int) -> bool:
-    """For those whom we know."""
+    """Accept any size, for authenticated senders."""
     return True
 
 
 class Body:
-    """What comes after the head of a request, if anything does."""
+    """The body of one request, read from ASGI messages."""
 
     def __init__(self, receive: Receive, request: Request) -> None:
         self._receive = receive
         self._said = request.header("content-length")
         self._invited = bool(request.header("expect"))
         self.ended = self._said in {"", "0"} and not request.header("transfer-encoding")
-        """Nothing more of it comes."""
+        """Whether the whole body has arrived."""
 
     async def read(self, most: int, seconds: float, fits: Fits = always) -> bytes | Answer:
-        """All of it, or why not. What is too large is not kept, nor read to its end."""
+        """Return the whole body, or an error response. A body that is too large is not read to its end."""
         if len(self._said) > 18 or int(self._said or 0) > most:
             return _too_large(most)
         pieces, size, begin = [], 0, asyncio.get_running_loop().time()
@@ -96,12 +96,12 @@ class Body:
                     if not self.ended:
                         deadline.reschedule(begin + seconds + size / SLOWEST)
         except TimeoutError:
-            return refused(408, "the body came too slowly; send it again")
+            return refused(408, "the body arrived too slowly; send the request again")
         return b"".join(pieces)
 
     async def discard(self, seconds: float) -> None:
-        """For a while, so that whoever still sends comes to read the answer: it is lost with a connection
-        that is closed on him. Who waits to be told to go on is not told."""
+        """Read and drop the rest of the body for `seconds`, so that the client can read the response; skip it
+        for `Expect: 100-continue`."""
         if self.ended:
             return
         left = 0 if self._invited else DISCARD_BYTES
@@ -111,7 +111,7 @@ class Body:
                     left -= len(await self._piece())
 
     async def gone(self) -> None:
-        """Returns when its sender has hung up; all of it has come."""
+        """Return when the client disconnects. Call it only after the whole body has arrived."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -123,11 +123,11 @@ class Body:
         return bytes(message.get("body", b""))
 
 
-_NO_ROOM = "too much comes at once; go on in 1 s, the same is done once"
+_NO_ROOM = "too much unverified data at once; retry in 1 s: a request takes effect only once"
 
 
 def _too_large(most: int) -> Answer:
-    return refused(413, f"a body has at most {most // 1024} KiB here")
+    return refused(413, f"the body is too large: this route accepts at most {most // 1024} KiB")
 
 
 def is_json(request: Request) -> bool:
@@ -136,22 +136,24 @@ def is_json(request: Request) -> bool:
 
 
 def read(request: Request, kind: type[T]) -> T:
-    """Raises `InvalidInput`, which says where. An empty body is an empty object."""
+    """Decode the JSON body as `kind`; an empty body is an empty object. Raises `InvalidInput`."""
     _check_weight(request.body)
     try:
         return msgspec.convert(read_json(request.body or b"{}"), kind)
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"the body is not what is wanted: {error}") from None
+        raise InvalidInput(f"the body does not match the schema: {error}") from None
 
 
-# Nothing in it is tried twice: a body without an end is passed over as fast as any other.
+# Possessive quantifiers: no backtracking, so an unterminated string is as fast as any other.
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 
 
 def _check_weight(raw: bytes) -> None:
-    """Megabytes of text are read at once; of as many brackets and numbers everybody would have to wait."""
+    """Limit the JSON outside of strings: decoding megabytes of brackets and numbers blocks the event loop."""
     if len(raw) <= MOST_BESIDE:
         return
     texts = sum(len(found[0]) for found in islice(_TEXT.finditer(raw), MOST_TEXTS))
     if len(raw) - texts > MOST_BESIDE:
-        raise InvalidInput("beside its texts the body has more than 1 MiB; put what is large into a text")
+        raise InvalidInput(
+            "the body has more than 1 MiB outside of its strings; put large data into a string"
+        )

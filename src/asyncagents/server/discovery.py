@@ -1,4 +1,4 @@
-"""How others find the server of a data directory: `server.json` while it runs, and its token."""
+"""Finding the server of a data directory: `server.json` while it runs, its lock, and its token."""
 
 import os
 import stat
@@ -20,7 +20,7 @@ _MOST_BYTES = 4096
 
 
 class Listing(Shape, frozen=True, kw_only=True):
-    """What `server.json` says. `startedAt`: ISO 8601. Without a token nobody needs one."""
+    """Content of `server.json`. `startedAt`: ISO 8601. Without `token` the server requires none."""
 
     port: int
     pid: int
@@ -28,17 +28,17 @@ class Listing(Shape, frozen=True, kw_only=True):
     url: str
     token: str | None = None
     serves_all: bool = True
-    """Whether it works on all sessions of the data directory; else on those of a `run` alone."""
+    """Whether the server serves all sessions of the data directory; else only those of one `run`."""
     runs: bool = True
-    """Whether it runs sessions itself; else workers on the same database do."""
+    """Whether the server runs sessions itself; else workers on the same database do."""
 
     def __repr__(self) -> str:
-        """Without the token."""
+        """Omit the token."""
         return f"Listing(url={self.url!r}, pid={self.pid})"
 
 
 class Lock:
-    """One server for a data directory. Raises `Conflict` if there is one."""
+    """Lock for the one server of a data directory. Raises `Conflict` if another process holds it."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
@@ -47,29 +47,31 @@ class Lock:
             other = _read(data)
             where = f" at {other.url}" if other else ""
             raise Conflict(
-                f"a server works on {data} already{where}: stop it first, or take another --data-dir"
+                f"a server already runs on {data}{where}: stop it first, or use another --data-dir"
             )
         self._fd = held
-        remove_listing(data)  # of one that was killed: who has its port by now is not to be told the token
+        remove_listing(
+            data
+        )  # of a killed server: its port may belong to another program, which must not get the token
 
     def close(self) -> None:
-        """The file stays: who finds it unlocked knows that nobody serves."""
+        """Release the lock. The file stays; unlocked, it means that no server runs."""
         os.close(self._fd)
 
 
 def find_server(data: Path) -> Listing | None:
-    """The one that lives; what a dead one left behind is none."""
+    """Return the listing of the running server, if there is one; that of a dead server is ignored."""
     return _read(data) if is_held(data / LOCK) else None
 
 
 def find_worker(data: Path) -> Listing | None:
-    """The one that lives and works on all sessions: whatever is accepted is taken up there."""
+    """Return the listing of the running server if it serves all sessions, so that it runs admitted input."""
     found = find_server(data)
     return found if found is not None and found.serves_all else None
 
 
 def write_listing(data: Path, listing: Listing) -> None:
-    """Nobody sees half of it, and nobody but the owner any of it."""
+    """Write `server.json` atomically, readable by its owner only."""
     _write(data / FILE, encode(listing))
 
 
@@ -78,7 +80,7 @@ def remove_listing(data: Path) -> None:
 
 
 def read_token(data: Path, rng: Rng) -> str:
-    """The same for as long as the data directory is there."""
+    """Read the token of the data directory; create it at the first call."""
     path = data / TOKEN
     with suppress(FileNotFoundError):
         return _token(path)
@@ -96,12 +98,12 @@ def read_token(data: Path, rng: Rng) -> str:
 def _token(path: Path) -> str:
     token = _secret(path).decode("ascii", "replace").strip()
     if len(token) < TOKEN_BITS // 8 or not token.isascii() or not token.isprintable() or " " in token:
-        raise StoreError(f"{path} holds no token: delete it, and the next start makes another")
+        raise StoreError(f"{path} holds no valid token: delete it, and the next start makes another")
     return token
 
 
 def _secret(path: Path) -> bytes:
-    """What a file of ours holds that nobody else reads or writes."""
+    """Read a file that only its owner, this process's user, can access. Raises `StoreError` otherwise."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -111,10 +113,12 @@ def _secret(path: Path) -> bytes:
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-            raise StoreError(f"{path} is not a file of yours: delete it, and the next start makes another")
+            raise StoreError(
+                f"{path} is not a regular file of this user: delete it, and the next start makes another"
+            )
         if found.st_mode & 0o077:
             raise StoreError(
-                f"others may read {path}: delete it, and the next start makes another that they may not"
+                f"{path} is accessible to other users: delete it, and the next start makes a private one"
             )
         return os.read(fd, _MOST_BYTES)
     finally:
@@ -122,7 +126,7 @@ def _secret(path: Path) -> bytes:
 
 
 def _read(data: Path) -> Listing | None:
-    """None, too, while it is not written yet."""
+    """Return the listing; None if it does not exist or is not valid."""
     try:
         return msgspec.json.decode((data / FILE).read_bytes(), type=Listing)
     except (FileNotFoundError, msgspec.DecodeError):

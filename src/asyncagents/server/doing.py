@@ -1,4 +1,4 @@
-"""What OpenCode's clients have a session do other than answer: a command, a shell, a summary, and let go."""
+"""Actions of OpenCode's clients on a session: command, shell, summary, init, background."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ from asyncagents.server.session import NO_VARIANT
 
 
 class Shell(Shape, frozen=True, kw_only=True):
-    """A person's own command: no rule is asked, no model, and nothing but an abort ends it."""
+    """A shell command of the person: no rules apply, no model is involved, only an abort ends it."""
 
     command: str
     agent: str | None = None
@@ -31,7 +31,7 @@ class Shell(Shape, frozen=True, kw_only=True):
 
 
 class Command(Shape, frozen=True, kw_only=True):
-    """`command`: its name; `model`: "provider/model"; `parts`: files that go along."""
+    """`command`: its name; `model`: "provider/model"; `parts`: attached files."""
 
     command: str
     arguments: str = ""
@@ -43,7 +43,7 @@ class Command(Shape, frozen=True, kw_only=True):
 
 
 class Summarize(Shape, frozen=True, kw_only=True):
-    """Which model writes the summary. `auto`: the session goes on with its work afterwards."""
+    """The model that writes the summary. `auto`: the session continues its work afterwards."""
 
     provider_id: str
     model_id: str
@@ -51,7 +51,7 @@ class Summarize(Shape, frozen=True, kw_only=True):
 
 
 class Init(Shape, frozen=True, kw_only=True):
-    """Which model runs the command `init`."""
+    """The model that runs the command `init`."""
 
     provider_id: str
     model_id: str
@@ -63,7 +63,7 @@ class Capabilities(Shape, frozen=True, kw_only=True):
 
 
 async def post_shell(site: Site, request: Request) -> Answer:
-    """Whoever hangs up meanwhile cancels nothing."""
+    """A disconnect does not cancel the work."""
     wanted, at = read(request, Shell), session_id(request)
     to = To(agent=wanted.agent, model=wanted.model, message_id=wanted.message_id)
     with _told_of(site, at):
@@ -72,7 +72,7 @@ async def post_shell(site: Site, request: Request) -> Answer:
 
 
 async def post_command(site: Site, request: Request) -> Answer:
-    """Whoever hangs up meanwhile cancels nothing."""
+    """A disconnect does not cancel the work."""
     wanted, at = read(request, Command), session_id(request)
     to = To(
         agent=wanted.agent,
@@ -88,7 +88,7 @@ async def post_command(site: Site, request: Request) -> Answer:
 
 
 async def summarize(site: Site, request: Request) -> Answer:
-    """True when the summary has ended, and with it the turn. If it failed, the last message says so."""
+    """Returns true when the summary, and with it the turn, has ended; the last message says if it failed."""
     wanted, at = read(request, Summarize), session_id(request)
     model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
     sent = await site.runtime.hand_in_summary(at, key=key(request), model=model, goes_on=wanted.auto)
@@ -104,7 +104,7 @@ async def init(site: Site, request: Request) -> Answer:
 
 
 async def background(site: Site, request: Request) -> Answer:
-    """False: it waited for none."""
+    """Returns false if the session waited for no task."""
     return shown(bool(await site.runtime.background(session_id(request))))
 
 
@@ -114,7 +114,7 @@ async def capabilities(site: Site, request: Request) -> Answer:
 
 @contextmanager
 def _told_of(site: Site, session_id: SessionId) -> Iterator[None]:
-    """OpenCode's terminal UI does not look at the answers of these routes."""
+    """Publish a refusal as an event, too: OpenCode's terminal UI ignores the responses of these routes."""
     try:
         yield
     except InvalidInput as error:
@@ -123,7 +123,7 @@ def _told_of(site: Site, session_id: SessionId) -> Iterator[None]:
 
 
 def _key(request: Request, wanted: Shell | Command | Init) -> str | None:
-    """The same message again, with the same words, is the same request; with others it is a conflict."""
+    """Return the Idempotency-Key; default: message id and content hash, so that other content conflicts."""
     given = key(request)
     if given is not None or wanted.message_id is None:
         return given
@@ -146,7 +146,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_AT}/shell",
         handler=post_shell,
         access="token",
-        summary="Run a command in the shell of a session that rests, as its person, and wait for its end",
+        summary="Run a person's shell command in a resting session and wait for its end",
         headers=(KEYED,),
         body=Shell,
         answer=Entry,
@@ -157,7 +157,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_AT}/command",
         handler=post_command,
         access="token",
-        summary="Have a session do what a slash command says, and wait for its answer",
+        summary="Run a slash command and wait for the answer",
         headers=(KEYED,),
         body=Command,
         answer=Entry,
@@ -169,7 +169,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_AT}/summarize",
         handler=summarize,
         access="token",
-        summary="Have a conversation summarised, so that it can go on for longer; true when that has ended",
+        summary="Summarize a session's history and wait for the end",
         headers=(KEYED,),
         body=Summarize,
         answer=bool,
@@ -180,7 +180,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_AT}/init",
         handler=init,
         access="token",
-        summary="Run the command `init`, which writes AGENTS.md; true when it has ended",
+        summary="Run the command `init`, which writes AGENTS.md, and wait for the end",
         headers=(KEYED,),
         body=Init,
         answer=bool,
@@ -191,7 +191,7 @@ ROUTES: tuple[Route, ...] = (
         path="/experimental/session/{id}/background",
         handler=background,
         access="token",
-        summary="Let a session go on that waits for tasks: they work on in the background",
+        summary="Move the tasks that a session waits for to the background",
         answer=bool,
         statuses=(404,),
     ),
@@ -200,7 +200,7 @@ ROUTES: tuple[Route, ...] = (
         path="/experimental/capabilities",
         handler=capabilities,
         access="token",
-        summary="What clients may offer to people",
+        summary="Get experimental capabilities",
         answer=Capabilities,
     ),
 )

@@ -1,4 +1,4 @@
-"""Files read and programs run for a request: few at a time, in threads that no session needs."""
+"""Blocking file and git work for requests, in a small thread pool that no session uses."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class NoFile(NotFound):
-    """Also for one that lies elsewhere: what is beyond the directory is not told."""
+    """A file that does not exist in the directory; also raised for paths outside of it."""
 
     def __init__(self, path: str) -> None:
         RequestError.__init__(self, f"there is no {path[:LONGEST]!r} in this directory")
@@ -30,7 +30,7 @@ class NoFile(NotFound):
 
 
 class Errands:
-    """`data`: where the server keeps what is its own."""
+    """Thread pool for blocking work. `data`: the server's data directory."""
 
     def __init__(self, data: Path | None = None) -> None:
         self.data = data
@@ -39,20 +39,20 @@ class Errands:
         self._processes: Processes | None = None
         self._same: dict[str, Answer] = {}
         self.closing = Event()
-        """Set when the server ends: what takes long gives up."""
+        """Set when the server ends: long work gives up."""
         self.writing = asyncio.Lock()
-        """One changes files at a time."""
+        """Serializes changes of files."""
 
     def begin(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """It goes on, whoever waits for it."""
+        """Start work in a thread; it continues even if its waiter is cancelled."""
         return asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What a file tool would tell a model is told to whoever asked."""
+        """Run work in a thread, with the timeout and errors of `wait_for`."""
         return await self.told(self.begin(work))
 
     async def told(self, begun: Awaitable[T]) -> T:
-        """A disk that does not answer keeps nobody waiting for ever."""
+        """Await started work. Raises `Unavailable` after 120 s, `NoFile`, or `InvalidInput`."""
         try:
             async with asyncio.timeout(self.seconds):
                 return await begun
@@ -64,14 +64,14 @@ class Errands:
             raise InvalidInput(str(error)) from error
 
     async def once(self, name: str, work: Callable[[], Answer]) -> Answer:
-        """An answer that stays the same for as long as the server lasts."""
+        """Compute a response once and cache it until the server ends."""
         if name not in self._same:
             self._same[name] = await self.run(work)
         return self._same[name]
 
     @property
     def processes(self) -> Processes:
-        """They know where programs are, and nothing else of our environment."""
+        """Child processes with a minimal environment: PATH, HOME, LANG and TMPDIR."""
         if self._processes is None:
             environment = system_environment()
             names = ("PATH", "HOME", "LANG", "TMPDIR")
@@ -86,5 +86,5 @@ class Errands:
 
 
 def program(name: str, root: Path) -> str | None:
-    """Where it is, by an absolute path: nothing of the project can stand in for it."""
+    """Return the absolute path of a program outside of the project `root`."""
     return find_program(name, os.pathsep.join(os.get_exec_path()), outside=root)

@@ -1,4 +1,4 @@
-"""`/event` and `/global/event`: what happens, as OpenCode's clients hear it, from now on."""
+"""`/event` and `/global/event`: live event streams for OpenCode's clients."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -20,23 +20,23 @@ CONNECTED, HEARTBEAT = "server.connected", "server.heartbeat"
 
 
 async def here(site: Site, request: Request) -> Stream:
-    """It ends with `server.instance.disposed`: read everything afresh, and come again."""
+    """The stream ends with `server.instance.disposed`: reload all state and reconnect."""
     where = directory(site, request)
     return await _stream(site, _Told(site.runtime.broadcast, site.runtime.resumed, where))
 
 
 async def everywhere(site: Site, request: Request) -> Stream:
-    """Each event is the `payload` beside the directory and the project that it is of, if it is of any."""
+    """Each event is a `payload`, with its directory and project if it has one."""
     return await _stream(site, _Told(site.runtime.broadcast, site.runtime.resumed, None))
 
 
 async def _stream(site: Site, told: "_Told") -> Stream:
-    cursor = await site.runtime.cursor()  # before it listens: what it is cut off from comes after
+    cursor = await site.runtime.cursor()  # before it subscribes, so that no event is missed in between
     return Stream(told.frames(cursor), lambda: told.sign(HEARTBEAT), site.heartbeat, steady=True)
 
 
 class _Told:
-    """How one stream is written."""
+    """Encodes the frames of one stream."""
 
     def __init__(self, broadcast: Broadcast, resumed: Resumed, directory: str | None) -> None:
         self._broadcast = broadcast
@@ -45,7 +45,7 @@ class _Told:
         self._heads: dict[Place, bytes] = {}
 
     async def frames(self, cursor: str) -> AsyncGenerator[bytes, None]:
-        """Until the directory is disposed of, or the runtime is closed."""
+        """Yield frames until the directory is disposed of, or the runtime is closed."""
         async with aclosing(self._broadcast.listen(self._directory, since=cursor)) as heard:
             await anext(heard)
             yield self.sign(CONNECTED)
@@ -86,7 +86,7 @@ class _Told:
         return self._heads[place]
 
     def sign(self, type: str) -> bytes:
-        """For this stream alone."""
+        """Encode an event of this stream alone."""
         properties: Any = Disposed(directory=self._directory or "") if type == DISPOSED else {}
         event = UnknownEvent(encode(properties), type=type, session_id=None)
         body = frame(self._broadcast.event_id(), event)
@@ -94,13 +94,13 @@ class _Told:
 
 
 async def dispose(site: Site, request: Request) -> Answer:
-    """Its files are read afresh, and whoever listens to it is told so; nothing that runs is hurt."""
+    """Reloads the directory's files and ends its event streams; running sessions continue."""
     site.runtime.instances.dispose(directory(site, request))
     return shown(True)
 
 
 async def dispose_all(site: Site, request: Request) -> Answer:
-    """The same for every directory."""
+    """Reloads the files of every directory and ends their event streams; running sessions continue."""
     site.runtime.instances.dispose_all()
     return shown(True)
 
@@ -114,7 +114,7 @@ ROUTES: tuple[Route, ...] = (
         path="/event",
         handler=here,
         access="token",
-        summary='What happens in a directory: `data: {"id", "type", "properties"}`',
+        summary='Stream events of a directory: `data: {"id", "type", "properties"}`',
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         gives="text/event-stream",
@@ -126,7 +126,7 @@ ROUTES: tuple[Route, ...] = (
         path="/global/event",
         handler=everywhere,
         access="token",
-        summary='What happens everywhere: `data: {"directory", "project", "payload"}`',
+        summary='Stream events of all directories: `data: {"directory", "project", "payload"}`',
         gives="text/event-stream",
         events=(*_OWN, (ALL_DISPOSED, _NOTHING), *EVENTS),
     ),
@@ -135,7 +135,7 @@ ROUTES: tuple[Route, ...] = (
         path="/instance/dispose",
         handler=dispose,
         access="token",
-        summary="Have a directory read afresh, and its streams begin again",
+        summary="Dispose of a directory's cached state",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=bool,
@@ -146,7 +146,7 @@ ROUTES: tuple[Route, ...] = (
         path="/global/dispose",
         handler=dispose_all,
         access="token",
-        summary="Have every directory read afresh",
+        summary="Dispose of the cached state of all directories",
         answer=bool,
     ),
 )

@@ -1,4 +1,4 @@
-"""What OpenCode's clients read besides: tools, and what there is none of here."""
+"""Other routes of OpenCode's clients: tools, log, and fixed responses for unsupported features."""
 
 import logging
 from typing import Any, Literal
@@ -45,7 +45,7 @@ class LogLine(Shape, frozen=True, kw_only=True):
 
 
 def always(value: Any) -> Handler:
-    """The same answer to everybody."""
+    """Make a handler that always returns `value`."""
     answer = shown(value)
 
     async def told(site: Site, request: Request) -> Answer:
@@ -59,9 +59,9 @@ async def tool_ids(site: Site, request: Request) -> Answer:
 
 
 async def tools(site: Site, request: Request) -> Answer:
-    """The same for every model."""
+    """The tools are the same for every model."""
     if not one(request, "provider") or not one(request, "model"):
-        raise InvalidInput("say whose tools: provider and model, as in ?provider=anthropic&model=…")
+        raise InvalidInput("provider and model are required, as in ?provider=anthropic&model=…")
     specs = [tool.spec() for tool in (await workplace(site, request)).tools.values()]
     return shown(
         [ToolInfo(id=spec.name, description=spec.description, parameters=spec.parameters) for spec in specs]
@@ -69,17 +69,17 @@ async def tools(site: Site, request: Request) -> Answer:
 
 
 async def log(site: Site, request: Request) -> Answer:
-    """One line, whatever is in it."""
+    """The entry is escaped into one line."""
     line = read(request, LogLine)
     extra = f" {line.extra!r}" if line.extra else ""
     told = f"{line.service!r}: {line.message!r}{extra}"[:LONGEST_LOG]
-    _log.log(_LEVELS[line.level], "a client says: %s", told)
+    _log.log(_LEVELS[line.level], "action=client_log %s", told)
     return shown(True)
 
 
 async def upgrade(site: Site, request: Request) -> Answer:
-    """As a refusal, and as its clients look for it."""
-    why = "a server is not upgraded over HTTP: run `pip install -U asyncagents` where it runs"
+    """The body has both our error shape and OpenCode's `success` and `error`."""
+    why = "upgrading over HTTP is not supported: run `pip install -U asyncagents` where the server runs"
     plain = {"name": NAMES[400], "data": {"message": why}}
     return Answer(400, encode({**plain, "success": False, "error": why}))
 
@@ -92,21 +92,23 @@ _HEALTH = Healthy(healthy=True, version=VERSION)
 _CONSOLE = Console(console_managed_providers=(), switchable_org_count=0)
 
 ROUTES: tuple[Route, ...] = (
-    _reading("/global/health", "Whether the server lives", Healthy, _HEALTH),
-    _reading("/lsp", "Language servers: there are none here", tuple[str, ...], ()),
-    _reading("/formatter", "Formatters: there are none here", tuple[str, ...], ()),
-    _reading("/experimental/console", "Accounts at OpenCode: there are none here", Console, _CONSOLE),
-    _reading("/experimental/console/orgs", "Their organisations", Orgs, Orgs(orgs=())),
-    _reading("/experimental/worktree", "Worktrees for sessions: there are none here", tuple[str, ...], ()),
-    _reading("/experimental/workspace", "Workspaces: there are none here", tuple[str, ...], ()),
-    _reading("/experimental/workspace/status", "How they do", tuple[str, ...], ()),
-    _reading("/experimental/workspace/adapter", "How one could be made", tuple[str, ...], ()),
+    _reading("/global/health", "Check that the server is alive", Healthy, _HEALTH),
+    _reading("/lsp", "List language servers (always empty)", tuple[str, ...], ()),
+    _reading("/formatter", "List formatters (always empty)", tuple[str, ...], ()),
+    _reading("/experimental/console", "Get the OpenCode account (always none)", Console, _CONSOLE),
+    _reading("/experimental/console/orgs", "List OpenCode organizations (always empty)", Orgs, Orgs(orgs=())),
+    _reading("/experimental/worktree", "List worktrees (always empty)", tuple[str, ...], ()),
+    _reading("/experimental/workspace", "List workspaces (always empty)", tuple[str, ...], ()),
+    _reading("/experimental/workspace/status", "List workspace statuses (always empty)", tuple[str, ...], ()),
+    _reading(
+        "/experimental/workspace/adapter", "List workspace adapters (always empty)", tuple[str, ...], ()
+    ),
     Route(
         method="GET",
         path="/experimental/tool/ids",
         handler=tool_ids,
         access="token",
-        summary="Names of the tools of a directory",
+        summary="List the names of a directory's tools",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=tuple[str, ...],
@@ -117,11 +119,11 @@ ROUTES: tuple[Route, ...] = (
         path="/experimental/tool",
         handler=tools,
         access="token",
-        summary="Tools of a directory as models are told of them",
+        summary="List the tools of a directory as models see them",
         query=(
             DIRECTORY,
-            Param("provider", "Whose model", least=1),
-            Param("model", "Which; all are told the same", least=1),
+            Param("provider", "Provider of the model", least=1),
+            Param("model", "The model; all get the same tools", least=1),
         ),
         headers=(DIRECTED,),
         answer=tuple[ToolInfo, ...],
@@ -132,7 +134,7 @@ ROUTES: tuple[Route, ...] = (
         path="/log",
         handler=log,
         access="token",
-        summary="Write a line into the server's log",
+        summary="Write a line to the server's log",
         body=LogLine,
         answer=bool,
         statuses=(400,),
@@ -142,7 +144,7 @@ ROUTES: tuple[Route, ...] = (
         path="/global/upgrade",
         handler=upgrade,
         access="token",
-        summary="Refused: a server is upgraded where it runs",
+        summary="Upgrade the server (always refused)",
         answer=dict[str, Any],
         statuses=(400,),
     ),

@@ -1,4 +1,4 @@
-"""`/file` and `/find`: what lies in a directory and what stands there, never beyond it whatever links say."""
+"""`/file` and `/find`: listing, reading and searching files of a directory, never outside of it."""
 
 from base64 import b64encode
 from functools import partial
@@ -41,7 +41,7 @@ LONGEST_QUERY = 1_000
 MOST_SHOWN = 10 * 1024 * 1024
 MOST_WALKED = 200_000
 WALK_MS, RULE_MS = 30_000, 5_000
-"""What a project makes last longer is told as far as it is known."""
+"""Time limits of a walk and of the gitignore rules; after them the result is partial."""
 
 
 class FileNode(Shape, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ class FoundMatch(Shape, frozen=True, kw_only=True):
 
 
 class FoundLine(Shape, frozen=True, kw_only=True):
-    """Where it begins in the file, and its matches in it, are counted in bytes."""
+    """A line with matches; offsets of the line and of its matches are in bytes."""
 
     path: FoundText
     lines: FoundText
@@ -87,7 +87,7 @@ async def listed(site: Site, request: Request) -> Answer:
 
 
 def _listed(clock: Clock, where: str, path: str) -> list[FileNode]:
-    """Folders first, then by name. Links are left out, which have their real names elsewhere; and devices."""
+    """List a folder: subfolders first, then by name. Links and devices are omitted."""
     files, top = _opened(where)
     place = _inside(files, top, path)
     below = place.parts[len(top.parts) :]
@@ -114,21 +114,23 @@ def _listed(clock: Clock, where: str, path: str) -> list[FileNode]:
 async def content(site: Site, request: Request) -> Answer:
     path = one(request, "path")
     if not path:
-        raise InvalidInput("say which file: path=src/main.py, from the directory")
+        raise InvalidInput("path is required: a file relative to the directory, such as path=src/main.py")
     rules, guard = await default_agent_rules(site, request), await place_guard(site, request)
     return shown(await site.errands.run(partial(_content, directory(site, request), path, rules, guard)))
 
 
 def _content(where: str, path: str, rules: tuple[Rule, ...], guard: PlaceGuard) -> FileContent:
-    """What the rules ask about whoever asks here may see: he would be asked. What they deny is denied, and
-    what no tool opens is not opened here either."""
+    """Read a file. A path whose rule is "ask" is readable here (the token holder would be asked anyway);
+    "deny" is refused, and so are sealed places."""
     files, top = _opened(where, guard)
     place = _inside(files, top, path)
     if evaluate(rules, "read", place.name) == "deny":
-        raise InvalidInput(f"{place.name} may not be read: a rule for read denies it")
+        raise InvalidInput(f"{place.name} cannot be read: a rule of the permission read denies it")
     data = files.read(place).data
     if len(data) > MOST_SHOWN:
-        raise InvalidInput(f"{place.name} is larger than {MOST_SHOWN // 1024**2} MiB; open it where it lies")
+        raise InvalidInput(
+            f"{place.name} is larger than {MOST_SHOWN // 1024**2} MiB; open it on the server's machine"
+        )
     if not is_binary(data):
         try:
             return FileContent(type="text", content=data.decode())
@@ -143,10 +145,10 @@ async def found_files(site: Site, request: Request) -> Answer:
 
 
 async def names_like(site: Site, request: Request, where: str) -> list[str]:
-    """Beneath a directory, as the query of the request wants them; those of folders end with a slash."""
+    """Find paths below a directory by the query of the request; those of folders end with a slash."""
     query = one(request, "query") or ""
     if len(query) > LONGEST_QUERY:
-        raise InvalidInput(f"a query has at most {LONGEST_QUERY} characters")
+        raise InvalidInput(f"query is too long: at most {LONGEST_QUERY} characters")
     kinds: tuple[Literal["file", "directory"], ...] = ("file", "directory")
     kind = Query(request.query).one_of("type", kinds)
     if kind is None and not flag(request, "dirs", default=True):
@@ -157,7 +159,7 @@ async def names_like(site: Site, request: Request, where: str) -> list[str]:
 
 
 def _walked(clock: Clock, where: str, left: Event) -> Names:
-    """What git would ignore is left out."""
+    """Collect the names of files and folders, without those that git ignores."""
     files, top = _opened(where)
     until = clock.now() + WALK_MS
     walked = walk(
@@ -188,12 +190,10 @@ def _of_kind(names: Names, kind: Literal["file", "directory"] | None) -> tuple[s
 
 
 async def found_lines(site: Site, request: Request) -> Answer:
-    """As the tool `grep` finds them: what may not be read unasked is passed over."""
+    """Searches as the tool `grep` does: files that need a permission to be read are skipped."""
     pattern = one(request, "pattern")
     if not pattern or len(pattern) > LONGEST:
-        raise InvalidInput(
-            f"say what to look for: pattern, a regular expression of up to {LONGEST} characters"
-        )
+        raise InvalidInput(f"pattern is required: a regular expression of up to {LONGEST} characters")
     guard = await place_guard(site, request)
     files, top = await site.errands.run(partial(_opened, directory(site, request), guard))
     search = Search(
@@ -230,22 +230,22 @@ async def nothing(site: Site, request: Request) -> Answer:
 
 
 def _opened(where: str, guard: PlaceGuard = UNGUARDED) -> tuple[Files, Inside]:
-    """The files of a project, whose rules count, and the directory in it."""
+    """Open the files of the directory's project, and locate the directory in it."""
     files = Files(project_root(environment(), Path(where)), guard=guard)
     top = files.place(where)
-    assert isinstance(top, Inside), "a project's root is above its directories"
+    assert isinstance(top, Inside), "a project's root contains its directories"
     return files, top
 
 
 def _inside(files: Files, top: Inside, path: str) -> Inside:
-    """A path out of the directory is as good as none: what lies there is not told."""
+    """Resolve a path in the directory. Raises `NoFile` for one outside, as if it did not exist."""
     place = files.place(f"./{path}" if path.startswith("~") else path, top.path)
     if not isinstance(place, Inside) or place.parts[: len(top.parts)] != top.parts:
         raise NoFile(path)
     return place
 
 
-_PATH = Param("path", "From the directory")
+_PATH = Param("path", "Path relative to the directory")
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -253,7 +253,7 @@ ROUTES: tuple[Route, ...] = (
         path="/file",
         handler=listed,
         access="token",
-        summary="What a folder holds",
+        summary="List a folder",
         query=(DIRECTORY, _PATH),
         headers=(DIRECTED,),
         answer=tuple[FileNode, ...],
@@ -264,7 +264,7 @@ ROUTES: tuple[Route, ...] = (
         path="/file/content",
         handler=content,
         access="token",
-        summary="What stands in a file",
+        summary="Read a file",
         query=(DIRECTORY, _PATH),
         headers=(DIRECTED,),
         answer=FileContent,
@@ -275,13 +275,13 @@ ROUTES: tuple[Route, ...] = (
         path="/find/file",
         handler=found_files,
         access="token",
-        summary="Files and folders whose path is nearly this, the best first",
+        summary="Find files and folders by a fuzzy path, best match first",
         query=(
             DIRECTORY,
-            Param("query", "Letters of the path; none: the files that were changed last", most=LONGEST_QUERY),
-            Param("type", "Only these", choices=("file", "directory")),
-            Param("dirs", "With folders, unless false", "boolean"),
-            Param("limit", f"So many at most; {FEW_NAMES} unless given", "integer", least=1, most=MOST_NAMES),
+            Param("query", "Characters of the path; empty: the last changed files", most=LONGEST_QUERY),
+            Param("type", "Only files or only folders", choices=("file", "directory")),
+            Param("dirs", "Include folders; default true", "boolean"),
+            Param("limit", f"Max results; default {FEW_NAMES}", "integer", least=1, most=MOST_NAMES),
         ),
         headers=(DIRECTED,),
         answer=tuple[str, ...],
@@ -292,8 +292,8 @@ ROUTES: tuple[Route, ...] = (
         path="/find",
         handler=found_lines,
         access="token",
-        summary="Lines that fit a regular expression, as Python reads it",
-        query=(DIRECTORY, Param("pattern", "The expression", least=1, most=LONGEST)),
+        summary="Search lines by a regular expression (Python syntax)",
+        query=(DIRECTORY, Param("pattern", "The regular expression", least=1, most=LONGEST)),
         headers=(DIRECTED,),
         answer=tuple[FoundLine, ...],
         statuses=(400,),
@@ -303,7 +303,7 @@ ROUTES: tuple[Route, ...] = (
         path="/find/symbol",
         handler=nothing,
         access="token",
-        summary="Symbols: nobody here knows any",
+        summary="Find symbols (always empty)",
         answer=tuple[str, ...],
     ),
 )

@@ -1,4 +1,4 @@
-"""The names of all files of a directory, kept for a moment: who types looks for them with every letter."""
+"""File names of directories, cached for seconds, since clients search them with every keystroke."""
 
 import asyncio
 from collections import OrderedDict
@@ -13,9 +13,9 @@ from asyncagents.server.errand import Errands
 
 MOST_KEPT = 4
 LONGEST = 30.0
-"""Seconds."""
+"""Max seconds that names are cached."""
 AS_LONG = 20
-"""What took a second to find is kept for so many."""
+"""Seconds that names are cached per second that the walk took."""
 
 
 class Names(Struct, frozen=True):
@@ -25,7 +25,7 @@ class Names(Struct, frozen=True):
 
 
 Walk: TypeAlias = Callable[[str, Event], Names]
-"""Of a directory; ends early when the event is set."""
+"""Walks a directory; ends early when the event is set."""
 
 
 class Index:
@@ -34,7 +34,7 @@ class Index:
         self._walking: dict[str, asyncio.Future[Names]] = {}
 
     async def names(self, errands: Errands, where: str, walk: Walk) -> Names:
-        """One looks for all who ask meanwhile, to the end: who types on gives up what he asked for before."""
+        """Return cached names, or join the walk in progress; a cancelled request does not cancel the walk."""
         until, known = self._kept.get(where, (0.0, None))
         if known is not None and asyncio.get_running_loop().time() < until:
             return known

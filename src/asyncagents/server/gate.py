@@ -1,4 +1,4 @@
-"""Who is let in: the name it was reached by, where a browser's page comes from, and the token."""
+"""Authorization: the Host header, the origin of browser requests (CORS), and the token."""
 
 import binascii
 import hmac
@@ -38,7 +38,7 @@ _FORWARDED = frozenset(
     )
 )
 _FORWARDED_KIN = ("x-forwarded", "tailscale-user-")
-"""What names of other such headers begin with."""
+"""Prefixes of other headers that only proxies send."""
 _STATUS_CORS: Pairs = (
     ("access-control-allow-origin", "*"),
     ("access-control-allow-methods", "GET, OPTIONS"),
@@ -53,40 +53,40 @@ _LET_IN: Pairs = (
     ("vary", "Origin"),
 )
 _PORTS = {"http": ":80", "https": ":443"}
-"""Browsers leave them out."""
+"""Default ports, which browsers omit from an origin."""
 _CHALLENGE: Pairs = (
     ("www-authenticate", 'Basic realm="asyncagents"'),
     ("www-authenticate", 'Bearer realm="asyncagents"'),
 )
 AUTH_TOKEN = "auth_token"
-"""In a query, what stands after `Basic`: a browser's EventSource sends no headers."""
-_NO_HOST = "this server is not reached by that name; `asyncagents serve --allow-host NAME` lets one in"
-_NO_TOKEN = "a token is wanted: `authorization: Bearer …`; it is in server.json of the data directory"
-_OTHER_TOKEN = "this is not the token of this server; that is in server.json of the data directory"
-_OTHER_USER = "this server is of the user {owner}, and the program that asks is of another one; {}"
-_UNKNOWN_USER = "this server is of the user {owner}, and the system does not tell whose program asks; {}"
-_NO_PROOF = "only programs of this machine may come while the server has no token: start it without --no-auth"
-_NO_PAGE = f"{_NO_TOKEN}. Or let pages of this origin in: `asyncagents serve --cors ORIGIN`"
-_FOREIGN = "a page of another origin may not do this; `asyncagents serve --cors ORIGIN` lets one"
+"""Query parameter with Basic credentials: a browser's EventSource cannot send headers."""
+_NO_HOST = "the Host header names an unknown host; allow it with `asyncagents serve --allow-host NAME`"
+_NO_TOKEN = "a token is required: `authorization: Bearer …`; it is in server.json of the data directory"
+_OTHER_TOKEN = "the token is wrong; the token of this server is in server.json of the data directory"
+_OTHER_USER = "this server runs as the user {owner}, and the requesting program as another one; {}"
+_UNKNOWN_USER = "this server runs as the user {owner}, and the user of the requesting program is unknown; {}"
+_NO_PROOF = "without a token only local programs have access: start the server without --no-auth"
+_NO_PAGE = f"{_NO_TOKEN}. Or allow the origin of this page: `asyncagents serve --cors ORIGIN`"
+_FOREIGN = "cross-origin request refused; allow the origin with `asyncagents serve --cors ORIGIN`"
 
 
 class Gate(Struct, frozen=True, kw_only=True):
-    """`token` None: nobody needs one (`--no-auth`). `is_loopback`: nobody reaches it from another machine."""
+    """`token` None: none is required (`--no-auth`). `is_loopback`: the server listens on loopback only."""
 
     token: str | None
     is_loopback: bool
     hosts: tuple[str, ...] = ()
-    """Names, besides those of this machine, by which it is reached: through a tunnel, say."""
+    """Additional Host names, such as that of a tunnel."""
     origins: tuple[str, ...] = ()
-    """Pages of these may do what a local program may."""
+    """Origins whose pages have the access of a local program."""
     owner: str = ""
-    """The user whose server it is, for people."""
+    """The user that the server runs as, for messages."""
 
     def __repr__(self) -> str:
         return f"Gate(is_loopback={self.is_loopback}, hosts={self.hosts}, origins={self.origins})"
 
     def reached(self, request: Request) -> Answer | None:
-        """First of all: a name that somebody else's name server let point here is refused (DNS rebinding)."""
+        """Refuse unknown Host headers, before anything else (DNS rebinding)."""
         given = _all(request, "host")
         host = _host(given[0]) if len(given) == 1 else None
         if host is None or not (_is_here(host) or not self.is_loopback or host in self.hosts):
@@ -94,7 +94,7 @@ class Gate(Struct, frozen=True, kw_only=True):
         return None
 
     async def admit(self, route: Route, request: Request) -> Answer | None:
-        """Refuse what is not for the program that asks. What is let in by the token is marked so."""
+        """Check access to a route; return the refusal or None. Marks the peer if the token was accepted."""
         foreign = self.is_foreign(request)
         if foreign and route.changes:
             return refused(403, _FOREIGN)
@@ -110,7 +110,7 @@ class Gate(Struct, frozen=True, kw_only=True):
         return refused(401, self._wants(request, foreign=foreign), _CHALLENGE)
 
     async def _admit_user(self, route: Route, request: Request) -> Answer | None:
-        """Refuse programs of other users. A program whose user is not known reads counts, no conversation."""
+        """Refuse programs of other users; those of an unknown user may only read counts."""
         owner: Owner = "same" if route.access == "local" else await request.peer.find_owner()
         if owner == "same" or (owner == "unknown" and route.access == "counts"):
             return None
@@ -119,7 +119,7 @@ class Gate(Struct, frozen=True, kw_only=True):
         return refused(401, why.format(wants, owner=self.owner), _CHALLENGE)
 
     def _wants(self, request: Request, *, foreign: bool) -> str:
-        """What to do about a refusal, for whoever is refused."""
+        """Say what to do about a refusal."""
         if self.token is None:
             return _FOREIGN if foreign else _NO_PROOF
         if request.header("authorization") or _asked(request):
@@ -127,7 +127,7 @@ class Gate(Struct, frozen=True, kw_only=True):
         return _NO_PAGE if foreign else _NO_TOKEN
 
     def is_foreign(self, request: Request) -> bool:
-        """Whether a browser sends it for a page that is not of this server."""
+        """Whether a browser sends the request for a page of an origin that is not allowed."""
         origins = _all(request, "origin")
         if not any(origins):
             return any(site in {"cross-site", "same-site"} for site in _all(request, "sec-fetch-site"))
@@ -135,16 +135,16 @@ class Gate(Struct, frozen=True, kw_only=True):
         return not all(origin.lower() in (*self.origins, own) for origin in origins)
 
     def is_local(self, request: Request) -> bool:
-        """Whether it comes from a program of this machine, not through something that hands on. What is
-        routed here from other machines (`route_localnet`) has their address."""
+        """Whether the request comes from a program of this machine, and not through a proxy. Requests routed
+        from other machines (`route_localnet`) have their address."""
         host = _host(request.header("host"))
         if not self.is_loopback or host is None or not (_is_here(host) and _is_here(request.client)):
             return False
         return not any(_is_of_proxy(name.lower().replace("_", "-")) for name, _ in request.headers)
 
     def cors(self, request: Request) -> Pairs:
-        """Say what browsers are told. A preflight is answered alike for all paths, so it reveals nothing;
-        the request that follows it is admitted, or not, by its own origin and token."""
+        """Return the CORS headers. Preflights get the same response for all paths, so they reveal nothing;
+        the request that follows is authorized by its own origin and token."""
         origin = request.header("origin")
         status = request.path.startswith("/v1/")
         if origin.lower() in self.origins:
@@ -161,7 +161,7 @@ class Gate(Struct, frozen=True, kw_only=True):
 
 
 def _is_of_proxy(name: str) -> bool:
-    """Whether only something that hands requests on sends such a header."""
+    """Whether only proxies send such a header."""
     return name in _FORWARDED or name.startswith(_FORWARDED_KIN)
 
 
@@ -173,7 +173,7 @@ def _password(header: str) -> bytes:
 
 
 def _decoded(value: str) -> bytes:
-    """The password of `user:password` in base64; nothing, if it is no such thing."""
+    """Decode the password of base64 `user:password`; return b"" if the value is invalid."""
     try:
         return b64decode(value.strip(), validate=True).partition(b":")[2]
     except (binascii.Error, ValueError):
@@ -181,7 +181,7 @@ def _decoded(value: str) -> bytes:
 
 
 def _asked(request: Request) -> list[str]:
-    """A plus that was not encoded has become a space."""
+    """Return the tokens of the query; an unencoded plus was decoded as a space."""
     return [value.replace(" ", "+") for name, value in request.query if name == AUTH_TOKEN]
 
 
@@ -190,30 +190,30 @@ def _all(request: Request, wanted: str) -> list[str]:
 
 
 def names(given: tuple[str, ...]) -> tuple[str, ...]:
-    """Of other hosts, as they are compared. Raises `ConfigError` for one that no request has."""
+    """Normalize host names for comparison. Raises `ConfigError` for an invalid one."""
     found = []
     for each in given:
         name = _host(f"[{each}]" if is_ipv6(each) else each)
         if name is None or not name.isascii() or not set(name).isdisjoint("/@*? "):
-            raise ConfigError(f"{each[:80]!r} is no name of a host: give one such as agents.example.org")
+            raise ConfigError(f"{each[:80]!r} is not a host name: give one such as agents.example.org")
         found.append(name)
     return tuple(found)
 
 
 def pages(given: tuple[str, ...]) -> tuple[str, ...]:
-    """Origins, as they are compared. Raises `ConfigError` for one that no page has, or that any page has."""
+    """Normalize origins for comparison. Raises `ConfigError` for an invalid one or a wildcard."""
     found = []
     for each in given:
         scheme, apart, rest = each.lower().removesuffix("/").partition("://")
         host = _host(rest)
         if not apart or not scheme or host is None or not set(rest).isdisjoint("/@*? #"):
-            raise ConfigError(f"{each[:80]!r} is no origin of a page: give one such as http://localhost:3000")
+            raise ConfigError(f"{each[:80]!r} is not an origin: give one such as http://localhost:3000")
         found.append(f"{scheme}://{rest.removesuffix(_PORTS.get(scheme, ':'))}")
     return tuple(found)
 
 
 def _host(header: str) -> str | None:
-    """Without its port, nor the dot that may end it; None: that is no host."""
+    """Return the host without port and trailing dot; None if it is not a valid host."""
     name, port = header.lower(), ""
     if header.startswith("["):
         name, closed, rest = name[1:].partition("]")
@@ -228,5 +228,5 @@ def _host(header: str) -> str | None:
 
 @lru_cache(maxsize=64)
 def _is_here(host: str) -> bool:
-    """Nobody else is given these names; an address is no name, and nothing that points elsewhere later."""
+    """Whether the host is a reserved local name or a loopback address: neither can be rebound by DNS."""
     return host == "localhost" or host.endswith(".localhost") or is_loopback(host)

@@ -1,4 +1,4 @@
-"""What a request says beside its body: ids, a directory, numbers, and the key that makes it count once."""
+"""Path, query and header parameters of requests."""
 
 from os.path import join, realpath
 from typing import Literal
@@ -13,13 +13,13 @@ from asyncagents.server.route import Param, Site
 LONGEST = 200
 LONGEST_PATH = 4096
 DEEPEST = 256
-"""Folders of a path: each is looked at, and so are the files that it may have for us."""
+"""Max folders of a path: each of them is searched for config files."""
 KEY = "idempotency-key"
 DIRECTORY_HEADER = "x-opencode-directory"
 
-DIRECTORY = Param("directory", "The project's directory; else the one that the server works in")
-DIRECTED = Param("X-Opencode-Directory", "The same, percent-encoded, where the query has none")
-KEYED = Param("Idempotency-Key", "The same one again is the same request again", most=LONGEST)
+DIRECTORY = Param("directory", "Directory of the project; default: the server's directory")
+DIRECTED = Param("X-Opencode-Directory", "Percent-encoded directory, used if the query has none")
+KEYED = Param("Idempotency-Key", "A repeated request with the same key takes effect only once", most=LONGEST)
 
 
 def session_id(request: Request) -> SessionId:
@@ -31,7 +31,7 @@ def message_id(request: Request) -> MessageId:
 
 
 def path_id(request: Request, name: str, kind: str) -> str:
-    """What cannot be the id of anything is not looked for."""
+    """Return an id from the path. Raises `NotFound` if it is too long to be one."""
     named = request.params[name]
     if len(named) > LONGEST:
         raise NotFound(kind, named[:LONGEST])
@@ -39,12 +39,12 @@ def path_id(request: Request, name: str, kind: str) -> str:
 
 
 def key(request: Request) -> str | None:
-    """The same one again is the same request again."""
+    """Return the Idempotency-Key header: requests with the same key take effect once."""
     given = request.header(KEY)
     if not given:
         return None
     if len(given) > LONGEST or not given.isascii() or not given.isprintable():
-        raise InvalidInput(f"{KEY} has at most {LONGEST} printable characters of ASCII")
+        raise InvalidInput(f"{KEY} must be at most {LONGEST} printable ASCII characters")
     return given
 
 
@@ -53,26 +53,26 @@ def directory(site: Site, request: Request) -> str:
 
 
 def named_directory(request: Request, *, beneath: str | None = None) -> str | None:
-    """As the query says, or the header of OpenCode's clients, in which it is encoded."""
+    """Return the directory of the query, or of the percent-encoded header of OpenCode's clients."""
     given = one(request, "directory") or unquote(request.header(DIRECTORY_HEADER))
     return a_directory(given, beneath=beneath) if given else None
 
 
 def a_directory(text: str, *, beneath: str | None = None) -> str:
-    """As a program that is there would name it: clients write the same one in several ways."""
+    """Resolve a directory to its real path, since clients write the same one in several ways."""
     text = text if beneath is None else join(beneath, text)
     if not text.startswith("/") or len(text) > LONGEST_PATH or not text.isprintable():
-        raise InvalidInput("a directory is an absolute path, such as /home/me/project")
+        raise InvalidInput("directory must be an absolute path, such as /home/me/project")
     if text.count("/") > DEEPEST:
-        raise InvalidInput(f"a directory lies at most {DEEPEST} folders deep")
+        raise InvalidInput(f"directory is too deep: at most {DEEPEST} folders")
     try:
         return realpath(text)
-    except OSError as error:  # a link, of /proc say, that may not be read
-        raise InvalidInput(f"that directory cannot be looked at: {error.strerror}") from error
+    except OSError as error:  # e.g. an unreadable link in /proc
+        raise InvalidInput(f"directory cannot be resolved: {error.strerror}") from error
 
 
 def one(request: Request, name: str) -> str | None:
-    """Unknown names are ignored: clients of others add theirs."""
+    """Return a query parameter. Unknown parameters are ignored: OpenCode's clients add some."""
     return Query(request.query).text(name)
 
 
@@ -81,7 +81,7 @@ def number(request: Request, name: str, *, default: int, most: int) -> int:
     if text is None:
         return default
     if not text.isascii() or not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= most:
-        raise InvalidInput(f"{name} is a number from 1 to {most}")
+        raise InvalidInput(f"{name} must be a number from 1 to {most}")
     return int(text)
 
 
@@ -91,5 +91,5 @@ def flag(request: Request, name: str, *, default: bool = False) -> bool:
     if text is None:
         return default
     if text not in said:
-        raise InvalidInput(f"{name} is true or false")
+        raise InvalidInput(f"{name} must be true or false")
     return bool(said[text])

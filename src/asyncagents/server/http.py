@@ -1,4 +1,4 @@
-"""A request as raw bytes, its answer as JSON, and which status tells of which error."""
+"""HTTP requests and responses as values, and the mapping from errors to statuses."""
 
 import asyncio
 import logging
@@ -30,7 +30,7 @@ async def _never() -> None:
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """`path` and `query` are decoded, names and values as they came; `headers` in any case and order."""
+    """`query` is decoded, `path` is not; `headers` are in their original case and order."""
 
     method: str
     path: str
@@ -38,19 +38,19 @@ class Request(Struct, frozen=True, kw_only=True):
     headers: Pairs = ()
     body: bytes = b""
     params: dict[str, str] = {}
-    """What stands in the path where its template has names, decoded."""
+    """Values of the path template's parameters, decoded."""
     client: str = ""
-    """The address it came from."""
+    """IP address of the client."""
     peer: Peer = field(default_factory=Peer)
     gone: Callable[[], Coroutine[Any, Any, None]] = _never
-    """Returns when whoever asked has hung up. There is one who waits for it, at most."""
+    """Returns when the client disconnects; at most one task may wait for it."""
 
     def __repr__(self) -> str:
-        """Without headers: they have the token."""
+        """Omit the headers: they contain the token."""
         return f"Request({self.method} {self.path[:200]!r})"
 
     def header(self, name: str) -> str:
-        """The first of that name; empty: there is none."""
+        """Return the first header of that (lower-case) name, or an empty string."""
         for key, value in self.headers:
             if key.lower() == name:
                 return value
@@ -62,7 +62,7 @@ STREAM = "text/event-stream"
 
 
 class Answer(Struct, frozen=True):
-    """`body` is JSON, unless `kind` says otherwise."""
+    """A complete response; `body` is JSON unless `content_type` says otherwise."""
 
     status: int
     body: bytes = b""
@@ -71,14 +71,14 @@ class Answer(Struct, frozen=True):
 
 
 class Stream(Struct, frozen=True):
-    """Server-sent events, each framed as bytes; whoever does not read them is cut off."""
+    """A stream of server-sent event frames; a client that stops reading is disconnected."""
 
     frames: AsyncGenerator[bytes, None]
     beat: Callable[[], bytes] | None = None
-    """The frame that is sent after so many seconds without one."""
+    """Makes the heartbeat frame; None: no heartbeats."""
     silence: float = 30.0
     steady: bool = False
-    """The frame is sent every so many seconds, whatever else is."""
+    """Send a heartbeat at every interval; else only after that long without a frame."""
 
 
 Reply: TypeAlias = Answer | Stream
@@ -108,8 +108,8 @@ _STATUSES: tuple[tuple[type[RequestError], int], ...] = (
     (InvalidInput, 400),
 )
 LONGEST_REASON = 300
-_UNEXPECTED = "this is a mistake of the server, and its log says more"
-_LATER = "this cannot be done now, and its log says why; send it again later, the same is done once"
+_UNEXPECTED = "internal error of the server; its log has the details"
+_LATER = "the server cannot do this now (its log says why); send it again later: it takes effect only once"
 
 
 def shown(value: Any) -> Answer:
@@ -121,11 +121,11 @@ def refused(status: int, message: str, headers: Pairs = ()) -> Answer:
 
 
 def damaged(error: Damaged) -> Answer:
-    """No later try does better, so that nobody should wait for one; `damaged` tells it from a bug."""
+    """Build the 500 for an unreadable row. A retry does not help; `damaged` distinguishes it from a bug."""
     said = (
-        f"a row of this session cannot be read, and the session cannot go on ({str(error)[:LONGEST_REASON]})"
+        f"a row of this session is unreadable, so the session cannot continue ({str(error)[:LONGEST_REASON]})"
     )
-    message = f"{said}; all others can. Look for the row in a backup, or delete the session"
+    message = f"{said}; other sessions are not affected. Restore the row from a backup, or delete the session"
     return Answer(500, encode({"name": NAMES[500], "data": {"message": message, "damaged": True}}))
 
 
@@ -137,19 +137,23 @@ def plainly(error: RequestError) -> Answer:
 
 
 async def answered(work: Awaitable[R], tell: Callable[[RequestError], Answer] = plainly) -> R | Answer:
-    """What went wrong as an answer. What is not the caller's matter is logged and not told."""
+    """Await a handler and turn its errors into responses; internal errors are logged, not sent."""
     try:
         return await work
     except RequestError as error:
         return tell(error)
     except Damaged as error:
-        _log.warning("a request could not be answered", exc_info=error)
+        _log.warning(
+            "action=handle_request handler=%s status=500", getattr(work, "__qualname__", ""), exc_info=error
+        )
         return damaged(error)
     except AsyncAgentsError as error:
-        _log.warning("a request could not be answered", exc_info=error)
+        _log.warning(
+            "action=handle_request handler=%s status=503", getattr(work, "__qualname__", ""), exc_info=error
+        )
         return refused(503, _LATER)
-    except Exception:  # noqa: BLE001  the edge of a request: the next one is none the worse
-        _log.exception("a request failed")
+    except Exception:  # noqa: BLE001  the edge of a request: later requests must not suffer
+        _log.exception("action=handle_request handler=%s status=500", getattr(work, "__qualname__", ""))
         return refused(500, _UNEXPECTED)
 
 

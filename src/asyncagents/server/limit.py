@@ -1,4 +1,4 @@
-"""How often one sender may come, and how many may stay: goes for each address, and a share for streams."""
+"""Limits on requests per sender (token bucket) and on streams without a token."""
 
 from collections import OrderedDict
 from ipaddress import IPv6Address, ip_address
@@ -15,19 +15,17 @@ from asyncagents.server.route import Access, Route
 A_SECOND = 200.0
 AT_ONCE = 400
 MOST_SENDERS = 4096
-"""Remembered; the one that came longest ago is forgotten, and by then its bucket is full."""
+"""Buckets kept; the least recently used is dropped, and is full again by then."""
 
 RETRY_SECONDS = 5
-"""After which a place for a stream may be free."""
+"""Retry-After of a refused stream."""
 
 _LIMITED = "/async-tool/"
-_NO_PLACE = (
-    "there are {most} streams already that came without the token, and no more are let in; send the token"
-)
+_NO_PLACE = "too many streams without the token: at most {most} at a time; send the token"
 
 
 _Who: TypeAlias = tuple[Access, str]
-"""Whoever floods us with webhooks takes nothing from who has the token and the same address."""
+"""Access and network of a sender: webhooks do not use up the limit of requests with the token."""
 
 
 def is_limited(route: Route) -> bool:
@@ -40,7 +38,7 @@ class _Bucket(Struct):
 
 
 class Rates:
-    """Of what brings results: a sender of webhooks gets one verified with each."""
+    """Token buckets for the routes that accept results, one per sender: verifying signatures costs time."""
 
     def __init__(self, clock: Clock, *, a_second: float = A_SECOND, at_once: int = AT_ONCE) -> None:
         self._clock = clock
@@ -59,7 +57,9 @@ class Rates:
             return None
         seconds = max(1, ceil((1 - bucket.left) / self._a_second))
         again = ("retry-after", str(seconds))
-        return refused(429, f"too many at once; go on in {seconds} s, the same is done once", (again,))
+        return refused(
+            429, f"too many requests; retry in {seconds} s: a request takes effect only once", (again,)
+        )
 
     def _bucket(self, sender: _Who) -> _Bucket:
         bucket = self._buckets.pop(sender, None) or _Bucket(float(self._at_once), self._clock.now())
@@ -70,7 +70,7 @@ class Rates:
 
 
 def _sender(address: str) -> str:
-    """Whoever has one address of IPv6 has 2**64 of them."""
+    """Return the network that a limit applies to: an IPv4 address, or the /64 of an IPv6 address."""
     try:
         found = ip_address(address)
     except ValueError:
@@ -81,14 +81,14 @@ def _sender(address: str) -> str:
 
 
 class StreamShare:
-    """The connections that streams may hold whose listeners have not shown the token."""
+    """Limits the number of streams whose clients have not sent the token."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._peers: set[Peer] = set()
 
     def refuse(self, route: Route, peer: Peer) -> Answer | None:
-        """Take a place for a stream, unless there is none left."""
+        """Count a stream without the token; return a refusal if there are too many."""
         if route.gives != STREAM or peer.proven:
             return None
         if len(self._peers) >= self._most:
@@ -99,6 +99,6 @@ class StreamShare:
         return None
 
     def leave(self, peer: Peer) -> None:
-        """Give the place back, if there was one."""
+        """Release the stream of a peer, if one is counted."""
         self._peers.discard(peer)
         peer.is_streaming = False

@@ -1,4 +1,4 @@
-"""`/mcp`: the servers of tools of a directory, and how people switch them."""
+"""`/mcp`: MCP servers of a directory: their states, adding and switching them."""
 
 from collections.abc import Awaitable
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, assert_never
@@ -16,13 +16,11 @@ from asyncagents.server.place import workplace
 from asyncagents.server.route import Handler, Route, Site
 
 SECONDS = 10.0
-"""So long the answer to an added server waits until it is started."""
+"""Max seconds that the response to an added server waits for its start."""
 LONGEST_NAME = 64
-NONE_HERE = "there are no MCP servers in this runtime: it works without the files of a directory"
-NO_LOGIN = (
-    "this server does not log in to MCP servers: give {} what it wants to see as mcp.{}.headers in the config"
-)
-WAITING = "it is being started; ask again in a moment"
+NONE_HERE = "this runtime has no MCP servers: it was opened without config files"
+NO_LOGIN = "login to MCP servers is not supported: give {} its credentials as mcp.{}.headers in the config"
+WAITING = "the server is starting; ask again in a moment"
 T = TypeVar("T")
 
 
@@ -42,7 +40,7 @@ McpStatus: TypeAlias = McpConnected | McpDisabled | McpFailed
 
 
 class NewServer(Shape, frozen=True, kw_only=True):
-    """`timeout` in ms. `oauth`: only false can be given."""
+    """`timeout` in ms. `oauth`: only false is supported."""
 
     type: Literal["local", "remote"]
     command: tuple[str, ...] = ()
@@ -69,14 +67,14 @@ class ResourceInfo(Shape, frozen=True, kw_only=True):
 
 
 async def states(site: Site, request: Request) -> Answer:
-    """As they are now: those that are wanted and not there yet are started, and not waited for."""
+    """Returns the current states. Enabled servers that do not run yet are started, without waiting."""
     if site.runtime.switchboard is None:
         return shown({})
     return shown(await _states(site, request, seconds=0))
 
 
 async def _states(site: Site, request: Request, *, seconds: float) -> dict[str, McpStatus]:
-    """OpenCode has no word for a server that is being started: it has failed so far, and says why."""
+    """Return the states; a starting server is reported as failed, since OpenCode has no such state."""
     found = await _asked(_board(site).states(directory(site, request), seconds=seconds))
     return {name: _status(state) for name, state in found.items()}
 
@@ -94,23 +92,23 @@ def _status(state: ServerState) -> McpStatus:
 
 
 async def add(site: Site, request: Request) -> Answer:
-    """Until the server ends: what is to stay is written in the files of the directory."""
+    """The server stays until this process ends; to keep it, add it to the config file of the directory."""
     new = read(request, AddServer)
     if not new.name or len(new.name) > LONGEST_NAME or not new.name.isprintable():
-        raise InvalidInput(f"name is a text of up to {LONGEST_NAME} characters")
+        raise InvalidInput(f"name must be 1 to {LONGEST_NAME} printable characters")
     await _asked(_board(site).add(directory(site, request), new.name, _config(new.config)))
     return shown(await _states(site, request, seconds=SECONDS))
 
 
 def _config(new: NewServer) -> McpConfig:
     if new.oauth:
-        raise InvalidInput("oauth is not done here: leave it out, and give what the server wants as headers")
+        raise InvalidInput("oauth is not supported: omit it, and give the credentials as headers")
     if new.type == "local" and not (new.command and new.command[0]):
         raise InvalidInput("a local server needs a command: the program and its arguments, each a text")
     if new.type == "remote" and not (new.url or "").startswith(("http://", "https://")):
         raise InvalidInput("a remote server needs a url that begins with https:// or http://")
     if new.timeout is not None and new.timeout < 1:
-        raise InvalidInput("timeout is a number of milliseconds, 1 or more")
+        raise InvalidInput("timeout must be a number of milliseconds, 1 or more")
     return McpConfig(
         type=new.type,
         command=new.command,
@@ -140,7 +138,7 @@ async def no_login(site: Site, request: Request) -> NoReturn:
 
 
 async def resources(site: Site, request: Request) -> Answer:
-    """By the server and the name; of those that cannot be reached, none."""
+    """Keyed by server and URI; resources of unreachable servers are missing."""
     served = (await workplace(site, request)).served
     found = await served.list_resources() if served is not None else ()
     return shown(
@@ -164,7 +162,7 @@ def _board(site: Site) -> Switchboard:
 
 
 async def _asked(work: Awaitable[T]) -> T:
-    """A directory whose files cannot be used says which."""
+    """Await `work` and raise its `ConfigError` as `InvalidInput`."""
     try:
         return await work
     except ConfigError as error:
@@ -188,7 +186,7 @@ def _posting(method: Literal["POST", "DELETE"], path: str, handler: Handler, sum
     )
 
 
-_REFUSED = "Refused: MCP servers are logged in to with headers of the configuration"
+_REFUSED = "Log in to an MCP server (always refused: use headers in the config)"
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -196,7 +194,7 @@ ROUTES: tuple[Route, ...] = (
         path="/mcp",
         handler=states,
         access="token",
-        summary="MCP servers of a directory, as they are now; those that are not there yet are started",
+        summary="List the MCP servers of a directory and their states",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=dict[str, McpStatus],
@@ -207,7 +205,7 @@ ROUTES: tuple[Route, ...] = (
         path="/mcp",
         handler=add,
         access="token",
-        summary="Add an MCP server to a directory until this server ends",
+        summary="Add an MCP server to a directory until the server stops",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         body=AddServer,
@@ -219,14 +217,14 @@ ROUTES: tuple[Route, ...] = (
         path="/experimental/resource",
         handler=resources,
         access="token",
-        summary="What MCP servers of a directory have to read",
+        summary="List the MCP resources of a directory",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=dict[str, ResourceInfo],
         statuses=(400,),
     ),
-    _posting("POST", f"{_AT}/connect", _switching(on=True), "Switch an MCP server on, or start it again"),
-    _posting("POST", f"{_AT}/disconnect", _switching(on=False), "Switch an MCP server off"),
+    _posting("POST", f"{_AT}/connect", _switching(on=True), "Connect an MCP server, or restart it"),
+    _posting("POST", f"{_AT}/disconnect", _switching(on=False), "Disconnect an MCP server"),
     _posting("POST", f"{_AT}/auth", no_login, _REFUSED),
     _posting("DELETE", f"{_AT}/auth", no_login, _REFUSED),
     _posting("POST", f"{_AT}/auth/callback", no_login, _REFUSED),

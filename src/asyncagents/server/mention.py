@@ -1,4 +1,4 @@
-"""`/api/fs/find`: the files that OpenCode's terminal UI offers for what a person writes after an @."""
+"""`/api/fs/find`: file suggestions of OpenCode's terminal UI for a mention (`@path`)."""
 
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ PLACE = "location[directory]"
 
 
 class FoundName(Shape, frozen=True, kw_only=True):
-    """`path`: from the directory on; that of a folder ends with a slash."""
+    """`path`: relative to the directory; that of a folder ends with a slash."""
 
     path: str
     type: Literal["file", "directory"]
@@ -39,7 +39,7 @@ class Mentioned(Shape, frozen=True, kw_only=True):
 
 
 async def mentioned(site: Site, request: Request) -> Answer:
-    """`location[directory]` counts before `directory`: the session that is written to may work elsewhere."""
+    """`location[directory]` takes precedence over `directory`: the session may work elsewhere."""
     given = one(request, PLACE)
     where = a_directory(given) if given else directory(site, request)
     names = await names_like(site, request, where)
@@ -59,13 +59,13 @@ ROUTES: tuple[Route, ...] = (
         path="/api/fs/find",
         handler=mentioned,
         access="token",
-        summary="Files and folders whose path is nearly this, and where they are",
+        summary="Find files and folders for a mention",
         query=(
-            Param(PLACE, "The directory to look in"),
+            Param(PLACE, "The directory to search"),
             DIRECTORY,
-            Param("query", "Letters of the path", most=LONGEST_QUERY),
-            Param("type", "Only these", choices=("file", "directory")),
-            Param("limit", "So many at most; 10 unless given", "integer", least=1, most=MOST_NAMES),
+            Param("query", "Characters of the path", most=LONGEST_QUERY),
+            Param("type", "Only files or only folders", choices=("file", "directory")),
+            Param("limit", "Max results; default 10", "integer", least=1, most=MOST_NAMES),
         ),
         headers=(DIRECTED,),
         answer=Mentioned,

@@ -1,4 +1,4 @@
-"""`/session/{id}/message`: what was said, a page at a time; messages and parts are taken out or changed."""
+"""`/session/{id}/message`: paging through messages; changing and deleting messages and parts."""
 
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -20,7 +20,7 @@ from asyncagents.server.route import Param, Route, Site
 
 MOST_MESSAGES = 1_000_000
 MOST_AT_ONCE = 200
-"""Whoever asks for more waits for others who do."""
+"""Larger pages are read one at a time."""
 MOST_BYTES = 10 * 1024 * 1024
 EXPOSED = "Link, X-Next-Cursor"
 
@@ -33,11 +33,11 @@ class Cursor(Shape, frozen=True, kw_only=True):
 
 
 async def messages(site: Site, request: Request) -> Answer:
-    """Without a limit, or with 0, all of them."""
+    """Without a limit, or with 0, returns all messages."""
     limit = _limit(request)
     cursor = _before(request)
     if cursor is not None and one(request, "limit") is None:
-        raise Unfit("before goes with a limit: say how many messages a page has")
+        raise Unfit("before requires limit: say how many messages a page has")
     before = cursor.id if cursor else None
     at = session_id(request)
     if limit is None or limit > MOST_AT_ONCE:
@@ -65,7 +65,7 @@ def _before(request: Request) -> Cursor | None:
         raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
         return msgspec.json.decode(raw, type=Cursor)
     except (binascii.Error, ValueError, msgspec.DecodeError):
-        raise Unfit("before is no cursor: take X-Next-Cursor of the page before") from None
+        raise Unfit("before is not a valid cursor: use X-Next-Cursor of the previous page") from None
 
 
 def _next(request: Request, cursor: str) -> Pairs:
@@ -99,7 +99,7 @@ async def change_part(site: Site, request: Request) -> Answer:
     part: Part = read(request, union)
     named = session_id(request), message_id(request), _part_id(request)
     if named != (part.session_id, part.message_id, part.id):
-        raise Unfit("sessionID, messageID and id of the part are those of the path")
+        raise Unfit("sessionID, messageID and id of the part must equal those of the path")
     return shown(await site.runtime.conversations.change_part(part))
 
 
@@ -117,10 +117,10 @@ ROUTES: tuple[Route, ...] = (
         path=_AT,
         handler=messages,
         access="token",
-        summary="Its messages, the oldest first; with a limit the newest, and X-Next-Cursor for the others",
+        summary="List messages, oldest first; with a limit the newest, and X-Next-Cursor for older ones",
         query=(
-            Param("limit", "So many at most; 0: all", "integer", least=0),
-            Param("before", "Those before a page: its X-Next-Cursor"),
+            Param("limit", "Max messages; 0: all", "integer", least=0),
+            Param("before", "X-Next-Cursor of the previous page"),
         ),
         answer=tuple[Entry, ...],
         statuses=(400, 404),
@@ -130,7 +130,7 @@ ROUTES: tuple[Route, ...] = (
         path=_ONE,
         handler=message,
         access="token",
-        summary="One message with its parts",
+        summary="Get a message with its parts",
         answer=Entry,
         statuses=(404,),
     ),
@@ -139,7 +139,7 @@ ROUTES: tuple[Route, ...] = (
         path=_ONE,
         handler=remove,
         access="token",
-        summary="Take a message out of a session that rests",
+        summary="Delete a message of a resting session",
         answer=bool,
         statuses=(404, 409),
     ),
@@ -148,7 +148,7 @@ ROUTES: tuple[Route, ...] = (
         path=_PART,
         handler=change_part,
         access="token",
-        summary="Change a part of a session that rests: all of it, under the same ids",
+        summary="Replace a part of a resting session",
         body=Part,
         answer=Part,
         statuses=(400, 404, 409),
@@ -159,7 +159,7 @@ ROUTES: tuple[Route, ...] = (
         path=_PART,
         handler=remove_part,
         access="token",
-        summary="Take a part out of a message of a session that rests",
+        summary="Delete a part of a resting session",
         answer=bool,
         statuses=(404, 409),
     ),

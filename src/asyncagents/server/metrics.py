@@ -1,4 +1,4 @@
-"""`/metrics` for Prometheus, and `/ready` for whoever sends requests here only while they are worked on."""
+"""`/metrics` for Prometheus, and `/ready` for load balancers."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -17,15 +17,15 @@ class Ready(Shape, frozen=True, kw_only=True):
 
 
 async def ready(site: Site, request: Request) -> Answer:
-    """What is wrong is said in a word: anybody may ask, and a path or a row is not for anybody."""
+    """The reason is short and names no path or row, since this route needs no token."""
     if site.closing.is_set():
-        return refused(503, "the server stops")
+        return refused(503, "the server is stopping")
     if not site.runtime.serves and not site.runtime.tasks.served_elsewhere(""):
-        return refused(503, "no session is worked on here: it only reads and takes in")
+        return refused(503, "no sessions run here: this process only reads and admits input")
     if site.runtime.defaults.missing is not None:
-        return refused(503, "there is no model to ask, and history is shown alone: the log says what to set")
+        return refused(503, "no model is configured, so only history is available: the log says what to set")
     if site.runtime.trouble is not None:
-        return refused(503, "what is done cannot be written down; it is tried again, and the log says why")
+        return refused(503, "work cannot be written to the store; it is retried, and the log says why")
     reason = await site.runtime.readiness.trouble()
     if reason is not None:
         return refused(503, f"requests cannot be stored: {reason}")
@@ -34,9 +34,9 @@ async def ready(site: Site, request: Request) -> Answer:
 
 async def metrics(site: Site, request: Request) -> Answer:
     lines = [
-        *_gauge("info", "Which program this is.", {(VERSION,): 1}, "version"),
-        *_gauge("uptime_seconds", "How long it has been up.", (site.clock.now() - site.started) / 1000),
-        *_gauge("live_runs", "Sessions that are worked on by this process.", site.runtime.live),
+        *_gauge("info", "Version of the server.", {(VERSION,): 1}, "version"),
+        *_gauge("uptime_seconds", "Seconds since the start.", (site.clock.now() - site.started) / 1000),
+        *_gauge("live_runs", "Sessions that this process runs.", site.runtime.live),
         *_rows(await site.runtime.census()),
         *_counted(site.runtime.counters),
     ]
@@ -44,34 +44,36 @@ async def metrics(site: Site, request: Request) -> Answer:
 
 
 def _rows(census: Census) -> Iterator[str]:
-    """Of the store, whoever works on it. A count at its limit means: that many, or more."""
+    """Format the counts of the store, over all processes. A count at its limit means that many or more."""
     yield from _gauge("sessions", "Sessions.", census.sessions)
-    yield from _gauge("sessions_active", "Sessions at work, or about to be.", _named(census.active), "state")
+    yield from _gauge("sessions_active", "Sessions that run or are ready to.", _named(census.active), "state")
     yield from _gauge("tasks", "Background tasks.", _named(census.tasks), "status")
     pending = _named(census.pending)
     yield from _gauge("pending_calls", "Calls whose result comes from outside.", pending, "status")
     owed = _named(census.deliveries)
-    yield from _gauge("deliveries", "Outgoing webhooks that are owed, or were given up.", owed, "state")
+    yield from _gauge("deliveries", "Outgoing webhooks that are due or were given up.", owed, "state")
     yield from _gauge("store_bytes", "Size of the database.", census.bytes)
     yield from _gauge(
-        "overdue_seconds", "How late the oldest is that is due; 0: none is.", census.late / 1000
+        "overdue_seconds", "Lateness of the oldest due row; 0: none is due.", census.late / 1000
     )
 
 
 def _counted(counters: Counters) -> Iterator[str]:
-    """Of this process, since it began."""
+    """Format the counters of this process since its start."""
     yield from _tally("turns", "Turns that ended.", counters.turns, "outcome")
-    yield from _spread("run_seconds", "From taking a session up until it waits or rests.", counters.runs)
+    yield from _spread("run_seconds", "Duration of runs, from claim to park or rest.", counters.runs)
     yield from _tally("model_requests", "Requests to models.", counters.requests, "model", "outcome")
-    yield from _spread("model_request_seconds", "How long they took.", counters.request_seconds, "model")
+    yield from _spread(
+        "model_request_seconds", "Duration of model requests.", counters.request_seconds, "model"
+    )
     yield from _tally("tokens", "Tokens that providers reported.", counters.tokens, "model", "kind")
-    yield from _tally("tool_calls", "Calls of tools.", counters.calls, "tool", "outcome")
-    yield from _spread("tool_call_seconds", "How long they took.", counters.call_seconds, "tool")
+    yield from _tally("tool_calls", "Tool calls.", counters.calls, "tool", "outcome")
+    yield from _spread("tool_call_seconds", "Duration of tool calls.", counters.call_seconds, "tool")
     yield from _tally("results", "Results that came from outside.", counters.results, "tool", "outcome")
-    yield from _tally("faults", "Exceptions that nothing was prepared for.", counters.faults, "edge")
-    yield from _tally("stuck_rows", "Rows that were due and could not be ended.", counters.stuck, "kind")
-    yield from _tally("http_requests", "Requests by HTTP.", counters.answers, "route", "status")
-    yield from _spread("http_request_seconds", "Until they were answered.", counters.answer_seconds, "route")
+    yield from _tally("faults", "Unexpected exceptions.", counters.faults, "edge")
+    yield from _tally("stuck_rows", "Due rows that could not be processed.", counters.stuck, "kind")
+    yield from _tally("http_requests", "HTTP requests.", counters.answers, "route", "status")
+    yield from _spread("http_request_seconds", "Duration of HTTP requests.", counters.answer_seconds, "route")
     yield from _gauge("event_streams", "Open event streams.", counters.streams)
 
 
@@ -123,7 +125,7 @@ def _sample(name: str, labels: Mapping[str, str], value: float) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A model invents names of tools: none of them ends a label, or a line."""
+    """Escape a label value: models invent tool names with quotes or line breaks."""
     text = text.encode("utf-8", "replace").decode()
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
@@ -138,7 +140,7 @@ ROUTES: tuple[Route, ...] = (
         path="/metrics",
         handler=metrics,
         access="local",
-        summary="Numbers for Prometheus, about the store and about this process",
+        summary="Get Prometheus metrics of the store and of this process",
         answer=str,
         gives=KIND,
     ),
@@ -147,7 +149,7 @@ ROUTES: tuple[Route, ...] = (
         path="/ready",
         handler=ready,
         access="open",
-        summary="Whether sessions are worked on here; 503 says why not",
+        summary="Check readiness; 503 says why sessions do not run",
         answer=Ready,
     ),
 )

@@ -1,4 +1,4 @@
-"""`/doc`: the API as OpenAPI 3.1, made of the table that requests are routed by."""
+"""`/doc`: the OpenAPI 3.1 document, generated from the route table."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -18,10 +18,10 @@ from asyncagents.server.schema import Schema, Schemas, without_twins
 PATH = "/doc"
 
 _ABOUT = """\
-Sessions of LLM agents, their background tasks, and the calls whose results come from outside.
+Sessions of LLM agents, their background tasks, and tool calls whose results come from outside.
 
-Every error is `{"name", "data": {"message"}}`. A path that is not listed here is 404; a method that a path
-does not take is 405, with `Allow`; `OPTIONS` is 204 and tells browsers what they may do."""
+Every error is `{"name", "data": {"message"}}`. An unlisted path is 404; an unsupported method is 405, with
+`Allow`; `OPTIONS` is 204 with the CORS headers."""
 
 _BEARER, _BASIC, _QUERY = "token", "password", "ticket"
 _SIGNED, _SOURCE_SIGNED = "standardWebhooks", "webhookSignature"
@@ -32,13 +32,13 @@ _SCHEMES: Schema = {
         "type": "apiKey",
         "in": "query",
         "name": AUTH_TOKEN,
-        "description": "What follows `Basic`, for who cannot send headers.",
+        "description": "The credentials after `Basic`, for clients that cannot send headers.",
     },
     _SIGNED: {
         "type": "apiKey",
         "in": "header",
         "name": "webhook-signature",
-        "description": "As Standard Webhooks say, with `webhook-id` and `webhook-timestamp`.",
+        "description": "Signature of Standard Webhooks, with `webhook-id` and `webhook-timestamp`.",
     },
     _SOURCE_SIGNED: {
         "type": "apiKey",
@@ -56,32 +56,39 @@ _SECURITY: dict[str, list[Schema]] = {
     "signature": [{_SIGNED: []}, {_SOURCE_SIGNED: []}],
 }
 _WITHOUT_TOKEN: dict[str, str] = {
-    "local": "Programs of this machine need no token, whoever runs them.",
-    "counts": "Programs of this machine need no token, unless the system says that another user runs them.",
-    "user": "Programs of this machine need none if the system says that the server's user or root runs them.",
+    "local": "Programs of this machine need no token.",
+    "counts": "Programs of this machine need no token, unless they are known to run as another user.",
+    "user": "Programs of this machine need no token if they are known to run as the server's user or root.",
 }
 _ERRORS = {
-    400: "Not understood; the message says what is wanted.",
-    401: "Nothing proves who sends it.",
-    403: "Reached by a name that is not this server's, or sent for a page of another origin.",
-    404: "There is no such thing, or no longer.",
-    408: "The body came too slowly; send it again.",
-    409: "It has come to something else already.",
+    400: "Invalid request; the message says what was expected.",
+    401: "Missing or wrong credentials.",
+    403: "Unknown Host header, or a page of another origin.",
+    404: "Not found, or deleted.",
+    408: "The body arrived too slowly; send the request again.",
+    409: "Conflict with the current state, or with an earlier request.",
     413: "The body is too large.",
-    415: "The body is not sent as JSON.",
-    422: "The tool does not take this result.",
-    429: "Too many at once.",
-    503: "It cannot be done now; send it again later, the same is done once.",
+    415: "The content type of the body is not JSON.",
+    422: "The tool refused this result.",
+    429: "Too many requests or streams.",
+    503: "Temporarily unavailable; send it again later: it takes effect only once.",
 }
 _HEADERS: dict[int, Schema] = {
-    401: {"www-authenticate": {"description": "How to prove it.", "schema": {"type": "string"}}},
-    429: {"retry-after": {"description": "In so many seconds.", "schema": {"type": "integer", "minimum": 1}}},
+    401: {
+        "www-authenticate": {"description": "Supported authentication schemes.", "schema": {"type": "string"}}
+    },
+    429: {
+        "retry-after": {
+            "description": "Seconds to wait before the next try.",
+            "schema": {"type": "integer", "minimum": 1},
+        }
+    },
 }
 _OF_MANY_NAMES = {404, 409}
-"""What is missing, or busy, says so in its name where OpenCode's does."""
+"""Errors whose `name` depends on the route, as in OpenCode."""
 _ERROR: Schema = {
     "type": "object",
-    "description": "Why a request was not done, for a program and for a person.",
+    "description": "Why a request failed: `name` for programs, `message` for people.",
     "required": ["name", "data"],
     "properties": {
         "name": {"type": "string", "examples": [NAMES[status] for status in _ERRORS]},
@@ -95,7 +102,7 @@ _ERROR: Schema = {
 
 
 def described(routes: Iterable[Route]) -> tuple[Route, ...]:
-    """These, and the one that describes them and itself."""
+    """Add the route of the document, which describes all routes including itself."""
 
     @cache
     def written() -> bytes:
@@ -109,7 +116,7 @@ def described(routes: Iterable[Route]) -> tuple[Route, ...]:
         path=PATH,
         handler=get,
         access="local",
-        summary="This document",
+        summary="Get this document",
         answer=dict[str, Any],
     )
     every = (*routes, own)
@@ -118,7 +125,7 @@ def described(routes: Iterable[Route]) -> tuple[Route, ...]:
 
 def document(routes: Iterable[Route]) -> Schema:
     schemas, paths, routes = Schemas(), dict[str, Schema](), tuple(routes)
-    for route in routes:  # first, so that what is given has the plain names
+    for route in routes:  # responses first, so that their types get the plain names
         schemas.given(route.answer)
         for _, data in route.events:
             schemas.given(data)
@@ -139,7 +146,7 @@ def document(routes: Iterable[Route]) -> Schema:
 
 
 def statuses(route: Route) -> tuple[int, ...]:
-    """All errors that it may be answered: its own, and those of what stands before it."""
+    """Return all error statuses of a route: its own, and those of the checks before its handler."""
     every = {400, 403, 503, *route.statuses}
     if route.access != "open":
         every.add(401)
@@ -155,7 +162,7 @@ def statuses(route: Route) -> tuple[int, ...]:
 
 
 def operation_id(route: Route) -> str:
-    """`getV1TasksByIdLogs`: from what a client must know anyway, so it changes with nothing else."""
+    """Build `getV1TasksByIdLogs` from method and path, so that it is stable."""
     words = [
         f"By{word[1].upper()}{word[2:-1]}" if word.startswith("{") else _title(word)
         for word in route.path.strip("/").split("/")
@@ -187,7 +194,7 @@ def _operation(route: Route, schemas: Schemas) -> Schema:
 
 
 def _is_needed(route: Route) -> bool:
-    """An empty body is read as an empty object."""
+    """Whether a body is required: an empty one is read as an empty object."""
     kinds = route.body.__args__ if isinstance(route.body, UnionType) else (route.body,)
     return not any(_fits({}, kind) for kind in kinds)
 
@@ -206,17 +213,17 @@ def _success(route: Route, schemas: Schemas) -> Schema:
     if route.gives != JSON:
         return {"200": {"description": "OK", "content": {route.gives: {"schema": {"type": "string"}}}}}
     if route.answer is None:
-        return {"204": {"description": "Done; there is nothing to say"}}
+        return {"204": {"description": "Done, without a body"}}
     content = {JSON: {"schema": schemas.given(route.answer)}}
     return {"200": {"description": "OK", "content": content}}
 
 
 def _stream(route: Route, schemas: Schemas) -> Schema:
-    """OpenAPI 3.1 has no word for the events of a stream: their names and types are an extension."""
+    """Describe a stream; OpenAPI 3.1 cannot express events, so `x-events` holds their names and types."""
     names = ", ".join(f"`{name}`" for name, _ in route.events)
     events = {name: {"schema": schemas.given(data)} for name, data in route.events}
     return {
-        "description": f"Server-sent events, for as long as they are listened to: {names}",
+        "description": f"Server-sent events, until the client disconnects: {names}",
         "content": {STREAM: {"schema": {"type": "string"}, "x-events": events}},
     }
 

@@ -1,4 +1,4 @@
-"""The program at the other end of a connection: whose it is, and whether it has shown the token."""
+"""The program at the other end of a connection: its user, and whether it has sent the token."""
 
 import asyncio
 import os
@@ -11,14 +11,14 @@ from asyncagents.server.socket_owner import OVERFLOW_UID, Ends, SocketOwners
 
 ROOT = 0
 SECONDS = 5.0
-"""For one look-up."""
+"""Timeout of one lookup."""
 
 Owner: TypeAlias = Literal["same", "other", "unknown"]
-"""Of the user whose server this is, or root's; of another user; the system does not tell."""
+"""`same`: the server's user or root. `other`: another user. `unknown`: the system does not tell."""
 
 
 class Users:
-    """Looks up whose programs connect, one at a time, in a thread that no tool and no request keeps busy."""
+    """Looks up the users of connecting programs, one at a time, in a thread of its own."""
 
     def __init__(self, *, own: int | None = None, find: Callable[[Ends], int | None] | None = None) -> None:
         self.own = os.geteuid() if own is None else own
@@ -26,7 +26,7 @@ class Users:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="peer")
 
     async def find_owner(self, ends: Ends) -> Owner:
-        """Raises `TimeoutError` if the system takes too long to tell."""
+        """Compare the user of a connection's client with the server's. Raises `TimeoutError`."""
         async with asyncio.timeout(SECONDS):
             uid = await asyncio.get_running_loop().run_in_executor(self._thread, self._find, ends)
         if uid is None or uid == OVERFLOW_UID:
@@ -34,7 +34,7 @@ class Users:
         return "same" if uid in {self.own, ROOT} else "other"
 
     def name_owner(self) -> str:
-        """Name the user whose server this is, for people."""
+        """Return name and uid of the server's user, for messages."""
         try:
             return f"{pwd.getpwuid(self.own).pw_name} (uid {self.own})"
         except KeyError:
@@ -45,19 +45,19 @@ class Users:
 
 
 class Peer:
-    """One for each connection, so that whoever takes over an address or a port inherits nothing."""
+    """The client of one connection. A new connection from the same address and port gets a new one."""
 
     def __init__(self, users: Users | None = None, ends: Ends | None = None) -> None:
         self._users = users
         self._ends = ends
         self._owner: Owner | None = None
         self.proven = False
-        """The request that is answered was let in by the token."""
+        """Whether the request in progress was authorized by the token."""
         self.is_streaming = False
-        """It is sent a stream."""
+        """Whether the connection counts as a stream without the token."""
 
     async def find_owner(self) -> Owner:
-        """Look up once whose program it is. A look-up that took too long is made again."""
+        """Look up the user once; a lookup that timed out is repeated at the next request."""
         if self._users is None or self._ends is None:
             return "unknown"
         if self._owner is None:

@@ -1,4 +1,4 @@
-"""The directory that a request is about, as its files make it."""
+"""The workplace and the config of the directory that a request names."""
 
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from asyncagents.tools.material import ProjectMaterial
 
 
 async def workplace(site: Site, request: Request) -> Workplace:
-    """Raises `InvalidInput`, which says which file is wrong: who asks can mend it."""
+    """Return the workplace of the request's directory. Raises `InvalidInput` naming an invalid file."""
     try:
         return await site.runtime.workplace(directory(site, request))
     except ConfigError as error:
@@ -26,20 +26,20 @@ async def workplace(site: Site, request: Request) -> Workplace:
 
 
 async def default_agent_rules(site: Site, request: Request) -> tuple[Rule, ...]:
-    """Of who answers there if nobody is named."""
+    """Return the rules of the directory's default agent."""
     place = await workplace(site, request)
     return place.agents.default().layers.rules if isinstance(place, Project) else default_rules()
 
 
 async def place_guard(site: Site, request: Request) -> PlaceGuard:
-    """Of the tools that work there."""
+    """Return the place guard of the directory's file tools."""
     place = await workplace(site, request)
     material = place.material if isinstance(place, Project) else None
     return material.doors.files.guard if isinstance(material, ProjectMaterial) else UNGUARDED
 
 
 async def loaded(site: Site, request: Request) -> Loaded:
-    """What its files say, each time anew; errors as above."""
+    """Load the config of the request's directory anew. Raises `InvalidInput`."""
     return await loaded_at(site, Path(directory(site, request)))
 
 

@@ -1,4 +1,4 @@
-"""`/project` and `/path`: the directories that this server has worked in, and where things lie."""
+"""`/project` and `/path`: projects of this server, and its paths."""
 
 import os
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ from asyncagents.server.route import Route, Site
 from asyncagents.tools.git_changes import begin_repository
 
 MOST_SESSIONS = 1_000
-"""So many of the newest are asked where they worked."""
+"""Newest sessions whose directories are listed."""
 
 
 class ProjectTime(Shape, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ async def current(site: Site, request: Request) -> Answer:
 
 
 async def listed(site: Site, request: Request) -> Answer:
-    """Also the one that the request is about, if nobody worked there yet."""
+    """Includes the request's directory, even if it has no sessions yet."""
     sessions = await _sessions(site)
     return shown(await _projects(site, _directories(site, request, sessions), sessions))
 
@@ -72,7 +72,7 @@ async def directories(site: Site, request: Request) -> Answer:
 
 
 async def noted(site: Site, request: Request) -> Answer:
-    """A name, a picture, what starts it: whatever is given stays until something else is."""
+    """Fields that are not given keep their values."""
     new = read(request, ProjectNote)
     place = await _wanted(site, request)
     async with site.errands.writing:
@@ -81,7 +81,7 @@ async def noted(site: Site, request: Request) -> Answer:
 
 
 async def git_init(site: Site, request: Request) -> Answer:
-    """One that git keeps already stays as it is."""
+    """Does nothing if the directory is in a git repository already."""
     await site.errands.run(partial(_git_init, Path(directory(site, request))))
     return await current(site, request)
 
@@ -91,12 +91,14 @@ def _git_init(where: Path) -> None:
         return
     found = program("git", where)
     if found is None or not where.is_dir():
-        raise InvalidInput("git is not installed here" if found is None else f"there is no directory {where}")
+        raise InvalidInput(
+            "git is not installed on the server" if found is None else f"there is no directory {where}"
+        )
     begin_repository(found, where, environment().home)
 
 
 async def _wanted(site: Site, request: Request) -> str:
-    """The directory of the project that the path names."""
+    """Return the directory of the project in the request path. Raises `NotFound`."""
     wanted = path_id(request, "id", "project")
     for each in _directories(site, request, await _sessions(site)):
         if project_id(each) == wanted:
@@ -144,7 +146,7 @@ async def _projects(site: Site, places: list[str], sessions: Iterable[Session]) 
 
 
 def _roots(places: Iterable[str]) -> list[tuple[str, bool]]:
-    """Of each the root of its worktree, and whether git keeps it."""
+    """Return the worktree root of each directory, and whether it is a git repository."""
     here = environment()
     roots = [str(project_root(here, Path(place))) for place in places]
     return [(root, os.path.lexists(os.path.join(root, ".git"))) for root in roots]
@@ -172,7 +174,7 @@ ROUTES: tuple[Route, ...] = (
         path="/path",
         handler=path,
         access="token",
-        summary="Whereabouts things lie on the server's machine",
+        summary="Get paths on the server's machine",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=Whereabouts,
@@ -183,7 +185,7 @@ ROUTES: tuple[Route, ...] = (
         path="/project",
         handler=listed,
         access="token",
-        summary="Directories in which sessions worked",
+        summary="List projects: directories that have sessions",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=tuple[ProjectInfo, ...],
@@ -194,7 +196,7 @@ ROUTES: tuple[Route, ...] = (
         path="/project/current",
         handler=current,
         access="token",
-        summary="The directory that is asked about",
+        summary="Get the project of a directory",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=ProjectInfo,
@@ -205,7 +207,7 @@ ROUTES: tuple[Route, ...] = (
         path="/project/{id}/directories",
         handler=directories,
         access="token",
-        summary="Whereabouts a project lies",
+        summary="List the directories of a project",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=tuple[ProjectDirectory, ...],
@@ -216,7 +218,7 @@ ROUTES: tuple[Route, ...] = (
         path="/project/{id}",
         handler=noted,
         access="token",
-        summary="Note a name, a picture or a command to start it for a project",
+        summary="Set the name, icon or start command of a project",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         body=ProjectNote,
@@ -228,7 +230,7 @@ ROUTES: tuple[Route, ...] = (
         path="/project/git/init",
         handler=git_init,
         access="token",
-        summary="Have git keep a directory",
+        summary="Initialize a git repository in a directory",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=ProjectInfo,

@@ -1,4 +1,4 @@
-"""What people noted of a project: a name, a picture, what starts it. Kept beside the data of the server."""
+"""Name, icon and start command of projects, stored in `projects.json` of the data directory."""
 
 import os
 import tempfile
@@ -35,18 +35,20 @@ class ProjectNote(Shape, frozen=True, kw_only=True):
 
 
 def read_notes(data: Path | None) -> dict[str, ProjectNote]:
-    """By the id of the project."""
+    """Read all notes, by project id."""
     try:
         raw = (data / FILE).read_bytes() if data is not None else b"{}"
         return msgspec.json.decode(raw, type=dict[str, ProjectNote])
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.MsgspecError) as error:
-        raise Conflict(f"{FILE} in the server's data cannot be read: mend or remove it") from error
+        raise Conflict(
+            f"{FILE} in the server's data directory cannot be read: repair or remove it"
+        ) from error
 
 
 def note(data: Path | None, project_id: str, new: ProjectNote) -> ProjectNote:
-    """What it does not say stays as it was."""
+    """Merge new fields into the note of a project; fields that are None keep their values."""
     notes = read_notes(data)
     known = notes.get(project_id, ProjectNote())
     said = {
@@ -54,13 +56,13 @@ def note(data: Path | None, project_id: str, new: ProjectNote) -> ProjectNote:
     }
     notes[project_id] = msgspec.structs.replace(known, **said)
     if data is None or len(notes) > MOST:
-        raise Conflict(f"no more than {MOST} projects can be noted: remove some from {FILE}")
+        raise Conflict(f"too many project notes: at most {MOST}; remove some from {FILE}")
     _write(data / FILE, msgspec.json.encode(notes))
     return notes[project_id]
 
 
 def _write(file: Path, content: bytes) -> None:
-    """In one step, and for nobody else's eyes."""
+    """Replace the file atomically, readable by its owner only."""
     descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
     try:
         with os.fdopen(descriptor, "wb") as draft:

@@ -1,4 +1,4 @@
-"""What is said to sessions: a prompt that waits for its answer, one that does not, and one that begins."""
+"""Sending prompts: waiting for the answer, without waiting, and beginning a session."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -24,15 +24,15 @@ from asyncagents.server.session import NO_VARIANT
 T = TypeVar("T")
 
 MOST_BYTES = 10 * 1024 * 1024
-"""Pictures come along as data: URLs."""
+"""Images are sent as data: URLs."""
 MOST_PARTS = 1_000
-"""Each is a row, and an event for whoever listens: of many more, everybody would have to wait."""
+"""Each part is a row and an event; many more would block other requests."""
 
-STOPS = "the server stops; the prompt is kept: ask again with the same Idempotency-Key when it is back"
+STOPS = "the server is stopping; the prompt is stored: repeat the request with the same Idempotency-Key later"
 
 
 class Prompt(Shape, frozen=True, kw_only=True):
-    """`noReply`: the next prompt brings it along. `tools`: what the session may use from here on."""
+    """`noReply`: store it for the next turn, without a reply. `tools`: allowed tools from now on."""
 
     parts: tuple[PartInput, ...]
     message_id: MessageId | None = None
@@ -46,9 +46,9 @@ class Prompt(Shape, frozen=True, kw_only=True):
 
     def to(self) -> To:
         if not self.parts:
-            raise InvalidInput("a prompt has a part at least, such as a text")
+            raise InvalidInput("the prompt has no parts: give at least one, such as a text")
         if len(self.parts) > MOST_PARTS:
-            raise InvalidInput(f"a prompt has at most {MOST_PARTS} parts: put more into each")
+            raise InvalidInput(f"the prompt has too many parts: at most {MOST_PARTS}")
         return To(
             agent=self.agent,
             model=self.model,
@@ -61,7 +61,7 @@ class Prompt(Shape, frozen=True, kw_only=True):
         )
 
     def key(self, request: Request) -> str | None:
-        """The same message again, with the same words, is the same prompt; with others it is a conflict."""
+        """Return the Idempotency-Key; default: message id and content hash, so other content conflicts."""
         given = key(request)
         if given is not None or self.message_id is None:
             return given
@@ -69,7 +69,7 @@ class Prompt(Shape, frozen=True, kw_only=True):
 
 
 class Typed(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """As a person types it: commands and mentions count. `files`: paths of the server, URLs, or contents."""
+    """Typed text: commands and mentions are expanded. `files`: paths on the server, URLs, or contents."""
 
     prompt: str
     agent: str | None = None
@@ -88,7 +88,7 @@ def _attached(file: SentFile) -> Attachment:
 
 
 class Beginning(Typed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of a session that comes to be with its first prompt, or not at all."""
+    """A new session with its first prompt; both are created, or neither."""
 
     title: str | None = None
     directory: str | None = None
@@ -96,13 +96,13 @@ class Beginning(Typed, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Following(Typed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`wakes`: false keeps it for the next prompt to bring along."""
+    """`wakes`: false stores the prompt for the next turn."""
 
     wakes: bool = True
 
 
 async def post_message(site: Site, request: Request) -> Answer:
-    """Whoever hangs up meanwhile cancels nothing; under the same key the same answer is given again."""
+    """A disconnect does not cancel the prompt; a repeat with the same key returns the same answer."""
     prompt, at = read(request, Prompt), session_id(request)
     named = prompt.key(request)
     if prompt.no_reply:
@@ -142,7 +142,7 @@ async def post_prompt(site: Site, request: Request) -> Answer:
 
 
 async def while_wanted(site: Site, request: Request, work: Awaitable[T]) -> T | None:
-    """None: the server begins to stop, or whoever asked has hung up, and nobody waits any longer."""
+    """Await `work`; cancel it and return None if the server stops or the client disconnects."""
     async with asyncio.TaskGroup() as group:
         working = group.create_task(_caught(work))
         stopping = group.create_task(site.closing.wait())
@@ -156,15 +156,15 @@ async def while_wanted(site: Site, request: Request, work: Awaitable[T]) -> T | 
         value, error = working.result()
     if error is not None:
         raise error
-    assert value is not None, "without an error there is one"
+    assert value is not None, "a value without an error is not None"
     return value
 
 
 async def _caught(work: Awaitable[T]) -> tuple[T | None, Exception | None]:
-    """A group would wrap what is raised in it."""
+    """Return the error instead of raising it: a task group would wrap it."""
     try:
         return await work, None
-    except Exception as error:  # noqa: BLE001  raised again by who waits
+    except Exception as error:  # noqa: BLE001  raised again by the waiter
         return None, error
 
 
@@ -176,7 +176,7 @@ ROUTES: tuple[Route, ...] = (
         path="/session/{id}/message",
         handler=post_message,
         access="token",
-        summary="Say something to a session, and wait for its answer",
+        summary="Send a prompt and wait for the answer",
         headers=(KEYED,),
         body=Prompt,
         answer=Entry,
@@ -188,7 +188,7 @@ ROUTES: tuple[Route, ...] = (
         path="/session/{id}/prompt_async",
         handler=post_async,
         access="token",
-        summary="Say something to a session, and go",
+        summary="Send a prompt without waiting",
         headers=(KEYED,),
         body=Prompt,
         statuses=_SENT,
@@ -199,7 +199,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/sessions",
         handler=begin,
         access="token",
-        summary="Begin a session with its first prompt; under the same Idempotency-Key, one",
+        summary="Create a session with its first prompt; once per Idempotency-Key",
         query=(DIRECTORY,),
         headers=(DIRECTED, KEYED),
         body=Beginning,
@@ -212,7 +212,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/sessions/{id}/prompts",
         handler=post_prompt,
         access="token",
-        summary="Send a session what a person typed, and go",
+        summary="Send typed text as a prompt without waiting",
         headers=(KEYED,),
         body=Following,
         answer=Sent,

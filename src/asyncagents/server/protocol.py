@@ -1,4 +1,4 @@
-"""How a connection is spoken: HTTP as uvicorn reads it, in time, within bounds, one request at a time."""
+"""One HTTP connection: uvicorn's protocol with timeouts, size limits and no pipelining."""
 
 import asyncio
 import socket
@@ -20,18 +20,18 @@ HEADER_BYTES = 64 * 1024
 MOST_HEADERS = 128
 SURPLUS_BYTES = 1024 * 1024
 TAKEN_BYTES = 16 * 1024
-"""Whoever takes so much of an answer does read it."""
+"""A client that reads this much of a stalled response within the timeout is not stalled."""
 
-_NO_HTTP = "this is no request of HTTP/1.1 that can be read"
-_NO_PATH = "the target of a request is a path, such as /v1/health"
-_TOO_LONG = f"the head of a request has at most {MOST_HEADERS} headers and {HEADER_BYTES // 1024} KiB"
-_TOO_SLOW = "the head of the request came too slowly; send it again"
-_TOO_MANY = "too many connections; come again later"
+_NO_HTTP = "this is not a valid HTTP/1.1 request"
+_NO_PATH = "the request target must be a path, such as /v1/health"
+_TOO_LONG = f"the request head is too large: at most {MOST_HEADERS} headers and {HEADER_BYTES // 1024} KiB"
+_TOO_SLOW = "the request head arrived too slowly; send the request again"
+_TOO_MANY = "too many connections; try again later"
 _LATER: Pairs = (("retry-after", "1"),)
 
 
 class Protocol(HttpToolsProtocol):
-    """A connection of this server. What comes before an answer is sent is not read: it is sent again."""
+    """A connection of this server. Pipelined requests are dropped; the client sends them again."""
 
     patience = Patience()
     users: Users | None = None
@@ -41,19 +41,19 @@ class Protocol(HttpToolsProtocol):
         self._head_since: float | None = None
         self._stalled_since: float | None = None
         self._held = 0
-        """Of an answer, when it stalled."""
+        """Unsent bytes of the response when it stalled."""
         self._closing_since: float | None = None
         self._idle_since: float | None = None
         self._at_work = False
-        """There is a request that is not answered to its end."""
+        """Whether a request is in progress: its response is not complete."""
         self._in_body = False
         self._unspent = 0
-        """Bytes that came since the last that told us something: the parser keeps them all."""
+        """Bytes received since the parser's last event; the parser buffers all of them."""
         self._deaf = False
         self._is_lost = False
         self._surplus = 0
         self._since = 0.0
-        """When the connection, or the request that is answered, began."""
+        """Loop time when the connection, or the request in progress, began."""
         self._peer = Peer()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -77,14 +77,14 @@ class Protocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._overhear(0)  # there is nothing to upgrade to: it is answered as it is
+            self._overhear(0)  # no upgrade is supported: it gets a plain HTTP response
         except httptools.HttpParserError:
             self._dismiss(400, _NO_HTTP)
         if self._unspent > HEADER_BYTES:
             self._dismiss(431, _TOO_LONG)
 
     def _overhear(self, size: int) -> None:
-        """What follows a request that is being answered: nobody has it read, and this was the last one."""
+        """Drop pipelined bytes and close after the current response."""
         self._deaf = True
         self._surplus += size
         if self._at_work:
@@ -93,7 +93,7 @@ class Protocol(HttpToolsProtocol):
             self.cut_off()
 
     def _dismiss(self, status: int, message: str, headers: Pairs = ()) -> None:
-        """An answer without a request; in the midst of another answer there is no room for one."""
+        """Send an error and close; in the middle of another response, only abort the connection."""
         if self._deaf or self.transport.is_closing():
             return
         self._deaf, self._head_since = True, None
@@ -104,7 +104,7 @@ class Protocol(HttpToolsProtocol):
         self.transport.close()
 
     def _make_room(self) -> bool:
-        """Cut off the connection that is missed least; False: each answers a request that has the token."""
+        """Abort the connection of lowest rank. Returns False if all serve requests that have the token."""
         known = [each for each in self.connections if isinstance(each, Protocol)]
         placed = [(place, id(each), each) for each in known if (place := each._place_in_line()) is not None]
         if not placed:
@@ -115,8 +115,10 @@ class Protocol(HttpToolsProtocol):
         return True
 
     def _place_in_line(self) -> tuple[int, float] | None:
-        """Tell which connections make room first: idle ones, silent ones, streams without the token, then the
-        oldest without it: a flood ends its own connections, and a newcomer has time to send its request."""
+        """Rank for eviction, lowest first: idle, silent, streams without the token, the oldest without it.
+
+        A flood thus evicts its own connections, and a new one has time to send its request. None: never.
+        """
         if self._idle_since is not None:
             return 0, self._idle_since
         if self._at_work and self._peer.proven:
@@ -126,7 +128,7 @@ class Protocol(HttpToolsProtocol):
             return 1, self._since
         return (2 if self._peer.is_streaming else 3), self._since
 
-    # What the parser says
+    # Parser callbacks
 
     def on_message_begin(self) -> None:
         if self._at_work:
@@ -141,7 +143,7 @@ class Protocol(HttpToolsProtocol):
             super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._deaf and not self._in_body:  # what follows a body is no header
+        if not self._deaf and not self._in_body:  # ignore trailers
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -161,7 +163,7 @@ class Protocol(HttpToolsProtocol):
             self._since = self.loop.time()
 
     def _is_plain(self) -> bool:
-        """Whether everybody agrees where it ends; the parser asks too late."""
+        """Check that the end of the body is unambiguous (request smuggling); the parser checks too late."""
         encodings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
         return self.parser.get_http_version() in {"1.0", "1.1"} and encodings in ([], [b"chunked"])
 
@@ -175,7 +177,7 @@ class Protocol(HttpToolsProtocol):
         if not self._deaf:
             super().on_message_complete()
 
-    # What time says
+    # Timeouts
 
     def on_response_complete(self) -> None:
         self._at_work = False
@@ -191,7 +193,7 @@ class Protocol(HttpToolsProtocol):
         self._stalled_since = None
 
     def look(self, now: float) -> None:
-        """Now and then: whether something takes too long. To close is not enough: who reads nothing stays."""
+        """Enforce the timeouts, periodically. Resets stuck connections: closing waits for the client."""
         if self.transport.is_closing() and self._closing_since is None:
             self._closing_since = now
         if self._stalled_since is not None and self._held - self._left() >= TAKEN_BYTES:
@@ -225,22 +227,22 @@ class Protocol(HttpToolsProtocol):
             self.cut_off()
 
     def cut_off(self) -> None:
-        """At once: neither we nor the kernel keep what nobody reads."""
+        """Close the connection with a TCP reset, dropping all buffered output."""
         if self._is_lost:
             return
-        with suppress(OSError, ValueError):  # it may be closed by now
+        with suppress(OSError, ValueError):  # the socket may be closed already
             raw = self.transport.get_extra_info("socket")
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 
 
 def speaking(patience: Patience, users: Users) -> type[Protocol]:
-    """Connections of a server that has so much patience, and knows whose programs connect."""
+    """Make the connection class of one server, with its timeouts and user lookup."""
     return type("PatientProtocol", (Protocol,), {"patience": patience, "users": users})
 
 
 def _ends(transport: asyncio.Transport) -> Ends | None:
-    """None: the connection was lost before it was looked at."""
+    """Return the addresses of both ends; None if the connection is already lost."""
     client, server = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
     return Ends(client[:2], server[:2]) if client and server else None
 

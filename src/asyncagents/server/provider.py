@@ -1,4 +1,4 @@
-"""`/provider` and `/config/providers`: whom a prompt can be answered by, as this server was started."""
+"""`/provider` and `/config/providers`: providers and models, as configured when the server started."""
 
 from functools import partial
 from typing import Literal, NoReturn, Protocol, runtime_checkable
@@ -17,20 +17,20 @@ from asyncagents.server.provider_shape import ModelInfo, ProviderInfo, model, pr
 from asyncagents.server.route import Route, Site
 
 NO_KEYS = (
-    "keys of providers are not taken over HTTP: set {}, or options.apiKey of the provider in "
-    "asyncagents.json, where the server runs, and start it again"
+    "provider keys cannot be set over HTTP: set {}, or options.apiKey of the provider in "
+    "asyncagents.json, where the server runs, and restart it"
 )
 
 
 class Usable(Shape, frozen=True, kw_only=True):
-    """`default`: of each provider the model that is suggested."""
+    """`default`: the suggested model of each provider."""
 
     providers: tuple[ProviderInfo, ...]
     default: dict[str, str]
 
 
 class Known(Shape, frozen=True, kw_only=True):
-    """`connected`: those that can be used now."""
+    """`connected`: providers that can be used now."""
 
     all: tuple[ProviderInfo, ...]
     default: dict[str, str]
@@ -39,21 +39,21 @@ class Known(Shape, frozen=True, kw_only=True):
 
 @runtime_checkable
 class Rostered(Protocol):
-    """A voice that has many models."""
+    """A default model that comes from a roster of models."""
 
     @property
     def roster(self) -> Roster: ...
 
 
 class Stock:
-    """All providers with a model, and of which one can be asked now."""
+    """Providers with their models, and which of them are usable now."""
 
     def __init__(self, providers: dict[str, ProviderInfo], usable: dict[str, dict[str, ModelInfo]]) -> None:
         self.providers = providers
         self.usable = usable
 
     def suggested(self, wanted: dict[str, str]) -> dict[str, str]:
-        """Of each that can be used one that can; of the others the first."""
+        """Suggest one model per provider: the wanted one if possible, preferring usable models."""
         found = {}
         for name, each in self.providers.items():
             models = self.usable.get(name) or each.models
@@ -63,7 +63,7 @@ class Stock:
 
 
 def take_stock(runtime: Runtime, *, usable_only: bool = False) -> Stock:
-    """What there is; of all that is known it takes a while."""
+    """List providers and models. Without `usable_only` this reads the whole catalog, which is slow."""
     voice, ref = runtime.defaults.voice, runtime.defaults.model
     if not isinstance(voice, Rostered):
         window = voice.window if isinstance(voice, Windowed) else no_window
@@ -87,13 +87,13 @@ def take_stock(runtime: Runtime, *, usable_only: bool = False) -> Stock:
 
 
 def wanted_models(runtime: Runtime) -> dict[str, str]:
-    """What this server would take itself goes before what is usual."""
+    """Return the preferred model per provider; the server's default model overrides the usual one."""
     ref = runtime.defaults.model
     return {**DEFAULT_MODELS, ref.provider_id: ref.model_id}
 
 
 def _usable(runtime: Runtime) -> Answer:
-    """First the one that is asked if nobody says: clients that remember nothing take the first."""
+    """List usable providers, the default one first: clients without a remembered choice take the first."""
     stock, first = take_stock(runtime, usable_only=True), runtime.defaults.model.provider_id
     names = sorted(stock.usable, key=lambda name: name != first)
     providers = tuple(replace(stock.providers[name], models=stock.usable[name]) for name in names)
@@ -121,7 +121,7 @@ async def known(site: Site, request: Request) -> Answer:
 
 
 async def ways_in(site: Site, request: Request) -> Answer:
-    """None that a client could go: a key is set where the server runs."""
+    """Always empty: provider keys are set where the server runs."""
     return shown({})
 
 
@@ -146,7 +146,7 @@ def _refusing(method: Literal["PUT", "DELETE", "POST"], path: str) -> Route:
         path=path,
         handler=no_login,
         access="token",
-        summary="Refused: keys of providers are set where the server runs",
+        summary="Log in to a provider (always refused: keys are set where the server runs)",
         answer=bool,
         statuses=(400,),
     )
@@ -158,7 +158,7 @@ ROUTES: tuple[Route, ...] = (
         path="/config/providers",
         handler=usable,
         access="token",
-        summary="Providers with models that can be asked now",
+        summary="List providers and models that are usable now",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=Usable,
@@ -168,7 +168,7 @@ ROUTES: tuple[Route, ...] = (
         path="/provider",
         handler=known,
         access="token",
-        summary="All providers and models that are known, and which can be used",
+        summary="List all known providers and models, and which are usable",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=Known,
@@ -178,7 +178,7 @@ ROUTES: tuple[Route, ...] = (
         path="/provider/auth",
         handler=ways_in,
         access="token",
-        summary="Ways to log in to a provider from a client: there are none",
+        summary="List provider login methods (always empty)",
         answer=dict[str, tuple[str, ...]],
     ),
     *(_refusing(method, path) for method, path in _LOGINS),

@@ -1,4 +1,4 @@
-"""Providers and models in the shapes that OpenCode's clients know; nothing in them opens a door."""
+"""Providers and models in OpenCode's shapes, without secrets."""
 
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from asyncagents.llm.option import variants
 from asyncagents.llm.wire import COMPATIBLE, PACKAGES, wire_of
 
 UNKNOWN_NPM = "asyncagents"
-"""Of a model that no package elsewhere speaks to."""
+"""`npm` of a model that no npm package supports."""
 
 
 class ModelApi(Shape, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class TierCost(Shape, frozen=True, kw_only=True):
 
 
 class ModelPrice(Shape, frozen=True, kw_only=True):
-    """US dollars for a million tokens; 0, too, if the price is not known."""
+    """US dollars per million tokens; 0 also if the price is unknown."""
 
     input: float
     output: float
@@ -70,7 +70,7 @@ class ModelPrice(Shape, frozen=True, kw_only=True):
 
 
 class ModelBounds(Shape, frozen=True, kw_only=True):
-    """In tokens; 0: not known."""
+    """In tokens; 0: unknown."""
 
     context: int
     output: int
@@ -89,13 +89,13 @@ class ModelInfo(Shape, frozen=True, kw_only=True):
     status: Literal["active"]
     options: dict[str, Any]
     headers: dict[str, str]
-    """Never told: a key may be among them."""
+    """Always empty: headers may contain a key."""
     variants: dict[str, dict[str, Any]]
     release_date: str = field(name="release_date")
 
 
 class ProviderInfo(Shape, frozen=True, kw_only=True):
-    """Its key is never told."""
+    """A provider, without its key."""
 
     id: str
     name: str
@@ -106,7 +106,7 @@ class ProviderInfo(Shape, frozen=True, kw_only=True):
 
 
 def provider(provider_id: str, config: ProviderConfig, environment: Environment) -> ProviderInfo:
-    """Without its models."""
+    """Describe a provider, without its models."""
     return ProviderInfo(
         id=provider_id,
         name=config.name or provider_id,
@@ -143,7 +143,7 @@ def model(ref: ModelRef, facts: ModelFacts, provider: ProviderConfig) -> ModelIn
 
 
 def unlisted(ref: ModelRef, window: Window) -> ProviderInfo:
-    """That of a model which a program brought, and of which nobody knows more than its name."""
+    """Describe the provider of a model that a program passed in; only its name and window are known."""
     facts = ModelFacts(
         name=ref.model_id, context=window.context, input=window.input, output=window.output, images=True
     )
@@ -159,14 +159,14 @@ def unlisted(ref: ModelRef, window: Window) -> ProviderInfo:
 
 
 def told(options: dict[str, Any]) -> dict[str, Any]:
-    """Without what must not be seen."""
+    """Remove options that may hold secrets."""
     return {key: value for key, value in options.items() if not is_hidden(("options", key), value)}
 
 
 def _source(
     provider_id: str, config: ProviderConfig, environment: Environment
 ) -> Literal["env", "config", "custom"]:
-    """Where it is known from, as far as that can be told afterwards."""
+    """Return where the provider is configured, as far as that is still known."""
     if config.models or provider_id not in {*known_providers(), *PACKAGES}:
         return "config"
     if config.api_key is None:
@@ -184,7 +184,7 @@ def _veiled(url: str) -> str:
 
 
 def _capabilities(facts: ModelFacts) -> ModelCapabilities:
-    """What is not known of a model is tried, so that clients may try it, too."""
+    """Convert capabilities; unknown ones count as supported, so that clients may try them."""
     words = MediaKinds(text=True, audio=False, image=False, video=False, pdf=False)
     image, pdf = facts.images is not False, facts.pdf is not False
     return ModelCapabilities(
@@ -213,6 +213,6 @@ def _cost(facts: ModelFacts) -> ModelPrice:
 
 
 def _cache(price: Price) -> CacheCost:
-    """A cache without a price of its own costs as much as input."""
+    """Return the cache prices; the default is the input price."""
     read = price.input if price.cache_read is None else price.cache_read
     return CacheCost(read=read, write=price.input if price.cache_write is None else price.cache_write)

@@ -1,4 +1,4 @@
-"""What stands in the query of a request: nonsense is refused, what nobody asked for is passed over."""
+"""Query parameters of a request: invalid values are refused, unknown names ignored."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -7,15 +7,15 @@ from asyncagents.errors import InvalidInput
 from asyncagents.server.http import Pairs
 
 HIGHEST = 2**53 - 1
-"""No number is greater: JavaScript could not read it back."""
+"""JavaScript's largest safe integer."""
 
 T = TypeVar("T", bound=str)
 
 
 class Query:
-    """Each of these raises `InvalidInput`; a name that is not there gives what is said for it.
+    """Typed access to query parameters. Each method raises `InvalidInput`; a missing name gives the default.
 
-    OpenCode's clients add names of their own to every query, so that names nobody knows are no mistake.
+    Unknown names are ignored: OpenCode's clients add some to every query.
     """
 
     def __init__(self, given: Pairs) -> None:
@@ -24,13 +24,13 @@ class Query:
     def text(self, name: str) -> str | None:
         found = [value for key, value in self._given if key == name]
         if len(found) > 1:
-            raise InvalidInput(f"{name} is given {len(found)} times: give it once")
+            raise InvalidInput(f"{name} occurs {len(found)} times: give it once")
         return found[0] if found else None
 
     def word(self, name: str) -> str | None:
         value = self.text(name)
         if value == "":
-            raise InvalidInput(f"{name} is empty: leave it out, or give one")
+            raise InvalidInput(f"{name} is empty: omit it or give a value")
         return value
 
     def one_of(self, name: str, choices: Sequence[T]) -> T | None:
@@ -40,7 +40,7 @@ class Query:
                 return choice
         if value is None:
             return None
-        raise InvalidInput(f"{name} is {value[:40]!r}, and not one of {', '.join(choices)}")
+        raise InvalidInput(f"{name} is {value[:40]!r}: expected one of {', '.join(choices)}")
 
     def number(self, name: str, otherwise: int, *, least: int) -> int:
         value = self.text(name)
@@ -48,5 +48,5 @@ class Query:
             return otherwise
         is_number = value.isascii() and value.isdecimal() and len(value) <= len(str(HIGHEST))
         if not is_number or not least <= int(value) <= HIGHEST:
-            raise InvalidInput(f"{name} is {value[:40]!r}, and not a number from {least} to {HIGHEST}")
+            raise InvalidInput(f"{name} is {value[:40]!r}: expected a number from {least} to {HIGHEST}")
         return int(value)

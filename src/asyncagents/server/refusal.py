@@ -1,11 +1,11 @@
-"""Refusals in the forms of OpenCode's server: what its clients look for, and a sentence for people."""
+"""Error responses in the shapes of OpenCode's server."""
 
 from asyncagents.domain.shape import encode
 from asyncagents.errors import Conflict, InvalidInput, NotFound, RequestError, SessionBusy
 from asyncagents.server.http import NAMES, Answer, Request, status_of
 
 OURS = ("/v1/", "/async-tool/")
-"""Routes that OpenCode does not have say it in a plainer form."""
+"""Prefixes of the routes that OpenCode does not have; they use the plain error shape."""
 
 _CALLED = {
     "session": "Session",
@@ -14,15 +14,15 @@ _CALLED = {
     "part": "Part",
 }
 _READ_LATE = {"/session", "/session/{id}/fork"}
-"""Routes of OpenCode that read their bodies themselves, and say what is wrong as they do everything else."""
+"""Routes of OpenCode that decode their bodies in the handler: their 400 has a `_tag`."""
 
 
 class Unfit(InvalidInput):
-    """Each value may be right, and together they are not."""
+    """Values that are valid one by one, but not together."""
 
 
 def told(error: RequestError, route: str, request: Request) -> Answer:
-    """`name` and `data` are what most routes say it in, `_tag` and the fields beside it what some do."""
+    """Encode an error: most routes of OpenCode use `name` and `data`, some `_tag` with fields beside it."""
     status = status_of(error)
     match error:
         case NotFound(kind="ask", id=asked):

@@ -1,4 +1,4 @@
-"""`/session/{id}/revert`, `unrevert` and `diff`: what was said and done is undone, redone, shown."""
+"""`/session/{id}/revert`, `unrevert` and `diff`: undoing and redoing messages with their file changes."""
 
 from asyncagents.domain.id import MessageId, PartId
 from asyncagents.domain.session import FileDiff, Session
@@ -11,7 +11,7 @@ from asyncagents.server.route import Param, Route, Site
 
 
 class Undo(Shape, frozen=True, kw_only=True):
-    """From this message on, or from this part of it. A prompt goes with all that answered it."""
+    """The first message to undo, or a part of it. A prompt is undone together with its answer."""
 
     message_id: MessageId
     part_id: PartId | None = None
@@ -40,7 +40,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_AT}/revert",
         handler=revert,
         access="token",
-        summary="Undo a message and all after it, files included; the next prompt makes that final",
+        summary="Undo a message and all after it, with their file changes; the next prompt makes it final",
         body=Undo,
         answer=Session,
         statuses=(400, 404, 409),
@@ -50,7 +50,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_AT}/unrevert",
         handler=unrevert,
         access="token",
-        summary="Redo what was undone",
+        summary="Redo undone messages",
         answer=Session,
         statuses=(404, 409),
     ),
@@ -59,8 +59,8 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_AT}/diff",
         handler=diff,
         access="token",
-        summary="What it changed in files, or what came of one prompt",
-        query=(Param("messageID", "Only what came of this prompt"),),
+        summary="Diff the files that a session changed",
+        query=(Param("messageID", "Only changes made in answer to this prompt"),),
         answer=tuple[FileDiff, ...],
         statuses=(400, 404),
     ),

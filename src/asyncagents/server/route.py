@@ -1,4 +1,4 @@
-"""A route: where a request goes, who may send it, and all that the document of the API says of it."""
+"""Routes: handler, access, and everything that the OpenAPI document says about them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -16,48 +16,49 @@ from asyncagents.server.http import JSON, Reply, Request
 BODY_BYTES = 1024 * 1024
 
 Access: TypeAlias = Literal["open", "local", "counts", "user", "token", "signature"]
-"""Anybody; programs of this machine; those of them that are not known to be of another user; those that are
-known to be of the same user; who has the token, as with all of these; who signed it."""
+"""`open`: no check. `local`: programs of this machine. `counts`: those, unless known to run as another user.
+`user`: those known to run as the server's user or root. `token`: only with the token, which also opens all of
+the former. `signature`: a signed webhook."""
 
 
 class Site(Struct, frozen=True, kw_only=True):
-    """What handlers work with."""
+    """What handlers get besides the request."""
 
     runtime: Runtime
     clock: Clock
     started: int
-    """In ms since the epoch."""
+    """Start of the server, in ms since the epoch."""
     closing: asyncio.Event
-    """Set when the server begins to stop: whoever waits for long gives up."""
+    """Set when the server begins to stop: long waits give up."""
     directory: str
-    """Where sessions work whose maker names no directory."""
+    """The directory of sessions and requests that name none."""
     silence: float = 30.0
-    """After so many seconds without an event a stream says that it lives."""
+    """Seconds without an event after which a `/v1` stream sends a heartbeat."""
     heartbeat: float = 10.0
-    """Every so many seconds a stream of OpenCode's says so, too."""
+    """Seconds between the heartbeats of an OpenCode stream."""
     errands: Errands = field(default_factory=Errands)
     index: Index = field(default_factory=Index)
     looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
-    """Who asks much of the store waits here: it has few readers, and whoever works needs them, too."""
+    """Serializes expensive reads: the store has few readers, and running sessions need them, too."""
 
 
 Handler: TypeAlias = Callable[[Site, Request], Awaitable[Reply]]
 
 
 class Param(Struct, frozen=True):
-    """Something that may stand in the query, or among the headers."""
+    """A query parameter or a header."""
 
     name: str
     about: str
     kind: Literal["string", "integer", "number", "boolean"] = "string"
     choices: tuple[str, ...] = ()
     least: int | None = None
-    """Of a number; of a text, the characters it has at least."""
+    """Minimum of a number, or minimum length of a text."""
     most: int | None = None
 
 
 class Route(Struct, frozen=True, kw_only=True):
-    """`path` has names in braces: `/v1/tasks/{id}`. `statuses`: its answers besides 200 and the gate's."""
+    """`path` is a template: `/v1/tasks/{id}`. `statuses`: error statuses of the handler itself."""
 
     method: Literal["GET", "POST", "PUT", "DELETE", "PATCH"]
     path: str
@@ -67,12 +68,12 @@ class Route(Struct, frozen=True, kw_only=True):
     query: tuple[Param, ...] = ()
     headers: tuple[Param, ...] = ()
     body: Any = None
-    """The type of the JSON that it takes."""
+    """Type of the JSON request body."""
     answer: Any = None
-    """The type of the JSON that it gives; None: nothing, with a 204."""
+    """Type of the JSON response body; None: 204 without a body."""
     gives: str = JSON
     events: tuple[tuple[str, Any], ...] = ()
-    """What a stream sends: the name of each event, and the type of its data."""
+    """Events of a stream: name and type of the data."""
     statuses: tuple[int, ...] = ()
     most_bytes: int = BODY_BYTES
 
@@ -87,20 +88,20 @@ class Found(Struct, frozen=True):
 
 
 class Table:
-    """Finds the route of a path as it came: what is encoded in a segment cannot make another segment."""
+    """Finds the route of a raw path; an encoded slash does not separate segments."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self._plain: dict[str, dict[str, Route]] = {}
         self._named: dict[tuple[int, str, str], list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
-        """By how many segments they have, the first of them, which is never a name in braces, and the third,
-        if it is none either: of two hundred templates one or two are left to be tried."""
+        """Templates by segment count, first segment (always literal) and third segment ("" if a parameter),
+        so that a lookup tries only one or two of them."""
         templates: dict[str, dict[str, Route]] = {}
         for route in routes:
             templates.setdefault(route.path, {})[route.method] = route
         for path, methods in templates.items():
             if "{" in path:
                 template = tuple(path.split("/"))
-                assert not template[1].startswith("{"), "a route begins with a word of its own"
+                assert not template[1].startswith("{"), "the first segment of a route must be literal"
                 third = "".join(template[3:4])
                 place = len(template), template[1], "" if third.startswith("{") else third
                 self._named.setdefault(place, []).append((template, methods))
@@ -108,7 +109,7 @@ class Table:
                 self._plain[path] = methods
 
     def find(self, method: str, raw_path: str) -> Found | tuple[str, ...]:
-        """Else the methods that there are: none, no such path."""
+        """Return the match, or the methods that the path supports (none: unknown path)."""
         plain = self._plain.get(raw_path)
         methods, params = self._match(raw_path.split("/")) if plain is None else (plain, {})
         route = methods.get("GET" if method == "HEAD" else method)
@@ -133,7 +134,7 @@ class Table:
 
 
 def _decoded(segment: str) -> str:
-    """Empty, if it is no text; then nothing is found by it."""
+    """Percent-decode a segment; return "" if it is not printable UTF-8, so that it matches no route."""
     try:
         text = unquote_to_bytes(segment).decode()
     except UnicodeDecodeError:

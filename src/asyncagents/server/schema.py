@@ -1,6 +1,6 @@
-"""JSON Schema of what routes take and give, made of the types that read and write it.
+"""JSON Schema of request and response bodies, generated from their types.
 
-msgspec makes such schemas, too, but of no type that keeps what it does not know, and our messages do.
+msgspec's own generator does not support types that keep unknown fields, such as our messages.
 """
 
 import types
@@ -37,24 +37,25 @@ _BOUNDS = {
     "gt": "exclusiveMinimum",
     "lt": "exclusiveMaximum",
 }
-"""Of `msgspec.Meta`: of texts and numbers."""
+"""Constraints of `msgspec.Meta` and their JSON Schema keywords."""
 _REF, _INPUT = "#/components/schemas/", "Input"
 _LISTS = (list, tuple, frozenset, set)
 
 
 class Schemas:
-    """`named` fills with the objects that are spoken of: `#/components/schemas/<name>`."""
+    """Generates schemas; `components` collects the referenced objects: `#/components/schemas/<name>`."""
 
     def __init__(self) -> None:
         self.named: dict[str, Schema] = {}
         self._kinds: dict[str, tuple[Any, bool]] = {}
 
     def given(self, kind: Any) -> Schema:
-        """As we write it: what is left out when it is None is never null."""
+        """Return the schema of a response; fields that are omitted when None are never null."""
         return self._of(kind, taken=False)
 
     def taken(self, kind: Any) -> Schema:
-        """As we read it. What is given as well, and looks otherwise there, is called `…Input`."""
+        """Return the schema of a request body. A type that is also in a response, with another schema, is
+        named `…Input`."""
         return self._of(kind, taken=True)
 
     def _of(self, kind: Any, *, taken: bool) -> Schema:
@@ -76,12 +77,12 @@ class Schemas:
             values = self._of(inner[1], taken=taken)
             return {"type": "object", "additionalProperties": values} if values else {"type": "object"}
         if origin in _LISTS:
-            assert origin is not tuple or inner[1:] == (...,), f"{kind} is a row of fixed length"
+            assert origin is not tuple or inner[1:] == (...,), f"{kind} is a tuple of fixed length"
             return {"type": "array", "items": self._of(inner[0], taken=taken)}
         return self._reference(kind, taken=taken)
 
     def _union(self, kinds: Iterable[Any], *, taken: bool) -> Schema:
-        """`discriminator`: for programs that are made of the document. The tags are constants anyway."""
+        """Build `anyOf`, with a `discriminator` for client generators if all members are tagged."""
         shown = [kind for kind in kinds if kind is not UnsetType]
         schemas = [self._of(kind, taken=taken) for kind in shown]
         if len(schemas) == 1:
@@ -96,7 +97,7 @@ class Schemas:
     def _reference(self, kind: Any, *, taken: bool) -> Schema:
         name = self._name(kind, taken=taken)
         if name not in self.named:
-            self.named[name] = {}  # it may speak of itself
+            self.named[name] = {}  # it may refer to itself
             self._kinds[name] = kind, taken
             self.named[name] = self._object(kind, taken=taken)
         return {"$ref": _REF + name}
@@ -106,7 +107,7 @@ class Schemas:
         if taken and self._kinds.get(name) == (kind, False):
             name += _INPUT
         known = self._kinds.get(name, (kind, taken))
-        assert known[0] is kind, f"two types are called {name}: {known[0]} and {kind}"
+        assert known[0] is kind, f"two types are named {name}: {known[0]} and {kind}"
         return name
 
     def _object(self, kind: Any, *, taken: bool) -> Schema:
@@ -147,11 +148,11 @@ class Schemas:
 
 
 def without_twins(document: Schema) -> Schema:
-    """What is taken as it is given is told once."""
+    """Remove each `…Input` schema that equals its output schema."""
     schemas: dict[str, Schema] = document["components"]["schemas"]
     twins = {name: name.removesuffix(_INPUT) for name in schemas if name.removesuffix(_INPUT) in schemas}
     twins = {name: plain for name, plain in twins.items() if name != plain}
-    while True:  # two that speak of others are alike if those are
+    while True:  # equality depends on the schemas that they refer to
         names = {_REF + name: _REF + plain for name, plain in twins.items()}
         alike = {
             name: plain for name, plain in twins.items() if _renamed(schemas[name], names) == schemas[plain]

@@ -1,4 +1,4 @@
-"""The server: a port, a listing of it, and a stop that lets answers finish."""
+"""The server: binding a port, publishing `server.json`, serving, and a graceful stop."""
 
 import asyncio
 import os
@@ -34,22 +34,22 @@ from asyncagents.server.routes import ROUTES
 
 
 class Listening(Struct, frozen=True, kw_only=True):
-    """Where to listen, and who may come."""
+    """Where a server listens, and who has access."""
 
     hostname: str = "127.0.0.1"
     port: int = PORT
-    """And the nine after it, if it is taken; then whichever is free."""
+    """If it is taken, the next nine are tried, then any free port."""
     auth: bool = True
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     serves_all: bool = True
-    """Whether the runtime works on all sessions: then other commands leave the work to it."""
+    """Whether the runtime serves all sessions: then other commands leave the work to it."""
     runs: bool = True
     """Whether the runtime runs sessions itself; else workers on the same database do."""
     silence: float = 30.0
-    """After so many seconds without an event a stream says that it lives."""
+    """Seconds without an event after which a `/v1` stream sends a heartbeat."""
     heartbeat: float = 10.0
-    """Every so many seconds a stream of OpenCode's says so, too."""
+    """Seconds between the heartbeats of an OpenCode stream."""
     patience: Patience = Patience()
 
 
@@ -62,15 +62,15 @@ async def open_server(
     directory: str | Path = ".",
     lock: Lock | None = None,
 ) -> AsyncIterator[Listing]:
-    """Answer requests about a runtime until the block ends; others find it by `server.json` in `data`.
+    """Serve a runtime over HTTP until the block ends; other programs find it by `server.json` in `data`.
 
-    `directory`: where sessions work whose maker names none. Raises `Conflict` if a server works on `data`,
-    unless `lock` shows that there is none.
+    `directory`: for sessions and requests that name none. Raises `Conflict` if another server holds the
+    lock of `data`, unless the caller passes the `lock` that it holds.
     """
     data, listening = Path(data), listening or Listening()
     clock, address, users = SystemClock(), resolve(listening.hostname), Users()
     if not listening.auth and not address.is_loopback:
-        raise ConfigError("without a token only this machine may come: leave out --no-auth, or --hostname")
+        raise ConfigError("--no-auth requires a loopback address: drop --no-auth or --hostname")
     token = read_token(data, SystemRng()) if listening.auth else None
     site = _site(runtime, data, listening, clock, directory=_absolute(directory))
     gate = _gate(listening, token, users, is_loopback=address.is_loopback)
@@ -122,7 +122,7 @@ async def _answering(
         serving = group.create_task(server.serve(sockets=[bound]))
         try:
             yield
-        except BaseException as error:  # noqa: BLE001  leaves the group first, so that it is not wrapped
+        except BaseException as error:  # noqa: BLE001  raised after the group ends, so that the group does not wrap it
             failure = error
         site.closing.set()
         app.stop()
@@ -135,7 +135,7 @@ async def _answering(
 class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Whoever opened the server knows when to stop it."""
+        """Do not handle signals: the program that opened the server stops it."""
         yield
 
     async def on_tick(self, counter: int) -> bool:
@@ -145,7 +145,7 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Nobody is left who could hold on to us."""
+        """Reset all connections that are still open."""
         await super().shutdown(sockets)
         for connection in self._connections():
             connection.cut_off()
@@ -199,6 +199,6 @@ def _absolute(directory: str | Path) -> str:
 
 
 def _few(connections: int) -> int:
-    """Half of the files that this process may open are for the work that is done."""
+    """Limit the connections to half of this process's open files; the runtime needs the rest."""
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return connections if allowed == resource.RLIM_INFINITY else min(connections, allowed // 2)

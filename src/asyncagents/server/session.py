@@ -1,4 +1,4 @@
-"""`/session`: conversations, in the shapes that OpenCode's clients know."""
+"""`/session`: creating, reading, deleting and aborting sessions, in OpenCode's shapes."""
 
 from contextlib import suppress
 from typing import Any
@@ -27,11 +27,11 @@ from asyncagents.server.route import Param, Route, Site
 
 MOST_SESSIONS = 10_000
 NO_VARIANT = "default"
-"""OpenCode's name for none."""
+"""OpenCode's name for no variant."""
 
 
 class NewSession(Shape, frozen=True, kw_only=True):
-    """`agent` and `model` answer until a prompt names others. `directory`: instead of the request's."""
+    """`agent` and `model`: used until a prompt names others. `directory`: overrides the request's."""
 
     title: str | None = None
     parent_id: SessionId | None = None
@@ -46,7 +46,7 @@ class NewSession(Shape, frozen=True, kw_only=True):
 async def create(site: Site, request: Request) -> Answer:
     new = read(request, NewSession)
     if new.workspace_id is not None:
-        raise InvalidInput("there are no workspaces here: leave workspaceID out, and name a directory")
+        raise InvalidInput("workspaces are not supported: omit workspaceID and give a directory")
     session = await site.runtime.conversations.create(
         Opening(
             title=new.title,
@@ -90,7 +90,7 @@ async def todos(site: Site, request: Request) -> Answer:
 
 
 async def abort(site: Site, request: Request) -> Answer:
-    """True, too, if there is nothing to end, or nobody who could be at work."""
+    """Returns true even if the session is idle or does not exist."""
     with suppress(NotFound):
         at = session_id(request)
         rested = isinstance(await site.runtime.status(at), Idle)
@@ -100,7 +100,7 @@ async def abort(site: Site, request: Request) -> Answer:
     return shown(True)
 
 
-LIMIT = Param("limit", "So many at most", "integer", least=1)
+LIMIT = Param("limit", "Max sessions", "integer", least=1)
 _AT = "/session/{id}"
 
 ROUTES: tuple[Route, ...] = (
@@ -109,7 +109,7 @@ ROUTES: tuple[Route, ...] = (
         path="/session",
         handler=create,
         access="token",
-        summary="Begin a session, without a prompt; under the same Idempotency-Key, one",
+        summary="Create a session without a prompt; once per Idempotency-Key",
         query=(DIRECTORY,),
         headers=(DIRECTED, KEYED),
         body=NewSession,
@@ -121,7 +121,7 @@ ROUTES: tuple[Route, ...] = (
         path="/session/status",
         handler=statuses,
         access="token",
-        summary="What sessions do that are not idle",
+        summary="Get the statuses of all non-idle sessions",
         answer=dict[str, Status],
     ),
     Route(
@@ -129,7 +129,7 @@ ROUTES: tuple[Route, ...] = (
         path=_AT,
         handler=get,
         access="token",
-        summary="A session",
+        summary="Get a session",
         answer=Session,
         statuses=(404,),
     ),
@@ -147,7 +147,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_AT}/children",
         handler=children,
         access="token",
-        summary="The sessions that it started",
+        summary="List the child sessions of a session",
         answer=tuple[Session, ...],
         statuses=(404,),
     ),
@@ -156,7 +156,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_AT}/todo",
         handler=todos,
         access="token",
-        summary="Its plan",
+        summary="List a session's todos",
         answer=tuple[Todo, ...],
         statuses=(404,),
     ),
@@ -165,7 +165,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_AT}/abort",
         handler=abort,
         access="token",
-        summary="End what a session and its descendants do; under the same Idempotency-Key, once",
+        summary="Abort a session and its descendants; once per Idempotency-Key",
         headers=(KEYED,),
         answer=bool,
         statuses=(400, 409),

@@ -1,4 +1,4 @@
-"""What is done to a session as a whole: renamed, put away, copied; and what OpenCode does that we do not."""
+"""Changing, archiving and forking sessions; sharing, which is not supported."""
 
 from typing import Any, Literal
 
@@ -16,19 +16,19 @@ from asyncagents.store.verb.change import Change
 
 MOST_MS = 2**53
 NO_SHARING = (
-    "Sessions are not shared here: nothing leaves this machine. `asyncagents export` writes one to a file"
-    " that you can hand on."
+    "Sharing is not supported: nothing leaves this machine. `asyncagents export` writes a session to a file"
+    " that you can share."
 )
 
 
 class NewTime(Shape, frozen=True, kw_only=True):
-    """`archived`: when it was put away, in ms since the epoch; null takes it back."""
+    """`archived`: when the session was archived, in ms since the epoch; null unarchives it."""
 
     archived: int | float | UnsetType | None = UNSET
 
 
 class SessionUpdate(Shape, frozen=True, kw_only=True):
-    """`metadata` replaces what was there, rules of `permission` come after those it has."""
+    """`metadata` replaces the old value; rules of `permission` are appended."""
 
     title: str | None = None
     metadata: dict[str, Any] | None = None
@@ -37,7 +37,7 @@ class SessionUpdate(Shape, frozen=True, kw_only=True):
 
 
 class Fork(Shape, frozen=True, kw_only=True):
-    """Without a message, all of it."""
+    """Copies the messages before `messageID`; without it, all of them."""
 
     message_id: MessageId | None = None
 
@@ -60,7 +60,7 @@ async def update(site: Site, request: Request) -> Answer:
 def _archived(time: NewTime) -> int | UnsetType | None:
     if isinstance(time.archived, int | float):
         if not -MOST_MS <= time.archived <= MOST_MS:
-            raise InvalidInput("time.archived is a time in ms since 1970, such as 1763300000000")
+            raise InvalidInput("time.archived must be a time in ms since 1970, such as 1763300000000")
         return int(time.archived)
     return time.archived
 
@@ -79,7 +79,7 @@ async def share(site: Site, request: Request) -> Answer:
 
 
 async def unshare(site: Site, request: Request) -> Answer:
-    """Nobody has shared it."""
+    """Does nothing: sessions are never shared."""
     return shown(await site.runtime.session(session_id(request)))
 
 
@@ -98,7 +98,7 @@ ROUTES: tuple[Route, ...] = (
         path=_AT,
         handler=update,
         access="token",
-        summary="Rename a session, note something on it, add rules, or put it away",
+        summary="Change title, metadata, rules or archive time of a session",
         body=SessionUpdate,
         answer=Session,
         statuses=(400, 404),
@@ -108,7 +108,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_AT}/fork",
         handler=fork,
         access="token",
-        summary="Copy what was said before a message, or all of it, to a session of its own",
+        summary="Fork a session before a message, or as a whole",
         headers=(KEYED,),
         body=Fork,
         answer=Session,
@@ -119,7 +119,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_AT}/share",
         handler=share,
         access="token",
-        summary="Refused: nothing is shared here",
+        summary="Share a session (always refused)",
         answer=Session,
         statuses=(400, 404),
     ),
@@ -128,7 +128,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_AT}/share",
         handler=unshare,
         access="token",
-        summary="The session, which nobody shared",
+        summary="Unshare a session (no effect: sessions are never shared)",
         answer=Session,
         statuses=(404,),
     ),
@@ -137,7 +137,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_AT}/permissions/{{permissionID}}",
         handler=respond,
         access="token",
-        summary="Allow or deny what a session wants to do, once; as `/permission/{id}/reply` does",
+        summary="Reply to a permission request (OpenCode alias of `/permission/{id}/reply`)",
         body=PermissionResponse,
         answer=bool,
         statuses=(400, 404, 409),

@@ -1,6 +1,6 @@
-"""Events of a session over HTTP: from every id in the stream a reader can go on.
+"""The event stream of a session; a client can resume from every `id` in it.
 
-Besides events there are `cursor`: where the reader stands, and `reset`: what follows is everything there is.
+Besides events there are `cursor`, the position to resume from, and `reset`: the full state follows.
 """
 
 from collections.abc import AsyncGenerator
@@ -47,7 +47,7 @@ class Followed(Struct, frozen=True):
 async def _frames(
     first: Heard, more: AsyncGenerator[Heard, None], followed: Followed
 ) -> AsyncGenerator[bytes, None]:
-    """Until the session is gone, or the runtime; whoever reads too slowly catches up by himself."""
+    """Yield frames until the session is deleted or the runtime closed; a slow reader catches up."""
     async with aclosing(more):
         if not first.reset:
             yield _place(followed.after or first.cursor)
@@ -65,7 +65,7 @@ async def _frames(
 
 
 def _told(heard: Heard) -> bytes:
-    """The last frame of a piece has its cursor: by then all of it was told."""
+    """Encode a batch. Its last frame carries the cursor, so that a resume never skips events of the batch."""
     if not heard.events:
         return _place(heard.cursor)
     frames = [_event(event) for event in heard.events]
@@ -76,7 +76,7 @@ def _told(heard: Heard) -> bytes:
 def _event(event: Event) -> bytes:
     properties = event.request if isinstance(event, PermissionAsked | QuestionAsked) else event
     data = encode(properties)
-    if b"\n" in data or b"\r" in data:  # between the tokens of what a newer version wrote
+    if b"\n" in data or b"\r" in data:  # whitespace between the tokens of JSON that a newer version wrote
         data = data.replace(b"\n", b" ").replace(b"\r", b" ")
     return b"".join([b"event: ", event.type.encode(), b"\ndata: ", data, b"\n\n"])
 
@@ -86,13 +86,13 @@ def _place(cursor: str) -> bytes:
 
 
 def _data(kind: Any) -> Any:
-    """An ask is told as it is listed."""
+    """Return the type of an event's data; an ask has the shape of its list entry."""
     asks = {PermissionAsked: PermissionRequest, QuestionAsked: QuestionRequest}
     return asks.get(kind, kind)
 
 
 EVENTS: tuple[tuple[str, Any], ...] = tuple((kind.type, _data(kind)) for kind in Event.__args__)
-"""All that a session can tell, by name, and what is told of it."""
+"""Names of all session events and types of their data."""
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -100,12 +100,12 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/sessions/{id}/events",
         handler=events,
         access="token",
-        summary="What happens in a session, from here on or since a cursor",
+        summary="Stream the events of a session, from now or from a cursor",
         query=(
-            Param("after", "The cursor to go on from: the last id that was read"),
-            Param("tree", "Of all sessions of its tree", "boolean"),
+            Param("after", "Cursor to resume from: the last `id` that was read"),
+            Param("tree", "Events of all sessions of the tree", "boolean"),
         ),
-        headers=(Param("Last-Event-ID", "The same, where the query has none"),),
+        headers=(Param("Last-Event-ID", "Cursor, used if the query has none"),),
         gives="text/event-stream",
         events=(("cursor", At), ("reset", dict[str, Any]), *EVENTS),
         statuses=(400, 404),

@@ -1,4 +1,4 @@
-"""Lists of sessions: of a directory or a project, and of all there are, the last used first."""
+"""Lists of sessions of a directory, a project, or all directories, last used first."""
 
 from asyncagents.domain.listing import FOREVER, SessionQuery
 from asyncagents.domain.session import Session
@@ -15,7 +15,7 @@ MOST_MS = 2**53
 
 
 class SessionProject(Shape, frozen=True, kw_only=True):
-    """Where a session works."""
+    """The project of a session."""
 
     id: str
     worktree: str
@@ -47,7 +47,7 @@ async def listed(site: Site, request: Request) -> Answer:
 
 
 async def everywhere(site: Site, request: Request) -> Answer:
-    """The next page begins before the last of this one; those of one moment are never on two pages."""
+    """Sessions with the same update time are never split over two pages."""
     limit = number(request, "limit", default=100, most=MOST_SESSIONS)
     query = SessionQuery(
         directory=named_directory(request),
@@ -76,15 +76,15 @@ def _with_project(session: Session) -> GlobalSession:
 
 
 def _inside(root: str, path: str) -> str:
-    """A path of the project, which does not lead out of it."""
+    """Join a relative path to the project's root. Raises `InvalidInput` if it leads out of the project."""
     steps = [step for step in path.split("/") if step and step != "."]
     if path.startswith("/") or ".." in steps or len(path) > 4096 or not path.isprintable():
-        raise InvalidInput("path is that of a directory in the project, relative to its root")
+        raise InvalidInput("path must be a directory in the project, relative to its root")
     return "/".join((root, *steps))
 
 
 def moment(request: Request, name: str, *, otherwise: int) -> int:
-    """In ms since the epoch; clients may send a fraction."""
+    """Return a query parameter as ms since the epoch; clients may send a fraction."""
     text = one(request, name)
     if text is None:
         return otherwise
@@ -93,13 +93,15 @@ def moment(request: Request, name: str, *, otherwise: int) -> int:
     except ValueError:
         value = -1.0
     if not 0 <= value <= MOST_MS:
-        raise InvalidInput(f"{name} is a time in ms since 1970, such as 1763300000000")
+        raise InvalidInput(f"{name} must be a time in ms since 1970, such as 1763300000000")
     return int(value)
 
 
-_ROOTS = Param("roots", "Only those that nobody started", "boolean")
-_START = Param("start", "Changed then or later, in ms since the epoch", "number", least=0)
-_SEARCH = Param("search", "What their titles have in them, in whatever case")
+_ROOTS = Param("roots", "Only sessions without a parent", "boolean")
+_START = Param(
+    "start", "Only sessions updated at or after this time, in ms since the epoch", "number", least=0
+)
+_SEARCH = Param("search", "Only titles that contain this, ignoring case")
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -107,11 +109,11 @@ ROUTES: tuple[Route, ...] = (
         path="/session",
         handler=listed,
         access="token",
-        summary="Sessions of a directory or a project, the last used first",
+        summary="List the sessions of a directory or project, last used first",
         query=(
             DIRECTORY,
-            Param("scope", "All of the project that the directory is in", choices=("project",)),
-            Param("path", "Of that project, those of this directory and below"),
+            Param("scope", "All sessions of the directory's project", choices=("project",)),
+            Param("path", "Only sessions in this subdirectory of the project"),
             _ROOTS,
             _START,
             _SEARCH,
@@ -126,14 +128,14 @@ ROUTES: tuple[Route, ...] = (
         path="/experimental/session",
         handler=everywhere,
         access="token",
-        summary="Sessions of all directories, the last used first, a page at a time",
+        summary="List the sessions of all directories, last used first, by page",
         query=(
-            Param("directory", "Only those of this directory, absolute"),
+            Param("directory", "Only sessions of this absolute directory"),
             _ROOTS,
             _START,
-            Param("cursor", "Before this: X-Next-Cursor of the page before", "number", least=0),
+            Param("cursor", "X-Next-Cursor of the previous page", "number", least=0),
             _SEARCH,
-            Param("archived", "Also those that were put away", "boolean"),
+            Param("archived", "Include archived sessions", "boolean"),
             LIMIT,
         ),
         headers=(DIRECTED,),

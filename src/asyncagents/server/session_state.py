@@ -1,4 +1,4 @@
-"""`/v1/sessions`: what a session is at, what its tree is, and how it is ended."""
+"""`/v1/sessions`: state, tree, tasks and calls of a session, and its abort."""
 
 from typing import Literal
 
@@ -28,7 +28,7 @@ LONGEST_WAIT = 60.0
 
 
 class Abort(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`scope`: "turn" spares the tasks in the background. `seconds`: how long to wait for those who stop."""
+    """`scope`: "turn" spares background tasks. `seconds`: how long to wait for the runs to stop."""
 
     scope: Literal["tree", "turn"] = "tree"
     seconds: float = 5.0
@@ -85,7 +85,7 @@ async def answer_to(site: Site, request: Request) -> Answer:
 async def abort(site: Site, request: Request) -> Answer:
     wanted = read(request, Abort)
     if not 0 <= wanted.seconds <= LONGEST_WAIT:
-        raise InvalidInput(f"seconds is from 0 to {LONGEST_WAIT:.0f}")
+        raise InvalidInput(f"seconds must be from 0 to {LONGEST_WAIT:.0f}")
     done = await site.runtime.abort(
         session_id(request), seconds=wanted.seconds, scope=wanted.scope, key=key(request)
     )
@@ -93,7 +93,7 @@ async def abort(site: Site, request: Request) -> Answer:
 
 
 _AT = "/v1/sessions/{id}"
-_ROOTS = Param("directory", "Those of this directory, absolute; of all, unless given")
+_ROOTS = Param("directory", "Absolute path; default: sessions of all directories")
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -101,7 +101,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/sessions",
         handler=roots,
         access="token",
-        summary="Sessions that nobody started, the newest first",
+        summary="List root sessions, newest first",
         query=(_ROOTS, LIMIT),
         headers=(DIRECTED,),
         answer=tuple[Session, ...],
@@ -112,8 +112,8 @@ ROUTES: tuple[Route, ...] = (
         path=_AT,
         handler=state,
         access="token",
-        summary="A session and what it is at",
-        query=(Param("prefix", "The id may be the beginning of one", "boolean"),),
+        summary="Get a session with its state",
+        query=(Param("prefix", "Accept an unambiguous prefix of the id", "boolean"),),
         answer=SessionState,
         statuses=(400, 404),
     ),
@@ -122,7 +122,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_AT}/tree",
         handler=tree,
         access="token",
-        summary="All sessions of its tree, the root first",
+        summary="List all sessions of a session's tree, root first",
         answer=tuple[Session, ...],
         statuses=(404,),
     ),
@@ -131,7 +131,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_AT}/statuses",
         handler=statuses,
         access="token",
-        summary="What the sessions of its tree do that are not idle",
+        summary="Get the statuses of all non-idle sessions of a session's tree",
         answer=dict[str, Status],
         statuses=(404,),
     ),
@@ -140,8 +140,8 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_AT}/tasks",
         handler=tasks,
         access="token",
-        summary="The tasks of its tree, the oldest first",
-        query=(Param("live", "Only those that have not ended", "boolean"),),
+        summary="List the tasks of a session's tree, oldest first",
+        query=(Param("live", "Only tasks that have not ended", "boolean"),),
         answer=tuple[BackgroundTask, ...],
         statuses=(400, 404),
     ),
@@ -150,7 +150,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_AT}/calls",
         handler=calls,
         access="token",
-        summary="Its calls that wait for something outside",
+        summary="List the open calls of a session",
         answer=tuple[Call, ...],
         statuses=(404,),
     ),
@@ -159,7 +159,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_AT}/abort",
         handler=abort,
         access="token",
-        summary="End what a session and all below it do, or its turn; under the same Idempotency-Key, once",
+        summary="Abort a session and all below it, or its turn; once per Idempotency-Key",
         headers=(KEYED,),
         body=Abort,
         answer=Stopped,
@@ -170,7 +170,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/messages/{messageID}/answer",
         handler=answer_to,
         access="token",
-        summary="The message that answered a prompt, if one did",
+        summary="Get the message that answered a prompt, if there is one",
         answer=AnswerOf,
         statuses=(404,),
     ),

@@ -1,4 +1,4 @@
-"""`/config`: what the files of a directory say, in their own shape, without secrets."""
+"""`/config`: reading and changing the config of a directory, without secrets."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,11 +20,11 @@ from asyncagents.server.http import Answer, Request, shown
 from asyncagents.server.place import environment, loaded, loaded_at, workplace
 from asyncagents.server.route import Route, Site
 
-NO_FILES = "a program says how this server is configured, and no file counts: change it there"
+NO_FILES = "this server is configured by a program, not by files: change it in the program"
 
 
 async def get(site: Site, request: Request) -> Answer:
-    """With the model that is asked if nobody says, whether a file names it or not."""
+    """Includes the default model, even if no file names it."""
     place = await workplace(site, request)
     defaults = site.runtime.defaults
     ref = place.default_model or (defaults.model if defaults.missing is None else None)
@@ -37,7 +37,7 @@ def _from_files(place: Workplace) -> bool:
 
 
 async def patch(site: Site, request: Request) -> Answer:
-    """All who look at the directory are told, and its files are read again."""
+    """Reloads the directory's files and ends its event streams, so that clients reload."""
     where, change = directory(site, request), await _change(site, request)
     verify = partial(_verify, Path(where))
     await _changed(site, partial(change_project, environment(), Path(where), change, verify))
@@ -68,7 +68,7 @@ async def _changed(site: Site, work: Callable[[], Loaded]) -> None:
 
 
 def _verify(where: Path, loaded: Loaded) -> None:
-    """Whether its agents can work: the default one must be there, and able."""
+    """Raise `ConfigError` if the changed config has invalid agents or no default agent."""
     here = environment()
     Agents(
         loaded.config,
@@ -78,11 +78,11 @@ def _verify(where: Path, loaded: Loaded) -> None:
 
 
 async def get_global(site: Site, request: Request) -> Answer:
-    """What counts in every directory: as in one that has no files."""
+    """The config that applies in a directory without files of its own."""
     return shown(told(await loaded_at(site, Path("/"))))
 
 
-_BODY = "Change the configuration, key by key, in {}; what would have no effect is refused"
+_BODY = "Change keys of the config in {}"
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -90,7 +90,7 @@ ROUTES: tuple[Route, ...] = (
         path="/config",
         handler=get,
         access="token",
-        summary="The configuration of a directory, in the shape of its files; secrets are stars",
+        summary="Get the config of a directory; secrets are masked",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=dict[str, Any],
@@ -101,7 +101,7 @@ ROUTES: tuple[Route, ...] = (
         path="/config",
         handler=patch,
         access="token",
-        summary=_BODY.format("a file of the directory"),
+        summary=_BODY.format("a file of the directory; ineffective keys are refused"),
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         body=dict[str, Any],
@@ -113,7 +113,7 @@ ROUTES: tuple[Route, ...] = (
         path="/global/config",
         handler=patch_global,
         access="token",
-        summary=_BODY.format("the file that counts everywhere"),
+        summary=_BODY.format("the global file; ineffective keys are refused"),
         body=dict[str, Any],
         answer=dict[str, Any],
         statuses=(400,),
@@ -123,7 +123,7 @@ ROUTES: tuple[Route, ...] = (
         path="/global/config",
         handler=get_global,
         access="token",
-        summary="The configuration that counts everywhere",
+        summary="Get the global config",
         answer=dict[str, Any],
         statuses=(400,),
     ),

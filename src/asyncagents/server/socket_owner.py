@@ -1,7 +1,7 @@
-"""The user who owns the other end of a connection within this machine, as Linux tells it.
+"""The user who owns the other end of a connection within this machine, on Linux.
 
-The kernel answers a datagram (`sock_diag`) about one socket, however many there are; where it does not, all
-rows of `/proc/net/tcp` and `/proc/net/tcp6` are read. Both tell the owner to every user, without privileges.
+A `sock_diag` request asks the kernel about one socket in constant time; where that fails, all rows of
+`/proc/net/tcp` and `/proc/net/tcp6` are read. Neither needs privileges.
 """
 
 import errno
@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 OVERFLOW_UID = 65534
-"""Stands for users whom the user namespace of this process does not know."""
+"""The kernel's uid for users that are not mapped in the user namespace of this process."""
 TABLES = Path("/proc/self/net")
 
 _ESTABLISHED = 1
@@ -26,7 +26,7 @@ _BY_FAMILY = 20
 _REQUEST = 1
 _ERROR = 2
 _KERNEL = (0, 0)
-"""The address of the kernel among those of netlink."""
+"""Netlink address of the kernel."""
 _SECONDS = 1.0
 _ANSWER_BYTES = 8192
 _HEAD = struct.Struct("=IHHII")
@@ -34,7 +34,7 @@ _HEAD = struct.Struct("=IHHII")
 _QUERY = struct.Struct("=BBBBI")
 """Family, protocol, extensions, padding and states."""
 _SOCKET = struct.Struct("!HH16s16s12s")
-"""Ports and addresses of both ends; then the interface and a cookie: any."""
+"""Ports and addresses of both ends, then interface and cookie (any)."""
 _FOUND = struct.Struct("=BBBB48sIIIII")
 """Family, state, timer, retransmissions, the socket, three more, the user and the inode."""
 _ANY = struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)
@@ -54,20 +54,20 @@ class Ends(Struct, frozen=True):
 
 
 class SocketOwners:
-    """Finds users by connections, for one thread. The tables may be long, and other programs may keep the
-    kernel busy: not for an event loop."""
+    """Finds the user of a connection, in one thread. Not for an event loop: the tables may be long, and the
+    kernel busy."""
 
     def __init__(self) -> None:
         self._kernel_tells = False
 
     def find(self, ends: Ends) -> int | None:
-        """Find who owns the client's end. None: no open connection of this machine has these ends, or the
-        system does not tell."""
+        """Return the uid that owns the client's end; None if no open connection of this machine has these
+        ends, or the system does not tell."""
         if sys.platform != "linux":
             return None
         try:
             uid = ask_kernel(ends)
-            # A kernel without the module knows of no socket at all, not even of the server's own end.
+            # A kernel without the module finds no socket at all, not even the server's own end.
             self._kernel_tells |= uid is not None or ask_kernel(ends.reverse()) is not None
         except OSError:
             return read_tables(ends)
@@ -75,7 +75,7 @@ class SocketOwners:
 
 
 def read_tables(ends: Ends, tables: Path = TABLES) -> int | None:
-    """Read `/proc`, a row at a time. None: there is no such row, or no such file."""
+    """Search the tables of `/proc` row by row. None: no such row, or no such file."""
     for name in ("tcp", "tcp6"):
         try:
             with (tables / name).open("rb") as rows:
@@ -90,8 +90,8 @@ def read_tables(ends: Ends, tables: Path = TABLES) -> int | None:
 def find_row(
     rows: Iterable[bytes], ends: Ends, *, six: bool, order: Literal["little", "big"] = sys.byteorder
 ) -> int | None:
-    """Find the client's row: established, with both ends, and with an inode, which an orphan has not, whose
-    owner reads as root."""
+    """Return the uid of the client's row: established, with both ends and an inode. An orphaned socket has no
+    inode, and its owner reads as root."""
     wanted = [_column(address, port, six=six, order=order) for address, port in (ends.client, ends.server)]
     if None in wanted:
         return None
@@ -103,7 +103,7 @@ def find_row(
 
 
 def _column(address: str, port: int, *, six: bool, order: Literal["little", "big"]) -> bytes | None:
-    """Write an end as the table does: words of 32 bits as this machine keeps them. None: it is of IPv6."""
+    """Format an end as the table does: 32-bit words in host byte order. None: IPv6, for the IPv4 table."""
     packed = _packed(address)
     if not six and not packed.startswith(_MAPPED):
         return None
@@ -117,13 +117,13 @@ _MAPPED = bytes(10) + b"\xff\xff"
 
 
 def _packed(address: str) -> bytes:
-    """As IPv6 writes it, also an address of IPv4: sockets of both families meet there."""
+    """Pack an address as IPv6, IPv4 ones mapped, so that sockets of both families compare equal."""
     found: _Address = ip_address(address.partition("%")[0])
     return _MAPPED + found.packed if isinstance(found, IPv4Address) else found.packed
 
 
 def ask_kernel(ends: Ends) -> int | None:
-    """Ask who owns the client's end by `sock_diag`. Raises `OSError` where the kernel does not answer."""
+    """Query the owner of the client's end by `sock_diag`. Raises `OSError` if the kernel does not answer."""
     (sport, dport), (source, target) = (ends.client[1], ends.server[1]), _addresses(ends)
     is_four = source.startswith(_MAPPED) and target.startswith(_MAPPED)
     family, cut = (socket.AF_INET, len(_MAPPED)) if is_four else (socket.AF_INET6, 0)
@@ -139,7 +139,7 @@ def ask_kernel(ends: Ends) -> int | None:
 
 
 def read_answer(answer: bytes, ends: Ends) -> int | None:
-    """Read who owns the client's end. A kernel that does not find it tells of who listens there."""
+    """Parse the owner of the client's end; the kernel may report the listening socket instead."""
     kind, body = _HEAD.unpack_from(answer)[1], answer[_HEAD.size :]
     if kind == _ERROR:
         number = -int(struct.unpack_from("=i", body)[0])

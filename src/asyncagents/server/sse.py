@@ -1,4 +1,4 @@
-"""Server-sent events: how a frame is written, and how frames leave, with a sign of life in a silence."""
+"""Server-sent events: encoding frames, and sending them with heartbeats."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,24 +8,24 @@ from typing import Any, TypeAlias
 from asyncagents.server.http import Stream
 
 RETRY_MS = 3_000
-"""So long a browser waits before it comes again."""
+"""Reconnect delay for browsers."""
 
 Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 def opening() -> bytes:
-    """Before the first event: it is no event itself."""
+    """Encode the frame that sets the reconnect delay; it is not an event."""
     return b"retry: %d\n\n" % RETRY_MS
 
 
 def frame(event: str, data: bytes, id: str | None = None) -> bytes:
-    """`data`: JSON, which has no line ends of its own."""
+    """Encode an event; `data` is JSON without line breaks."""
     head = f"event: {event}\n" if id is None else f"event: {event}\nid: {id}\n"
     return b"%sdata: %s\n\n" % (head.encode(), data)
 
 
 class Sender:
-    """Brings the frames of one stream to its listener."""
+    """Sends the frames and heartbeats of one stream to its client."""
 
     def __init__(self, stream: Stream, send: Send) -> None:
         self._stream = stream
@@ -34,13 +34,13 @@ class Sender:
         self._last = self._now()
 
     async def send_all(self) -> None:
-        """Each when the one before it could be written: who does not read stops his own stream."""
+        """Send the frames one after another; a client that does not read stalls only its own stream."""
         async with aclosing(self._stream.frames) as frames:
             async for each in frames:
                 await self._write(each)
 
     async def beat(self) -> None:
-        """For as long as it lasts, a frame after each silence, or at each stroke."""
+        """Send heartbeats forever: after each pause, or at a fixed rate if the stream says so."""
         if self._stream.beat is None:
             await asyncio.Event().wait()
         stroke = self._last

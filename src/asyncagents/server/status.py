@@ -1,4 +1,4 @@
-"""`/v1`: what tasks do, for dashboards and other programs that only look."""
+"""`/v1`: tasks, statistics and task events, for dashboards and other readers."""
 
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -32,7 +32,7 @@ from asyncagents.server.route import Param, Route, Site
 from asyncagents.server.sse import frame, opening
 
 LIMIT, MOST = 50, 200
-"""Of tasks on a page."""
+"""Default and max tasks of a page."""
 
 _STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)
 _log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ async def task(site: Site, request: Request) -> Answer:
 
 @one_at_a_time
 async def logs(site: Site, request: Request) -> Answer:
-    """Nothing is masked: who may look at a task may read what it read."""
+    """Nothing is masked: access to a task includes everything that it read."""
     task_id = SessionId(request.params["id"])
     await site.runtime.tasks.get(task_id)
     return shown(await site.runtime.messages(task_id))
@@ -107,7 +107,7 @@ async def why(site: Site, request: Request) -> Answer:
 
 
 async def events(site: Site, request: Request) -> Stream:
-    """A browser that comes again says `Last-Event-ID`, and begins afresh whatever its address says."""
+    """A browser that reconnects sends `Last-Event-ID` and gets a new snapshot; `after` is ignored then."""
     given = Query(request.query)
     after, kind = given.text("after"), _kind(given)
     if request.header("last-event-id"):
@@ -121,7 +121,7 @@ async def events(site: Site, request: Request) -> Stream:
 
 
 async def _frames(site: Site, following: Following | None, kind: KindFilter) -> AsyncGenerator[bytes, None]:
-    """For ever; until the runtime is closed, or cannot read its store: whoever listens comes again."""
+    """Yield frames until the runtime is closed or cannot read its store; clients reconnect."""
     yield opening()
     try:
         while True:
@@ -140,23 +140,23 @@ async def _frames(site: Site, following: Following | None, kind: KindFilter) -> 
     except Closed:
         return
     except AsyncAgentsError as error:
-        _log.warning("a stream of events was ended", exc_info=error)
+        _log.warning("action=end_stream path=/v1/events kind=%s", kind, exc_info=error)
 
 
 _KIND = Param(
     "kind",
-    "background tasks, unless given; `sync`: tasks whose parent waits for the latest run; `all`: both",
+    "Default: background tasks; `sync`: tasks whose parent waits for the latest run; `all`: both",
     choices=KINDS,
 )
 _FILTERS = (
     _KIND,
-    Param("status", "only tasks of this status", choices=_STATUSES),
-    Param("agent", "only tasks of this agent", least=1),
-    Param("search", "only tasks whose description has this in it, in whatever case"),
-    Param("limit", f"so many at most; {LIMIT} unless given, never more than {MOST}", "integer", least=1),
-    Param("offset", "so many of the newest are left out", "integer", least=0),
+    Param("status", "Only tasks of this status", choices=_STATUSES),
+    Param("agent", "Only tasks of this agent", least=1),
+    Param("search", "Only descriptions that contain this, ignoring case"),
+    Param("limit", f"Max tasks; default {LIMIT}, at most {MOST}", "integer", least=1),
+    Param("offset", "Skip this many of the newest tasks", "integer", least=0),
 )
-_AFTER = Param("after", "the `id` of the last event that is known: no snapshot, what came after it")
+_AFTER = Param("after", "`id` of the last known event: send what came after it, without a snapshot")
 _EVENTS: tuple[tuple[str, Any], ...] = (
     ("snapshot", BoardSnapshot),
     *((f"task.{what}", BackgroundTask) for what in ("created", "updated", "completed", "error", "cancelled")),
@@ -171,7 +171,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/health",
         handler=health,
         access="open",
-        summary="Whether the server lives",
+        summary="Check that the server is alive",
         answer=Health,
     ),
     Route(
@@ -179,7 +179,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/stats",
         handler=stats,
         access="counts",
-        summary="How many background tasks there are, of which status and agent, and how long they took",
+        summary="Get statistics of background tasks by status and agent",
         answer=TaskStats,
     ),
     Route(
@@ -187,7 +187,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/tasks",
         handler=tasks,
         access="user",
-        summary="Background tasks, newest first, a page at a time",
+        summary="List tasks, newest first, by page",
         query=_FILTERS,
         answer=TaskPage,
         statuses=(400,),
@@ -197,7 +197,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/tasks/{id}",
         handler=task,
         access="user",
-        summary="One task of either kind, by the id of its session",
+        summary="Get a task by the id of its session",
         answer=BackgroundTask,
         statuses=(404,),
     ),
@@ -206,7 +206,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/tasks/{id}/logs",
         handler=logs,
         access="user",
-        summary="All messages of a task, oldest first, also while it runs",
+        summary="List the messages of a task, oldest first",
         answer=tuple[Entry, ...],
         statuses=(404,),
     ),
@@ -215,7 +215,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/task-groups/{id}",
         handler=group,
         access="user",
-        summary="The tasks that were launched together, and how far they are",
+        summary="Get a group of tasks that were launched together",
         answer=TaskGroup,
         statuses=(404,),
     ),
@@ -224,9 +224,9 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/events",
         handler=events,
         access="user",
-        summary="A snapshot of background tasks, then each change",
+        summary="Stream a snapshot of tasks, then each change",
         query=(_AFTER, _KIND),
-        headers=(Param("Last-Event-ID", "what browsers send when they come again: a snapshot is sent"),),
+        headers=(Param("Last-Event-ID", "Sent by browsers that reconnect: they get a new snapshot"),),
         gives="text/event-stream",
         events=_EVENTS,
         statuses=(400,),
@@ -236,7 +236,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/sessions/{id}/why",
         handler=why,
         access="user",
-        summary="Why a session does not move",
+        summary="Explain why a session makes no progress",
         answer=Why,
         statuses=(404,),
     ),

@@ -1,4 +1,4 @@
-"""What can be done about tasks: follow up, move to the background, end."""
+"""Actions on tasks: resume, move to the background, cancel."""
 
 from asyncagents.domain.background_task import BackgroundTask
 from asyncagents.domain.id import SessionId
@@ -42,7 +42,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/tasks/{id}/cancel",
         handler=cancel,
         access="token",
-        summary="End a task with all below it; its parent is told; under the same Idempotency-Key, once",
+        summary="Cancel a task and all below it, and notify its parent; once per Idempotency-Key",
         headers=(KEYED,),
         answer=Stopped,
         statuses=(400, 404, 409),
@@ -52,7 +52,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/tasks/{id}/resume",
         handler=resume,
         access="token",
-        summary="Send a task a follow-up; under the same Idempotency-Key, one",
+        summary="Send a task a follow-up; once per Idempotency-Key",
         headers=(KEYED,),
         body=Resumption,
         answer=BackgroundTask,
@@ -63,7 +63,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/tasks/{id}/background",
         handler=background,
         access="token",
-        summary="Let whoever waits for a task go on",
+        summary="Move a task to the background",
         answer=BackgroundTask,
         statuses=(404, 409),
     ),
@@ -72,7 +72,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/task-groups/{id}/cancel",
         handler=cancel_group,
         access="token",
-        summary="End all tasks of a group that have not ended; under the same Idempotency-Key, once",
+        summary="Cancel all live tasks of a group; once per Idempotency-Key",
         headers=(KEYED,),
         answer=Stopped,
         statuses=(400, 404, 409),

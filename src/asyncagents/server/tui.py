@@ -1,4 +1,4 @@
-"""`/tui`: what programs tell the terminals of OpenCode that look at a directory, which hear it as events."""
+"""`/tui`: controlling the OpenCode terminals of a directory by events."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -33,7 +33,7 @@ _OLD = {
     "session_new": "session.new",
     "session_share": "session.share",
 }
-"""Names of commands that terminals know by others."""
+"""Old command names and the ones that terminals know."""
 _OPENS = {
     "/tui/open-help": "help.show",
     "/tui/open-sessions": "session.list",
@@ -84,7 +84,7 @@ async def append(site: Site, request: Request) -> Answer:
 
 
 async def execute(site: Site, request: Request) -> Answer:
-    """Terminals pass over what they do not know."""
+    """Terminals ignore unknown commands."""
     named = read(request, Executed).command
     return _tell(site, request, EXECUTE, Executed(command=_OLD.get(named, named)))
 
@@ -104,7 +104,7 @@ async def publish(site: Site, request: Request) -> Answer:
     try:
         properties = msgspec.convert(event.properties, _KINDS[event.type])
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"properties are not what {event.type} has: {error}") from None
+        raise InvalidInput(f"properties do not match the schema of {event.type}: {error}") from None
     return _tell(site, request, event.type, properties)
 
 
@@ -131,13 +131,13 @@ def _route(path: str, handler: Handler, summary: str, body: Any = None) -> Route
 
 
 ROUTES: tuple[Route, ...] = (
-    _route("/tui/append-prompt", append, "Have terminals add to what is being typed", Appended),
-    _route("/tui/execute-command", execute, "Have terminals do something, by its name", Executed),
-    _route("/tui/show-toast", toast, "Have terminals show a message for a while", Toast),
-    _route("/tui/select-session", select, "Have terminals show a session", Selected),
-    _route("/tui/publish", publish, "Any of these, as the event that terminals hear", TuiEvent),
+    _route("/tui/append-prompt", append, "Append text to the prompt in terminals", Appended),
+    _route("/tui/execute-command", execute, "Execute a command in terminals", Executed),
+    _route("/tui/show-toast", toast, "Show a toast in terminals", Toast),
+    _route("/tui/select-session", select, "Show a session in terminals", Selected),
+    _route("/tui/publish", publish, "Publish an event to terminals", TuiEvent),
     *(
-        _route(path, _opening(command), f"The same as the command `{command}`")
+        _route(path, _opening(command), f"Execute the command `{command}` in terminals")
         for path, command in _OPENS.items()
     ),
 )

@@ -1,4 +1,4 @@
-"""`/vcs`: what git knows of a directory."""
+"""`/vcs`: branches, status and diffs of a directory's git repository."""
 
 import os
 from collections.abc import Mapping
@@ -84,7 +84,7 @@ async def status(site: Site, request: Request) -> Answer:
 
 
 async def files(site: Site, request: Request) -> Answer:
-    """The same in an older shape."""
+    """The files of `/vcs/status`, in an older shape."""
     diffs = await site.errands.run(partial(_diffs, Wish(where=Path(directory(site, request)))))
     return shown(
         [
@@ -103,7 +103,9 @@ async def diff(site: Site, request: Request) -> Answer:
     modes: tuple[Literal["git", "branch"], ...] = ("git", "branch")
     mode = Query(request.query).one_of("mode", modes)
     if mode is None:
-        raise InvalidInput("say what to compare with: mode=git, the last commit, or mode=branch")
+        raise InvalidInput(
+            "mode is required: git (compare with the last commit) or branch (with the branch point)"
+        )
     context = number(request, "context", default=WHOLE, most=100_000)
     wish = Wish(
         where=Path(directory(site, request)),
@@ -115,7 +117,7 @@ async def diff(site: Site, request: Request) -> Answer:
 
 
 async def raw(site: Site, request: Request) -> Answer:
-    """As text, in the form that git applies again."""
+    """Text that `git apply` accepts."""
     rules = await default_agent_rules(site, request)
     wish = Wish(where=Path(directory(site, request)), context=3, rules=rules)
     diffs = await site.errands.run(partial(_diffs, wish))
@@ -138,21 +140,21 @@ def _git(root: Path) -> str:
 
 
 class Wish(Struct, frozen=True, kw_only=True):
-    """What is to be compared."""
+    """What to compare."""
 
     where: Path
     base: Literal["git", "branch"] = "git"
     context: int | None = None
     """Lines around each change; None: no patches."""
     rules: tuple[Rule, ...] = ()
-    """Of what they do not let be read, no patch is told."""
+    """Files that these rules deny to read have no patch."""
 
     def tells(self, file: str) -> bool:
         return self.context is not None and evaluate(self.rules, "read", file) != "deny"
 
 
 def _diffs(wish: Wish) -> list[FileDiff]:
-    """By name."""
+    """Diff the directory against its base, sorted by file name."""
     repository = _repository(wish.where)
     if repository is None:
         return []
@@ -178,7 +180,7 @@ def _kept(change: Change, patches: Mapping[str, str]) -> FileDiff:
 
 
 def _new_files(git: Git, repository: Repository, wish: Wish) -> list[FileDiff]:
-    """What git does not keep yet; no more of it than git tells of the rest."""
+    """Diff untracked files, up to the same total size as git's own patch."""
     files, room = Files(repository.root), MOST_BYTES
     found = []
     for name in git.untracked():
@@ -191,7 +193,7 @@ def _new_files(git: Git, repository: Repository, wish: Wish) -> list[FileDiff]:
 
 
 def _new_text(files: Files, name: str, room: int) -> str | None:
-    """None: it is no text, or not to be read; then it is told by its name alone."""
+    """Read an untracked file; None if it is binary, unreadable or too large: then only its name is listed."""
     try:
         data = files.read(Inside(files.root, tuple(name.split("/")))).data
     except ToolError:
@@ -199,7 +201,7 @@ def _new_text(files: Files, name: str, room: int) -> str | None:
     return None if len(data) > room or is_binary(data) else data.decode("utf-8", "replace")
 
 
-_CONTEXT = Param("context", "Lines around each change; all, unless given", "integer", least=1)
+_CONTEXT = Param("context", "Context lines around each change; default: the whole file", "integer", least=1)
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -207,7 +209,7 @@ ROUTES: tuple[Route, ...] = (
         path="/vcs",
         handler=get,
         access="token",
-        summary="The branch that is checked out, and the usual one",
+        summary="Get the current and the default branch",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=Branches,
@@ -218,7 +220,7 @@ ROUTES: tuple[Route, ...] = (
         path="/vcs/status",
         handler=status,
         access="token",
-        summary="Files that differ from the last commit, and new ones",
+        summary="List files that differ from the last commit",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=tuple[FileStatus, ...],
@@ -229,7 +231,7 @@ ROUTES: tuple[Route, ...] = (
         path="/file/status",
         handler=files,
         access="token",
-        summary="The same, by other names",
+        summary="List changed files (OpenCode alias)",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=tuple[ChangedFile, ...],
@@ -240,10 +242,10 @@ ROUTES: tuple[Route, ...] = (
         path="/vcs/diff",
         handler=diff,
         access="token",
-        summary="The same with what has changed, since the last commit or since the branch began",
+        summary="Diff since the last commit or the branch point",
         query=(
             DIRECTORY,
-            Param("mode", "What to compare with", choices=("git", "branch")),
+            Param("mode", "`git`: the last commit; `branch`: the branch point", choices=("git", "branch")),
             _CONTEXT,
         ),
         headers=(DIRECTED,),
@@ -255,7 +257,7 @@ ROUTES: tuple[Route, ...] = (
         path="/vcs/diff/raw",
         handler=raw,
         access="token",
-        summary="What has changed since the last commit, as one patch",
+        summary="Get the patch since the last commit as text",
         query=(DIRECTORY,),
         headers=(DIRECTED,),
         answer=str,

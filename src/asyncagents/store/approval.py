@@ -1,4 +1,4 @@
-"""The door to what was approved for good, as people look at it."""
+"""Store facade for stored approvals: list and withdraw them."""
 
 from asyncagents.domain.approval import Approval
 from asyncagents.store.door import Door
@@ -7,13 +7,13 @@ from asyncagents.store.verb import approval
 
 class ApprovalStore(Door):
     async def list(self, project_id: str | None, *, limit: int) -> tuple[Approval, ...]:
-        """Of one project or (None) of all, the newest first."""
+        """List the approvals of one project, or of all (None), newest first."""
         return await self._read(lambda tx: approval.list_approvals(tx, project_id, limit))
 
     async def withdraw(self, approval_id: str) -> None:
-        """Ask again from now on for what one approval covers."""
+        """Withdraw one approval: what it covers is asked again from now on."""
         await self._write(lambda tx: approval.withdraw_one(tx, approval_id))
 
     async def withdraw_all(self, project_id: str, permission: str | None = None) -> int:
-        """The same for all approvals of a project, or those of a permission; returns how many there were."""
+        """Withdraw all approvals of a project, or those of one permission; returns how many there were."""
         return await self._write(lambda tx: approval.withdraw_all(tx, project_id, permission))

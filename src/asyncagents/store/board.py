@@ -1,4 +1,4 @@
-"""The door for status boards."""
+"""Store facade for status boards."""
 
 from asyncagents.domain.board import BoardSnapshot, KindFilter, TaskGroup, TaskPage, TaskQuery, TaskStats
 from asyncagents.store.door import Door
@@ -13,7 +13,7 @@ class BoardStore(Door):
         self._sums = board.Sums()
 
     async def page(self, query: TaskQuery) -> TaskPage:
-        """Newest first."""
+        """Read a page of tasks, newest first."""
         return await self._read(lambda tx: board.page(tx, query, self._sums))
 
     async def group(self, batch_id: str) -> TaskGroup:
@@ -26,9 +26,9 @@ class BoardStore(Door):
         return await self._read(lambda tx: board.count(tx, self._sums))
 
     async def snapshot(self, kind: KindFilter = "background") -> tuple[BoardSnapshot, str]:
-        """And the cursor it is true at."""
+        """Read the board and the cursor at which it was read."""
         return await self._read(lambda tx: board.snapshot(tx, self._sums, kind))
 
     async def look(self, after: Point, *, progress: bool) -> Look:
-        """What changed since; with `progress` also what live tasks did, once the reader is up to date."""
+        """Read changes after a cursor; with `progress` also live tasks, once the reader is up to date."""
         return await self._read(lambda tx: board_feed.look(tx, after, progress=progress))

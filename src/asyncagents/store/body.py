@@ -1,4 +1,4 @@
-"""Values on their way into a row: what no database could keep, or nobody could read again, is refused."""
+"""Encodes values for a row and refuses those that a database cannot store or a reader cannot decode."""
 
 from typing import Any
 
@@ -6,17 +6,17 @@ from asyncagents.domain.shape import encode
 from asyncagents.errors import InvalidInput
 
 DEPTH = 100
-"""How deep JSON may nest. Readers recurse, and how far they can depends on where they are called."""
+"""Max nesting of JSON. Decoders recurse, and how far they can depends on the stack of their caller."""
 
 LONGEST_NAME = 600
-"""Characters of an id or a key. An entry of an index of PostgreSQL has 2,700 bytes."""
+"""Max characters of an id or a key: an index entry of PostgreSQL holds at most 2,700 bytes."""
 
 _OPENING = b"[{"
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def body(value: Any) -> bytes:
-    """The JSON that is stored. Numbers that JSON does not have (NaN, infinities) become null."""
+    """Encode a value as the JSON that is stored. NaN and infinities become null. Raises `InvalidInput`."""
     try:
         raw = encode(value)
     except (ValueError, TypeError, RecursionError, NotImplementedError) as error:
@@ -36,7 +36,7 @@ def _depth(raw: bytes) -> int:
 
 
 def check_names(*names: str | None) -> None:
-    """Ids and keys have an index: not all databases keep long ones there, and zero bytes not alike."""
+    """Raise `InvalidInput` for ids and keys that some database cannot index: too long, or a zero byte."""
     for name in names:
         if name is not None and len(name) > LONGEST_NAME:
             raise InvalidInput(

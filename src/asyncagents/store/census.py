@@ -1,4 +1,4 @@
-"""The door to what metrics count."""
+"""Store facade for the census that metrics report."""
 
 import asyncio
 
@@ -12,9 +12,9 @@ class CensusStore(Door):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._one = asyncio.Lock()
-        """One at a time: whoever asks for it over and over leaves the other readers to others."""
+        """Allows one census at a time, so that frequent metric requests cannot occupy all reader threads."""
 
     async def take(self, pool: str) -> Census:
-        """All counts at one moment; sessions at work are those of one pool."""
+        """Count everything at one moment; active sessions are those of one pool."""
         async with self._one:
             return await self._read(lambda tx: census.take(tx, pool))

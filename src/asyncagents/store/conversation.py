@@ -1,4 +1,4 @@
-"""The door for clients who list, read, change and copy conversations."""
+"""Store facade for clients that list, read, update and copy sessions and their messages."""
 
 from asyncagents.domain.duplicate import Duplicate
 from asyncagents.domain.id import MessageId, PartId, SessionId
@@ -16,13 +16,13 @@ from asyncagents.store.verb.session import NewSession, existing, find_by_key
 
 class ConversationStore(Piecewise):
     async def listing(self, query: SessionQuery) -> tuple[Session, ...]:
-        """The last used first."""
+        """List sessions, the most recently used first."""
         return await self._read(lambda tx: listing.listing(tx, query))
 
     async def page(
         self, session_id: SessionId, *, before: str | None = None, limit: int | None = None
     ) -> Page:
-        """The newest `limit` messages before an id, or all of them, as bytes."""
+        """Read the newest `limit` messages before an id, or all of them, as JSON bytes."""
         return await self._read(lambda tx: page.page(tx, session_id, before=before, limit=limit))
 
     async def message(self, session_id: SessionId, message_id: MessageId) -> bytes:
@@ -32,15 +32,15 @@ class ConversationStore(Piecewise):
         return await self._write(lambda tx: change.change(tx, session_id, new))
 
     async def source(self, session_id: SessionId, *, before: MessageId | None = None) -> Source:
-        """What a copy is made of."""
+        """Read the session and the messages that a copy is made of."""
         return await self._read(lambda tx: copy.source(tx, session_id, before))
 
     async def made_before(self, key: str, *, hash: str | None) -> Session | None:
-        """The session that was made under a key. Raises `KeyReused` if it was made of other content."""
+        """Find the session created under a key. Raises `KeyReused` if its content was different."""
         return await self._glance(lambda tx: find_by_key(tx, key, hash=hash))
 
     async def copy(self, new: NewSession, made: Duplicate) -> Session:
-        """The same key again gives the copy that is there. A long one is written in pieces."""
+        """Write a copy; the same key again returns the first copy. A long one is written in pieces."""
         if copy.count_rows(made) <= ROWS:
             return await self._write(lambda tx: copy.copy(tx, new, made))
         known = await self._read(lambda tx: existing(tx, new))
@@ -52,7 +52,7 @@ class ConversationStore(Piecewise):
         return done or await self.copy(new, made)
 
     async def remove_message(self, session_id: SessionId, message_id: MessageId) -> None:
-        """Raises `SessionBusy` unless the session rests; so do the next two."""
+        """Raises `SessionBusy` unless the session rests; so do `remove_part` and `update_part`."""
         await self._write(lambda tx: remove.remove_message(tx, session_id, message_id))
 
     async def remove_part(self, session_id: SessionId, message_id: MessageId, part_id: PartId) -> None:

@@ -1,4 +1,4 @@
-"""How a method becomes a transaction, whatever database stands behind it."""
+"""Runs a store method as one transaction on any database."""
 
 from typing import TypeVar
 
@@ -20,14 +20,14 @@ class Door:
             raise Damaged(str(error)) from error
 
     async def _write_quickly(self, verb: Verb[T]) -> T:
-        """Few rows: it holds nobody up for longer than a thread would."""
+        """Run the verb on the event loop (see ADR 16); only for verbs that touch a few rows."""
         try:
             return await self._database.write(verb, quick=True)
         except Unreadable as error:
             raise Damaged(str(error)) from error
 
     async def _glance(self, verb: Verb[T]) -> T:
-        """The same for what is read."""
+        """Run a reading verb on the event loop; only for verbs that touch a few rows."""
         try:
             return await self._database.read(verb, quick=True)
         except Unreadable as error:

@@ -1,4 +1,4 @@
-"""What becomes due: ended in its time, or put off if that fails."""
+"""Store facade for rows with a due time: expires them, or postpones one that fails."""
 
 from asyncagents.errors import Damaged, StoreError, StuckRow
 from asyncagents.store.door import Door
@@ -7,9 +7,9 @@ from asyncagents.store.verb import expire
 
 class DueStore(Door):
     async def expire(self, limit: int = expire.PIECE) -> int:
-        """End what is overdue; returns how many rows. The rest waits for the next call.
+        """Expire up to `limit` overdue rows of each kind; returns how many. The rest waits for the next call.
 
-        Raises `StuckRow`, with nothing done, if a row fails for a reason of its own.
+        Raises `StuckRow`, with nothing committed, if a row fails for a reason of its own.
         """
         place = expire.Place()
         try:
@@ -21,5 +21,5 @@ class DueStore(Door):
             raise StuckRow(place.kind, place.id, f"{type(error).__name__}: {error}") from error
 
     async def put_off(self, kind: str, id: str, until: int) -> None:
-        """Let a row that is due be due at a later time."""
+        """Postpone a due row."""
         await self._write(lambda tx: expire.put_off(tx, kind, id, until))

@@ -1,4 +1,4 @@
-"""The door to what people do in sessions themselves, past the model."""
+"""Store facade for what people do in a session without the model: shell commands, tasks to the background."""
 
 from asyncagents.domain.fact import Admitted
 from asyncagents.domain.id import SessionId
@@ -10,13 +10,13 @@ from asyncagents.store.verb.shell import NewShell
 
 class HandStore(Door):
     async def shell(self, new: NewShell) -> Admitted:
-        """Have a session that rests run a command. The same key again changes nothing."""
+        """Admit a shell command to a session that rests. The same key again changes nothing."""
         return await self._write(lambda tx: shell.shell(tx, new))
 
     async def background(self, task_id: SessionId) -> Task:
-        """Let whoever waits for a task go on; a notice tells of its end."""
+        """Move a task to the background: its parent goes on now and gets a notice when the task ends."""
         return await self._write(lambda tx: background.background(tx, task_id))
 
     async def background_all(self, session_id: SessionId) -> tuple[SessionId, ...]:
-        """Let a session go on that waits for tasks; which tasks that were."""
+        """Move all tasks that a session waits for to the background; returns their ids."""
         return await self._write(lambda tx: background.background_all(tx, session_id))

@@ -1,4 +1,4 @@
-"""The door to calls whose result comes later, from outside."""
+"""Store facade for pending calls and the keys that sign their webhooks."""
 
 from asyncagents.domain.call import Call
 from asyncagents.domain.id import CallId, SessionId
@@ -13,28 +13,28 @@ class PendingStore(Door):
         return await self._write(lambda tx: pending.resume(tx, call_id))
 
     async def first_key(self, proposed: bytes) -> tuple[bytes, ...]:
-        """The keys that there are; else this one, from here on."""
+        """Return the secret keys; if there are none, store `proposed` first."""
         return await self._write(lambda tx: pending.first_key(tx, proposed))
 
     async def new_key(self, key: bytes) -> tuple[bytes, ...]:
         return await self._write(lambda tx: pending.new_key(tx, key))
 
     async def forget_settled(self, before: int, limit: int = 500) -> int:
-        """Drop calls with results from outside that were settled before; returns how many."""
+        """Delete pending calls that were settled before a time; returns how many."""
         return await self._write(lambda tx: pending.forget_settled(tx, before, limit))
 
     async def call(self, call_id: CallId) -> Call:
-        """One whose result comes later."""
+        """Read a pending call."""
         return await self._read(lambda tx: pending.pending_call(tx, call_id))
 
     async def waiting_call(self, call_id: CallId) -> Call:
-        """Read a call whose result comes later, or one that waits for tasks."""
+        """Read a pending call, or a call that waits for tasks."""
         return await self._read(lambda tx: pending.waiting_call(tx, call_id))
 
     async def calls(
         self, status: PendingStatus, session_id: SessionId | None, *, after: str, limit: int
     ) -> tuple[Call, ...]:
-        """The oldest first."""
+        """List pending calls, oldest first."""
         return await self._read(
             lambda tx: pending.pending_calls(tx, status, session_id, after=after, limit=limit)
         )
@@ -43,9 +43,9 @@ class PendingStore(Door):
         return await self._read(lambda tx: pending.issued_secret(tx, call_id))
 
     async def keys(self) -> tuple[bytes, ...]:
-        """What secrets of calls are made of, the newest first."""
+        """Read the keys from which secrets of calls are derived, newest first."""
         return await self._read(pending.keys)
 
     async def keys_since(self, since: int) -> tuple[bytes, ...]:
-        """The one in use at that time before all others."""
+        """Read the secret keys, the one in use at that time first."""
         return await self._read(lambda tx: pending.keys_since(tx, since))

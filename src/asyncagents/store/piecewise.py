@@ -1,4 +1,4 @@
-"""How a session is written in many transactions, each of them short, as if it were one."""
+"""Writes a long session in many short transactions; it becomes visible with the last one."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -19,10 +19,11 @@ class Piecewise(Door):
     async def _write_in_pieces(
         self, session_id: SessionId, pieces: Iterable[Verb[None]], last: Verb[T | None]
     ) -> T | None:
-        """`last` writes the session's own row; None: it is there already, and what was written is removed.
+        """Run `pieces`, then `last`, which writes the session's own row.
 
-        A process that ends meanwhile leaves rows that nobody sees; the next that begins the same session, or
-        after ten minutes any other, removes them.
+        None: the session exists already, and what was written is removed. If the process dies meanwhile, its
+        rows stay invisible; they are removed by the next process that begins the same session, or after ten
+        minutes by any.
         """
         await self._remove_stale()
         arrival = await self._write(partial(_begin, session_id))

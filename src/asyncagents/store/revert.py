@@ -1,4 +1,4 @@
-"""The door to what steps did to files, and to what is undone."""
+"""Store facade for file snapshots of steps and for undo."""
 
 from asyncagents.domain.control import Lease
 from asyncagents.domain.id import MessageId, PartId, SessionId
@@ -11,46 +11,46 @@ from asyncagents.store.verb.trail import Changed, Stretch, Told
 
 class RevertStore(Door):
     async def keep_before(self, lease: Lease, message_id: MessageId, snapshot: str) -> None:
-        """The calls of a step are about to change files."""
+        """Store the snapshot taken before the calls of a step run."""
         await self._write(lambda tx: trail.keep_before(tx, lease, message_id, snapshot))
 
     async def keep_after(self, lease: Lease, changed: Changed) -> None:
-        """They have ended. Once for a step."""
+        """Store the snapshot taken after the calls of a step, once per step."""
         await self._write(lambda tx: trail.keep_after(tx, lease, changed))
 
     async def keep_summary(self, lease: Lease, told: Told) -> None:
-        """What a turn came to."""
+        """Store the file changes of a turn and of the session so far."""
         await self._write(lambda tx: trail.keep_summary(tx, lease, told))
 
     async def stretch(
         self, session_id: SessionId, first: str = "", last: str = trail.EVERY
     ) -> Stretch | None:
-        """The files before the first and after the last step of some messages; None: no step changed any."""
+        """Read the snapshots before the first and after the last step of a range; None: no step has any."""
         return await self._read(lambda tx: trail.stretch(tx, session_id, first, last))
 
     async def look(
         self, session_id: SessionId, message_id: MessageId, part_id: PartId | None = None
     ) -> Undoing:
-        """What an undo would be about; `SessionBusy` if there can be none now."""
+        """Read what an undo from this point would cover. Raises `SessionBusy` if there can be none now."""
         return await self._read(lambda tx: revert.look(tx, session_id, message_id, part_id))
 
     async def marked(self, session_id: SessionId) -> Undoing | None:
-        """What is undone now."""
+        """Read the undo that is marked now, if any."""
         return await self._read(lambda tx: revert.marked(tx, session_id))
 
     async def mark(self, session_id: SessionId, wanted: Revert, *, wakes: int | None = None) -> Marked:
-        """Undo; what is undone ends in the same transaction. `wakes`: only if all is as it was looked at."""
+        """Mark an undo and end what it covers, in one transaction. `wakes`: only if not woken since."""
         return await self._write(lambda tx: revert.mark(tx, session_id, wanted, wakes=wakes))
 
     async def files_put_back(self, session_id: SessionId, done: Revert, files: Files | None) -> Session:
         return await self._write(lambda tx: revert.files_put_back(tx, session_id, done, files))
 
     async def reopen(self, session_id: SessionId) -> Session:
-        """Files are about to change again: whoever speaks meanwhile waits for them."""
+        """Mark the undo as unfinished before files change again; input admitted meanwhile waits for them."""
         return await self._write(lambda tx: revert.reopen(tx, session_id))
 
     async def clear(self, lease: Lease) -> None:
-        """A model is about to be asked: what is undone goes for good."""
+        """Delete what is undone, before a model is asked."""
         await self._write(lambda tx: revert.clear(tx, lease))
 
     async def unmark(self, session_id: SessionId, diffs: tuple[FileDiff, ...] | None = None) -> Session:

@@ -1,4 +1,4 @@
-"""Rows as the verbs handle them: read, change as values, write back, and say what changed."""
+"""Reads and writes rows for the verbs: decode, change as values, write back, publish what changed."""
 
 import msgspec
 from msgspec import Struct
@@ -41,7 +41,7 @@ from asyncagents.store.tx import Row, Tx
 IDLE = encode(Idle()).decode()
 BUSY = encode(Busy()).decode()
 SOUGHT = 500
-"""So many characters of a title are searched: an index has them."""
+"""Characters of a title that a search covers; an index holds them."""
 _call_decoder = msgspec.json.Decoder(Call)
 
 
@@ -69,7 +69,7 @@ async def the_session(tx: Tx, session_id: SessionId) -> SessionRow:
 
 
 async def held(tx: Tx, lease: Lease) -> SessionRow:
-    """The session, if the lease is still good: every write of a run begins here."""
+    """Read the session if the lease is still valid; every write of a run begins here. Raises `LeaseLost`."""
     row = await find_session(tx, lease.session_id)
     if row is None or row.control.fence != lease.fence or row.control.state != "running":
         raise LeaseLost(lease.session_id)
@@ -77,7 +77,7 @@ async def held(tx: Tx, lease: Lease) -> SessionRow:
 
 
 async def check_lease(tx: Tx, lease: Lease) -> None:
-    """As `held`, for a write that needs nothing of the session."""
+    """Raise `LeaseLost` as `claimed_session` does, for a write that needs nothing of the session."""
     if await tx.one("lease", lease.session_id) != (lease.fence, "running"):
         raise LeaseLost(lease.session_id)
 
@@ -85,7 +85,7 @@ async def check_lease(tx: Tx, lease: Lease) -> None:
 async def save(
     tx: Tx, row: SessionRow, control: Control, info: Session | None = None, *, at_rest: bool = False
 ) -> SessionRow:
-    """Write a session back, publish what changed, wake it if signalled. `at_rest`: it waits for nothing."""
+    """Write a session back, publish what changed, wake it if signalled. `at_rest`: it has no open calls."""
     rev = await tx.rev()
     now_status = IDLE if at_rest and control.state == "idle" else await _status(tx, control)
     raw, version = row.raw, row.version
@@ -125,13 +125,13 @@ async def save(
 
 
 def listed(info: Session) -> tuple[int, str, int | None]:
-    """What lists of sessions are sorted and searched by. A search would end at a zero byte."""
+    """Columns that session lists sort and search by. Zero bytes are replaced: a search would end at one."""
     sought = info.title[:SOUGHT].casefold().replace("\0", "\ufffd")
     return info.time.updated, sought, info.time.archived
 
 
 async def _list(tx: Tx, before: Session, info: Session | None) -> None:
-    """An index has it, so it is written only if it changed."""
+    """Write the indexed columns only if they changed."""
     if info is not None and (info.time != before.time or info.title != before.title):
         await tx.one("list_session", *listed(info), info.id)
 
@@ -156,7 +156,7 @@ async def unsettled(tx: Tx, session_id: SessionId) -> tuple[Call, ...]:
 
 
 async def find_backoff(tx: Tx, control: Control) -> Backoff | None:
-    """The request that waits for its next try, if one does."""
+    """Find the request of the session that waits for its next try."""
     row = await tx.one("backoff", control.backoff) if control.backoff is not None else None
     if row is None:
         return None
@@ -166,14 +166,14 @@ async def find_backoff(tx: Tx, control: Control) -> Backoff | None:
 
 
 async def request_tokens(tx: Tx, request_id: RequestId) -> Tokens:
-    """What a request was thought to take, or took."""
+    """Read the tokens of a request: reported, or else estimated."""
     row = await tx.one("request_tokens", request_id)
     assert row is not None
     return msgspec.json.decode(row[0], type=Tokens)
 
 
 async def snapshot(tx: Tx, row: SessionRow, *, last: Message | None = None) -> Snapshot:
-    """All that `decide` needs; who has just written the `last` message of the turn need not have it read."""
+    """Read all that `decide` needs. `last`: the turn's last message, if the caller has just written it."""
     control, model = row.control, row.info.model
     unread = await inbox(tx, control.id)
     return Snapshot(
@@ -197,7 +197,7 @@ def model_ref(model: SessionModel) -> ModelRef:
 
 
 async def last_message(tx: Tx, control: Control) -> Message | None:
-    """The newest message of this turn that the model would see."""
+    """Read the newest message of this turn that the model would see."""
     if not control.in_turn:
         return None
     row = await tx.one("last_message", control.id)
@@ -206,15 +206,15 @@ async def last_message(tx: Tx, control: Control) -> Message | None:
 
 class Inbox(Struct, frozen=True):
     queued: int
-    """Waits to be promoted."""
+    """Inputs that wait to be promoted."""
     stranded: int
-    """An abort held it back, without telling its callers."""
+    """Inputs that an abort held back and whose callers have no answer yet."""
     notices: int
-    """Ends of tasks that are due to be told."""
+    """Notices that are due."""
     newest: MessageId | None
-    """Of what waits."""
+    """The newest message that waits."""
     prompts: int
-    """Of what is queued, all but what the runtime itself adds to a turn."""
+    """Queued inputs without those that the runtime itself adds to a turn."""
 
 
 async def inbox(tx: Tx, session_id: SessionId) -> Inbox:
@@ -238,7 +238,7 @@ async def the_call(tx: Tx, call_id: CallId) -> Call:
 
 
 async def put_call(tx: Tx, call: Call, *, publish: bool = True) -> None:
-    """Write a call and the part that people see of it."""
+    """Write a call and the tool part that shows it."""
     state, due = call.state, None
     if isinstance(state, Open):
         due = state.next_due
@@ -286,7 +286,7 @@ async def insert_message(
     named: bool = False,
     publish: bool = True,
 ) -> None:
-    """Write a message that is not there yet. `named`: a client made its id, perhaps without its era."""
+    """Insert a new message. `named`: a client made its id, perhaps without its era. Raises `Conflict`."""
     raw = body(message)
     columns = message.id, message.session_id, position, turn, False
     sorts_by = sort_id(message.id, message.time.created) if named else message.id
@@ -298,13 +298,13 @@ async def insert_message(
 
 
 async def sort_id_of(tx: Tx, message_id: str) -> str:
-    """Look up what a message sorts by; one that is gone sorts by its id, in the era nearest to now."""
+    """Look up the sort id of a message; a deleted one sorts by its id, in the era nearest to now."""
     row = await tx.one("sort_id_of", message_id)
     return str(row[0]) if row else sort_id(message_id, tx.now)
 
 
 async def say(tx: Tx, control: Control, said: Remark) -> Control:
-    """Give it the next place in what the model reads."""
+    """Append a message of the runtime at the next position that the model reads."""
     control = replace(control, positions=control.positions + 1)
     await insert_message(tx, said.message, position=control.positions, turn=control.turn)
     await put_part(tx, said.part)
@@ -338,7 +338,7 @@ def touched(info: Session, now: int) -> Session:
 
 
 def merged(old: bytes, version: int, new: Struct | UnknownPart) -> tuple[bytes, int]:
-    """A row written by a newer program keeps its version, and the fields that we do not know."""
+    """Encode a new body; a row written by a newer program keeps its version and the fields we do not know."""
     raw = body(new)
     if version <= SHAPE_VERSION:
         return raw, SHAPE_VERSION

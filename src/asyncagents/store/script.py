@@ -1,23 +1,23 @@
-"""The SQL files of a database: named statements, and migrations in their order."""
+"""Reads the SQL files of a database: named statements, and migrations in order."""
 
 from collections.abc import Iterator
 from importlib.resources.abc import Traversable
 
 
 def named(folder: Traversable) -> Iterator[tuple[str, str]]:
-    """Each statement of a folder's files, as it is written. Raises for a name that stands twice."""
+    """Yield each named statement of a folder, with comments. Raises `ValueError` for a repeated name."""
     seen: set[str] = set()
     for file in sorted(folder.iterdir(), key=lambda f: f.name):
         for block in file.read_text().split("-- name: ")[1:]:
             name, _, text = block.partition("\n")
             if name.strip() in seen:
-                raise ValueError(f"statement {name.strip()!r} stands twice, the second time in {file.name}")
+                raise ValueError(f"statement {name.strip()!r} is defined twice, again in {file.name}")
             seen.add(name.strip())
             yield name.strip(), text
 
 
 def bare(text: str) -> str:
-    """Without comments."""
+    """Remove comment lines, blank lines and the closing semicolon."""
     lines = (line for line in text.splitlines() if not line.lstrip().startswith("--"))
     return "\n".join(line for line in lines if line.strip()).rstrip(";")
 

@@ -1,4 +1,4 @@
-"""The one door to the database: a method is a transaction, whatever database stands behind it."""
+"""The store: each method is one transaction, on SQLite or PostgreSQL."""
 
 from collections.abc import Sequence
 
@@ -70,7 +70,7 @@ from asyncagents.store.verb.title import Titled
 
 
 class Store(Door):
-    """Verbs are written once, over `Tx`; a database brings statements and transactions."""
+    """Verbs are written once, over `Tx`; a database supplies statements and transactions."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -89,11 +89,11 @@ class Store(Door):
     # Signals: outside events, each durable before it is acknowledged.
 
     async def create_session(self, new: NewSession) -> Session:
-        """The same key, or id, again gives the session that is there."""
+        """Create a session; the same key, or id, again returns the existing one."""
         return await self._write_quickly(lambda tx: session.create(tx, new))
 
     async def begin(self, new: NewSession, first: Admit) -> tuple[Session, Admitted]:
-        """A session and its first input; the same keys again change nothing."""
+        """Create a session and admit its first input; the same keys again change nothing."""
         return await self._write_quickly(lambda tx: begin.begin(tx, new, first))
 
     async def admit(self, new: Admit) -> Admitted:
@@ -101,7 +101,7 @@ class Store(Door):
         return await self._write_quickly(lambda tx: signal.admit(tx, new))
 
     async def settle(self, call_id: CallId, result: Result, *, unless_checked: bool = False) -> Call:
-        """Give an open call its result, once. The same again gets the same answer; another is a conflict."""
+        """Settle a call, once. The same result again returns the call; a different one raises a conflict."""
         fact = Settle(call_id, result)
         return await self._write_quickly(lambda tx: signal.settle(tx, fact, unless_checked=unless_checked))
 
@@ -110,17 +110,17 @@ class Store(Door):
         return await self._write(lambda tx: answer.answer(tx, ask_id, reply, ask_hash=ask_hash, by=by))
 
     async def start_title(self, session_id: SessionId, request_id: RequestId, estimate: Tokens) -> None:
-        """Note that a model is about to be asked for a title."""
+        """Insert the request for a title before it is sent to a model."""
         await self._write(lambda tx: title.start_title(tx, session_id, request_id, estimate))
 
     async def end_title(self, end: Titled) -> None:
-        """Charge what it took; name the session, if nobody has meanwhile."""
+        """Charge the request; set the title unless it was changed meanwhile."""
         await self._write(lambda tx: title.end_title(tx, end))
 
     async def cancel(
         self, session_id: SessionId, *, by: EndedBy = "user", scope: Scope = "tree", key: str | None = None
     ) -> tuple[SessionId, ...]:
-        """Abort what a session and its descendants do, once for a key; what was not read yet is held back."""
+        """Cancel a session and its descendants, once per key; input that is not promoted is held back."""
         return await self._write(lambda tx: cancel.abort(tx, session_id, by=by, scope=scope, key=key))
 
     async def resume(self, follow: Resume) -> None:
@@ -128,61 +128,61 @@ class Store(Door):
         await self._write(lambda tx: task.resume(tx, follow))
 
     async def conclude(self, task_id: SessionId) -> None:
-        """End a task whose end was missed."""
+        """Conclude a task whose end was missed."""
         await self._write(lambda tx: task_end.sweep(tx, task_id))
 
     async def expire(self, limit: int = expire.PIECE) -> int:
-        """Settle overdue calls; returns how many. The rest waits for the next call. Raises `StuckRow`."""
+        """Expire overdue rows; returns how many. The rest waits for the next call. Raises `StuckRow`."""
         return await self.due.expire(limit)
 
     async def delete_session(self, session_id: SessionId) -> tuple[SessionId, ...]:
         """Delete a session and all its descendants."""
         return await self._write(lambda tx: delete.delete(tx, session_id))
 
-    # A run: every write holds the lease, or raises `LeaseLost`.
+    # A run: every write checks the lease and raises `LeaseLost` if it is not valid any more.
 
     async def claim(
         self, session_id: SessionId, owner: OwnerId, *, dead: OwnerId | None, counts: bool = True
     ) -> Snapshot | None:
-        """Take a session that is ready or whose owner is `dead`. None: there is nothing to take."""
+        """Claim a session that is ready or whose owner is `dead`. None: it cannot be claimed."""
         return await self._write_quickly(
             lambda tx: claim.claim(tx, session_id, owner, dead=dead, counts=counts)
         )
 
     async def release(self, lease: Lease) -> None:
-        """Give it back unfinished: whoever serves it goes on."""
+        """Release a claim before the work is done; another run may claim the session at once."""
         await self._write(lambda tx: claim.release(tx, lease))
 
     async def give_back(self, session_id: SessionId, owner: OwnerId) -> None:
-        """As `release`, if this owner has it at all."""
+        """Release a session if this owner holds its claim."""
         await self._write(lambda tx: claim.give_back(tx, session_id, owner))
 
     async def hand_over(self, sessions: tuple[SessionId, ...]) -> None:
-        """Nobody is left here who hears when these make room for others: all other processes look at them."""
+        """Wake, for all processes, the sessions queued behind these: wakes of this process end with it."""
         await self._write(lambda tx: queue.hand_over(tx, sessions))
 
     async def set_aside(self, session_id: SessionId, owner: OwnerId, why: str) -> bool:
-        """Take a child that cannot be read out of its queue. False: there was nothing to do."""
+        """Take a child session that cannot be read out of its queue. False: nothing was done."""
         return await self._write(lambda tx: aside.set_aside(tx, session_id, owner, why=why))
 
     async def keep_trace(self, lease: Lease, traceparent: str) -> None:
-        """Whoever goes on with the session goes on there."""
+        """Store the trace in which later runs of the session continue."""
         await self._write_quickly(lambda tx: trace.keep(tx, lease, traceparent))
 
     async def start_step(self, lease: Lease, new: NewStep) -> Started | None:
-        """Promote unread input and write down that the model is about to be asked. None: cancelled."""
+        """Promote unread input and insert the step and its request. None: no step is needed any more."""
         return await self._write_quickly(lambda tx: step.start_step(tx, lease, new))
 
     async def write_parts(self, lease: Lease, parts: tuple[Part, ...], events: tuple[Event, ...]) -> None:
-        """Keep a step as it streams; the events are what listeners have not heard of it."""
+        """Write parts of a step as it streams; `events` are those that were not published yet."""
         await self._write_quickly(lambda tx: step.write_parts(tx, lease, parts, events))
 
     async def finish_step(self, lease: Lease, end: StepEnd) -> Snapshot:
-        """Close the step and write down its calls."""
+        """Close the step and insert its calls."""
         return await self._write_quickly(lambda tx: step.finish_step(tx, lease, end))
 
     async def finish_summary(self, lease: Lease, done: Summarised) -> Snapshot:
-        """Close a summary; from here on it stands for what came before it."""
+        """Close a summary; from here on the model reads it instead of what came before."""
         return await self._write(lambda tx: summary.finish_summary(tx, lease, done))
 
     async def prune(self, lease: Lease, parts: Sequence[PartId]) -> None:
@@ -190,39 +190,39 @@ class Store(Door):
         await self._write(lambda tx: compact.prune(tx, lease, parts))
 
     async def retry_step(self, lease: Lease, retry: Retrying) -> Snapshot:
-        """Close a step that failed and let its next try wait as a row."""
+        """Close a step that failed and store the time of its next try."""
         return await self._write_quickly(lambda tx: step.retry_step(tx, lease, retry))
 
     async def hold_step(self, lease: Lease, request_id: RequestId, *, until: int, why: str) -> Snapshot:
-        """Wait as a row before the first try, or longer before the next."""
+        """Store a later time for the first or the next try of a step."""
         return await self._write(lambda tx: step.hold_step(tx, lease, request_id, until=until, why=why))
 
     async def prepare(self, lease: Lease, prepared: tuple[Prepared, ...]) -> Snapshot:
-        """Note what hooks made of requested calls, once for each."""
+        """Store the input that hooks left to requested calls, once per call."""
         return await self._write(lambda tx: prepare.prepare(tx, lease, prepared))
 
     async def advance(self, lease: Lease, moves: tuple[Move, ...]) -> Snapshot:
-        """Move calls on. A settled call never changes; nothing starts in a cancelled turn."""
+        """Move calls to their next state. A settled call never changes; none starts in a cancelled turn."""
         return await self._write_quickly(lambda tx: step.advance(tx, lease, moves))
 
     async def finish_call(
         self, lease: Lease, call_id: CallId, result: Result, facts: tuple[Fact, ...] = ()
     ) -> Call:
-        """The run's own tool ended; its facts commit with its result. A result from outside stays."""
+        """Settle a call that the run executed and apply its facts; a result that came from outside stays."""
         return await self._write_quickly(lambda tx: fact.finish(tx, lease, Settle(call_id, result), facts))
 
     async def open_call(
         self, lease: Lease, call_id: CallId, state: Open, facts: tuple[Fact, ...] = ()
     ) -> None:
-        """The run's own tool waits; its facts commit with that. A result from outside stays."""
+        """Open a call that the run executed and apply its facts; a result that came from outside stays."""
         await self._write_quickly(lambda tx: fact.open_call(tx, lease, call_id, state, facts=facts))
 
     async def park(self, lease: Lease, wake_seq: int) -> bool:
-        """Stop with calls open. False: something arrived since the decision, go on."""
+        """Park: end the run with calls open. False: the session was woken since the decision, go on."""
         return await self._write_quickly(lambda tx: rest.park(tx, lease, wake_seq))
 
     async def rest(self, lease: Lease, wake_seq: int, reason: Reason, facts: tuple[Fact, ...] = ()) -> bool:
-        """End the turn, and with it whatever the facts say. False: something arrived, go on."""
+        """Rest: apply facts and end the turn. False: the session was woken since the decision, go on."""
         return await self._write_quickly(lambda tx: rest.rest(tx, lease, wake_seq, reason, facts=facts))
 
     # Reads.
@@ -234,17 +234,17 @@ class Store(Door):
         return await self._glance(lambda tx: read.session(tx, session_id))
 
     async def sessions(self, project_id: str, *, after: str = "", limit: int = 100) -> tuple[Session, ...]:
-        """Newest first."""
+        """List the sessions of a project, newest first."""
         return await self._read(lambda tx: read.sessions(tx, project_id, after=after, limit=limit))
 
     async def roots(
         self, project_id: str | None = None, *, after: str = "", limit: int = 100
     ) -> tuple[Session, ...]:
-        """Sessions without a parent, of one project or of all, newest first."""
+        """List sessions without a parent, of one project or of all, newest first."""
         return await self._read(lambda tx: read.roots(tx, project_id, after=after, limit=limit))
 
     async def beginning(self, start: str, *, limit: int = 2) -> tuple[SessionId, ...]:
-        """Ids of sessions that begin like this."""
+        """List session ids with a prefix."""
         return await self._read(lambda tx: read.beginning(tx, start, limit))
 
     async def children(self, session_id: SessionId) -> tuple[Session, ...]:
@@ -254,32 +254,32 @@ class Store(Door):
         return await self._glance(lambda tx: read.control(tx, session_id))
 
     async def covered(self, session_id: SessionId) -> tuple[Control, bool]:
-        """The control columns, and whether a cancel still has something to end."""
+        """Read the control columns, and whether a cancel still has something to end."""
         return await self._read(lambda tx: read.covered(tx, session_id))
 
     async def status(self, session_id: SessionId) -> Status:
         return await self._glance(lambda tx: read.status(tx, session_id))
 
     async def statuses(self, root_id: SessionId | None = None) -> dict[SessionId, Status]:
-        """Of all sessions, or those of a tree, that are not idle."""
+        """Read the statuses of all sessions, or those of a tree, that are not idle."""
         return await self._read(lambda tx: read.statuses(tx, root_id))
 
     async def at_work(self, root_id: SessionId) -> tuple[SessionId, ...]:
-        """Those of a tree that neither rest nor wait for the outside."""
+        """List the sessions of a tree that neither rest nor wait for the outside."""
         return await self._read(lambda tx: read.at_work(tx, root_id))
 
     async def history(self, session_id: SessionId, *, since: int = 0) -> tuple[Entry, ...]:
-        """What the model reads, in its order."""
+        """Read the history from a position on, in the order the model reads it."""
         return await self._read(lambda tx: read.placed(tx, session_id, since))
 
     async def told(self, session_id: SessionId, *, whole: bool = False) -> ToldBefore:
-        """What the model has read for good; or `whole`, with all that came since."""
+        """Read the history before the last step, which cannot change any more; `whole`: all of it."""
         return await self._read(lambda tx: read.told(tx, session_id, whole=whole))
 
     async def messages(
         self, session_id: SessionId, *, before: MessageId | None = None, limit: int = 1_000_000
     ) -> tuple[Entry, ...]:
-        """What people read: the newest `limit` before an id, oldest first."""
+        """Read the newest `limit` messages before an id, oldest first, in the order clients read them."""
         return await self._read(lambda tx: read.messages(tx, session_id, before=before, limit=limit))
 
     async def message(self, message_id: MessageId) -> Entry:
@@ -289,22 +289,22 @@ class Store(Door):
         return await self._glance(lambda tx: read.input_row(tx, message_id))
 
     async def is_known(self, session_id: SessionId, key: str) -> bool:
-        """Whether input of this key was admitted."""
+        """Whether input was admitted under this key."""
         return await self._glance(lambda tx: known.is_known(tx, session_id, key))
 
     async def has_begun(self, session_key: str, key: str) -> bool:
-        """Whether a session of this key began with input of that key."""
+        """Whether a session was created under `session_key` and admitted input under `key`."""
         return await self._glance(lambda tx: known.has_begun(tx, session_key, key))
 
     async def count_inputs(self, session_id: SessionId, prefix: str) -> int:
-        """How many inputs of a session have a key that begins like this."""
+        """Count the inputs of a session whose key has a prefix."""
         return await self._read(lambda tx: read.count_inputs(tx, session_id, prefix))
 
     async def last_call_id(self, session_id: SessionId) -> CallId | None:
         return await self._glance(lambda tx: read.last_call_id(tx, session_id))
 
     async def newest_prompt(self, session_id: SessionId) -> MessageId | None:
-        """What a person said last, of what the model has read."""
+        """Find the newest promoted prompt of a person."""
         return await self._glance(lambda tx: read.newest_prompt(tx, session_id))
 
     async def todos(self, session_id: SessionId) -> tuple[Todo, ...]:
@@ -314,11 +314,11 @@ class Store(Door):
         return await self._read(lambda tx: task_read.seen(tx, task_id))
 
     async def tasks_of(self, parent_id: SessionId) -> tuple[Seen, ...]:
-        """What a session launched, the oldest first."""
+        """List the tasks that a session launched, oldest first."""
         return await self._read(lambda tx: task_read.of_parent(tx, parent_id))
 
     async def tasks_of_tree(self, session_id: SessionId) -> tuple[Seen, ...]:
-        """All in the tree of a session, the oldest first."""
+        """List the tasks in the tree of a session, oldest first."""
         return await self._read(lambda tx: task_read.of_tree(tx, session_id))
 
     async def tasks_of_batch(self, batch: str) -> tuple[Seen, ...]:
@@ -328,7 +328,7 @@ class Store(Door):
         return await self._read(task_read.live)
 
     async def tasks(self, *, after: str = "", limit: int = 100) -> tuple[Seen, ...]:
-        """Newest first."""
+        """List tasks, newest first."""
         return await self._read(lambda tx: task_read.newest(tx, after=after, limit=limit))
 
     async def tasks_beginning(
@@ -337,23 +337,23 @@ class Store(Door):
         return await self._read(lambda tx: task_read.beginning(tx, parent_id, start, limit=limit))
 
     async def count_live(self, session_id: SessionId) -> int:
-        """How many tasks that a session launched have not ended."""
+        """Count the live tasks that a session launched."""
         return await self._glance(lambda tx: task_read.count_live(tx, session_id))
 
     async def last_calls(self, session_id: SessionId, limit: int) -> tuple[Call, ...]:
-        """The newest first."""
+        """Read the last calls of a session, newest first."""
         return await self._read(lambda tx: task_read.last_calls(tx, session_id, limit))
 
     async def launcher(self, session_id: SessionId) -> task_read.Launcher:
-        """All that a launch must know of whoever launches."""
+        """Read all that a launch must know of the parent session."""
         return await self._read(lambda tx: task_read.launcher(tx, session_id))
 
     async def situation(self, session_id: SessionId) -> Situation:
-        """What keeps a session from moving."""
+        """Read what explains why a session does not move."""
         return await self._read(lambda tx: situation.situation(tx, session_id))
 
     async def unconcluded(self, limit: int = 500) -> tuple[SessionId, ...]:
-        """Live tasks whose child has nothing left to do."""
+        """List live tasks whose child session has nothing left to do."""
         return await self._read(lambda tx: task_read.unconcluded(tx, limit))
 
     async def call(self, call_id: CallId) -> Call:
@@ -366,19 +366,19 @@ class Store(Door):
         return await self._read(lambda tx: read.open_calls(tx, session_id))
 
     async def asks(self, root_id: SessionId | None = None) -> tuple[Waiting, ...]:
-        """What waits for a person, in one tree of sessions or in all."""
+        """List calls that wait for a person, in one tree of sessions or in all."""
         return await self._read(lambda tx: read.asks(tx, root_id))
 
     async def lineage(self, session_id: SessionId) -> tuple[Session, ...]:
-        """From the root of its tree down to a session."""
+        """Read the lineage of a session, root first."""
         return await self._glance(lambda tx: read.lineage(tx, session_id))
 
     async def approvals(self, project_id: str) -> tuple[Rule, ...]:
-        """What was approved for good."""
+        """Read the stored approvals of a project as rules."""
         return await self._read(lambda tx: approval.approvals(tx, project_id))
 
     async def active(self, pool: str, *, after: str = "~", limit: int = 500) -> tuple[Active, ...]:
-        """Sessions that want a run, or had one when its process died, the oldest first."""
+        """List sessions that are ready or running, oldest first."""
         return await self._read(lambda tx: read.active(tx, pool, after=after, limit=limit))
 
     async def trace(self, session_id: SessionId) -> str | None:
@@ -391,7 +391,7 @@ class Store(Door):
         return await self._glance(feed.cursor)
 
     async def feed(self, after: str | None = None) -> Feed:
-        """What changed since a cursor, a bounded piece at a time."""
+        """Read a bounded piece of what changed after a cursor."""
         return await self._read(lambda tx: feed.feed(tx, after))
 
     async def forget_deleted(self, upto: int) -> None:

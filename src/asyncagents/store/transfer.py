@@ -1,4 +1,4 @@
-"""The door for exports and imports."""
+"""Store facade for exports and imports."""
 
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.transfer import Brought
@@ -11,15 +11,15 @@ from asyncagents.store.verb.export import MessageOut, SessionOut
 
 class TransferStore(Piecewise):
     async def session_ids(self, *, after: str = "", limit: int = 500) -> tuple[SessionId, ...]:
-        """Of all projects."""
+        """List session ids of all projects."""
         return await self._read(lambda tx: export.session_ids(tx, after=after, limit=limit))
 
     async def tree(self, session_id: SessionId) -> tuple[SessionId, ...]:
-        """A session and all below it, parents first."""
+        """List a session and its descendants, parents first."""
         return await self._read(lambda tx: export.tree(tx, session_id))
 
     async def change(self, session_id: SessionId) -> int:
-        """Something has changed in a session if this has."""
+        """Read the newest revision of a session and what it holds; equal revisions mean nothing changed."""
         return await self._read(lambda tx: export.change(tx, session_id))
 
     async def session(self, session_id: SessionId) -> SessionOut:
@@ -28,7 +28,7 @@ class TransferStore(Piecewise):
     async def messages(
         self, session_id: SessionId, *, after: str = "", limit: int = 50
     ) -> tuple[MessageOut, ...]:
-        """With their parts, in the order of their ids."""
+        """Read messages with their parts, in the order of their sort ids."""
         return await self._read(lambda tx: export.messages(tx, session_id, after=after, limit=limit))
 
     async def bring(self, new: Brought, *, pool: str) -> Outcome:

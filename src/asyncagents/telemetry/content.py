@@ -1,4 +1,4 @@
-"""Texts of prompts and answers, as the GenAI conventions write them; only for who has asked for them."""
+"""Span attributes with the texts of prompts and answers, by the GenAI conventions; off by default."""
 
 from typing import Any, TypeAlias, assert_never
 
@@ -21,7 +21,7 @@ Json: TypeAlias = dict[str, Any]
 
 
 def asked(request: Request) -> dict[str, str]:
-    """What a model is told."""
+    """Return the attributes for the messages of a request."""
     said = {"gen_ai.input.messages": _text([_message(told) for told in request.messages])}
     if request.system:
         said["gen_ai.system_instructions"] = _text([_words(request.system)])
@@ -74,5 +74,5 @@ def _words(text: str) -> Json:
 
 
 def _text(value: object) -> str:
-    """Half a character has no JSON form."""
+    """Encode a value as JSON; unpaired surrogates are replaced."""
     return encode(whole_in(value)).decode()

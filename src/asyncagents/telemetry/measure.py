@@ -16,7 +16,7 @@ Labels = dict[str, str]
 
 
 class Measures:
-    """Of the meter that the program has set up; without one, nothing is kept."""
+    """Histograms of the program's meter provider; without one nothing is recorded."""
 
     def __init__(self, provider: MeterProvider | None = None) -> None:
         self._names: defaultdict[str, Names] = defaultdict(Names)
@@ -53,12 +53,12 @@ class Measures:
             self._usage.record(max(0, count), labels | {"gen_ai.token.type": kind})
 
     def _bounded(self, labels: Labels) -> Labels:
-        """A model may invent agents and models, and each would be kept for ever."""
+        """Limit the number of label values: models may invent names of agents and tools."""
         return {name: self._names[name].of(value) for name, value in labels.items()}
 
 
 def input_tokens(tokens: Tokens) -> int:
-    """The conventions count those of the cache among them; we do not."""
+    """Return the input tokens, cached ones included, as the conventions count them."""
     return tokens.input + tokens.cache.read + tokens.cache.write
 
 

@@ -1,4 +1,4 @@
-"""Switching telemetry on; nothing of OpenTelemetry is imported before that."""
+"""Choose the observer; OpenTelemetry is imported only if telemetry is enabled."""
 
 from asyncagents.config.config import Config, TelemetryConfig
 from asyncagents.domain.port import Clock
@@ -12,7 +12,7 @@ MISSING = (
 
 
 def chosen_watch(given: bool | TelemetryConfig | None, config: Config | None, clock: Clock) -> Watch:
-    """As it was given, or else as the config says."""
+    """Return the observer by `given`, or else by the config; raises `ConfigError` without OpenTelemetry."""
     if given is None:
         given = config.telemetry if config is not None else False
     wanted = TelemetryConfig(enabled=given) if isinstance(given, bool) else given

@@ -1,4 +1,4 @@
-"""Places in a trace, between what is stored (a W3C traceparent) and what OpenTelemetry works with."""
+"""Convert between stored W3C traceparents and OpenTelemetry contexts."""
 
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, get_current_span, set_span_in_context
@@ -9,12 +9,12 @@ _NAME = "traceparent"
 
 
 def context_at(traceparent: str | None) -> Context:
-    """Nothing of the context we are in counts. What is no traceparent is nowhere: a new trace begins."""
+    """Return a context with only the traceparent; an invalid traceparent begins a new trace."""
     return _propagator.extract({_NAME: traceparent} if traceparent else {}, Context())
 
 
 def traceparent_of(span: Span) -> str | None:
-    """None: the span is none, as without an SDK."""
+    """Return the traceparent of a span; None for an invalid span, as without an SDK."""
     carrier: dict[str, str] = {}
     _propagator.inject(carrier, set_span_in_context(span, Context()))
     return carrier.get(_NAME)
@@ -25,6 +25,6 @@ def here() -> str | None:
 
 
 def links_here() -> tuple[Link, ...]:
-    """To whoever calls us, who belongs to a trace of his own."""
+    """Return a link to the caller's span, which belongs to another trace; empty without one."""
     caller = get_current_span().get_span_context()
     return (Link(caller),) if caller.is_valid else ()

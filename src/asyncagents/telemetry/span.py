@@ -1,4 +1,4 @@
-"""What is under way as a span: begun with its block, current in it, ended with it."""
+"""Spans of `with` blocks: started on entry, current inside, ended on exit."""
 
 import logging
 from contextvars import Token
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What a span begins with; `parent`: None is whatever is current."""
+    """The arguments to start a span; without `parent` the current context is used."""
 
     name: str
     attributes: Attributes
@@ -36,28 +36,28 @@ class Plan(Struct, frozen=True, kw_only=True):
     parent: Context | None = None
     links: tuple[Link, ...] = ()
     start: int | None = None
-    """In ms since the epoch; None: now."""
+    """Start time in ms since the epoch; None: now."""
 
 
 def begun(tracer: Tracer, plan: Plan) -> Span:
-    """Samplers and processors are the program's: where one fails, there is no span, and the work goes on."""
+    """Start a span; if a sampler or processor of the program raises, log it and return an invalid span."""
     start = None if plan.start is None else plan.start * 1_000_000
     try:
         return tracer.start_span(plan.name, plan.parent, plan.kind, plan.attributes, plan.links, start)
-    except Exception:  # noqa: BLE001  the edge of somebody's telemetry
-        _log.exception("a span could not be begun")
+    except Exception:  # noqa: BLE001  the edge of the program's telemetry
+        _log.exception("span=%s action=start failed", plan.name)
         return INVALID_SPAN
 
 
 def finish(span: Span) -> None:
     try:
         span.end()
-    except Exception:  # noqa: BLE001  the edge of somebody's telemetry
-        _log.exception("a span could not be ended")
+    except Exception:  # noqa: BLE001  the edge of the program's telemetry
+        _log.exception("span action=end failed")
 
 
 class Traced:
-    """A block with a span of its own."""
+    """A `with` block that has its own span."""
 
     def __init__(self, tracer: Tracer, clock: Clock, plan: Plan) -> None:
         self._tracer = tracer
@@ -84,7 +84,7 @@ class Traced:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        assert self._span is not None and self._token is not None, "it was entered"
+        assert self._span is not None and self._token is not None, "the block was not entered"
         detach(self._token)
         if isinstance(error, Exception):
             self.fail(type(error).__name__)
@@ -92,15 +92,15 @@ class Traced:
         finish(self._span)
 
     def over(self, seconds: float, *, cut: bool) -> None:
-        """Just before the span ends. `cut`: it was left with an exception, or told to stop."""
+        """Record results just before the span ends. `cut`: the block ended by an exception."""
 
     def note(self, attributes: Attributes) -> None:
-        assert self._span is not None, "it was entered"
+        assert self._span is not None, "the block was not entered"
         self._span.set_attributes(attributes)
 
     def fail(self, error_type: str) -> None:
-        """Without a word of what it says: that may repeat what a prompt said."""
-        assert self._span is not None, "it was entered"
+        """Mark the span as failed, without the error message, which may contain parts of a prompt."""
+        assert self._span is not None, "the block was not entered"
         self._error = error_type
         self._span.set_attribute("error.type", error_type)
         self._span.set_status(Status(StatusCode.ERROR))
@@ -110,7 +110,7 @@ class Traced:
 
 
 def error_type(failure: Failure) -> str:
-    """The provider's status, if it gave one; else what kind of failure it is."""
+    """Return the provider's HTTP status, or else the class of the failure."""
     if isinstance(failure, APIError) and failure.data.status_code is not None:
         return str(failure.data.status_code)
     return failure_name(failure)

@@ -1,4 +1,4 @@
-"""Traces and metrics for whichever OpenTelemetry SDK the program has set up, in the GenAI conventions."""
+"""Traces and metrics by the GenAI conventions, for the OpenTelemetry SDK that the program has set up."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -33,11 +33,11 @@ _PROVIDERS = {
     "moonshotai": "moonshot_ai",
     "xai": "x_ai",
 }
-"""Those that the conventions call otherwise than we do."""
+"""Provider ids that have another name in the conventions."""
 
 
 class Tracing:
-    """`content`: whether texts of prompts, answers, arguments and results go along."""
+    """The observer for OpenTelemetry; `content` includes texts of prompts, answers, arguments and results."""
 
     tracing = True
 
@@ -99,7 +99,7 @@ class Tracing:
         return _TracedTool(self, Plan(name=f"execute_tool {call.tool}", attributes=attributes), call)
 
     def refused(self, call: Call) -> None:
-        """It did not run, so there is nothing to time; the next request tells the model."""
+        """Record nothing: the call did not run."""
 
     def settled(self, call: Call, trace: Trace | None, began: int) -> None:
         attributes: Attributes = _call_attributes(call)
@@ -118,7 +118,7 @@ class Tracing:
         finish(begun(self._tracer, plan))
 
     def report_fault(self, edge: Edge, error: BaseException) -> None:
-        """Leave it to the spans of what failed, which end with it."""
+        """Record nothing: the spans of the failed block end with the error."""
 
 
 @contextmanager

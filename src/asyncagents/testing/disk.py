@@ -1,4 +1,4 @@
-"""A disk that forgets: what was written but not synced may be lost, torn or reordered by a power cut."""
+"""A simulated disk: a power cut may lose, tear or reorder writes that were not synced."""
 
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -20,7 +20,7 @@ class Write:
         content[self.offset : self.offset + len(self.data)] = self.data
 
     def sectors(self) -> list["Write"]:
-        """The same write in pieces that the disk writes one by one."""
+        """Split the write into sectors, which the disk writes one by one."""
         end = self.offset + len(self.data)
         bounds = [self.offset, *range(self.offset // SECTOR * SECTOR + SECTOR, end, SECTOR), end]
         return [
@@ -42,7 +42,7 @@ class Truncate:
 
 @dataclass(eq=False)
 class Inode:
-    """A file's bytes as programs see them, as the platter holds them, and the changes between the two."""
+    """A file: its content as programs see it, its durable content, and the unsynced changes."""
 
     durable: bytearray = field(default_factory=bytearray)
     content: bytearray = field(default_factory=bytearray)
@@ -71,7 +71,7 @@ class Inode:
 
 
 class Disk:
-    """One directory: its files, and which names are on the platter yet."""
+    """One directory: its files, and which of their names are durable."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self._names = {name: Inode(bytearray(data), bytearray(data)) for name, data in files.items()}
@@ -90,11 +90,11 @@ class Disk:
         self._history[name].append(None)
 
     def sync_names(self) -> None:
-        """fsync of the directory: every create and delete so far is durable."""
+        """Sync the directory: every create and delete so far becomes durable."""
         self._history = {name: [self._names.get(name)] for name in self._history}
 
     def after_cut(self, rng: SeededRng) -> dict[str, bytes]:
-        """What a reboot finds. A name's changes reach the platter in order, but nobody knows how many did."""
+        """Return the files after a reboot. The changes of a name survive in order, up to a random one."""
         found: dict[str, bytes] = {}
         for name, states in sorted(self._history.items()):
             inode = states[rng.below(len(states))]

@@ -1,4 +1,4 @@
-"""A connection that dies, or lies, at a commit; the plan says when."""
+"""An SQLite connection that crashes or fails at a commit, as a plan decides."""
 
 import sqlite3
 from typing import Any, Literal, Protocol, TypeAlias
@@ -9,20 +9,20 @@ Fault: TypeAlias = Literal["crash_before", "crash_after", "fail_before", "fail_a
 
 
 class Crash(BaseException):
-    """The process died here. Nothing catches it but the simulation."""
+    """The simulated process dies here; only the simulation catches it."""
 
 
 class Plan(Protocol):
-    """Decides what goes wrong."""
+    """Decides which operations fail."""
 
     dead: bool
 
     def commit(self) -> Fault | None:
-        """At this commit: die before or after it, or have it called failed, done or not."""
+        """Return the fault of this commit: crash before or after it, or report failure, committed or not."""
         ...
 
     def full(self) -> bool:
-        """At this write: the disk is full, and SQLite rolls the whole transaction back."""
+        """Return whether the disk is full at this write; SQLite then rolls back the transaction."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The store's writer inside a simulation: the same batches, run inline at seeded moments."""
+"""The store's writer for simulations: the same batches, run on the loop at seeded times."""
 
 import asyncio
 from collections import deque
@@ -17,7 +17,7 @@ MAX_DELAY_MS = 40
 
 
 class InlineWriter:
-    """Commits happen at one moment and are heard of at a later one; a crash may come in between."""
+    """Commits a batch at one time and reports it at a later one; a crash may come in between."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class InlineWriter:
             self._later(self._deliver)
 
     async def close(self) -> None:
-        """A living process finishes what was submitted; a dead one has nothing left."""
+        """Finish what was submitted, unless the process is dead."""
         while not self.dead and (self._queue or self._done):  # noqa: ASYNC110  time is virtual
             await asyncio.sleep(MAX_DELAY_MS / 1000)
         self.dead = True
@@ -88,7 +88,7 @@ class InlineWriter:
             self._tick_soon()
 
     def _committed(self, verbs: list[Verb[Any]]) -> tuple[list[Outcome], Commit]:
-        """As the real one does: in two halves, or if that cannot be, at once."""
+        """Commit as the real writer does: `work` and `finish`, or `run` where that is not possible."""
         worked = self._batches.work(verbs)
         return self._batches.run(verbs) if worked is None else self._batches.finish(verbs, worked)
 

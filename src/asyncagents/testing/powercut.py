@@ -1,4 +1,4 @@
-"""SQLite on a disk whose power can fail at any write: an apsw VFS, the optional part of the testing room."""
+"""SQLite on a simulated disk whose power can fail at any write: a VFS for the optional apsw."""
 
 import os
 from collections.abc import Callable
@@ -16,11 +16,11 @@ _KEPT_IN_MEMORY = apsw.SQLITE_OPEN_MAIN_DB | _JOURNALS
 
 
 class PowerLost(apsw.IOError):
-    """The machine is off; whether the last commit survived is for `survivors()` to say."""
+    """The simulated power is off; `survivors()` shows whether the last commit survived."""
 
 
 class _Cursor(apsw.Cursor):
-    """A cursor dropped with rows unread ends its statement, perhaps on a dead disk: nobody can be told."""
+    """A cursor that ignores errors when dropped: ending its statement may fail on a dead disk."""
 
     @property
     def rowcount(self) -> int:
@@ -32,7 +32,7 @@ class _Cursor(apsw.Cursor):
 
 
 class PowerCut:
-    """A directory of databases on a `Disk` of its own.
+    """A directory of databases on its own `SimulatedDisk`.
 
     Bytes live in memory; every un-synced write is kept (40 %), lost (50 %) or torn at 512-byte sectors
     (10 %), independently of its neighbours; un-synced truncates are kept or lost; un-synced creates and
@@ -50,8 +50,8 @@ class PowerCut:
     """
 
     def __init__(self, directory: Path, seed: int, cut_after: int | None = None) -> None:
-        """What lies in `directory` is durable; `cut_after=k` cuts at the k-th write, truncate, sync or
-        delete, which may then be done or not."""
+        """Take the files in `directory` as durable; `cut_after=k` cuts at the k-th write, truncate, sync or
+        delete, which may or may not be done."""
         self.operations = 0
         self._directory = directory
         self._rng = SeededRng(seed)
@@ -77,12 +77,12 @@ class PowerCut:
         return connection
 
     def cut(self) -> None:
-        """Turn the power off; every later use of a connection raises `PowerLost`. Again is allowed."""
+        """Turn the power off; every later use of a connection raises `PowerLost`. Idempotent."""
         if self._found is None:
             self._found = self.disk.after_cut(self._rng)
 
     def survivors(self) -> Path:
-        """A directory of plain files: what is on disk after the cut. Also closes the dead connections."""
+        """Return a directory with the files that survived the cut; closes the dead connections."""
         if self._found is None:
             raise ValueError("the power is still on: call cut() first")
         target = self._directory / "survivors"
@@ -94,7 +94,7 @@ class PowerCut:
         return target
 
     def operate(self, perform: Callable[[], None]) -> None:
-        """Do one counted operation; the one under way when the power goes may be done or not."""
+        """Perform and count one operation; the one at which the power fails may or may not be done."""
         self.check_alive()
         self.operations += 1
         if self.operations != self._cut_after:
@@ -122,7 +122,7 @@ class PowerCut:
 
 
 def _quietly(hook: Callable[..., bool], kind: type[BaseException] | None, *error: Any) -> bool:
-    """SQLite has more to clean up than it can report errors for; a dead disk is no news."""
+    """Suppress `PowerLost` while SQLite cleans up; call `hook` for other errors."""
     return True if kind is not None and issubclass(kind, PowerLost) else hook(kind, *error)
 
 

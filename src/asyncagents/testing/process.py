@@ -1,4 +1,4 @@
-"""A simulated machine: a data directory, and processes on it that live, die at any commit, start again."""
+"""A simulated machine: a data directory, and processes that crash at any commit and restart."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from asyncagents.world import World
 
 
 class Odds:
-    """How often things go wrong, in a thousand; all quiet once it is switched off."""
+    """Probabilities of faults per 1,000 commits (`full`: per 10,000 writes); none while `on` is false."""
 
     def __init__(self, rng: Rng, *, crash: int = 0, fail: int = 0, full: int = 0) -> None:
         self._rng = rng
@@ -44,7 +44,7 @@ class Odds:
 
 
 class Machine:
-    """Owners live as long as their process; what is on the disk stays."""
+    """The data directory and the live owners; the disk outlives the processes."""
 
     def __init__(self, path: Path, seed: int, odds: Odds) -> None:
         self.path = path
@@ -53,7 +53,7 @@ class Machine:
         self.owners: dict[OwnerId, None] = {}
         self.crashes = 0
         self.poll_seconds = 0.5
-        """How often processes look for what others wrote."""
+        """How often processes poll for commits of others."""
 
     def alive(self, owner: OwnerId) -> bool:
         return owner in self.owners
@@ -73,7 +73,7 @@ class _Owners:
 
 
 class Process:
-    """Run `live` as a task. `runtime` is there once `started` is set, until `over`."""
+    """A simulated process. Run `live` as a task; `runtime` is set from `started` until `over`."""
 
     def __init__(self, machine: Machine, number: int, setup: Callable[["Process"], Setup]) -> None:
         self.number = number
@@ -94,7 +94,7 @@ class Process:
         return self._machine.odds.full()
 
     async def live(self) -> None:
-        """Until it crashes or is stopped."""
+        """Run until a crash or `stop`."""
         self._task = asyncio.current_task()
         owners = _Owners(self._machine, OwnerId(f"owner{self.number}"))
         try:
@@ -105,7 +105,7 @@ class Process:
             if not self.dead:
                 raise
         except StoreError:
-            self.crash()  # it could not even open its store
+            self.crash()  # the store could not be opened
         finally:
             owners.close()
             self.over.set()
@@ -142,15 +142,15 @@ class Process:
         return self._writer
 
     def stop(self) -> None:
-        """An orderly end."""
+        """Request an orderly end."""
         self._stop.set()
 
     def disown(self) -> None:
-        """Everybody takes it for dead, though it is not: what it still writes must be refused."""
+        """Make other processes consider this one dead while it runs: its writes must be refused."""
         self._machine.owners.pop(OwnerId(f"owner{self.number}"), None)
 
     def crash(self) -> None:
-        """From here on it can change nothing; its owner is dead at once."""
+        """Crash: the process writes nothing more, and its owner is dead at once."""
         if self.dead or self.over.is_set():
             return
         self.dead = True

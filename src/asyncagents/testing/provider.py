@@ -1,7 +1,7 @@
 """A scriptable model provider over real HTTP: OpenAI's chat completions and Anthropic's Messages.
 
-`python -m asyncagents.testing.provider --port 4900` serves one to try things by hand. A prompt may say
-itself how it wants to be answered, with the fields of a `Reply` (bytes in base64):
+`python -m asyncagents.testing.provider --port 4900` serves one for manual tests. A prompt may contain
+its own reply, with the fields of a `Reply` (bytes in base64):
 `[[{"text": "a long story", "chunks": 5, "gap": 0.1}]]`, or in a loop of tools
 `[[{"steps": [{"tools": [{"name": "ls", "args": {}}]}, {"text": "done"}]}]]`.
 """
@@ -51,11 +51,11 @@ MODELS = ("local",)
 MAX_BODY = 64 * 1024 * 1024
 BACKLOG = 4096
 STOP_SECONDS = 1.0
-"""Handlers are cancelled when the provider closes; this only bounds what aiohttp itself waits for."""
+"""The shutdown timeout of aiohttp; handlers are cancelled when the provider closes."""
 
 
 class Seen(Struct, frozen=True):
-    """A request as it came; the names of `headers` are in lower case."""
+    """A received request; the names of `headers` are in lower case."""
 
     wire: Literal["openai", "anthropic"]
     path: str
@@ -64,10 +64,10 @@ class Seen(Struct, frozen=True):
 
 
 class Provider:
-    """Made by `open_provider`. `answered` + `disconnects` + `active` is `asked`.
+    """A provider, opened by `open_provider`. `answered` + `disconnects` + `active` is `asked`.
 
-    `answered` counts answers that came to the end the script wants for them, a cut connection too;
-    `disconnects` counts clients that left before.
+    `answered` counts answers sent as scripted, including cut connections; `disconnects` counts clients
+    that left before.
     """
 
     def __init__(self, playbook: Playbook, *, key: str | None, strict: bool, remember: bool) -> None:
@@ -82,7 +82,7 @@ class Provider:
         self._key = key
         self._strict = strict
         self._remember = remember
-        # Ids of calls must not come again when a session meets the next provider.
+        # Call ids must not repeat when a session uses another provider later.
         mine = secrets.token_hex(4)
         self._ids = (f"{mine}{number:x}" for number in itertools.count(1))
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -90,11 +90,11 @@ class Provider:
         self._closing = False
 
     async def wait_requests(self, n: int) -> None:
-        """Until so many requests have come in."""
+        """Wait until `n` requests have arrived."""
         await self.wait_for(lambda: self.asked >= n)
 
     async def wait_for(self, condition: Callable[[], bool]) -> None:
-        """Until the condition holds; it is looked at whenever one of the counts moves."""
+        """Wait until the condition holds; it is checked whenever one of the counts changes."""
         while not condition():
             await self._change.wait()
 
@@ -106,7 +106,7 @@ class Provider:
         ]
 
     def close(self) -> None:
-        """End what is under way; a client sees its connection close."""
+        """Cancel the open requests, which closes their connections."""
         self._closing = True
         for task in self._tasks:
             task.cancel()
@@ -136,7 +136,7 @@ class Provider:
         return self._playbook.pick(body["messages"]) if refusal is None else Reply(status=400, error=refusal)
 
     def _unknown(self, wire: Wire, request: web.Request) -> Reply | None:
-        """The refusal of a client without the key."""
+        """Return the refusal of a request without the key; None if the key is right."""
         given = wire.key(request.headers)
         if self._key is None or given == self._key:
             return None
@@ -175,7 +175,7 @@ class Provider:
 
 
 def _parse(raw: bytes) -> dict[str, Any] | None:
-    """None for what no provider could read."""
+    """Parse a body; None if it is not an object with messages."""
     try:
         body = msgspec.json.decode(raw)
     except msgspec.DecodeError:
@@ -195,7 +195,7 @@ async def open_provider(
     strict: bool = True,
     remember: bool = True,
 ) -> AsyncIterator[Provider]:
-    """A provider on this machine until the block is left; port 0 takes a free one.
+    """Serve a provider on this machine until the block ends; port 0 takes a free one.
 
     With a `key`, requests without it get a 401. `strict` refuses what the real providers refuse.
     Without `remember`, `requests` stays empty: for long runs.
@@ -209,7 +209,7 @@ async def open_provider(
 
 @asynccontextmanager
 async def listening(provider: Provider, *, port: int = 0) -> AsyncIterator[None]:
-    """For a provider with a playbook of its own."""
+    """Serve a given provider until the block ends, e.g. one with its own playbook."""
     app = web.Application(client_max_size=MAX_BODY)
     app.add_routes(provider.routes())
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=STOP_SECONDS)
@@ -224,7 +224,7 @@ async def listening(provider: Provider, *, port: int = 0) -> AsyncIterator[None]
 
 
 async def serve(port: int, key: str | None) -> None:
-    """Until interrupted."""
+    """Serve until interrupted."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)

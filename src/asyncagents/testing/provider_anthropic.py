@@ -1,4 +1,4 @@
-"""Anthropic's Messages: a reply as the bytes of its wire."""
+"""Encode a reply as Anthropic's Messages API sends it."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ PING = _event("ping")
 
 
 def anthropic_bytes(reply: Reply, stamp: Stamp = LOCAL) -> list[bytes]:
-    """The body of a streamed answer; `gap` lies between two elements, an element holds whole events."""
+    """Return the body of a streamed answer in writes of whole events; `gap` separates two writes."""
     message = _message(stamp, [], None)
     if reply.usage is not None:
         message["usage"] = _usage(reply.usage, output=1)
@@ -60,7 +60,7 @@ def anthropic_bytes(reply: Reply, stamp: Stamp = LOCAL) -> list[bytes]:
 
 
 def anthropic_json(reply: Reply, stamp: Stamp = LOCAL) -> bytes:
-    """The body of an answer that is not streamed."""
+    """Return the body of an answer that is not streamed."""
     content: list[dict[str, Any]] = []
     if reply.reasoning:
         content.append({"type": "thinking", "thinking": reply.reasoning, "signature": reply.signature})
@@ -74,7 +74,7 @@ def anthropic_json(reply: Reply, stamp: Stamp = LOCAL) -> bytes:
 
 
 def anthropic_error(reply: Reply, stamp: Stamp = LOCAL) -> bytes:
-    """The body of an answer with an error status."""
+    """Return the body of an answer with an error status."""
     return _encode({"type": "error", "error": _error(reply), "request_id": f"req_{stamp.id}"})
 
 
@@ -118,7 +118,7 @@ def _text(number: int, reply: Reply) -> list[bytes]:
 
 
 def _tool(number: int, at: int, tool: ToolUse, stamp: Stamp) -> list[bytes]:
-    """The input comes in parts; that of a call without arguments is one empty part."""
+    """Encode a call: the input in pieces, or one empty piece without arguments."""
     written = tool.raw if tool.raw is not None else (_encode(tool.args).decode() if tool.args else "")
     parts = ["", *(part for part in pieces(written, INPUT_PIECES) if part)]
     deltas = [{"type": "input_json_delta", "partial_json": part} for part in parts]
@@ -132,7 +132,7 @@ def _tool_use(at: int, tool: ToolUse, stamp: Stamp) -> dict[str, Any]:
 def _block(
     number: int, opening: dict[str, Any], deltas: list[dict[str, str]], end: bytes = b""
 ) -> list[bytes]:
-    """A piece for every delta; the start goes out with the first one, the stop with the last one."""
+    """Encode a block as one write per delta; the start joins the first one, the stop the last one."""
     said = [_delta(number, delta) for delta in deltas]
     said[0] = _event("content_block_start", index=number, content_block=opening) + said[0]
     said[-1] += end + _event("content_block_stop", index=number)
@@ -160,7 +160,7 @@ def _stop_reason(reply: Reply) -> str | None:
 
 
 def _usage(usage: Usage, *, output: int | None = None) -> dict[str, Any]:
-    """Anthropic counts cached tokens beside the input, and thinking into the output."""
+    """Encode the usage: the input excludes cached tokens, the output includes thinking."""
     counted: dict[str, Any] = {
         "input_tokens": usage.input,
         "cache_creation_input_tokens": usage.cache_write,

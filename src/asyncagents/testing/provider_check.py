@@ -1,4 +1,4 @@
-"""What the real providers refuse with a 400, so that a wrong request fails here and not at a customer's."""
+"""Checks of requests that the real providers refuse with a 400, so that tests catch invalid ones."""
 
 from collections.abc import Iterator, Mapping
 from itertools import chain, groupby
@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 Text = Annotated[str, Meta(min_length=1)]
 Name = Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]{1,64}\Z")]
-"""Of a tool, where it is offered and where a history says that it was called."""
+"""A tool name, in the list of tools and in the calls of a history."""
 
 # From this version on Anthropic refuses sampling parameters, even with their default values.
 NO_SAMPLING = "2026-10-21"
@@ -37,7 +37,7 @@ class ChatMessage(Struct):
 
 
 class Chat(Struct):
-    """The fields of a chat completion that are looked at."""
+    """The checked fields of a chat completion request."""
 
     model: Text
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
@@ -69,7 +69,7 @@ class MessagesTool(Struct):
 
 
 class Messages(Struct):
-    """The fields of an Anthropic request that are looked at."""
+    """The checked fields of an Anthropic request."""
 
     model: Text
     max_tokens: Annotated[int, Meta(ge=1)]
@@ -78,7 +78,7 @@ class Messages(Struct):
 
 
 def openai_refusal(body: dict[str, Any], headers: Mapping[str, str]) -> str | None:
-    """Why OpenAI would not take this request; None: it would."""
+    """Return why OpenAI would refuse this request; None if it would not."""
     del headers
     try:
         chat = msgspec.convert(body, Chat)
@@ -90,7 +90,7 @@ def openai_refusal(body: dict[str, Any], headers: Mapping[str, str]) -> str | No
 
 
 def anthropic_refusal(body: dict[str, Any], headers: Mapping[str, str]) -> str | None:
-    """Why Anthropic would not take this request; None: it would."""
+    """Return why Anthropic would refuse this request; None if it would not."""
     version = headers.get("anthropic-version")
     if version is None:
         return "anthropic-version: header is required"
@@ -116,7 +116,7 @@ def anthropic_refusal(body: dict[str, Any], headers: Mapping[str, str]) -> str |
 
 
 def _unanswered_calls(messages: list[ChatMessage]) -> Iterator[str]:
-    """Right after a message with calls come their results, each once."""
+    """Yield violations: the results of calls must follow their message directly, each once."""
     open_calls: list[str] = []
     for number, message in enumerate(messages):
         if message.role != "tool":
@@ -150,7 +150,7 @@ def _bad_blocks(turns: list[list[Block]]) -> Iterator[str]:
 
 
 def _unpaired_tools(turns: list[list[Block]]) -> Iterator[str]:
-    """The turn after a call opens with its result; a result has its call in the turn before."""
+    """Yield violations: the turn after a call must begin with its result, and a result needs its call."""
     called: set[str] = set()
     for number, blocks in enumerate([*turns, []]):
         results = {block.tool_use_id for block in blocks if block.type == "tool_result"}

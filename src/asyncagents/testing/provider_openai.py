@@ -1,4 +1,4 @@
-"""OpenAI's chat completions: a reply as the bytes of its wire."""
+"""Encode a reply as OpenAI's chat completions send it."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ _encode = msgspec.json.encode
 
 
 def openai_bytes(reply: Reply, stamp: Stamp = LOCAL) -> list[bytes]:
-    """The body of a streamed answer; `gap` lies between two elements, an element holds whole events."""
+    """Return the body of a streamed answer in writes of whole events; `gap` separates two writes."""
     first: dict[str, Any] = {"role": "assistant", "content": "" if reply.text else None, "refusal": None}
     before, after = _frame(stamp)
     said = [before + _encode(delta) + after for delta in _said(reply)]
@@ -48,7 +48,7 @@ def openai_bytes(reply: Reply, stamp: Stamp = LOCAL) -> list[bytes]:
 
 
 def openai_json(reply: Reply, stamp: Stamp = LOCAL) -> bytes:
-    """The body of an answer that is not streamed."""
+    """Return the body of an answer that is not streamed."""
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or None, "refusal": None}
     if reply.reasoning:
         message[reply.reasoning_field] = reply.reasoning
@@ -65,8 +65,8 @@ def openai_json(reply: Reply, stamp: Stamp = LOCAL) -> bytes:
 
 
 def openai_error(reply: Reply, stamp: Stamp = LOCAL) -> bytes:
-    """The body of an answer with an error status; the same object is the error event of a stream."""
-    del stamp  # this wire tells the request's id in a header only
+    """Return the body of an answer with an error status; the same object is the error event of a stream."""
+    del stamp  # this wire has the request id only in a header
     kind, code = ERRORS.get(reply.status, SERVER_ERROR)
     error = {
         "message": reply.error,
@@ -91,7 +91,7 @@ def _said(reply: Reply) -> list[dict[str, Any]]:
 
 
 def _call(number: int, tool: ToolUse, stamp: Stamp) -> list[dict[str, Any]]:
-    """One delta with the name, then the arguments in parts."""
+    """Return one delta with the name, then the arguments in pieces."""
     named = {"name": tool.name, "arguments": ""}
     opening = {"index": number, "id": _call_id(number, tool, stamp), "type": "function", "function": named}
     parts = [part for part in pieces(_function(tool)["arguments"], ARGUMENT_PIECES) if part]
@@ -119,7 +119,7 @@ def _finish(reply: Reply) -> str | None:
 
 
 def _frame(stamp: Stamp, finish: str | None = None) -> tuple[bytes, bytes]:
-    """What stands before and after the delta of every chunk."""
+    """Return the bytes before and after the delta of every chunk."""
     about = _encode(_about(stamp, "chat.completion.chunk"))[:-1]
     usage = b',"usage":null' if stamp.usage else b""
     before = b"data: " + about + b',"choices":[{"index":0,"delta":'
@@ -146,7 +146,7 @@ def _call_id(number: int, tool: ToolUse, stamp: Stamp) -> str:
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    """OpenAI counts cached tokens into the prompt and reasoning into the completion."""
+    """Encode the usage: OpenAI includes cached tokens in the prompt and reasoning in the completion."""
     prompt = usage.input + usage.cache_read + usage.cache_write
     completion = usage.output + usage.reasoning
     prompt_details = {"cached_tokens": usage.cache_read, "audio_tokens": 0}

@@ -1,4 +1,4 @@
-"""Which reply answers a request: read from the request, counted only where a script asks for it."""
+"""Pick the reply to a request from the request itself; only replies with `times` are counted."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ _json = json.JSONDecoder()
 
 
 class Playbook:
-    """Picks replies by the script, by a directive inside the prompt, or else `otherwise`."""
+    """Picks replies by the script, by a directive in the prompt, or else `otherwise`."""
 
     def __init__(self, script: Script, *, otherwise: Reply) -> None:
         self._script = script
@@ -27,9 +27,9 @@ class Playbook:
         self._used: Counter[tuple[str, int]] = Counter()
 
     def pick(self, messages: Sequence[Any]) -> Reply:
-        """The reply after those already played since the last user text that says what to play.
+        """Return the reply after those already played since the last user text that selects replies.
 
-        Any user text that the script knows does; a directive does only in the last user text.
+        Any user text in the script selects replies; a directive only in the last user text.
         """
         played = 0
         last = True
@@ -46,7 +46,7 @@ class Playbook:
         return self._otherwise
 
     def _step(self, prompt: str, replies: Sequence[Reply], played: int) -> Reply:
-        """A failure that was used up has left nothing in the history, so it counts for no step."""
+        """Return the next reply; a used-up failure left nothing in the history, so it is not a step."""
         for number, reply in enumerate(replies):
             if not reply.times:
                 if not played:
@@ -61,7 +61,7 @@ class Playbook:
 
 
 def user_texts(message: dict[str, Any]) -> list[str]:
-    """The texts of one message of either wire, the last one first, then all of them as one."""
+    """Return the texts of a message of either wire, the last one first, then all joined."""
     content = message.get("content")
     if isinstance(content, str):
         return [content]
@@ -72,13 +72,13 @@ def user_texts(message: dict[str, Any]) -> list[str]:
 
 
 def directive(text: str) -> list[Reply] | None:
-    """The replies of the first `[[{…}]]` in the text that can be read as such."""
+    """Parse the replies of the first valid `[[{…}]]` in the text; None if there is none."""
     for found in _objects(text):
         steps = found.pop("steps", [{}])
         try:
             return [msgspec.convert({**found, **step}, Reply) for step in steps]
         except (msgspec.ValidationError, TypeError) as error:
-            LOG.warning("a directive in a prompt is left out of account: %s", error)
+            LOG.warning("action=parse_directive ignored an invalid directive in a prompt: %s", error)
     return None
 
 

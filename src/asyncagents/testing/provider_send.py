@@ -1,4 +1,4 @@
-"""An answer on its way to the client: how fast it goes, and where it is cut or hangs."""
+"""Send an answer to the client with its delays, and cut it or hang where the reply says."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from asyncagents.testing.provider_wire import Answer
 
 
 async def send(request: web.Request, response: web.StreamResponse, answer: Answer, reply: Reply) -> None:
-    """Ends when the answer has come to the end that the reply wants for it."""
+    """Send the answer; returns when it is sent or cut as the reply says."""
     stop = reply.cut_at if reply.hang_at is None else reply.hang_at
     sent = b""
     if stop is None or stop >= 0:
@@ -19,7 +19,7 @@ async def send(request: web.Request, response: web.StreamResponse, answer: Answe
         await asyncio.sleep(reply.delay)
         sent = await _write(response, _until(answer.writes, stop), reply.gap, whole=stop is None)
     if reply.hang_at is not None:
-        # Inside an event a ping would be a part of it.
+        # Inside an event a ping would become part of the event.
         between = stop == 0 or sent.endswith(b"\n\n")
         await _hang(response, answer.ping, reply.ping if between else 0)
     elif stop is not None and request.transport is not None:
@@ -27,7 +27,7 @@ async def send(request: web.Request, response: web.StreamResponse, answer: Answe
 
 
 def _until(writes: list[bytes], stop: int | None) -> list[bytes]:
-    """The writes up to so many bytes."""
+    """Cut the writes after `stop` bytes."""
     if stop is None:
         return writes
     kept = []
@@ -38,7 +38,7 @@ def _until(writes: list[bytes], stop: int | None) -> list[bytes]:
 
 
 async def _write(response: web.StreamResponse, writes: list[bytes], gap: float, *, whole: bool) -> bytes:
-    """Without a gap everything goes out in one write, with one every piece; the last one is returned."""
+    """Send the writes with gaps, or joined without a gap; returns the last write."""
     if not gap:
         writes = [b"".join(writes)]
     for write in writes[:-1]:
@@ -53,7 +53,7 @@ async def _write(response: web.StreamResponse, writes: list[bytes], gap: float, 
 
 
 async def _hang(response: web.StreamResponse, ping: bytes, seconds: float) -> None:
-    """For ever: it is cancelled when the client leaves."""
+    """Send pings until the task is cancelled, which happens when the client leaves."""
     while ping and seconds:
         await asyncio.sleep(seconds)
         await response.write(ping)

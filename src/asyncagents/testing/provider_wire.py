@@ -1,4 +1,4 @@
-"""The two wires side by side: how a reply becomes an HTTP answer on each of them."""
+"""Convert a reply to an HTTP answer on either wire."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -24,13 +24,13 @@ class Wire(Struct, frozen=True):
     ping: bytes
     request_id: str
     key: Callable[[Mapping[str, str]], str]
-    """Finds the key in the headers."""
+    """Returns the key in the headers."""
     refusal: Callable[[dict[str, Any], Mapping[str, str]], str | None]
-    """Says why the real provider would not take this request."""
+    """Returns why the real provider would refuse a request, or None."""
 
 
 class Answer(Struct, frozen=True):
-    """A reply as it goes over the wire; `ping` is what may be said while nothing is said."""
+    """An HTTP answer; `ping` may be sent while a stream is idle."""
 
     status: int
     headers: dict[str, str]
@@ -67,7 +67,7 @@ ANTHROPIC = Wire(
 
 
 def answer(wire: Wire, reply: Reply, body: dict[str, Any], id: str) -> Answer:
-    """An error inside a stream has no place in a body that is not streamed: there it is a 500."""
+    """Build the answer; an error inside a stream becomes a 500 if the answer is not streamed."""
     options = body.get("stream_options")
     usage = isinstance(options, dict) and options.get("include_usage") is True
     stamp = Stamp(id=id, model=str(body.get("model")), created=int(time.time()), usage=usage)

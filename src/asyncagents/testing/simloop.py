@@ -30,11 +30,11 @@ _OUTSIDE = re.compile(
 
 
 class SimulationError(Exception):
-    """The simulated program did what a simulation cannot allow."""
+    """The simulated program did something that a simulation does not support."""
 
 
 class Deadlock(SimulationError):
-    """Nothing is ready and no timer is set: the pending tasks wait for ever."""
+    """Nothing is ready and no timer is set: the pending tasks never finish."""
 
 
 class Livelock(SimulationError):
@@ -49,7 +49,7 @@ def _refuse(name: str) -> Callable[..., None]:
 
 
 def _sealed(loop: Loop) -> Loop:
-    """Close every door of the event loop to the real world."""
+    """Replace every method of the loop that reaches outside the simulation by one that raises."""
     for name in filter(_OUTSIDE.match, dir(loop)):
         setattr(loop, name, _refuse(name))
     return loop
@@ -57,12 +57,12 @@ def _sealed(loop: Loop) -> Loop:
 
 @_sealed
 class SimLoop(asyncio.BaseEventLoop):
-    """Any ready callback may run next, the seed says which; when none is ready, time jumps to the next timer.
+    """A loop that runs ready callbacks in seeded order; if none is ready, time jumps to the next timer.
 
     Everything runs in the calling thread. Work for an executor runs at one seeded step and its result is
-    delivered at another. What still depends on memory addresses is what never passes through the loop: a set
-    of coroutines (`as_completed` makes one of what it is given: give it tasks), futures made without
-    `create_future` (`gather` returns one), sets of the program's own objects.
+    delivered at another. Objects that do not pass through the loop still depend on memory addresses: a set
+    of coroutines (`as_completed` makes one: give it tasks), futures made without `create_future` (`gather`
+    returns one), sets of the program's own objects.
     """
 
     _closed: bool
@@ -89,7 +89,7 @@ class SimLoop(asyncio.BaseEventLoop):
     # Running
 
     def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run `main` to its end, then cancel what is left, close the generators and the loop."""
+        """Run `main`, then cancel remaining tasks, close the generators and the loop."""
         with _without_gc():
             try:
                 result = self.run_until_complete(main())
@@ -151,16 +151,16 @@ class SimLoop(asyncio.BaseEventLoop):
     # Trace
 
     def note(self, text: str) -> None:
-        """Add a fact of the scenario to the trace."""
+        """Add a line to the trace."""
         self._log.append(f"note {text!r}")
 
     def trace_digest(self) -> str:
-        """One hash over the virtual times, what ran, and the notes, up to now."""
+        """Return a hash of the trace so far: virtual times, callbacks and notes."""
         self._flush()
         return self._sha.hexdigest()
 
     def trace_lines(self) -> list[str]:
-        """The trace as text, for finding where two runs part; needs `keep_trace=True`."""
+        """Return the trace as text, to find where two runs diverge; needs `keep_trace=True`."""
         if self._kept is None:
             raise SimulationError("the trace was not kept: make the loop with keep_trace=True")
         self._flush()
@@ -181,7 +181,7 @@ class SimLoop(asyncio.BaseEventLoop):
         tasks = "".join(f"\n  {task.get_name()} {task.where()}" for task in self._pending())
         return f"seed {self._seed}, virtual time {self._now:.3f} s, pending tasks:{tasks or ' none'}"
 
-    # What asyncio asks of a loop
+    # The interface of asyncio loops
 
     def time(self) -> float:
         return self._now
@@ -244,12 +244,12 @@ class SimLoop(asyncio.BaseEventLoop):
     def _work(self, done: SimFuture[T], func: Callable[[], T]) -> None:
         if done.cancelled():
             return
-        asyncio._set_running_loop(None)  # as in a thread of its own
+        asyncio._set_running_loop(None)  # as in another thread
         try:
             result = func()
         except (SystemExit, KeyboardInterrupt):
             raise
-        except BaseException as error:  # noqa: BLE001  as executors do: whoever awaits gets it
+        except BaseException as error:  # noqa: BLE001  as executors do: the awaiting task gets it
             self.call_soon(_deliver, done, done.set_exception, error)
         else:
             self.call_soon(_deliver, done, done.set_result, result)
@@ -257,7 +257,7 @@ class SimLoop(asyncio.BaseEventLoop):
             asyncio._set_running_loop(self)
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """Nothing to do: there are no threads."""
+        """Do nothing: there are no threads."""
 
     def _asyncgen_firstiter_hook(self, generator: AsyncGenerator[Any, Any]) -> None:
         self._generators[next(self._numbers)] = generator
@@ -280,7 +280,7 @@ def _deliver(done: SimFuture[T], settle: Callable[[Any], None], outcome: object)
 
 @contextmanager
 def _without_gc() -> Iterator[None]:
-    """When the collector runs, and so when finalisers do, depends on what the process did before."""
+    """Disable garbage collection: the times of finalisers would depend on what the process did before."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -28,7 +28,7 @@ class SimTask(asyncio.Task[T]):
         return self.number
 
     def where(self) -> str:
-        """The innermost line at which the task waits."""
+        """Return the innermost line at which the task waits."""
         inner: Any = self.get_coro()
         place = qualname(inner)
         while (frame := getattr(inner, "cr_frame", None)) is not None:
@@ -38,7 +38,7 @@ class SimTask(asyncio.Task[T]):
 
 
 def qualname(thing: Any) -> str:
-    """A name for a callback or coroutine that is the same in every process."""
+    """Return a name for a callback or coroutine that is the same in every process."""
     while isinstance(thing, functools.partial):
         thing = thing.func
     try:
@@ -49,6 +49,6 @@ def qualname(thing: Any) -> str:
 
 
 def label(callback: Any, args: Any) -> str:
-    """The trace's word for a callback that is not a step of a task."""
+    """Return the trace entry for a callback that is not a step of a task."""
     name = qualname(callback)
     return f"{name} {args[0].number}" if args and isinstance(args[0], SimTask) else name

@@ -1,4 +1,4 @@
-"""Tools that files and plugins bring, beside the built-in ones and those of the program."""
+"""Merge tools of tool files and plugins with the built-in tools and those of the embedding program."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ BUILT_IN = frozenset(
 
 
 class Added(Struct, frozen=True):
-    """A tool, where it comes from, and whether that is the user's own."""
+    """A tool with its origin; `own`: the user added it, not the project."""
 
     tool: AnyTool
     origin: str
@@ -23,22 +23,23 @@ class Added(Struct, frozen=True):
 
 
 def with_added(tools: Sequence[AnyTool], added: Sequence[Added]) -> tuple[tuple[AnyTool, ...], list[str]]:
-    """The first of a name counts. Only the user's own may stand in for a built-in one, in its place."""
+    """Return all tools, and a warning for each ignored one. The first tool of a name wins.
+
+    Only a user's own tool may replace a built-in one; it takes that tool's position.
+    """
     new: dict[str, Added] = {}
     told: list[str] = []
     known = {tool.name for tool in tools}
     for each in added:
         name = each.tool.name
         if name in new:
-            told.append(
-                f"{each.origin}: the tool {name} counts for nothing: {new[name].origin} has it already"
-            )
+            told.append(f"{each.origin}: the tool {name} is ignored: {new[name].origin} defines it already")
         elif name in BUILT_IN and not each.own:
             told.append(
-                f"{each.origin}: the tool {name} counts for nothing: a project may not replace this one"
+                f"{each.origin}: the tool {name} is ignored: a project may not replace a built-in tool"
             )
         elif name in known and name not in BUILT_IN:
-            told.append(f"{each.origin}: the tool {name} counts for nothing: the program brings its own")
+            told.append(f"{each.origin}: the tool {name} is ignored: the program defines it already")
         else:
             new[name] = each
     laid = [new.pop(tool.name).tool if tool.name in new else tool for tool in tools]

@@ -1,4 +1,4 @@
-"""What an address leads to: the public web, this machine and its network, or what no tool may reach."""
+"""Classify IP addresses: the public web, this machine and its network, or what no tool may reach."""
 
 import socket
 from collections.abc import Callable
@@ -7,11 +7,11 @@ from typing import Literal, TypeAlias
 
 Reach: TypeAlias = Literal["public", "local", "never"]
 ReachOf: TypeAlias = Callable[[str], Reach]
-"""Where an address leads."""
+"""Classifies an IP address."""
 
 _NAT64 = IPv6Network("64:ff9b::/96")
 _UNICAST = IPv6Network("2000::/3")
-"""All that is given out to anybody; what lies beside it is of old, or for use at home."""
+"""All allocated global unicast addresses; the others are deprecated or not global."""
 _LOCAL = tuple(
     map(
         IPv4Network,
@@ -19,8 +19,8 @@ _LOCAL = tuple(
     )
 )
 _LOCAL_6 = tuple(map(IPv6Network, ("::/128", "::1/128", "fc00::/7")))
-# Where clouds tell a machine its secrets, outside of the link-local networks (169.254.0.0/16, fe80::/10),
-# which are never reached as a whole: Alibaba, Azure and Oracle; AWS, Google, Oracle and Scaleway.
+# Metadata services of clouds, which give out a machine's secrets, outside of the link-local networks
+# (169.254.0.0/16, fe80::/10, never reached at all): Alibaba, Azure, Oracle; AWS, Google, Oracle, Scaleway.
 _METADATA = tuple(map(IPv4Network, ("100.100.100.200/32", "168.63.129.16/32", "192.0.0.0/24")))
 _METADATA_6 = tuple(
     map(IPv6Network, ("fd00:ec2::/32", "fd20:ce::254/128", "fd00:c1::a9fe:a9fe/128", "fd00:42::42/128"))
@@ -28,7 +28,7 @@ _METADATA_6 = tuple(
 
 
 def reach_of(text: str) -> Reach:
-    """Tell where an address leads by what it says. What is no address, or names a zone, leads nowhere."""
+    """Classify an IP address by its value; a text that is not an address, or has a zone, is "never"."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -39,7 +39,7 @@ def reach_of(text: str) -> Reach:
 
 
 def reach_from_here(text: str) -> Reach:
-    """Tell the same as `reach_of`, but count a public address of this very machine as local."""
+    """Classify as `reach_of`, but a public address of this machine is "local"."""
     reach = reach_of(text)
     return "local" if reach == "public" and _is_own(text) else reach
 
@@ -57,7 +57,7 @@ def _reach_of_4(address: IPv4Address) -> Reach:
 
 
 def _reach_of_6(address: IPv6Address) -> Reach:
-    """An address of the old kind inside one of the new leads where that one does."""
+    """Classify an IPv6 address; one that embeds an IPv4 address by that."""
     if address.ipv4_mapped is not None:
         return _reach_of_4(address.ipv4_mapped)
     if (inner := _tunnelled(address)) is not None:
@@ -78,12 +78,12 @@ def _tunnelled(address: IPv6Address) -> IPv4Address | None:
 
 
 def _is_own(text: str) -> bool:
-    """The system sends from the very address that it sends to, if that is its own. Nothing is sent here."""
+    """Return whether an address is this machine's: then the system would send from it. Sends nothing."""
     family = socket.AF_INET6 if ":" in text else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.setblocking(False)
         try:
             probe.connect((text, 9))
             return ip_address(str(probe.getsockname()[0])) == ip_address(text)
-        except OSError:  # no way leads there, so it is not ours
+        except OSError:  # no route, so the address is not ours
             return False

@@ -1,4 +1,4 @@
-"""The tool bash: a command under the user's rules, ended with all that it started."""
+"""`bash`: run a shell command under the user's rules; all its descendants end with it."""
 
 import os
 from functools import partial
@@ -22,15 +22,15 @@ from asyncagents.tools.threads import Threads
 
 DEFAULT = 120_000
 LONGEST = 600_000
-# A command that took all its time is still to be ended, and its output read.
+# Leaves time to end a command that timed out and to read its output.
 TIMEOUT = LONGEST / 1000 + 60
 TITLE = 200
 
-# No rule means this one; who may run it may run any program, and needs no hook of git for it.
+# No rule names this command: where it is allowed, any program is, and git hooks gain nothing.
 _ANY_PROGRAM = "./any-program of-the-project"
 
 LIVE = 4_000
-"""So much of what a command prints is shown while it runs."""
+"""Characters of the output's end that are shown while the command runs."""
 
 
 class Bash(Struct, frozen=True, kw_only=True):
@@ -43,15 +43,18 @@ class Bash(Struct, frozen=True, kw_only=True):
 
 
 class Confinement(Struct, frozen=True):
-    """What the sandbox of an agent is made of, where there is one."""
+    """Prepares the sandbox of an agent's commands, if the agent has one."""
 
     sandboxes: Sandboxes
     threads: Threads
     shown: tuple[Path, ...] = ()
-    """Folders of skills: commands may read them wherever they lie."""
+    """Folders of skills, readable in the sandbox wherever they are."""
 
     async def arguments(self, context: ToolContext) -> tuple[str, ...] | None:
-        """None: outside any sandbox, as what a person runs himself."""
+        """Return the arguments that start the sandbox; None: no sandbox, as for commands of a person.
+
+        Raises `ToolError` if the sandbox cannot be prepared.
+        """
         sandbox = context.rules.sandbox if context.rules and not context.own else None
         if sandbox is None:
             return None
@@ -67,7 +70,7 @@ class Confinement(Struct, frozen=True):
 def bash(
     processes: Processes, *, home: Path, files: Files | None = None, confinement: Confinement | None = None
 ) -> Tool[Bash]:
-    """`files`: of the project, if there is one whose guarded places are asked about."""
+    """`files`: the project's files, whose guarded places ask; None: no guarded places."""
     threads = files.threads if files else Threads()
 
     async def plan(args: Bash, context: ToolContext) -> tuple[Ask, ...]:
@@ -94,7 +97,10 @@ def bash(
 
 
 def _processes(processes: Processes, context: ToolContext) -> Processes:
-    """Those of the call: git runs no hook for a command that rules allowed where they do not allow any."""
+    """Return processes for one call, with its environment.
+
+    Git hooks are off, unless the rules allow any program or a person approved the call.
+    """
     there = processes.with_variables(context.environment) if context.environment else processes
     held = context.rules is not None and context.rules.evaluate("bash", _ANY_PROGRAM) != "allow"
     return there.with_git_settings(UNASKED) if held and not context.approved else there
@@ -129,7 +135,7 @@ def _told(args: Bash, ended: Ended) -> Completed:
 
 
 def _as_printed(ended: Ended) -> Completed:
-    """For the person who ran it; how it failed is for the model, which was not asked."""
+    """Build the result of a command that a person ran: the output as printed, then the exit code."""
     failed = f"\n\n<exit code {ended.exit}>" if ended.exit else ""
     return Completed(ended.output + failed, metadata=_metadata(ended))
 

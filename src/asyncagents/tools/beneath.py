@@ -1,4 +1,4 @@
-"""Folders opened by their real names only: no link is followed, so none can lead out while we look."""
+"""Open folders by their real names: no link is followed, so none can lead out of the project."""
 
 import ctypes
 import errno
@@ -12,9 +12,9 @@ from typing import TypeAlias
 from asyncagents.errors import ToolError
 
 OpenFolder: TypeAlias = Callable[[int, Sequence[str]], int]
-"""From an open folder down through real folders; the result can be searched, not read."""
+"""Opens a folder below an open one, through real folders; the handle can be searched, not read."""
 
-# A folder may be passable without being readable: a path handle is enough to go through.
+# A folder may be searchable without being readable: an O_PATH handle suffices.
 _HANDLE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _STEP = _HANDLE | os.O_NOFOLLOW
 _OPENAT2 = 437
@@ -28,7 +28,7 @@ class _How(ctypes.Structure):
 
 
 def open_root(path: str) -> int:
-    """Where a walk begins: this one name is trusted."""
+    """Open the folder where a walk starts; links in this path are followed."""
     return os.open(path, _HANDLE)
 
 
@@ -44,12 +44,12 @@ def open_by_kernel(base: int, parts: Sequence[str]) -> int:
 
 
 def open_by_walk(base: int, parts: Sequence[str]) -> int:
-    """The same where the kernel cannot: one folder at a time, each from the handle of the one before."""
+    """Open a folder without openat2: one folder at a time, each from its parent's handle."""
     return _walk(base, parts, _step)
 
 
 def make_by_walk(base: int, parts: Sequence[str]) -> int:
-    """What is missing is made."""
+    """Open a folder and create the missing folders on the way."""
     return _walk(base, parts, _step_or_make)
 
 
@@ -74,7 +74,7 @@ def _step_or_make(here: int, part: str) -> int:
     try:
         return _step(here, part)
     except FileNotFoundError:
-        with suppress(FileExistsError):  # someone else was faster; whether it is a folder shows next
+        with suppress(FileExistsError):  # created meanwhile; the next step checks that it is a folder
             os.mkdir(part, dir_fd=here)
         return _step(here, part)
 
@@ -90,7 +90,7 @@ def _openat2(base: int, path: bytes) -> int:
 
 @cache
 def _syscall() -> Callable[..., int]:
-    """Found once: a walk asks for many thousand folders."""
+    """Return libc's `syscall`; cached, because a walk opens thousands of folders."""
     call = ctypes.CDLL(None, use_errno=True).syscall
     call.restype = ctypes.c_long
     call.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
@@ -98,7 +98,7 @@ def _syscall() -> Callable[..., int]:
 
 
 def kernel_can() -> bool:
-    """Whether this kernel, and what guards it, lets us ask for a folder beneath another."""
+    """Return whether openat2 works here: the kernel has it and no seccomp filter blocks it."""
     if sys.platform != "linux":
         return False
     root = open_root("/")
@@ -116,7 +116,10 @@ def best_open() -> OpenFolder:
 
 
 def real_path(path: str) -> str:
-    """Where an absolute path leads now, by name. Only a hint: what is opened is this name, links refused."""
+    """Resolve the links of an absolute path. Only a hint: the result is opened with links refused.
+
+    Raises `ToolError` for a circle of links and for paths through /proc.
+    """
     done: list[str] = []
     todo = path.split("/")[::-1]
     links = 0
@@ -140,7 +143,7 @@ def real_path(path: str) -> str:
 
 
 def _link(here: str, path: str) -> str | None:
-    """What a link says; None: it is none, or opening it will say why not."""
+    """Return the target of a link; None: not a link, or unreadable (opening it reports why)."""
     if here == "/proc":
         raise ToolError(f"{path} leads through /proc, which the file tools do not open.")
     try:

@@ -1,4 +1,4 @@
-"""Connections that are cut off once too much has come, also where a parser of HTTP would read for ever."""
+"""HTTP connections with a limit on received bytes and heads, also where the parser would read without end."""
 
 import asyncio
 import socket
@@ -14,11 +14,11 @@ from aiohttp.http import RawResponseMessage
 from aiohttp.streams import StreamReader
 
 MOST_HEADS = 32
-"""Of one answer, with those that only announce it (100, 103)."""
+"""Heads of one response, with the interim ones (100, 103)."""
 
 
 class BoundedHandler(ResponseHandler):
-    """Counts what comes: heads, extensions of chunks and trailers are no part of a body, and have no end."""
+    """Counts received bytes and heads: heads, chunk extensions and trailers are not limited with the body."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
         super().__init__(loop=loop)
@@ -33,7 +33,7 @@ class BoundedHandler(ResponseHandler):
             self._cut_off()
 
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
-        """Take a head that was parsed."""
+        """Count a parsed head and pass it on."""
         self._heads_left -= 1
         if self._heads_left >= 0:
             super().feed_data(data, size)
@@ -46,7 +46,7 @@ class BoundedHandler(ResponseHandler):
 
 
 class BoundedConnector(aiohttp.TCPConnector):
-    """Opens connections that bring `most` bytes at most, with sockets that `open_socket` makes."""
+    """Opens connections that receive `most` bytes at most, with sockets from `open_socket`."""
 
     def __init__(
         self, resolver: AbstractResolver, open_socket: Callable[[AddrInfoType], socket.socket], *, most: int

@@ -1,4 +1,4 @@
-"""The built-in tools, as one project gets them."""
+"""Build the built-in tools of one project."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -35,7 +35,7 @@ from asyncagents.tools.write import write
 
 
 class Doors(Struct, frozen=True, kw_only=True):
-    """The ways to the world that the tools of one project share; they outlive a change of its files."""
+    """Files, processes and sandboxes that the tools of one project share; kept when its config changes."""
 
     files: Files
     seen: Seen
@@ -43,29 +43,29 @@ class Doors(Struct, frozen=True, kw_only=True):
     sandboxes: Sandboxes
 
     def guarded_by(self, guard: PlaceGuard) -> "Doors":
-        """The same, under the guard of the configuration as it is now."""
+        """Return a copy whose files are under `guard`."""
         return replace(self, files=self.files.guarded_by(guard))
 
 
 class Bench(Struct, frozen=True, kw_only=True):
-    """What the tools of all projects share."""
+    """Dependencies that the tools of all projects share."""
 
     web: Web
     todos: Known
     ids: Ids
     home: Path
     output: Path
-    """Where output is kept that is too long to be told."""
+    """Folder for outputs that are too long for a tool result."""
     clock: Clock | None = None
-    """For timers; None: the system's."""
+    """Clock for timers; None: the system's."""
     servers: Servers | None = None
-    """Of tools; None: none are started here."""
+    """MCP servers; None: this runtime starts none."""
     delegating: Callable[[DelegationConfig], Sequence[AnyTool]] = lambda config: ()
-    """Tools that give work to other agents."""
+    """Builds the delegation tools of a config."""
 
 
 def built_in(bench: Bench, doors: Doors, skills: Sequence[Skill]) -> tuple[AnyTool, ...]:
-    """In the order in which a model reads them."""
+    """Build the built-in tools, in the order in which the model reads them."""
     files, seen = doors.files, doors.seen
     tools: list[AnyTool] = [
         read(files, seen),

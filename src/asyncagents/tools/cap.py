@@ -1,4 +1,4 @@
-"""A cap on what any tool tells: the beginning and the end, with the whole in a private file."""
+"""Limit the output of tools to its beginning and end; the whole output is saved in a private file."""
 
 import asyncio
 import os
@@ -22,13 +22,13 @@ A = TypeVar("A")
 MOST_CHARS = 50_000
 MOST_LINES = 2_000
 KEPT_MS = 7 * 24 * 3600 * 1000
-# Room for the note between both halves, which names a file.
+# Leaves room for the note between both halves, which names the file.
 _HALF_CHARS = (MOST_CHARS - 1_000) // 2
 _HALF_LINES = (MOST_LINES - 10) // 2
 
 
 def capped(tool: Tool[A], folder: Path) -> Tool[A]:
-    """The same tool; what it tells beyond the cap is cut, and the whole is saved in the folder."""
+    """Return a copy of `tool` that cuts outputs over the limit and saves the whole in `folder`."""
 
     async def run(args: A, context: ToolContext) -> Outcome:
         try:
@@ -39,18 +39,18 @@ def capped(tool: Tool[A], folder: Path) -> Tool[A]:
             outcome = Failed(whole(str(error)))
         return await _outcome(outcome, folder)
 
-    same = copy(tool)  # with all that it is besides
+    same = copy(tool)  # keeps all other attributes
     same.run = run
     return same
 
 
 def forget_old(folder: Path, now: int) -> int:
-    """Removes what was saved more than seven days before `now`, in milliseconds; says how many files."""
+    """Delete outputs saved more than seven days before `now` (ms); return how many."""
     gone = 0
-    with suppress(OSError), os.scandir(folder) as entries:  # where nothing can be read, nothing is to forget
+    with suppress(OSError), os.scandir(folder) as entries:  # no readable folder: nothing to delete
         for entry in entries:
             if entry.name.startswith(PREFIX) and entry.name.endswith(SUFFIX):
-                with suppress(OSError):  # another process was faster, or it is not ours
+                with suppress(OSError):  # deleted by another process, or not ours
                     gone += _forgotten(entry, now)
     return gone
 
@@ -60,7 +60,7 @@ async def _outcome(outcome: Outcome, folder: Path) -> Outcome:
         return replace(outcome, result=await _result(outcome.result, folder))
     if isinstance(outcome, Completed | Failed):
         return await _result(outcome, folder)
-    return outcome  # it waits; and what is no outcome at all is for the engine to refuse
+    return outcome  # a pending call; the engine rejects invalid outcomes
 
 
 async def _result(result: Result, folder: Path) -> Result:
@@ -79,7 +79,7 @@ def _fits(text: str) -> bool:
 
 
 def _cut_already(text: str, metadata: dict[str, Any]) -> bool:
-    """A tool with a cap of its own, as bash has, counts characters: many short lines do no harm then."""
+    """Return whether the tool itself cut its output by characters, as bash does; lines do not count then."""
     return bool(metadata.get("outputPath")) and len(text) <= MOST_CHARS
 
 
@@ -93,7 +93,7 @@ def _cut(text: str, folder: Path) -> tuple[str, str | None]:
 
 
 def _after_lines(text: str, count: int) -> int:
-    """Where so many lines from the start have ended."""
+    """Return the index after the first `count` lines."""
     at = 0
     for _ in range(count):
         at = text.find("\n", at) + 1
@@ -103,7 +103,7 @@ def _after_lines(text: str, count: int) -> int:
 
 
 def _before_lines(text: str, count: int) -> int:
-    """Where the last so many lines begin."""
+    """Return the index where the last `count` lines begin."""
     at = len(text.removesuffix("\n"))
     for _ in range(count):
         at = text.rfind("\n", 0, at)

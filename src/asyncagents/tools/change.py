@@ -1,4 +1,4 @@
-"""A change of one file: shown before it is done, and done only to what was shown."""
+"""Preview an edit of one file as a diff, and apply it only to the content that was previewed."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -16,7 +16,7 @@ from asyncagents.tools.seen import Planned, Seen
 from asyncagents.tools.stamp import Content, Stamp
 
 Make: TypeAlias = Callable[[Content | None, Stamp | None], bytes]
-"""The new content, from the file as it is and as the session knows it."""
+"""Builds the new content from the current file and from the fingerprint the session knows."""
 
 _NO_FILE = "none"
 
@@ -27,7 +27,10 @@ class Change(Struct, frozen=True):
 
 
 def preview(files: Files, seen: Seen, change: Change, context: ToolContext) -> tuple[Ask, ...]:
-    """What would change. What the session may not know yet is not told by an error: it asks first."""
+    """Plan the edit and return its asks, with a diff.
+
+    An error that would reveal content the session has not read does not raise: the ask carries it instead.
+    """
     place = change.place
     known = seen.known(context.session_id, place)
     (guard,) = files.guards([place])
@@ -44,7 +47,7 @@ def preview(files: Files, seen: Seen, change: Change, context: ToolContext) -> t
             raise
     sha = sha_of(before)
     seen.plan(context.call_id, Planned(place, sha, guarded=guard is not None))
-    # `before` binds the answer to the content that was shown.
+    # `before` binds the answer to the content that was previewed.
     return edit_asks([place], {"filepath": place.path, "diff": diff, "before": sha}, [guard])
 
 
@@ -57,7 +60,7 @@ def do(files: Files, seen: Seen, change: Change, context: ToolContext) -> Comple
         known = seen.known(context.session_id, place)
         sha = sha_of(before)
         data = _made(change, before, known)
-        # Another call of this session may have changed it since the preview: that is no surprise.
+        # Changes by other calls of this session since the preview are accepted.
         if (
             sha != planned.before
             and (known is None or known.sha256 != sha)
@@ -67,12 +70,12 @@ def do(files: Files, seen: Seen, change: Change, context: ToolContext) -> Comple
         diffs.append(_diff(place, before, data))
         return data
 
-    # Noted before the next writer of this file begins, or it would take our change for a surprise.
+    # Recorded under the lock: else the next writer would take this edit for a foreign change.
     with files.holding([place]), files.guarded_as([place], unguarded=[] if planned.guarded else [place]):
         stamp = files.rewrite(place, context.call_id, checked)
         seen.note(context.session_id, place, stamp)
     done = f"{place.name} was written." if diffs[-1] else f"{place.name} has this content already."
-    # OpenCode's clients show the text that was written where they find diagnostics: here, none are made.
+    # OpenCode's clients show the written text only if there is a key `diagnostics`; none are made here.
     metadata = {"filepath": place.path, "diff": diffs[-1], "diagnostics": {}}
     return Completed(done, title=place.name, metadata=metadata)
 

@@ -1,4 +1,4 @@
-"""What a coding agent works with: the web, a folder for long output, the project of each directory."""
+"""Open what coding agents need: the web client, MCP servers, and the project of each directory."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -34,7 +34,10 @@ async def open_coding(
     clock: Clock,
     extensions: Extensions[Any] | None = None,
 ) -> AsyncIterator[Open]:
-    """`config` counts in every directory; without one, the files of each do."""
+    """Yield a factory of `Projects`; on exit, wait for their file changes.
+
+    `config` applies to every directory; None: each directory's own files do.
+    """
     environment = system_environment()
     forget_old(output, clock.now())
     made: list[Projects] = []

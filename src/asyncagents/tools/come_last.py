@@ -1,4 +1,4 @@
-"""Let a process of ours come after the server where processors are short."""
+"""Lower the priority of a worker process below that of the server."""
 
 import os
 import signal
@@ -7,11 +7,11 @@ from types import FrameType
 
 NICE = 10
 SECONDS = 1.0
-"""Of computing; most searches are over before."""
+"""CPU time before the idle scheduling class; most searches end earlier."""
 
 
 def come_last() -> None:
-    """Take a smaller share of the processors at once, and after a second only what nobody else wants."""
+    """Raise the nice value now, and switch to the idle scheduling class after a second of CPU time."""
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, NICE)
     if hasattr(os, "SCHED_IDLE"):  # Linux
@@ -20,6 +20,6 @@ def come_last() -> None:
 
 
 def _idle(number: int, frame: FrameType | None) -> None:
-    """Even one that is nice keeps a processor for milliseconds; one that is idle leaves it at once."""
+    """Use SCHED_IDLE: a nice process still keeps a processor for milliseconds, an idle one yields at once."""
     with suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

@@ -1,4 +1,4 @@
-"""What the model reads of a tool: a text file beside it."""
+"""Load the descriptions of tools that the model reads, from the text files beside this module."""
 
 from functools import cache
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""A unified diff for people, of any two texts, in bounded time and size."""
+"""Make a unified diff of two texts, in bounded time and size."""
 
 from collections.abc import Iterator
 from difflib import SequenceMatcher
@@ -34,7 +34,7 @@ class _Step(Struct, frozen=True):
 
 
 def unified(name: str, before: str, after: str) -> str:
-    """Empty when nothing changes."""
+    """Return the diff of two versions of a file; empty if they are equal."""
     if before == after:
         return ""
     if is_large(before) or is_large(after):
@@ -65,7 +65,7 @@ def _hunks(old: list[str], new: list[str]) -> Iterator[str]:
 
 
 def _steps(old: list[str], new: list[str]) -> list[_Step]:
-    """Only what lies between the first and the last difference is compared: most of a file is the same."""
+    """Compare only the lines between the first and the last difference: most of a file is the same."""
     head = _same(old, new)
     tail = _same(old[head:][::-1], new[head:][::-1])
     left, right = old[head : len(old) - tail], new[head : len(new) - tail]
@@ -79,7 +79,7 @@ def _steps(old: list[str], new: list[str]) -> list[_Step]:
 
 
 def _groups(steps: list[_Step]) -> Iterator[list[_Step]]:
-    """Changes with the lines around them; two that are near share a hunk."""
+    """Group changes with their context lines into hunks; near changes share one."""
     group = [steps[0].end()]
     for step in steps[1:-1]:
         if step.same and step.a2 - step.a1 > 2 * _CONTEXT:
@@ -91,11 +91,11 @@ def _groups(steps: list[_Step]) -> Iterator[list[_Step]]:
 
 
 def _same(left: list[str], right: list[str]) -> int:
-    """How many lines are the same from the start."""
+    """Return how many lines are equal from the start."""
     pairs = enumerate(zip(left, right, strict=False))
     return next((at for at, (one, other) in pairs if one != other), min(len(left), len(right)))
 
 
 def _range(start: int, end: int) -> str:
-    """An empty range is named by the line before it."""
+    """Format a range of a hunk header; an empty range is named by the line before it."""
     return f"{start + 1 if end > start else start},{end - start}"

@@ -1,4 +1,4 @@
-"""`edit`: one piece of text in a file replaced by another."""
+"""`edit`: replace a piece of text in a file."""
 
 from typing import Annotated
 
@@ -56,7 +56,10 @@ def _change(args: Edit, place: Place) -> Change:
 
 
 def _reconciled(files: Files, args: Edit, context: ToolContext) -> Result | None:
-    """A replaced file is replaced whole: which of the two texts it holds tells whether that happened."""
+    """Find out from the file whether the edit happened before a crash; None: unknown.
+
+    Files are replaced atomically: the file holds either the old text or the new one.
+    """
     place = files.place(args.file_path, context.directory)
     content = None if isinstance(place, Outside) else files.read_or_none(place)
     if content is None or not args.old_string or not args.new_string:

@@ -1,4 +1,4 @@
-"""The one door to files: a path becomes a real place, and only that is opened, no link followed."""
+"""Resolve paths and open files for all tools; only resolved paths are opened, and no link is followed."""
 
 import errno
 import os
@@ -39,11 +39,11 @@ _REASONS = {
 
 
 class Missing(ToolError):
-    """There is no such file."""
+    """The file does not exist."""
 
 
 class Files:
-    """Beneath the project; outside of it only by a place that was asked for by its real name."""
+    """Files of a project, and files outside of it by their real paths, which ask for permission."""
 
     def __init__(
         self,
@@ -62,13 +62,16 @@ class Files:
         self._repository_lock = RLock()
 
     def guarded_by(self, guard: PlaceGuard) -> "Files":
-        """The same files under another guard; writers of both wait for each other."""
+        """Return a copy under another guard; both share their locks."""
         other = copy(self)
         other.guard = guard
         return other
 
     def place(self, path: str, directory: str = "") -> Place:
-        """Where a path leads; a relative one starts in `directory`, else in the project. Not a sealed one."""
+        """Resolve a path; a relative one starts in `directory`, else in the project.
+
+        Raises `ToolError` for invalid paths and sealed places.
+        """
         _checked(path)
         if path == "~" or path.startswith("~/"):
             path = self._home + path[1:]
@@ -84,15 +87,15 @@ class Files:
         return Outside(parts)
 
     def guards(self, places: Sequence[Place]) -> list[Guard | None]:
-        """How each of the files is guarded that are to be changed together."""
+        """Return the guard of each file, for files that are changed together."""
         paths = [place.path for place in places]
         return [self.guard.of(path, paths) for path in paths]
 
     @contextmanager
     def guarded_as(self, places: Sequence[Place], *, unguarded: Sequence[Place]) -> Iterator[None]:
-        """Change files whose guards are as they were when they were asked about: some had none.
+        """Hold the lock while `places` are changed; raise `ToolError` if one of `unguarded` has a guard now.
 
-        What other calls write meanwhile could make a repository of their folder; they wait.
+        Other calls could make a git repository of a folder meanwhile: writes that could do so wait.
         """
         with ExitStack() as held:
             if any(could_make_repository(place.path) for place in places):
@@ -106,7 +109,7 @@ class Files:
             yield
 
     def is_folder(self, place: Place) -> bool:
-        """False also for what is missing."""
+        """Return whether the path is a folder; False if it is missing."""
         try:
             with self._folder(place, place.parts):
                 return True
@@ -114,7 +117,7 @@ class Files:
             return False
 
     def read(self, place: Place, most: int = MOST_BYTES) -> Content:
-        """The whole of a regular file; `Missing` if there is none."""
+        """Read a regular file completely; raise `MissingFile` if there is none."""
         self._refuse_sealed(place)
         with self._parent(place) as (folder, name):
             data, about = Folder(folder).read(name, most)
@@ -123,25 +126,25 @@ class Files:
 
     @contextmanager
     def enter(self, place: Place) -> Iterator[Folder]:
-        """Look into one folder, as often as is wanted."""
+        """Open a folder for repeated reads."""
         with self._folder(place, place.parts) as handle:
             yield Folder(handle)
 
     def names(self, place: Place) -> tuple[Entry, ...]:
-        """What a folder holds, by name."""
+        """List a folder, sorted by name."""
         self._refuse_sealed(place)
         with self.enter(place) as folder:
             return tuple(folder.entries())
 
     def times(self, place: Place, names: Iterable[str]) -> dict[str, int]:
-        """When files of a folder were last changed, in nanoseconds; what is no regular file is left out."""
+        """Return when files of a folder were last modified, in ns; only regular files are included."""
         with self.enter(place) as folder:
             seen = ((name, folder.changed(name)) for name in names)
             return {name: changed for name, changed in seen if changed is not None}
 
     @contextmanager
     def holding(self, places: Iterable[Place]) -> Iterator[None]:
-        """No other writer of ours changes any of these files meanwhile."""
+        """Lock these files against other writers of this process."""
         with ExitStack() as held:
             for number in sorted({hash(place.path) % _LOCKS for place in places}):
                 held.enter_context(self._locks[number])
@@ -155,9 +158,9 @@ class Files:
         *,
         like: Content | None = None,
     ) -> Stamp:
-        """Read, change and replace with no other writer of ours between; None: there is no file yet.
+        """Read a file, build its new content and replace it, locked; `change` gets None for a new file.
 
-        The new content appears whole or not at all, and never over what someone else wrote meanwhile.
+        The replacement is atomic, and raises `ToolError` if another process wrote the file meanwhile.
         A new file gets the mode and owner of `like`.
         """
         with self.holding([place]):
@@ -171,14 +174,14 @@ class Files:
                 return put(folder, name, data, key=key, before=before, like=like)
 
     def remove(self, place: Place, before: Stamp) -> None:
-        """Only if it is still as it was."""
+        """Delete a file that still matches `before`; else raise `OSError` (ESTALE)."""
         with self.holding([place]), self._parent(place) as (folder, name):
             if not before.still(os.stat(name, dir_fd=folder, follow_symlinks=False)):
                 raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
             os.unlink(name, dir_fd=folder)
 
     def remove_folder(self, place: Place) -> None:
-        """Only if it is empty."""
+        """Delete an empty folder."""
         with self._parent(place) as (folder, name):
             os.rmdir(name, dir_fd=folder)
 
@@ -189,7 +192,7 @@ class Files:
             return None
 
     def _refuse_sealed(self, place: Place) -> None:
-        """A walk comes to places that were not named."""
+        """Raise `ToolError` for a sealed place; walks reach paths that `resolve` has not checked."""
         if self.guard.is_sealed(place.path):
             raise _sealed(place.path)
 

@@ -1,4 +1,4 @@
-"""One folder, opened once: what it holds is listed, looked at and read by its handle, no link followed."""
+"""List and read the files of one open folder by its handle; no link is followed."""
 
 import errno
 import os
@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 from msgspec import Struct
 
 MOST_BYTES = 10 * 1024 * 1024
-"""Of a file that is read in this process."""
+"""Size limit of a file that this process reads."""
 MOST_SEARCHED = 64 * 1024 * 1024
-"""Of one that is searched, which a process of its own does."""
+"""Size limit of a file that a search process reads."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -29,13 +29,13 @@ class TooLarge(OSError):
 
 
 class Folder:
-    """`handle` can be searched, and is closed by whoever opened it. Errors are those of the system."""
+    """A folder behind an open `handle`, which the caller closes. Methods raise `OSError`."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
 
     def entries(self) -> list[Entry]:
-        """By name."""
+        """List the entries, sorted by name."""
         opened = os.open(".", _LIST, dir_fd=self._handle)
         try:
             with os.scandir(opened) as entries:
@@ -45,7 +45,7 @@ class Folder:
         return sorted(found, key=lambda entry: entry.name)
 
     def changed(self, name: str) -> int | None:
-        """When a file was last changed, in nanoseconds; None: it is no regular file, or went away."""
+        """Return when a file was last modified, in ns; None: not a regular file, or missing."""
         with suppress(OSError):
             about = os.stat(name, dir_fd=self._handle, follow_symlinks=False)
             if stat.S_ISREG(about.st_mode):
@@ -53,14 +53,17 @@ class Folder:
         return None
 
     def read(self, name: str, most: int = MOST_BYTES) -> tuple[bytes, os.stat_result]:
-        """The whole of a regular file, and how it was when it was opened."""
+        """Read a regular file completely; return its bytes and its stat result at opening.
+
+        Raises `TooLarge` for more than `most` bytes.
+        """
         with self._open(name) as (opened, about):
             if about.st_size > most:
                 raise TooLarge(most)
             return _content(opened, about.st_size, most), about
 
     def read_start(self, name: str, most: int) -> bytes:
-        """The first bytes of a regular file."""
+        """Read at most the first `most` bytes of a regular file."""
         with self._open(name) as (opened, _):
             pieces, left = list[bytes](), most
             while left and (piece := os.read(opened, left)):
@@ -81,7 +84,7 @@ class Folder:
 
 
 def _content(opened: int, size: int, most: int) -> bytes:
-    """Mostly one read, and one that finds nothing more."""
+    """Read to the end; usually one read, and a second one that returns nothing."""
     pieces, have, want = list[bytes](), 0, min(size, most) + 1
     while piece := os.read(opened, want):
         pieces.append(piece)
@@ -93,7 +96,10 @@ def _content(opened: int, size: int, most: int) -> bytes:
 
 
 def _check_regular(about: os.stat_result) -> None:
-    """Before it is opened, for opening a device can already do something; and after, to be sure."""
+    """Raise `OSError` if this is not a regular file.
+
+    Called before opening, because opening a device can have effects, and after it, against races.
+    """
     if stat.S_ISREG(about.st_mode):
         return
     kinds = {stat.S_IFDIR: errno.EISDIR, stat.S_IFLNK: errno.ELOOP}

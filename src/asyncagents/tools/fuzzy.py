@@ -1,15 +1,15 @@
-"""Names that are nearly what somebody types: its letters in their order, the closer together the better."""
+"""Fuzzy search of paths: the letters of a query in order, the closer together the better."""
 
 import heapq
 from collections.abc import Iterable
 
 MOST_SCATTERED = 64
-"""Letters; more of them must stand together, for each is looked for in every path."""
+"""Longest query whose letters may be scattered, since each letter is searched in every path."""
 _WHOLE_NAME, _STARTS_NAME, _IN_NAME, _IN_PATH, _SCATTERED = range(5)
 
 
 def best(query: str, paths: Iterable[str], limit: int) -> list[str]:
-    """The best first; of equals the shorter. Without a query, the first that come."""
+    """Return the best matches, of equals the shorter first; without a query, the first paths."""
     letters = query.lower().strip()
     if not letters:
         return [path for path, _ in zip(paths, range(limit), strict=False)]
@@ -18,7 +18,7 @@ def best(query: str, paths: Iterable[str], limit: int) -> list[str]:
 
 
 def _rank(letters: str, path: str) -> tuple[int, int] | None:
-    """Smaller is better; None: it does not fit."""
+    """Return the rank of a path, smaller is better; None if it does not match."""
     lowered = path.lower()
     name = lowered.rstrip("/").rpartition("/")[2]
     if name == letters or name.partition(".")[0] == letters:
@@ -34,7 +34,7 @@ def _rank(letters: str, path: str) -> tuple[int, int] | None:
 
 
 def _spread(letters: str, text: str) -> int | None:
-    """How many characters lie between them, when each is taken where it comes first from the end."""
+    """Count the characters between the letters, matched from the end of the text; None if one is missing."""
     place = end = len(text)
     for letter in reversed(letters):
         place = text.rfind(letter, 0, place)

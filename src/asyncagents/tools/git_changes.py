@@ -1,7 +1,7 @@
-"""What differs from a commit, told by git, which is shown none of the project's own configuration.
+"""Compare a worktree with a commit by git, without the project's own git configuration.
 
-A repository's `config` may name programs (a filter, a textconv, a monitor of files), and git runs them. So
-git is given a folder of ours, with the project's objects and index: whatever the project says is not run.
+A repository's `config` may name programs (a filter, a textconv, a file monitor), and git runs them. So git
+gets a git directory of ours with the project's objects and index, and runs no program of the project.
 """
 
 import os
@@ -33,9 +33,9 @@ SECONDS = 30.0
 MOST_BYTES = 10_000_000
 MOST_FILES = 10_000
 WHOLE = 2_147_483_647
-"""Lines of context: all there are."""
+"""Lines of context: the whole file."""
 _NOTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-"""The tree without a file, which git knows by heart."""
+"""The id of the empty tree, which every git knows."""
 _CHUNK = re.compile(r"^diff --git ", re.MULTILINE)
 _QUIET = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all")
 
@@ -50,11 +50,11 @@ class Change(Struct, frozen=True, kw_only=True):
     additions: int
     deletions: int
     chunks: int = 1
-    """So many pieces of a patch are about it."""
+    """How many pieces of a patch belong to the file."""
 
 
 class Git:
-    """One look: everything that git is asked meanwhile is asked about the same commit."""
+    """Git queries about one worktree; all of them see the same HEAD commit."""
 
     def __init__(self, program: str, repository: Repository, within: str, folder: Path) -> None:
         self._program = program
@@ -68,11 +68,11 @@ class Git:
 
     @property
     def base(self) -> str:
-        """What the worktree is compared with; before the first commit, nothing at all."""
+        """The commit to compare the worktree with; the empty tree before the first commit."""
         return self.head or _NOTHING
 
     def branched(self) -> str | None:
-        """Where this branch left the usual one; None: it is the usual one, or nothing is known of it."""
+        """Return the merge base with the default branch; None on the default branch, or if it is unknown."""
         name = default_branch_of(self._repository)
         if name in {None, branch_of(self._repository)} or self.head is None:
             return None
@@ -83,7 +83,7 @@ class Git:
         return None
 
     def changes(self, base: str) -> list[Change]:
-        """Of files that git keeps."""
+        """Return the changes of tracked files since `base`."""
         told = self._run(("diff", *_QUIET, "-z", "--raw", "--numstat", base, "--", self._within))
         pieces = deque(told.split("\0"))
         kinds: dict[str, str] = {}
@@ -100,7 +100,7 @@ class Git:
         return found[:MOST_FILES]
 
     def untracked(self) -> list[str]:
-        """Files that git neither keeps nor ignores."""
+        """Return the files that git neither tracks nor ignores."""
         told = self._run(("ls-files", "--others", "--exclude-standard", "-z", "--", self._within))
         return [file for file in told.split("\0") if file and not file.endswith("/")][:MOST_FILES]
 
@@ -108,7 +108,7 @@ class Git:
         return self._run(("diff", *_QUIET, f"--unified={context}", "--patch", base, "--", self._within))
 
     def _run(self, words: Sequence[str], fine: tuple[int, ...] = (0,)) -> str:
-        """`fine`: with which exit codes it has answered."""
+        """Run git; raise `ToolError` if its exit code is not in `fine`."""
         program = (self._program, "-c", "core.quotePath=false", *words)
         code, said = _output(program, self._variables, self._repository.root)
         if code not in fine:
@@ -141,13 +141,13 @@ class Git:
 
 @contextmanager
 def looking(program: str, repository: Repository, within: str = ".") -> Iterator[Git]:
-    """`within`: a folder from the root of the worktree; what lies elsewhere is not told."""
+    """Open git queries. `within`: a folder relative to the worktree's root; other files are left out."""
     with tempfile.TemporaryDirectory(prefix="asyncagents-git-") as folder:
         yield Git(program, repository, within, Path(folder))
 
 
 def begin_repository(program: str, root: Path, home: Path) -> None:
-    """As the user has git begin one. There is none yet whose configuration could be heeded."""
+    """Run `git init` with the user's configuration; there is no project configuration yet."""
     variables = {
         "PATH": os.defpath,
         "LC_ALL": "C",
@@ -161,7 +161,7 @@ def begin_repository(program: str, root: Path, home: Path) -> None:
 
 
 def split_patch(patch: str, changes: Sequence[Change]) -> dict[str, str]:
-    """The piece of each file, which come in the order of the changes; none, if they do not fit."""
+    """Map each file to its piece of the patch, in the order of the changes; empty if the counts differ."""
     starts = [found.start() for found in _CHUNK.finditer(patch)]
     if len(starts) != sum(change.chunks for change in changes):
         return {}
@@ -170,7 +170,7 @@ def split_patch(patch: str, changes: Sequence[Change]) -> dict[str, str]:
 
 
 def new_patch(name: str, text: str | None) -> str:
-    """Of a file that git does not keep yet; None: it is no text."""
+    """Build the patch of an untracked file; `text` None: the file is binary."""
     head = f"diff --git a/{name} b/{name}\nnew file mode 100644\n"
     if text is None:
         return f"{head}Binary files /dev/null and b/{name} differ\n"
@@ -184,13 +184,13 @@ def new_patch(name: str, text: str | None) -> str:
 
 
 def _leads_out(file: str) -> bool:
-    """An index that git did not write may say so, and git looks there."""
+    """Return whether a path leaves the worktree, as a forged index may make git do."""
     parts = file.split("/")
     return "" in parts or ".." in parts or ".git" in [part.lower() for part in parts]
 
 
 def _change(file: str, kind: str, added: str, removed: str) -> Change:
-    """Of a binary file nothing is counted. One that becomes a link is taken away and made anew."""
+    """Build a change; a binary file has zero counts, a change of type (file to link) has two pieces."""
     return Change(
         file=file,
         status=_STATUSES.get(kind, "modified"),
@@ -201,7 +201,7 @@ def _change(file: str, kind: str, added: str, removed: str) -> Change:
 
 
 def _prepare(folder: Path, repository: Repository, head: str | None) -> None:
-    """What makes a folder a repository in the eyes of git."""
+    """Write the files that make a folder a git directory."""
     (folder / "objects").mkdir()
     (folder / "refs").mkdir()
     (folder / "info").mkdir()
@@ -212,7 +212,7 @@ def _prepare(folder: Path, repository: Repository, head: str | None) -> None:
 
 
 def _output(words: Sequence[str], variables: Mapping[str, str], root: Path) -> tuple[int, bytes]:
-    """Its exit code and all that it says, within bounds; complaints may name what is not for whoever asks."""
+    """Run git; return exit code and bounded stdout. Stderr is dropped: it may name files outside `within`."""
     try:
         running = subprocess.Popen(
             words,
@@ -228,7 +228,7 @@ def _output(words: Sequence[str], variables: Mapping[str, str], root: Path) -> t
     end.start()
     try:
         with running:
-            assert running.stdout is not None, "it is a pipe"
+            assert running.stdout is not None, "stdout is a pipe"
             said = running.stdout.read(MOST_BYTES + 1)
             if len(said) > MOST_BYTES:
                 running.kill()

@@ -1,4 +1,4 @@
-"""Which branch a worktree is on, read from git's own files: nothing is run that they could name."""
+"""Read branch and commit of a worktree from git's own files, without running git."""
 
 import os
 import re
@@ -15,7 +15,7 @@ _USUAL = ("main", "master")
 
 
 class Repository(Struct, frozen=True):
-    """`folder` is this worktree's own, `common` what all worktrees share; mostly they are the same."""
+    """`folder`: the git directory of this worktree; `common`: that of all worktrees, often the same."""
 
     root: Path
     folder: Path
@@ -23,7 +23,7 @@ class Repository(Struct, frozen=True):
 
 
 def find_repository(root: Path) -> Repository | None:
-    """Of the worktree at `root`, whose `.git` is a folder or names one."""
+    """Find the repository of the worktree at `root`, whose `.git` is a folder or a file that names one."""
     dot = root / ".git"
     if os.path.isdir(dot):
         folder = dot
@@ -38,13 +38,13 @@ def find_repository(root: Path) -> Repository | None:
 
 
 def branch_of(repository: Repository) -> str | None:
-    """None: no branch, a commit is checked out."""
+    """Return the current branch; None if a commit is checked out."""
     found = _REF.fullmatch(_text(repository.folder / "HEAD"))
     return found[1] if found else None
 
 
 def default_branch_of(repository: Repository) -> str | None:
-    """As the remote has it, else the usual name that there is, else the only one."""
+    """Return the remote's default branch, else `main` or `master` if it exists, else None."""
     found = _REMOTE.fullmatch(_text(repository.common / "refs" / "remotes" / "origin" / "HEAD"))
     if found:
         return found[1]
@@ -52,7 +52,7 @@ def default_branch_of(repository: Repository) -> str | None:
 
 
 def head_commit(repository: Repository) -> str | None:
-    """None: nothing has been committed."""
+    """Return the checked-out commit; None before the first commit."""
     said = _text(repository.folder / "HEAD").strip()
     if _COMMIT.fullmatch(said):
         return said
@@ -78,7 +78,7 @@ def _text(path: Path) -> str:
 
 
 def small_file(path: Path, most: int = MOST_BYTES) -> bytes:
-    """Of a regular file, and not too much; else nothing."""
+    """Return at most `most` bytes of a regular file; nothing if it is not one or cannot be read."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         with os.fdopen(opened, "rb") as file:

@@ -1,4 +1,4 @@
-"""Names of the files that git tracks, read from its index: no program is started for them."""
+"""Read the names of tracked files from git's index, without running git."""
 
 import os
 from bisect import bisect_left
@@ -12,7 +12,7 @@ MOST_BYTES = 64 * 1024 * 1024
 _SIGNATURE = b"DIRC"
 _HEAD = 12
 _STAT = 40
-"""Bytes of an entry before its hash."""
+"""Bytes of an index entry before its hash."""
 _MODE = 24
 _KINDS = frozenset({0o04, 0o10, 0o12, 0o16})
 """A sparse folder, a file, a link, another repository."""
@@ -23,13 +23,13 @@ _LENGTH = 0x0FFF
 
 
 class Tracked:
-    """Of the repository at the root of a project; the index is read when the first name is asked for."""
+    """The tracked files of the repository at a project's root; the index is read at the first query."""
 
     def __init__(self, place: Place) -> None:
         self._root = None if isinstance(place, Outside) else place.root
 
     def holds(self, parts: tuple[str, ...], *, folder: bool) -> bool:
-        """Whether git tracks this file, or a file below this folder."""
+        """Return whether git tracks this file, or a file below this folder."""
         name = os.fsencode("/".join(parts)) + (b"/" if folder else b"")
         at = bisect_left(self._names, name)
         if at == len(self._names):
@@ -45,10 +45,10 @@ class Tracked:
 
 
 def index_names(data: bytes) -> list[bytes]:
-    """Sorted; none, if git did not write this, or keeps a part of it elsewhere (a split index)."""
+    """Return the sorted names of an index; none if it is invalid or a split index."""
     if data[:4] != _SIGNATURE or len(data) < _HEAD:
         return []
-    for size in _HASHES:  # which one it is stands in the configuration, which is not read
+    for size in _HASHES:  # the configuration names the hash, but it is not read here
         try:
             return sorted(_names(data, size))
         except (IndexError, ValueError):
@@ -87,7 +87,7 @@ def _names(data: bytes, hash_size: int) -> list[bytes]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A number of as many bytes as it takes, and where it ends."""
+    """Return a number of variable length, and the index after it."""
     value = data[at] & 127
     while data[at] & 128:
         at += 1

@@ -1,4 +1,4 @@
-"""Files that git's configuration names: hooks, programs, further configuration."""
+"""Find files that git's configuration names: hooks, programs, included configuration."""
 
 import os
 import re
@@ -12,17 +12,17 @@ _MOST_BYTES = 1024 * 1024
 _MOST_FILES = 64
 _SECTION = re.compile(r'\s*\[\s*([\w.-]+)(?:\s+"(?:\\.|[^"\\])*+")?\s*\](.*)')
 _SETTING = re.compile(r"\s*([A-Za-z][\w-]*)\s*=\s*(.*)")
-# Sections whose values are names of branches and addresses, and settings that are no program.
+# Sections whose values are branches, URLs or other settings, not programs.
 _PLAIN = frozenset({"remote", "branch", "submodule", "user", "url"})
 _PROGRAMS = frozenset({"receivepack", "update", "uploadpack"})
-"""Settings of those sections that are."""
+"""Settings of those sections that are programs."""
 _FOLDERS = frozenset({"hookspath", "path"})
-# A value may be a script of a shell; its words are taken apart roughly.
+# A value may be a shell script; it is split into words roughly.
 _PARTING = re.compile(r"""[\s;|&()<>'"`]+""")
 
 
 def paths_named_by_git(root: str, home: str) -> tuple[str, ...]:
-    """Find absolute paths that the configuration of the repository at `root`, or the user's, names."""
+    """Return the absolute paths named by the git configuration of the repository at `root` or the user's."""
     repository = find_repository(Path(root))
     files = [Path(home, ".gitconfig"), Path(home, ".config", "git", "config")] if home else []
     if repository is not None:
@@ -46,7 +46,7 @@ def paths_named_by_git(root: str, home: str) -> tuple[str, ...]:
 
 
 def _settings(text: str) -> Iterator[tuple[str, str, str]]:
-    """Section, name and value, in small letters but for the value."""
+    """Yield section, name and value; section and name in lower case."""
     section = ""
     for line in text.replace("\\\n", "").split("\n"):
         if head := _SECTION.match(line):
@@ -56,7 +56,7 @@ def _settings(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _paths(section: str, name: str, value: str) -> Iterator[str]:
-    """Words that may be files: of a folder the whole value, of a command those with a slash."""
+    """Yield words that may be files: the whole value of a folder setting, words with a slash of a command."""
     if (section in _PLAIN and name not in _PROGRAMS) or (section, name) == ("core", "worktree"):
         return
     plain = re.sub(r"\s[#;].*$", "", value).strip().strip('"')
@@ -76,5 +76,5 @@ def _at_home(path: str, home: str) -> str:
 
 
 def _is_above(path: str, root: str) -> bool:
-    """A folder that has the whole project in it says nothing of a file."""
+    """Return whether a path is the root or contains it; such a folder does not identify a file."""
     return path in {"/", root} or root.startswith(path.rstrip("/") + "/")

@@ -1,4 +1,4 @@
-"""What `.gitignore` files leave out: the last line that fits decides, a deeper file over one above it."""
+"""Match paths against `.gitignore` rules: the last matching line decides, a deeper file over its parents."""
 
 import fnmatch
 import re
@@ -10,10 +10,10 @@ from msgspec import Struct
 
 MOST_LINES = 5_000
 MOST_CHARACTERS = 128 * 1024
-"""Of one file: what comes after counts for nothing."""
+"""Characters read of one file; the rest is ignored."""
 _LONGEST = 1_000
 _TOGETHER = 200
-"""So many globs are one regular expression."""
+"""Globs that are compiled into one regular expression."""
 _ANY_DEPTH = "**"
 _WILD = frozenset("*?[\\")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
@@ -21,15 +21,15 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 class Rule(Struct, frozen=True):
     folder: tuple[str, ...]
-    """Where the file lies that has the rule; it counts below."""
+    """The folder of the `.gitignore`; the rule applies below it."""
     pattern: tuple[str, ...]
-    """One glob for each name of a path; `**` is any number of names."""
+    """One glob for each segment of a path; `**` matches any number of segments."""
     keep: bool = False
     only_folders: bool = False
 
 
 def rules(lines: Iterable[str], folder: tuple[str, ...] = ()) -> tuple[Rule, ...]:
-    """The rules of a file that lies in `folder`."""
+    """Parse the lines of a file in `folder`."""
     kept, left = list[str](), MOST_CHARACTERS
     for line in islice(lines, MOST_LINES):
         left -= len(line)
@@ -41,7 +41,7 @@ def rules(lines: Iterable[str], folder: tuple[str, ...] = ()) -> tuple[Rule, ...
 
 
 def is_ignored(parts: tuple[str, ...], rules: Sequence[Rule], *, folder: bool) -> bool:
-    """For a path whose folders are not ignored themselves: nothing comes back into an ignored folder."""
+    """Return whether a path is ignored whose folders are not: nothing in an ignored folder is re-included."""
     for rule in reversed(rules):
         if (folder or not rule.only_folders) and _fits(rule, parts):
             return not rule.keep
@@ -49,7 +49,7 @@ def is_ignored(parts: tuple[str, ...], rules: Sequence[Rule], *, folder: bool) -
 
 
 class _LastNames:
-    """A quick test for the rules of one file: the last glob of a rule must fit the last name of a path."""
+    """A fast first test for the rules of one file: a rule's last glob must match a path's last segment."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         last = list(dict.fromkeys(rule.pattern[-1] for rule in rules))
@@ -68,18 +68,18 @@ class _LastNames:
 
 
 class Ignoring:
-    """The rules that count in a folder. Most names fit none of them, which is seen at once."""
+    """The rules that apply in a folder, with a fast first test, since most names match none."""
 
     def __init__(self, rules: Sequence[Rule] = (), tests: tuple[_LastNames, ...] | None = None) -> None:
         self.rules = tuple(rules)
         self._tests = tests if tests is not None else (_LastNames(self.rules),)
 
     def extend(self, more: Sequence[Rule]) -> "Ignoring":
-        """With the rules of a deeper folder."""
+        """Return these rules with those of a deeper folder."""
         return Ignoring((*self.rules, *more), (*self._tests, _LastNames(more))) if more else self
 
     def ignores(self, parts: tuple[str, ...], *, folder: bool) -> bool:
-        """The same as `is_ignored`."""
+        """Return the same as `is_ignored`."""
         return any(each.may_fit(parts[-1]) for each in self._tests) and is_ignored(
             parts, self.rules, folder=folder
         )
@@ -89,7 +89,7 @@ def _fits(rule: Rule, parts: tuple[str, ...]) -> bool:
     if parts[: len(rule.folder)] != rule.folder:
         return False
     names = parts[len(rule.folder) :]
-    at: set[int] = {0}  # all the ways at once, so that no pattern takes long
+    at: set[int] = {0}  # all positions at once, so that no pattern takes exponential time
     for glob in rule.pattern:
         if glob == _ANY_DEPTH:
             at = set(range(min(at), len(names) + 1))
@@ -104,14 +104,14 @@ def _is_like(glob: str, name: str) -> bool:
     return glob == name if _WILD.isdisjoint(glob) else _compiled(glob).match(name) is not None
 
 
-# More than the lines of a file: each would push out the one that is wanted next.
+# Larger than the lines of a file, or each entry would evict the next one needed.
 @lru_cache(maxsize=2 * MOST_LINES)
 def _compiled(glob: str) -> re.Pattern[str]:
     return re.compile(_translated(glob))
 
 
 def _translated(glob: str) -> str:
-    """The library's translation does not backtrack, whatever a project's file says."""
+    """Translate a glob to a regular expression; fnmatch's translation does not backtrack."""
     return fnmatch.translate(_ESCAPED.sub(_literal, glob.replace("[^", "[!")))
 
 
@@ -138,7 +138,7 @@ def _rule(line: str, folder: tuple[str, ...]) -> Rule | None:
 
 
 def _trimmed(line: str) -> str:
-    """Spaces at the end count only after a backslash."""
+    """Strip the line end, and trailing spaces except one after a backslash."""
     line = line.rstrip("\r\n")
     bare = line.rstrip(" ")
     return f"{bare} " if bare.endswith("\\") and bare != line else bare

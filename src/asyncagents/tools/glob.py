@@ -1,8 +1,8 @@
-"""`glob`: files by their names, the last changed first.
+"""`glob`: find files by name, the last modified first.
 
-It walks by itself, in a process of its own with a deadline, and does not start ripgrep: that opens folders
-by name, so a folder swapped for a link meanwhile would lead it out of the project, and it reads ignore files
-that git does not. One walk, one answer.
+The search walks in a process of its own with a deadline. It does not use ripgrep, which opens folders by
+name, so a folder swapped for a link meanwhile would lead it out of the project; ripgrep also reads ignore
+files that git does not.
 """
 
 from typing import Annotated
@@ -23,7 +23,7 @@ from asyncagents.tools.seen import Planned, Seen
 
 SECONDS = 20.0
 LAST_SECONDS = 10.0
-"""A process that does not answer so long after it should have is ended."""
+"""After its deadline a search process has so long to answer before it is ended."""
 
 
 class Glob(Struct, frozen=True):
@@ -56,14 +56,14 @@ def glob(files: Files, seen: Seen, processes: Processes, *, seconds: float = SEC
 
 
 def search_asks(permission: str, pattern: str, place: Place, *, folder: bool) -> tuple[Ask, ...]:
-    """To look for something below a place."""
+    """Return the asks for a search below a path."""
     metadata = {"pattern": pattern, "path": place.path}
     ask = Ask(permission, (pattern,), always=("*",), metadata=metadata)
     return (outside_ask(place, folder=folder), ask) if isinstance(place, Outside) else (ask,)
 
 
 def readable(path: str, directory: str) -> str:
-    """As the file tools take it back: relative to the working folder where that can be."""
+    """Return a path relative to the working folder if it is below it; file tools accept the result."""
     return whole(path.removeprefix(f"{directory.rstrip('/')}/"))
 
 

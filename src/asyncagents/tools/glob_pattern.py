@@ -1,4 +1,4 @@
-"""What a glob means: which paths below a folder fit."""
+"""Match paths below a folder against a glob."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,8 @@ _ANY_DEPTH = "**"
 
 
 def fitting(pattern: str, folder: tuple[str, ...]) -> Callable[[tuple[str, ...]], bool]:
-    """Whether a path fits. A pattern without a slash fits a name at any depth, else from the folder down."""
+    """Return a function that matches paths. A pattern without a slash matches a name at any depth, any other
+    from the folder down. Raises `ToolError`."""
     encode(pattern, "The pattern")
     if not pattern.strip("/ "):
         raise ToolError("The pattern is empty; write one such as **/*.py.")
@@ -25,7 +26,7 @@ def fitting(pattern: str, folder: tuple[str, ...]) -> Callable[[tuple[str, ...]]
 
 
 def _choices(pattern: str) -> list[str]:
-    """`{a,b}` is either; those inside others come first."""
+    """Expand `{a,b}` to all alternatives, inner braces first."""
     waiting, done = [pattern], list[str]()
     while waiting:
         each = waiting.pop()

@@ -1,7 +1,7 @@
-"""`grep`: lines that fit a regular expression, with their files and numbers.
+"""`grep`: find lines that match a regular expression, with their files and numbers.
 
 The search runs in a process of its own with a deadline: a pattern can take for ever, and Python's `re`
-would hold up the whole runtime meanwhile. Ripgrep, if it is there, only tells which files are worth a look.
+would block the whole runtime meanwhile. Ripgrep, if installed, only preselects files.
 """
 
 from typing import Annotated
@@ -54,7 +54,7 @@ def grep(files: Files, seen: Seen, processes: Processes, *, seconds: float = SEC
         if folder:
             return asks
         (guard,) = await files.threads.run(files.guards, [place])
-        return (*read_asks("read", place, guard=guard), asks[-1])  # to search one file is to read it
+        return (*read_asks("read", place, guard=guard), asks[-1])  # searching a single file reads it
 
     async def run(args: Grep, context: ToolContext) -> Completed:
         place = seen.planned(context.call_id).place
@@ -72,7 +72,7 @@ def grep(files: Files, seen: Seen, processes: Processes, *, seconds: float = SEC
 
 
 async def search_lines(processes: Processes, search: Search, seconds: float) -> Searched:
-    """Raises `ToolError` if it takes too long, or cannot be done."""
+    """Run a search; raise `ToolError` if it fails or takes longer than `seconds`."""
     advice = "use a simpler pattern, or search fewer files with path and include"
     return await run_search(processes, SearchOrder(search, seconds, advice), Searched)
 

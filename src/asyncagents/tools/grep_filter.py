@@ -1,7 +1,7 @@
-"""Which files can be left out of a search: those without the letters that every match must have.
+"""Leave files out of a search that lack the literals that every match must have, by ripgrep.
 
-With ripgrep that is fast. It only says which files are worth a look: what is told of them is read through the
-file door, so a folder swapped for a link meanwhile gives nothing away, and patterns mean what they meant.
+Ripgrep only selects files: their lines are then read by `Files` and matched by Python, so a folder that is
+replaced by a link meanwhile reveals nothing, and patterns keep their Python meaning.
 """
 
 import os
@@ -13,16 +13,16 @@ from asyncagents.tools.pattern_letters import Letters
 from asyncagents.tools.program import find_program
 
 SHORTEST = 3
-"""Fewer letters are everywhere."""
+"""Shorter literals are in nearly every file."""
 _WORTH_IT = 200
-"""For fewer files another program is not worth starting."""
+"""For fewer files ripgrep is not worth starting."""
 _CHUNK = 800_000
-"""So many bytes of names at a time: a command line has an end."""
+"""Most bytes of file names on one command line."""
 _SECONDS = 60
 
 
 def worth_a_look(root: str, names: Sequence[str], letters: Letters) -> Sequence[str]:
-    """Those of the files that have the letters; all of them where that cannot be told quickly."""
+    """Return the files that contain a literal; all files if ripgrep is missing, fails, or is not worth it."""
     if letters.shortest < SHORTEST or len(names) < _WORTH_IT:
         return names
     program = find_program("rg", os.pathsep.join(os.get_exec_path()), outside=Path(root))
@@ -51,7 +51,7 @@ def _chunks(names: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _run(program: str, root: str, names: list[str], letters: Letters) -> list[str] | None:
-    """None: it failed for some of them, and does not say for which."""
+    """Run ripgrep; return the files with a match, or None if it failed for any file."""
     options = "--no-config --files-with-matches --null --fixed-strings --text --encoding none --no-messages"
     words = [
         program,

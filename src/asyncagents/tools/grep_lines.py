@@ -1,4 +1,4 @@
-"""Lines of files that fit a regular expression; each folder is opened once, and no link followed."""
+"""Find lines of files that match a regular expression; each folder is opened once, links are not followed."""
 
 import re
 import warnings
@@ -21,13 +21,13 @@ from asyncagents.tools.text import BOM, is_binary
 MOST_MATCHES = 100
 MOST_LINE = 2_000
 MOST_HITS = 20
-"""Of one line."""
+"""Most hits reported of one line."""
 _ODD_SPACES = (b"\x1c", b"\x1d", b"\x1e", b"\x1f")
-"""They are spaces in a text, and none in bytes."""
+"""Characters that `\\s` matches in a str pattern, but not in a bytes pattern."""
 
 
 class Hit(Struct, frozen=True):
-    """In bytes of the line."""
+    """One match in a line; `start` and `end` in bytes of the line."""
 
     text: str
     start: int
@@ -39,21 +39,21 @@ class Match(Struct, frozen=True):
     number: int
     text: str
     offset: int = 0
-    """In bytes of the file."""
+    """Start of the line, in bytes of the file."""
     hits: tuple[Hit, ...] = ()
 
 
 class FileLines(Struct, frozen=True):
-    """Of one file that has some, or that could not be read."""
+    """The matches of one file, or that it could not be read."""
 
     order: int
-    """Its place among those that were looked into together."""
+    """Index of the file in its batch."""
     matches: tuple[Match, ...] = ()
     unread: bool = False
 
 
 class Expression:
-    """A pattern, and what can be known of it beforehand."""
+    """A compiled pattern with its required literals."""
 
     def __init__(self, pattern: re.Pattern[str], *, hits: bool) -> None:
         self.pattern = pattern
@@ -62,13 +62,13 @@ class Expression:
 
     @cached_property
     def _of_bytes(self) -> re.Pattern[bytes] | None:
-        """The same for text that is ASCII: several times as fast, for nothing is decoded."""
+        """The pattern for ASCII bytes: several times as fast, since nothing is decoded."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 return re.compile(self.pattern.pattern.encode("ascii"))
         except (UnicodeEncodeError, re.error, ValueError):
-            return None  # it says something that bytes cannot have
+            return None  # the pattern has something that a bytes pattern cannot have
 
     def matches_in(self, data: bytes, path: str) -> Iterator[Match]:
         if not self._may_match(data) or is_binary(data):
@@ -87,7 +87,7 @@ class Expression:
                 )
 
     def _may_match(self, data: bytes) -> bool:
-        """Most files have none of the letters that a match must have: that is seen at once."""
+        """Return False if no line can match: most files lack the required literals."""
         letters = self.letters
         if not letters.may_match(data):
             return False
@@ -101,7 +101,7 @@ class Expression:
 
 
 class LineSearch:
-    """Below one place."""
+    """A search of files below one path."""
 
     def __init__(self, files: Files, top: Place, expression: Expression) -> None:
         self._files = files
@@ -109,7 +109,7 @@ class LineSearch:
         self._expression = expression
 
     def lines_of(self, paths: Sequence[tuple[str, ...]]) -> list[FileLines]:
-        """In the order of the paths; files without a match are left out."""
+        """Search the files; return results in the order of the paths, without files that do not match."""
         folders: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
         for order, parts in enumerate(paths):
             folders[parts[:-1]].append(order)
@@ -134,7 +134,7 @@ class LineSearch:
 
 
 def _starts(data: bytes) -> tuple[int, ...]:
-    """Where each line of a file begins."""
+    """Return the byte offset of each line."""
     return tuple(
         accumulate((len(line) for line in data.split(b"\n")), lambda at, size: at + size + 1, initial=0)
     )

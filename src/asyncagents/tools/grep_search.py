@@ -1,6 +1,6 @@
-"""Lines that fit a regular expression.
+"""Search files for lines that match a regular expression.
 
-It runs in a process of its own (`search_main`), which ends a pattern that takes for ever or all the memory.
+Runs in a separate process (`search_worker`), which bounds the time and memory that a pattern may take.
 """
 
 import re
@@ -29,7 +29,7 @@ from asyncagents.tools.place import Outside, Place
 from asyncagents.tools.walk import walk
 
 FIRST_PIECE, LARGEST_PIECE = 200, 1_600
-"""So many files are looked into together."""
+"""Files in one batch."""
 
 
 class Search(Struct, frozen=True, kw_only=True, tag="grep"):
@@ -38,23 +38,23 @@ class Search(Struct, frozen=True, kw_only=True, tag="grep"):
     pattern: str
     include: str | None = None
     rules: Effective
-    """What may not be read unasked is not told in passing either."""
+    """Files that may not be read unasked are not searched."""
     guarded: GuardedPlaces = GuardedPlaces()
-    """What is sealed or secret is passed over."""
+    """Sealed and secret places are skipped."""
     hits: bool = False
-    """Whether it is told where in its file a line is, and where in the line the matches are."""
+    """Whether to report offsets of lines and of the hits in them."""
 
 
 class Searched(Struct, frozen=True, kw_only=True):
     matches: tuple[Match, ...] = ()
     more: bool = False
-    """There are other matches."""
+    """There are more matches."""
     cut: bool = False
-    """There were more files than could be looked at."""
+    """There were more files than the limit."""
     unread: int = 0
-    """So many files could not be opened, or are too large."""
+    """Number of files that could not be opened, or are too large."""
     secret: int = 0
-    """So many files may not be read unasked, and were not searched."""
+    """Number of files that may not be read unasked, and were not searched."""
     error: str = ""
 
 
@@ -62,7 +62,7 @@ _Paths: TypeAlias = Sequence[tuple[str, ...]]
 
 
 class _Chosen(Struct, frozen=True, kw_only=True):
-    """The files to look into, the last changed first."""
+    """The files to search, the last modified first."""
 
     paths: _Paths
     secret: int = 0
@@ -70,7 +70,8 @@ class _Chosen(Struct, frozen=True, kw_only=True):
 
 
 def searched(search: Search, workers: int = 1) -> Searched:
-    """With more than one worker, this process must have one thread."""
+    """Run the search; errors are part of the result. With more than one worker, this process must have one
+    thread."""
     try:
         return _searched(search, Expression(_compiled(search.pattern), hits=search.hits), workers)
     except ToolError as error:
@@ -82,7 +83,7 @@ def searched(search: Search, workers: int = 1) -> Searched:
 def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what a later Python would read otherwise
+            warnings.simplefilter("ignore")  # of patterns that a later Python may read differently
             return re.compile(pattern)
     except re.error as error:
         where = "" if error.pos is None else f" at character {error.pos + 1}"
@@ -115,7 +116,7 @@ def _searched(search: Search, expression: Expression, workers: int) -> Searched:
 
 
 def _found(search: LineSearch, paths: _Paths, workers: int) -> Generator[FileLines, None, None]:
-    """In the order of the paths."""
+    """Search the files in batches, in parallel; yield results in the order of the paths."""
 
     def look(piece: _Paths) -> bytes:
         return msgspec.json.encode(search.lines_of(piece))
@@ -126,7 +127,7 @@ def _found(search: LineSearch, paths: _Paths, workers: int) -> Generator[FileLin
 
 
 def _pieces(paths: _Paths) -> Iterator[_Paths]:
-    """Small ones first: what many files have is found in a few."""
+    """Yield batches of files, small ones first: a frequent match is found in a few files."""
     start, size = 0, FIRST_PIECE
     while start < len(paths):
         yield paths[start : start + size]
@@ -134,10 +135,10 @@ def _pieces(paths: _Paths) -> Iterator[_Paths]:
 
 
 def _chosen(files: Files, search: Search, expression: Expression) -> _Chosen:
-    """A file that is named itself is looked into anyway."""
+    """Choose the files to search; a file that is named itself is always searched."""
     top = search.place
     if not files.is_folder(top):
-        files.read(top, MOST_SEARCHED)  # an error about the file itself is the answer
+        files.read(top, MOST_SEARCHED)  # raises the error about the file itself
         return _Chosen(paths=(top.parts,))
     wanted = fitting(search.include, top.parts) if search.include is not None else _everything
     walked = walk(files, top, wanted)

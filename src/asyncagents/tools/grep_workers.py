@@ -1,4 +1,4 @@
-"""Work on many pieces in several processes; the results come in the order of the pieces."""
+"""Work on pieces in several forked processes; results come in the order of the pieces."""
 
 import os
 import signal
@@ -21,10 +21,10 @@ class _Worker(Struct, frozen=True):
 
 
 def usual_workers() -> int:
-    """As many as this process may use processors, and no more than a few."""
+    """Return the number of processors that this process may use, at most `MOST_WORKERS`."""
     try:
         count = len(os.sched_getaffinity(0))
-    except AttributeError:  # only Linux tells
+    except AttributeError:  # Linux only
         count = os.cpu_count() or 1
     return min(MOST_WORKERS, count)
 
@@ -32,9 +32,10 @@ def usual_workers() -> int:
 def work_in_order(
     pieces: Sequence[T], work: Callable[[T], bytes], workers: int
 ) -> Generator[bytes, None, None]:
-    """With more than one worker, this process must have one thread. The workers end with the iterator.
+    """Yield the result of each piece; the workers end with the iterator.
 
-    Raises `MemoryError` if a worker ended before its work was done: that is what mostly ends it.
+    With more than one worker, this process must have one thread.
+    Raises `MemoryError` if a worker ended before its work was done: mostly it ran out of memory.
     """
     count = min(workers, len(pieces))
     if count < 2:
@@ -65,7 +66,7 @@ def _begin(pieces: Sequence[T], work: Callable[[T], bytes]) -> _Worker:
             done = work(piece)
             _send(write, len(done).to_bytes(_SIZE, "big") + done)
     finally:
-        os._exit(0)  # what it has not sent is missed, and nothing of the other process is done twice
+        os._exit(0)  # unsent work makes the parent raise; no exit handler of the parent runs here
 
 
 def _send(pipe: int, data: bytes) -> None:
@@ -83,7 +84,7 @@ def _exactly(pipe: int, size: int) -> bytes:
     while size:
         piece = os.read(pipe, size)
         if not piece:
-            raise MemoryError("a worker of the search ended")
+            raise MemoryError("a worker of the search ended before its work was done")
         pieces.append(piece)
         size -= len(piece)
     return b"".join(pieces)

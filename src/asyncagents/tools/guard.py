@@ -1,4 +1,4 @@
-"""Guards of places as they lie on the disk: links, other spellings, repositories, what git is told of."""
+"""Find the guard of a path on the disk: by links, other spellings, repositories, git's configuration."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -24,14 +24,14 @@ from asyncagents.tools.git_named import paths_named_by_git
 
 _REPOSITORY = Guard("guarded", "it is part of a git repository, or would make one: git obeys what is in it")
 _NAMED = "git's configuration names it as a program, hook or further configuration"
-# The names that tell a repository.
+# Names by which a folder is recognised as a repository.
 _TELLING = (
     "HEAD", "objects", "refs", "commondir", "config", "config.worktree", "hooks",
 )  # fmt: skip
 
 
 class PlaceGuard:
-    """Of one project. The disk is looked up once: a project that is read again has a new guard."""
+    """The guarded places of one project. The disk is read once; a project read again has a new guard."""
 
     def __init__(self, places: GuardedPlaces, *, root: str = "", home: str = "") -> None:
         self._places = places
@@ -40,7 +40,7 @@ class PlaceGuard:
 
     @cached_property
     def places(self) -> GuardedPlaces:
-        """By their names and, where links lead elsewhere, by their real ones."""
+        """The guarded places by name and, where links lead elsewhere, by real path."""
         named = paths_named_by_git(self._root, self._home) if self._root else ()
         known = (*self._places.known, *(KnownPlace(path=path, why=_NAMED) for path in named))
         paths = _real_paths([each.path for each in known])
@@ -52,7 +52,7 @@ class PlaceGuard:
 
     @cached_property
     def _numbers(self) -> dict[tuple[int, int], KnownPlace]:
-        """Whatever it is called: a disk that knows no case, or has a folder twice, numbers it the same."""
+        """Known places by device and inode, which find them under other spellings and bind mounts, too."""
         found = {}
         for known in self.places.known:
             if known.ending is None and (number := _number(known.path)) is not None:
@@ -60,11 +60,11 @@ class PlaceGuard:
         return found
 
     def of_name(self, path: str) -> Guard | None:
-        """Tell it of a real path without a look at the disk: for many paths."""
+        """Return the guard of a real path by its name alone, without reading the disk."""
         return guard_of(split_path(path), self.places)
 
     def of(self, path: str, beside: Sequence[str] = ()) -> Guard | None:
-        """Tell it of a real path, which need not exist; `beside` are files that are written with it."""
+        """Return the guard of a real path, which need not exist; `beside`: files that are written with it."""
         by_name = self.of_name(path)
         found = [by_name] if by_name else []
         if by_name is None or by_name.level == "guarded":
@@ -80,7 +80,7 @@ class PlaceGuard:
         return tuple({each.path.casefold() for each in self.places.known if each.level == "sealed"})
 
     def is_sealed(self, path: str) -> bool:
-        """Whether no tool may open it, by its real name: quickly, for many paths."""
+        """Return whether a real path is sealed, so that no tool may open it; fast, for many paths."""
         folded = path.casefold()
         if not any(folded == each or folded.startswith(f"{each}/") for each in self._sealed):
             return False
@@ -88,16 +88,16 @@ class PlaceGuard:
         return guard is not None and guard.level == "sealed"
 
     def unreadable_around(self, path: str) -> GuardedPlaces:
-        """Tell another process what it may not read below a folder."""
+        """Return the places that a search process may not read at or below a folder."""
         return unreadable_around(split_path(path), self.places)
 
     def secrets_below(self, path: str) -> tuple[str, ...]:
-        """Find what may not be read unasked at or below a folder, as far as it exists."""
+        """Return the existing paths at or below a folder that may not be read unasked."""
         found = secrets_below(split_path(path), self.places)
         return tuple(dict.fromkeys(each.path for each in found if os.path.lexists(each.path)))
 
     def secrets_around(self, path: str) -> tuple[str, ...]:
-        """The same for who reads only what is below a folder: also the folder itself, if it lies in one."""
+        """Return `secrets_below` a folder; the folder itself if it is secret or inside a secret place."""
         guard = self.of(path)
         inside = guard is not None and guard.level != "guarded"
         return (path,) if inside else self.secrets_below(path)
@@ -111,19 +111,19 @@ class PlaceGuard:
                 yield Guard(known.level, known.why)
 
     def _is_saved(self, path: str) -> bool:
-        """Saved output lies in a sealed folder, and its name is enough to read it."""
+        """Return whether a path is a spill file: its folder is sealed, but the file may be read by name."""
         output = self.places.output
         return bool(output) and os.path.dirname(path) == output and not self.is_sealed(path)
 
 
 UNGUARDED = PlaceGuard(GuardedPlaces())
-"""Knows no place of this machine; names that git obeys are guarded all the same."""
+"""A guard without known places; names that git obeys are guarded all the same."""
 
 
 def is_in_repository(path: str, beside: Sequence[str] = ()) -> bool:
-    """Whether a file lies in what git takes for a repository, or makes its folder one with others.
+    """Return whether a file lies in a folder that git takes for a repository, or turns its folder into one.
 
-    A checkout in a bare repository is no part of it: git obeys nothing in there.
+    A checkout inside a bare repository is not part of it: git obeys nothing in there.
     """
     parts = tuple(part for part in path.split("/") if part)
     for depth in range(len(parts)):
@@ -142,14 +142,14 @@ def is_in_repository(path: str, beside: Sequence[str] = ()) -> bool:
 
 
 def _is_present(path: str) -> bool:
-    """Of the pieces that are files, folders of the same name do not count."""
+    """Return whether a piece of a repository exists; a folder with a file piece's name does not count."""
     if is_file_piece(os.path.basename(path)):
         return os.path.islink(path) or (os.path.lexists(path) and not os.path.isdir(path))
     return os.path.lexists(path)
 
 
 def _first_names(folder: str, paths: Sequence[str]) -> Iterator[str]:
-    """Name what files below a folder make in it: files, or folders."""
+    """Yield the names directly inside a folder that writing these paths would create."""
     for path in paths:
         if path.startswith(f"{folder}/"):
             name, *below = path.removeprefix(f"{folder}/").split("/")
@@ -158,7 +158,7 @@ def _first_names(folder: str, paths: Sequence[str]) -> Iterator[str]:
 
 
 def _is_named_by_git(path: str, home: str) -> bool:
-    """Whether the configuration of the nearest repository names a file: as it is now, of submodules, too."""
+    """Return whether the current configuration of the nearest repository or submodule names a file."""
     for above in _upwards(os.path.dirname(path)):
         if os.path.lexists(f"{above}/.git"):
             named = map(os.path.realpath, paths_named_by_git(above, home))
@@ -167,12 +167,12 @@ def _is_named_by_git(path: str, home: str) -> bool:
 
 
 def could_make_repository(path: str) -> bool:
-    """Whether a file of this name can be a piece of a repository: such files are written one by one."""
+    """Return whether a file of this name can be a piece of a repository: those are written one by one."""
     return any(is_piece(part) for part in split_path(path))
 
 
 def _real_paths(paths: Sequence[str]) -> Iterator[str]:
-    """Follow links; most paths are in the same few folders, which are looked up once."""
+    """Yield the paths with links followed; each folder, shared by many paths, is resolved once."""
     folders: dict[str, str] = {}
     for path in paths:
         folder, name = os.path.split(path)

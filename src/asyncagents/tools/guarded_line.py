@@ -1,4 +1,4 @@
-"""Guarded places that a shell line names: to change them asks, and so does to read what is secret."""
+"""Build the asks for guarded places that a shell line names: changing them asks, reading secret ones too."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -14,8 +14,8 @@ from asyncagents.tools.shell_word import Word, Words, words_of
 
 MOST_LOOKED_AT = 5_000
 MOST_NAMED = 16
-"""So many places are told to a person."""
-# They change nothing that they name; their options that do are not plain to the rules anyway.
+"""Most places that an ask lists."""
+# Programs that do not change the files they name; their options that do make the line unclear anyway.
 _READERS = words_of(
     """
     [ awk b2sum base64 bat cat cd cksum cmp column comm cut df diff dir du echo egrep eza false fd fgrep
@@ -31,20 +31,20 @@ _GIT_READERS = words_of(
     show show-ref status version whatchanged
     """
 )
-# They read all files of a folder: some always, the others with one of these letters.
+# Programs that read all files of a folder: always, or with one of these option letters.
 _WHOLE_FOLDERS = {
     "ack": "", "ag": "", "bsdtar": "", "gtar": "", "jar": "", "rg": "", "rgrep": "", "rsync": "", "tar": "",
     "ug": "", "ugrep": "", "zip": "", "cp": "rRa", "egrep": "rRd", "fgrep": "rRd", "grep": "rRd",
     "pcre2grep": "rd", "pcregrep": "rd", "scp": "r",
 }  # fmt: skip
 _LONG_LETTERS = ("--recursive", "--archive", "--dereference-recursive", "--directories")
-# Of these, what such an option names is left alone.
+# Programs that skip the files named by `--exclude`.
 _EXCLUDING = words_of("rsync tar")
 _DEVICES = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd")
 
 
 def guarded_asks(command: str, files: Files, *, start: Path, home: Path) -> tuple[Ask, ...]:
-    """What the line needs leave for beside the rules of `bash`: nothing, or one ask that names the places."""
+    """Return what the line asks besides the `bash` permission: nothing, or one ask that names the places."""
     parsed = shell_rules.split(command)
     where = Where(files.root, str(start), str(home))
     commands = [_without_excluded(words) for words in parsed.commands]
@@ -84,7 +84,7 @@ def _guarded(files: Files, paths: Iterator[str], *, secret: bool) -> dict[str, s
 
 
 def _is_unknown(files: Files, commands: Sequence[Words], where: Where) -> bool:
-    """Whether only the shell can tell what is named, in a project that has something to hide."""
+    """Return whether only the shell can tell which files are named, in a project with secret places."""
     if not any(set("*?[$") & set(word) for words in commands for word in words[1:]):
         return False
     if not files.guard.secrets_below(files.root):
@@ -121,7 +121,7 @@ def _without_excluded(words: Words) -> Words:
 
 
 def _kept(words: Sequence[Word]) -> Iterable[Word]:
-    """Without `--exclude=x` and `--exclude x`."""
+    """Yield the words without `--exclude=x` and `--exclude x`."""
     skips = False
     for word in words:
         if not skips and not word.startswith("--exclude=") and word != "--exclude":
@@ -130,6 +130,6 @@ def _kept(words: Sequence[Word]) -> Iterable[Word]:
 
 
 def _name(files: Files, path: str) -> str:
-    """As rules and people name it: relative to the project, if it is in it."""
+    """Return the path as rules name it: relative to the project if it is inside."""
     top = files.root.rstrip("/") + "/"
     return path.removeprefix(top) if path.startswith(top) else path

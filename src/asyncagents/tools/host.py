@@ -1,4 +1,4 @@
-"""Hosts of URLs: one spelling for each, and none that two readers take for different things."""
+"""Normalise hosts of URLs to one spelling, and reject those that two parsers may read differently."""
 
 import re
 from ipaddress import ip_address
@@ -11,7 +11,7 @@ _LONGEST = 253
 
 
 def find_literal(host: str) -> str | None:
-    """Return an address in its usual spelling; None for a name, or an address with a zone."""
+    """Return an IP address in its usual spelling; None for a name, or an address with a zone."""
     try:
         return None if "%" in host else str(ip_address(host))
     except ValueError:
@@ -19,19 +19,19 @@ def find_literal(host: str) -> str | None:
 
 
 def is_name(host: str) -> bool:
-    """Say whether a host is a name of plain letters. Some systems read 2130706433, 0x7f.1 and 0177.0.0.1
-    as addresses: these are none."""
+    """Return whether a host is a plain ASCII name; 2130706433, 0x7f.1 and 0177.0.0.1, which some systems
+    read as IP addresses, are not."""
     bare = host.removesuffix(".")
     numeric = _NUMBER.fullmatch(bare.rpartition(".")[2]) is not None
     return _NAME.fullmatch(bare) is not None and ".." not in bare and not numeric
 
 
 def normalise_host(host: str) -> str | None:
-    """Return the address or name that is dialled for a host: mapped by IDNA, in small letters, without a
-    trailing dot. None: it is neither."""
+    """Return a host as it is connected to: mapped by IDNA, in lower case, without a trailing dot. None if it
+    is neither an IPv4 address nor a name."""
     try:
         mapped = host if host.isascii() else URL.build(scheme="http", host=host).raw_host or ""
-    except ValueError:  # also what IDNA forbids
+    except ValueError:  # also for names that IDNA forbids
         return None
     bare = mapped.lower().removesuffix(".")
     if (literal := find_literal(bare)) is not None:
@@ -40,7 +40,7 @@ def normalise_host(host: str) -> str | None:
 
 
 def readable_host(host: str) -> str:
-    """Return a host as people write it: without `xn--`."""
+    """Return a host in Unicode, without `xn--`."""
     try:
         return URL.build(scheme="http", host=host).host or host if "xn--" in host else host
     except ValueError:

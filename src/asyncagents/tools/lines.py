@@ -1,4 +1,4 @@
-"""The lines of a large file, found a piece at a time: one long step would hold up all other threads."""
+"""Find lines of a large file piece by piece: one long operation would block all other threads."""
 
 from collections.abc import Iterator
 
@@ -7,13 +7,13 @@ _LONGEST_CHARACTER = 4
 
 
 def count_lines(data: bytes) -> int:
-    """A last line that does not end counts, too."""
+    """Count the lines, including an unterminated last one."""
     ends = sum(data.count(b"\n", at, at + PIECE) for at in range(0, len(data), PIECE))
     return ends + (not data.endswith(b"\n")) if data else 0
 
 
 def lines_from(data: bytes, first: int, most: int) -> Iterator[str]:
-    """From the line with this number on, which there is; of a longer one more than `most` characters."""
+    """Yield the lines from number `first` on, which must exist; long ones are cut beyond `most` letters."""
     start = _start_of(data, first)
     while start < len(data):
         found = data.find(b"\n", start)
@@ -24,7 +24,7 @@ def lines_from(data: bytes, first: int, most: int) -> Iterator[str]:
 
 
 def _start_of(data: bytes, number: int) -> int:
-    """Where a line begins: in the piece with the end of the line before it."""
+    """Return the index where a line begins; searches only the piece that ends the line before it."""
     before, at = number - 1, 0
     if not before:
         return 0

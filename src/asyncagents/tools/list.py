@@ -1,4 +1,4 @@
-"""`list`: what lies below a folder, as a tree."""
+"""`list`: show the files below a folder as a tree."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ from asyncagents.tools.text import encode
 
 SECONDS = 20.0
 LAST_SECONDS = 10.0
-"""A process that does not answer so long after it should have is ended."""
+"""After its deadline a search process has so long to answer before it is ended."""
 
 
 class List(Struct, frozen=True):

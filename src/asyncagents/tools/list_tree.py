@@ -1,4 +1,4 @@
-"""What lies below a folder, drawn as a tree."""
+"""List the entries below a folder as an indented tree."""
 
 from collections import deque
 from collections.abc import Callable
@@ -34,9 +34,9 @@ class TreeListing(Struct, frozen=True, kw_only=True, tag="tree"):
     place: Place
     ignore: tuple[str, ...] = ()
     seconds: float
-    """After so long the answer is what was found."""
+    """After this time the result is what was found so far."""
     guarded: GuardedPlaces = GuardedPlaces()
-    """What may not be read is not shown either."""
+    """Places that may not be read are not shown either."""
 
 
 class ListedTree(Struct, frozen=True, kw_only=True):
@@ -58,14 +58,14 @@ def list_tree(listing: TreeListing) -> ListedTree:
 
 def tree_in(files: Files, listing: TreeListing, stopped: Callable[[], bool]) -> ListedTree:
     place = listing.place
-    files.names(place)  # an error about the folder itself is the answer
+    files.names(place)  # raises the error about the folder itself
     tree = _grow(files, listing, stopped)
     lines = (f"{place.path}/", *_draw(tree, place.parts, 1))
     return ListedTree(lines=tuple(map(whole, lines)), count=tree.count, cut=tree.cut)
 
 
 class _Tree(Struct):
-    """Found so far, breadth first, so that a cut takes the deepest."""
+    """Entries found so far, breadth first, so that a cut drops the deepest."""
 
     entries: dict[tuple[str, ...], list[Entry]]
     count: int = 0
@@ -75,11 +75,11 @@ class _Tree(Struct):
 class _Below(Struct, frozen=True):
     parts: tuple[str, ...]
     ignoring: Ignoring | None
-    """None: the folder is ignored itself, and only what git tracks in it is shown."""
+    """None: the folder is ignored, and only tracked files in it are shown."""
 
 
 class _Choice:
-    """What of a folder is shown: what no rule ignores or git tracks, and the caller does not leave out."""
+    """Selects the entries to show: not ignored, or tracked by git, and not excluded by the caller."""
 
     def __init__(self, files: Files, listing: TreeListing, stopped: Callable[[], bool]) -> None:
         self._files = files
@@ -89,12 +89,12 @@ class _Choice:
         self._stopped = stopped
 
     def entries(self, below: _Below) -> list[tuple[Entry, _Below]]:
-        """Whether it is stopped is asked for each name: a project may have rules that take long."""
+        """Return the entries to show; stops between names, since a project may have rules that take long."""
         here = replace(self._top, parts=below.parts)
         try:
             entries = self._files.names(here)
         except ToolError:
-            return []  # it went away, or is closed to us: shown by its name alone
+            return []  # the folder is gone or not readable: only its name is shown
         rules = below.ignoring and below.ignoring.extend(rules_in(self._files, here))
         found: list[tuple[Entry, _Below]] = []
         for each in entries:
@@ -124,7 +124,7 @@ def _grow(files: Files, listing: TreeListing, stopped: Callable[[], bool]) -> _T
         below = waiting.popleft()
         looked += 1
         kept = choice.entries(below)
-        shown = kept[: min(_MOST_IN_ONE, MOST_ENTRIES - tree.count)]  # a crowded folder shows its first ones
+        shown = kept[: min(_MOST_IN_ONE, MOST_ENTRIES - tree.count)]  # a large folder shows its first entries
         tree.cut = tree.cut or len(shown) < len(kept)
         tree.count += len(shown)
         tree.entries[below.parts] = [entry for entry, _ in shown]

@@ -1,4 +1,4 @@
-"""Names looked up in threads of their own: a name server that is slow holds up nothing else."""
+"""Look up host names in separate threads, so that a slow name server blocks nothing else."""
 
 import asyncio
 import socket
@@ -8,15 +8,15 @@ from threading import Thread
 from typing import TypeAlias
 
 Lookup: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
-"""The addresses of a host. Raises `OSError`."""
+"""Returns the addresses of a host. Raises `OSError`."""
 MOST_AT_ONCE = 16
 SECONDS = 10.0
 _Found: TypeAlias = list[str] | OSError
 
 
 class ThreadedLookup:
-    """Asks the system. A thread that waits for a name server cannot be ended: so many there are at most, and
-    none of them is waited for when the program ends."""
+    """Lookup by the system's resolver. A waiting thread cannot be ended: at most `most` run at once, and the
+    program does not wait for them when it ends."""
 
     def __init__(self, *, seconds: float = SECONDS, most: int = MOST_AT_ONCE) -> None:
         self._seconds = seconds
@@ -34,13 +34,13 @@ class ThreadedLookup:
         found: asyncio.Future[_Found] = asyncio.get_running_loop().create_future()
         try:
             Thread(target=self._work, args=(host, port, found), daemon=True).start()
-        except RuntimeError:  # the system gives us no more threads
-            self._deliver(found, OSError("no name can be looked up now"))
+        except RuntimeError:  # the system refuses more threads
+            self._deliver(found, OSError("the name cannot be looked up: the system refuses more threads"))
         return found
 
     def _work(self, host: str, port: int, found: "asyncio.Future[_Found]") -> None:
         answer = _ask_system(host, port)
-        with suppress(RuntimeError):  # the loop is closed: there is no more interest in the answer
+        with suppress(RuntimeError):  # the loop is closed, so the answer is not needed
             found.get_loop().call_soon_threadsafe(self._deliver, found, answer)
 
     def _deliver(self, found: "asyncio.Future[_Found]", answer: _Found) -> None:

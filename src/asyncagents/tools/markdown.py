@@ -1,4 +1,4 @@
-"""A web page as markdown: headings, paragraphs, lists, links and code; nothing that only a browser needs."""
+"""Convert a web page to markdown: headings, paragraphs, lists, links and code, without scripts and styles."""
 
 import re
 from html.parser import HTMLParser
@@ -14,9 +14,9 @@ _BLOCKS = {
 }  # fmt: skip
 _MARKS = {"strong": "**", "b": "**", "em": "_", "i": "_", "code": "`"}
 MOST_DEPTH = 64
-"""Lists in lists are indented down to here."""
+"""The deepest level at which nested lists are indented."""
 MOST_WRITTEN = 2_000_000
-"""So many characters are written before blank lines are taken out; what follows is left out."""
+"""Most characters written, before blank lines are removed; the rest of the page is left out."""
 
 
 class Markdown(Struct, frozen=True):
@@ -35,7 +35,7 @@ def to_markdown(html: str, *, base: str = "") -> Markdown:
 
 
 class _Full(Exception):
-    """The page is longer than anybody reads."""
+    """The page has more than `MOST_WRITTEN` characters."""
 
 
 class _Page(HTMLParser):

@@ -1,6 +1,6 @@
-"""A page read as markdown: parsed in a process of its own, with a deadline.
+"""Convert a page to markdown in a separate process, with a timeout.
 
-Python's parser takes for ever for some pages, and would hold up the whole runtime meanwhile.
+Python's HTML parser is extremely slow for some pages, and would block the event loop.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from asyncagents.tools.process_piped import Piped, open_piped
 
 SECONDS = 15.0
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
-# The package without its front door: the worker needs a few modules, not the whole runtime. In isolated mode
-# nothing is imported from the project, whatever it holds.
+# The package without its `__init__`: the worker needs a few modules, not the whole runtime. In isolated mode
+# nothing is imported from the project.
 _START = (
     "import sys, types; package = types.ModuleType('asyncagents'); package.__path__ = [sys.argv[1]]; "
     "sys.modules['asyncagents'] = package; from asyncagents.tools.markdown_worker import main; main()"
@@ -26,13 +26,13 @@ _START = (
 _COMMAND = (sys.executable, "-I", "-c", _START, _PACKAGE)
 _CHUNK = 64 * 1024
 _LONGEST_CHARACTER = 6
-"""Of a character in JSON, in bytes."""
+"""Bytes of one character in JSON, at most."""
 
 
 async def read_as_markdown(
     processes: Processes, html: str, *, base: str, most: int, seconds: float = SECONDS
 ) -> Markdown:
-    """Raises `ToolError` if it takes too long, or too much memory."""
+    """Convert a page. Raises `ToolError` if that takes too long or too much memory."""
     page = msgspec.json.encode(PageToRead(html, base, most))
     try:
         async with (

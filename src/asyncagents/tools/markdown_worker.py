@@ -1,7 +1,6 @@
-"""A page turned into markdown in a process of its own, which can be ended.
+"""The program that converts a page to markdown, with limits on memory and CPU time.
 
-It begins at `main`, which `read_as_markdown` starts; a page that takes for ever, or all the memory, ends
-with it.
+`read_as_markdown` starts it at `main`; a page that takes too long or too much memory ends only this process.
 """
 
 import os
@@ -30,11 +29,11 @@ class PageToRead(Struct, frozen=True):
     html: str
     base: str
     most: int
-    """So many characters of the markdown are wanted."""
+    """Most characters of markdown to return."""
 
 
 def main() -> None:
-    """Answer on standard output what standard input asks, both JSON."""
+    """Read a `PageToRead` from standard input and write a `Markdown` to standard output, both as JSON."""
     os.nice(NICE)
     for limit, most in _LIMITS:
         with suppress(ValueError, OSError):  # a lower one is set already

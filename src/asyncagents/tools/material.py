@@ -1,4 +1,4 @@
-"""What prompts of a project draw on: its files by the one door, its commands by the one shell."""
+"""Files, agents and shell output of a project that prompts include."""
 
 import os
 import tempfile
@@ -38,11 +38,11 @@ from asyncagents.tools.text import BOM
 
 LARGEST = 10 * 1024 * 1024
 MOST_CHARS = 100_000
-"""Of a file that is only mentioned."""
+"""Characters shown of a file that is mentioned, not attached."""
 MOST_NAMES = 1_000
 SHELL_SECONDS = 60.0
 LONGEST_ARGUMENT = 100 * 1024
-"""Linux starts no program with a longer one than 128 KiB."""
+"""Linux limits one argument of a program to 128 KiB."""
 
 
 class ProjectMaterial(Struct, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ class ProjectMaterial(Struct, frozen=True, kw_only=True):
     commands: FoundCommands
     agents: Agents
     scratch: Path
-    """For scripts that are too long to be said."""
+    """Folder for scripts that are too long for an argument."""
 
     def agent(self, name: str) -> Agent | None:
         found = self.agents.find(name)
@@ -89,7 +89,7 @@ class ProjectMaterial(Struct, frozen=True, kw_only=True):
 
 
 def _refused(place: Place, judge: Judge, asks: Sequence[Ask], *, meant: bool) -> NotAllowed | None:
-    """By the rules of the tool `read`."""
+    """Return why the rules for `read` refuse the path, or None; `meant` accepts rules that ask."""
     accepted: tuple[Action, ...] = ("allow", "ask") if meant else ("allow",)
     for ask in asks:
         action = judge(ask)
@@ -121,7 +121,7 @@ def _shown(place: Place, data: bytes, sight: Sight) -> Attached | Unfit:
 
 
 def told_mime(name: str, data: bytes) -> str | None:
-    """By what is in it; by its name only where that does not tell."""
+    """Detect the MIME type by content, else an image by its name; None: unknown."""
     known = mime_of(data)
     if known is not None:
         return known
@@ -159,7 +159,7 @@ def _cut(shown: Attached | Unfit) -> Attached | Unfit:
 
 @contextmanager
 def _said(script: str, scratch: Path) -> Iterator[tuple[str, ...]]:
-    """As an argument or, if it is too long for one, as a file that nobody else can read."""
+    """Yield the arguments that run a script: inline or, if it is too long, by a private temporary file."""
     if len(script.encode("utf-8", "replace")) <= LONGEST_ARGUMENT:
         yield "bash", "-c", script
         return

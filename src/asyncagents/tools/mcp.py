@@ -1,4 +1,4 @@
-"""The tools of MCP servers: which a directory wants, one connection for all who want the same."""
+"""MCP servers and their tools by directory; directories with the same server share one connection."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ from asyncagents.tools.mcp_link import Link, Wanted
 from asyncagents.tools.mcp_schema import names_tag
 
 STEP_SECONDS = 30.0
-"""So long a step waits for servers that have never been there; whoever is later joins a later step."""
+"""How long a step waits for servers that were never connected; a later server joins a later step."""
 LONGEST_NAME = 64
 MOST_SCHEMA = 100_000
 MOST_TOLD = 1_000
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 def wanted(environment: Environment, config: Config, root: Path) -> tuple[Wanted, ...]:
-    """The servers of a configuration, by name; those too that are switched off."""
+    """Return the servers of a configuration by name, including disabled ones."""
     if not config.mcp:
         return ()
     variables = with_git_settings(child_environment(environment, config), ALWAYS)
@@ -61,7 +61,7 @@ def _folder(cwd: str | None, root: Path, home: Path) -> Path:
 
 
 class Servers:
-    """Nothing is started before somebody works in a directory that wants it."""
+    """The MCP servers of all directories; a server starts when a session of its directory needs its tools."""
 
     def __init__(self, group: asyncio.TaskGroup, output: Path) -> None:
         self._group = group
@@ -76,7 +76,7 @@ class Servers:
         self._told: set[str] = set()
 
     def want(self, directory: str, servers: tuple[Wanted, ...]) -> None:
-        """From now on, instead of what was wanted there before. Any thread may say so."""
+        """Replace the configured servers of a directory. May be called from any thread."""
         with self._lock:
             if servers:
                 self._written[directory] = servers
@@ -88,7 +88,7 @@ class Servers:
                 self._changed = True
 
     async def join(self, directory: str, project: Project, *, working: bool) -> Project:
-        """The project with the tools of its servers; those that `working` waits for in vain are left out."""
+        """Return the project with its servers' tools. `working`: wait for servers; late ones are left out."""
         if self._changed:
             self._forget()
         wants = self._wanted.get(directory, ())
@@ -100,11 +100,11 @@ class Servers:
         return self._with_tools(directory, project, links)
 
     def known(self, directory: str) -> tuple[Wanted, ...]:
-        """As its files and people have them, also those that are switched off."""
+        """Return the configured and added servers of a directory, including disabled ones."""
         return self._choices.known(directory, self._written.get(directory, ()))
 
     def choose(self, directory: str, name: str, chosen: Wanted | bool) -> None:
-        """Switch one on or off, or have this one. Who is begun anew forgets what failed before."""
+        """Enable, disable or add a server; one that is not connected starts again without its backoff."""
         self._choices.note(directory, name, chosen)
         self.want(directory, self._written.get(directory, ()))
         for each in self._wanted.get(directory, ()):
@@ -114,7 +114,7 @@ class Servers:
         self._forget()
 
     def links(self, directory: str) -> list[Link]:
-        """Of a directory, whether they have been started or not."""
+        """Return the clients of a directory's enabled servers, started or not."""
         return [self._link(each) for each in self._wanted.get(directory, ())]
 
     def stop(self) -> None:
@@ -122,7 +122,7 @@ class Servers:
             link.stop()
 
     def _forget(self) -> None:
-        """End those that nobody wants any more, or only in another way."""
+        """Stop the clients whose exact server no directory has enabled."""
         with self._lock:
             self._changed = False
             self._wanted = {directory: wants for directory, wants in self._wanted.items() if wants}
@@ -139,7 +139,7 @@ class Servers:
         return self._links[key]
 
     async def _begun(self, links: Sequence[Link]) -> None:
-        """All side by side."""
+        """Start the clients that are not connected, and wait for those that were never tried."""
         for link in links:
             if not link.connected:
                 link.begin()
@@ -153,7 +153,7 @@ class Servers:
                     await link.tried.wait()
         except TimeoutError:
             late = ", ".join(link.name for link in new if not link.tried.is_set())
-            self._tell(f"MCP servers that are not ready yet: {late}; the work goes on without them")
+            self._tell(f"action=wait mcp_servers={late}: not ready yet, the step goes on without them")
 
     def _with_tools(self, directory: str, project: Project, links: Sequence[Link]) -> Project:
         versions = tuple((link.name, link.version) for link in links)
@@ -165,14 +165,14 @@ class Servers:
         return joined
 
     def _tools(self, project: Project, links: Sequence[Link]) -> list[AnyTool]:
-        """By server, and there by name. A name that is taken stays with who had it first."""
+        """Build the tools by server, then by name; the first tool of a name wins."""
         tools: dict[str, AnyTool] = {}
         for link in links:
             for offer in link.offers:
                 name = tool_name(link.name, offer.name)
                 taken = name in tools or name in project.tools or name in DELEGATING
                 if why := f"there is another tool named {name}" if taken else _find_trouble(offer):
-                    self._tell(f"the tool {offer.name} of MCP server {link.name} is left out: {why}")
+                    self._tell(f"action=skip_tool mcp_server={link.name} tool={offer.name}: {why}")
                 else:
                     tools[name] = capped(_tool(link, offer, name), self._output)
         return list(tools.values())
@@ -184,7 +184,7 @@ class Servers:
 
 
 class Together:
-    """What the servers of one directory offer besides tools."""
+    """Resources and prompts of the MCP servers of one directory."""
 
     def __init__(self, links: Sequence[Link]) -> None:
         self._links = {link.name: link for link in links}
@@ -213,7 +213,7 @@ async def _resources(link: Link) -> tuple[Resource, ...]:
     try:
         return await link.ask(lambda line: line.resources())
     except ToolError as error:
-        _log.warning("%s", error)
+        _log.warning("action=list_resources mcp_server=%s: %s", link.name, error)
         return ()
 
 
@@ -221,19 +221,19 @@ async def _prompts(link: Link) -> tuple[ReadyPrompt, ...]:
     try:
         return await link.ask(lambda line: line.prompts())
     except ToolError as error:
-        _log.warning("%s", error)
+        _log.warning("action=list_prompts mcp_server=%s: %s", link.name, error)
         return ()
 
 
 @asynccontextmanager
 async def open_servers(output: Path) -> AsyncIterator[Servers]:
-    """At the end all of them are ended, with all that they started."""
+    """Open the MCP servers; at the end of the block all are stopped with all processes they started."""
     failure: BaseException | None = None
     async with asyncio.TaskGroup() as group:
         servers = Servers(group, output)
         try:
             yield servers
-        except BaseException as error:  # noqa: BLE001  leaves the group first, so that it is not wrapped
+        except BaseException as error:  # noqa: BLE001  raised outside the group, which would wrap it
             failure = error
         servers.stop()
     if failure is not None:
@@ -241,7 +241,7 @@ async def open_servers(output: Path) -> AsyncIterator[Servers]:
 
 
 def tool_name(server: str, tool: str) -> str:
-    """As every provider takes it. One that is too long ends in a number of its own."""
+    """Build a tool name that every provider accepts; one that is too long ends with a checksum."""
     name = _NOT_IN_NAME.sub("_", f"{server}_{tool}")
     if len(name) <= LONGEST_NAME:
         return name
@@ -249,7 +249,7 @@ def tool_name(server: str, tool: str) -> str:
 
 
 def _find_trouble(offer: Offer) -> str:
-    """Every request would carry its schema."""
+    """Return why a tool cannot be used: its schema is too large for every request, or has a tag of ours."""
     size = len(msgspec.json.encode(offer.parameters))
     if size > MOST_SCHEMA:
         return f"its schema has {size} bytes, more than {MOST_SCHEMA}"
@@ -272,7 +272,7 @@ def _tool(link: Link, offer: Offer, name: str) -> AnyTool:
 
 
 def _key(wants: Wanted) -> bytes:
-    """The same for all who want the same: a local server also in the same folder, with the same variables."""
+    """Key of a shared connection: name and config; for a local server also its folder and variables."""
     config = wants.config
     if config.type == "remote":
         return msgspec.json.encode((wants.name, config))

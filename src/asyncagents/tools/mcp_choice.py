@@ -1,4 +1,4 @@
-"""Which servers of tools people switched on or off, or brought, while the runtime lasts."""
+"""MCP servers that people enabled, disabled or added at run time; kept in memory only."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class _Choice(Struct):
 
 
 class Choices:
-    """By directory; of the one that was chosen in longest ago least is lost if it is forgotten."""
+    """Choices by directory; beyond `MOST_DIRECTORIES` the directory changed longest ago is dropped."""
 
     def __init__(self) -> None:
         self._made: OrderedDict[str, _Choice] = OrderedDict()
@@ -34,7 +34,7 @@ class Choices:
             self._made.popitem(last=False)
 
     def known(self, directory: str, written: Sequence[Wanted]) -> tuple[Wanted, ...]:
-        """Those of the files, and those that were brought in their place or besides; by name."""
+        """Return the configured servers, replaced or extended by the added ones, sorted by name."""
         choice = self._made.get(directory)
         if choice is None:
             return tuple(written)

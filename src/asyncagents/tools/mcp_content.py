@@ -1,4 +1,4 @@
-"""What an MCP server answers, in words that a model can read, or as data."""
+"""Convert the content of MCP answers to text for the model, or to data."""
 
 import base64
 import binascii
@@ -29,7 +29,7 @@ def result_of(result: types.CallToolResult) -> Completed | Failed:
 
 
 def _words(block: types.ContentBlock, tray: FileTray | None = None) -> str:
-    """Say what the block says; an image goes into the tray, if there is one and the image fits."""
+    """Return the text of a block; an image is put into the tray, if there is one and the image fits."""
     match block:
         case types.TextContent():
             return block.text
@@ -55,7 +55,7 @@ def _embedded(
 
 
 def _place_file(data: str, mime: str, name: str, tray: FileTray | None) -> str:
-    """Put an image or a PDF into the tray; return what its words say of that, nothing if it is shown."""
+    """Put an image or a PDF into the tray; return a note if it is not shown, else an empty string."""
     held = decode_base64(data)
     shows = mime.startswith("image/") or mime == PDF or (held is not None and mime_of(held) is not None)
     if tray is None or not shows:
@@ -79,12 +79,12 @@ def _content(content: types.TextResourceContents | types.BlobResourceContents) -
 
 
 def _typed(mime: str | None) -> str:
-    """Take what a server calls the type of a file for one only if it is: wires tell it in words of ours."""
+    """Return a server's MIME type if its syntax is valid, since wires put it into our own text."""
     return mime if mime and _MIME.fullmatch(mime) else UNTYPED
 
 
 def prompt_of(result: types.GetPromptResult) -> tuple[Content, ...]:
-    """As what a person would say: who says what in an example is told in words."""
+    """Convert a prompt to user content; if it has other roles, each text begins with its role."""
     several = any(message.role != "user" for message in result.messages)
     return tuple(_said(message, named=several) for message in result.messages)
 

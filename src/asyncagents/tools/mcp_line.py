@@ -1,4 +1,4 @@
-"""A line to an MCP server as the rest sees it: what it offers, how it is asked, and how it is lost."""
+"""The protocol of a connection to an MCP server: its tools, requests, and the error when it is lost."""
 
 import re
 from collections import deque
@@ -31,7 +31,7 @@ class Offer(Struct, frozen=True, kw_only=True):
 
 
 class Lost(ToolError):
-    """The line broke; what was asked may have been done."""
+    """The connection was lost; unless `never_ran`, the request may have taken effect."""
 
     def __init__(self, why: str, *, never_ran: bool = False) -> None:
         super().__init__(why)
@@ -39,7 +39,7 @@ class Lost(ToolError):
 
 
 class Line(Protocol):
-    """Raises `Lost`, or `ToolError` for what the server refuses."""
+    """Requests to one server. Each raises `McpConnectionLost`, or `ToolError` if the server refuses."""
 
     async def offers(self) -> tuple[Offer, ...]: ...
 
@@ -56,12 +56,12 @@ class Line(Protocol):
     async def prompt(self, name: str, arguments: dict[str, str]) -> tuple[Content, ...]: ...
 
     async def follow(self, changed: Callable[[], None]) -> None:
-        """Listens for changes of the list of tools, where the server has to be asked for that."""
+        """Call `changed` when the list of tools changes, for servers that need a subscription."""
         ...
 
 
 class Tail:
-    """The last that a server complained of, without what it was given to keep."""
+    """The last lines that a server wrote to stderr, with secrets redacted."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self._secrets = sorted(
@@ -71,7 +71,7 @@ class Tail:
         self._rest = ""
 
     def feed(self, text: str) -> None:
-        """However much it is, little is kept; veiled before it is cut, or half a secret would be left."""
+        """Add text and keep its last lines; redact before the cut, which could leave part of a secret."""
         *lines, rest = self.veiled(self._rest + text)[-TAIL_LINES * TAIL_LINE :].split("\n")
         self._rest = rest[-TAIL_LINE:]
         for line in lines:

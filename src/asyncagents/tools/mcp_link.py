@@ -1,4 +1,4 @@
-"""One MCP server: started when it is needed, and again when it died; a task of its own holds the line."""
+"""The client of one MCP server: connects when needed, and again after a loss; a task holds the connection."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ from asyncagents.tools.process import Processes
 from asyncagents.tools.process_piped import Piped, open_piped
 
 START_SECONDS = 60.0
-"""So long a server may take until it can be used: some fetch themselves first."""
+"""How long a server may take to start: some download themselves first."""
 CLOSE_SECONDS = 5.0
 LONGEST_PAUSE = 60.0
 MISSING = "the MCP client is not installed: run `pip install 'asyncagents[mcp]'`"
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """A server as one directory wants it."""
+    """A server as configured for one directory."""
 
     name: str
     config: McpConfig
@@ -41,8 +41,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
     variables: Mapping[str, str]
 
     def __repr__(self) -> str:
-        """Everything else may hold a key."""
-        return f"Wanted({self.name!r})"
+        """Show the name alone: the other fields may hold keys."""
+        return f"ServerSpec({self.name!r})"
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -56,11 +56,11 @@ class Link:
         self.wanted = wanted
         self.tail = Tail(wanted.secrets)
         self.offers: tuple[Offer, ...] = ()
-        """What it offered last, also when it is gone."""
+        """The last known tools, also while disconnected."""
         self.version = 0
         self.begun: float | None = None
         self.why = ""
-        """Why it is not there; empty if it is, or if nobody tried."""
+        """Why the server is not connected; empty if it is, or was never tried."""
         self.tried = asyncio.Event()
         self._group = group
         self._output = output
@@ -88,7 +88,7 @@ class Link:
         return self._line is not None
 
     def begin(self) -> None:
-        """Start it, unless it runs or failed a moment ago."""
+        """Start the connection task, unless it runs or waits after a failure."""
         now = asyncio.get_running_loop().time()
         if self._stopping or now < self._next or (self._task is not None and not self._task.done()):
             return
@@ -101,7 +101,7 @@ class Link:
         self._task = self._group.create_task(self._own())
 
     def stop(self) -> None:
-        """Ends when what is under way has ended; one that is still starting, at once."""
+        """Stop once open requests have ended; cancel a connection that is still starting."""
         self._stopping = True
         self.why = "It is not wanted any more, or was configured anew: call it again."
         self._signal.set()
@@ -109,7 +109,7 @@ class Link:
             self._task.cancel()
 
     def trouble(self) -> str:
-        """For the model and for people: who, why, and what to do."""
+        """Return the text for model and people: which server, why, and what to do."""
         wait = self._next - asyncio.get_running_loop().time()
         again = f" It is tried again in {wait:.0f} s." if wait >= 1 else ""
         said = "".join(f"\n  {line}" for line in self.tail.lines[-5:])
@@ -117,7 +117,7 @@ class Link:
         return f'MCP server "{self.name}" cannot be used: {self.why}{again} Go on without it.{told}'
 
     async def call(self, offer: Offer, arguments: dict[str, Any], context: ToolContext) -> Completed | Failed:
-        """A call whose line broke is made again only if that does no harm."""
+        """Call a tool; if the connection is lost, call it again only if that does no harm."""
         harmless = offer.effect != "once"
         try:
             return await self._try(
@@ -133,7 +133,7 @@ class Link:
             )
 
     async def ask(self, question: Callable[[Line], Awaitable[T]]) -> T:
-        """What changes nothing; raises `ToolError`."""
+        """Make a request without side effects, and repeat it once after a loss. Raises `ToolError`."""
         limit = asyncio.timeout(self._patience)
         try:
             async with limit:
@@ -182,7 +182,7 @@ class Link:
         return self._line
 
     async def _gone(self, line: Line) -> None:
-        """Until its task has cleared away what is left of it, and knows why."""
+        """Drop a lost connection, and wait until its task has cleaned up and recorded why."""
         if self._line is line:
             self._line, self._over = None, True
             self._signal.set()
@@ -190,7 +190,7 @@ class Link:
             await asyncio.wait({self._task})
 
     async def _own(self) -> None:
-        """From the start to the end of one connection. Whatever the server does ends here."""
+        """Run one connection from start to end; no failure of the server leaves this task."""
         limit = asyncio.timeout(None)
         try:
             async with limit, self._opened(limit) as line:
@@ -214,7 +214,7 @@ class Link:
             raise ModuleNotFoundError(MISSING)
         async with AsyncExitStack() as stack:
             piped = await self._piped(stack)
-            # Slow to load: beside the loop, and while the server starts.
+            # Slow to import: done in a thread while the server starts.
             sdk = await asyncio.to_thread(_sdk)
             limit.reschedule(asyncio.get_running_loop().time() + self._patience)
             wires = sdk.Wires(tail=self.tail, ended=self._end, changed=self._change, refused=self._refused)
@@ -229,7 +229,7 @@ class Link:
         return await stack.enter_async_context(started)
 
     async def _hold(self, line: Line) -> None:
-        """While it is there and wanted."""
+        """Serve requests until the connection is over, or stopped with no open request."""
         self._line, self.why, self._status = line, "", 0
         self._settled.set()
         self.tried.set()
@@ -245,14 +245,14 @@ class Link:
             following.cancel()
 
     async def _learn_anew(self, line: Line) -> None:
-        """If it does not tell, what is known of it still counts."""
+        """Load the tools again; keep the known ones if the server does not list them."""
         try:
             async with asyncio.timeout(self._patience):
                 await self._learn(line)
         except Lost:
             self._over = True
         except (ToolError, TimeoutError) as error:
-            _log.warning("MCP server %s does not list its tools: %s", self.name, error)
+            _log.warning("action=list_tools mcp_server=%s: %s", self.name, error)
 
     async def _learn(self, line: Line) -> None:
         offers = await line.offers()
@@ -267,7 +267,7 @@ class Link:
         self._failures += 1
         pause = 0.0 if self._failures == 1 else min(LONGEST_PAUSE, 2.0 ** (self._failures - 2))
         self._next = asyncio.get_running_loop().time() + pause
-        _log.warning("MCP server %s: %s", self.name, self.why)
+        _log.warning("action=connect mcp_server=%s: %s", self.name, self.why)
 
     def _told(self, error: BaseException) -> str:
         if isinstance(error, ImportError):
@@ -296,7 +296,7 @@ class Link:
 
 
 def _secrets_of(url: str | None) -> list[str]:
-    """A password, and whatever it asks for: each as it is written, and as it is meant."""
+    """Return the password and the query values of a URL, each as written and decoded."""
     before, _, query = (url or "").partition("?")
     values = [pair.partition("=")[2] for pair in query.split("&")]
     login = before.partition("://")[2].partition("/")[0].rpartition("@")[0]
@@ -305,11 +305,11 @@ def _secrets_of(url: str | None) -> list[str]:
 
 
 async def _followed(line: Line, changed: Callable[[], None]) -> None:
-    """Nobody misses more than the news of a change: at the next start all is read again."""
+    """Follow changes of the tools; a failure is only logged, since the next start loads all tools."""
     try:
         await line.follow(changed)
     except Exception as error:  # noqa: BLE001  the edge of a server
-        _log.debug("an MCP server tells no changes", exc_info=error)
+        _log.debug("action=follow_changes: an MCP server sends no changes of its tools", exc_info=error)
 
 
 def _sdk() -> Any:
@@ -317,7 +317,7 @@ def _sdk() -> Any:
 
 
 def _first(error: BaseException) -> BaseException:
-    """Groups of tasks wrap what went wrong in them."""
+    """Return the first error inside nested exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -1,4 +1,4 @@
-"""The schema of a tool as an MCP server gives it: its words are data, in which no tag of ours stands."""
+"""Make the schema of an MCP server's tool safe for the prompt: its texts must contain no tag of ours."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ _IN_WORDS = frozenset({"description", "title", "$comment"})
 
 
 def enclose_schema(value: Any, about: str = "") -> Any:
-    """Enclose what a schema says in words. What a call must repeat, as names and choices, stays as it is."""
+    """Enclose tags in the descriptive texts of a schema; names and choices, which a call repeats, stay."""
     match value:
         case str():
             return enclosed(value) if about in _IN_WORDS else value
@@ -21,7 +21,7 @@ def enclose_schema(value: Any, about: str = "") -> Any:
 
 
 def names_tag(value: Any, about: str = "") -> bool:
-    """Say whether a name or a choice in a schema, however deep, holds a tag of ours."""
+    """Return whether a name or a choice at any depth of a schema contains a tag of ours."""
     match value:
         case str():
             return about not in _IN_WORDS and enclosed(value) != value

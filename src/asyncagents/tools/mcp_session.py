@@ -33,11 +33,11 @@ CONNECT_SECONDS = 30.0
 MOST_PAGES = 50
 MOST_LISTED = 1_000
 MOST_DESCRIPTION = 10_000
-# A server that was started anew does not know who we are, and says so with these, before it does anything.
+# A restarted server does not know our session, and refuses a request with these before it does anything.
 _REFUSED = {400, 404}
 _UNKNOWN_SESSION = {types.INVALID_REQUEST, -32000, -32001}
 
-# It warns of what we say ourselves, with the server's name and what to do.
+# The SDK warns of failures that we log ourselves, with the server's name and what to do.
 _sdk_log = logging.getLogger("mcp.client")
 if _sdk_log.level == logging.NOTSET:
     _sdk_log.setLevel(logging.CRITICAL)
@@ -46,29 +46,29 @@ T = TypeVar("T")
 
 
 class Wires(Struct, frozen=True, kw_only=True):
-    """What a session says of itself while it lasts."""
+    """What a session reports while it is open."""
 
     tail: Tail
     ended: Callable[[str], None]
     changed: Callable[[], None]
     refused: Callable[[int], None]
-    """With the status of an HTTP answer that is an error."""
+    """Called with the status of an HTTP error."""
 
 
 class Asked:
-    """One question by HTTP: with which status it was refused, if it was, and whether it never left."""
+    """One HTTP request: the status of its error, if any, and whether it was never sent."""
 
     def __init__(self) -> None:
         self.status = 0
         self.stayed = False
 
 
-# The SDK sends each question in the context of who asked it: so an answer finds its question.
+# The SDK sends each request in the context of its caller, so a response finds its request here.
 _asking: ContextVar[Asked | None] = ContextVar("asking", default=None)
 
 
 class Http(httpx2.AsyncClient):
-    """Notes which questions reached nobody."""
+    """Records which requests were never sent because the connection failed."""
 
     async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
         try:
@@ -204,7 +204,7 @@ def _meant(error: MCPError, asked: Asked) -> ToolError:
 async def open_session(
     server: str, config: McpConfig, wires: Wires, piped: Piped | None
 ) -> AsyncIterator[Session]:
-    """Through the pipes of a local server, or to where a remote one is."""
+    """Open a session: through the pipes of a local server, or by HTTP to a remote one."""
 
     async def heard(message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification):
@@ -225,7 +225,7 @@ async def open_session(
 
 
 async def _remote(config: McpConfig, wires: Wires, stack: AsyncExitStack) -> Transport:
-    assert config.url is not None, "a remote server has one"
+    assert config.url is not None, "a remote server has a url"
 
     async def look(response: httpx2.Response) -> None:
         if response.status_code >= 400 and response.request.method == "POST":
@@ -244,12 +244,12 @@ async def _remote(config: McpConfig, wires: Wires, stack: AsyncExitStack) -> Tra
 
 
 def is_unreachable(error: BaseException) -> bool:
-    """Nothing was sent."""
+    """Return whether the connection failed, so that nothing was sent."""
     return isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
 
 
 def described(error: BaseException) -> str:
-    """One sentence for people."""
+    """Describe an error in one sentence."""
     if isinstance(error, MCPError | ToolError):
         return f"{str(error).rstrip('.')}."
     if isinstance(error, httpx2.TransportError):
@@ -268,7 +268,7 @@ def _offer(tool: types.Tool) -> Offer:
 
 
 def _effect(hints: types.ToolAnnotations | None) -> Effect:
-    """The server's word on what a second run would do; without one it does harm."""
+    """Map the server's hints to an effect; without hints a second run may do harm."""
     if hints is None:
         return "once"
     if hints.read_only_hint:
@@ -277,6 +277,6 @@ def _effect(hints: types.ToolAnnotations | None) -> Effect:
 
 
 def _first(error: ValidationError) -> str:
-    """The place and the complaint, without what was sent."""
+    """Return path and message of the first validation error, without the input."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

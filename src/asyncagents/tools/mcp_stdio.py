@@ -1,4 +1,4 @@
-"""The SDK's messages through the pipes of a program of ours; what is no message is a complaint."""
+"""Transport of SDK messages through a program's pipes; lines that are not messages go to the log tail."""
 
 import asyncio
 import codecs
@@ -19,7 +19,7 @@ from asyncagents.tools.process_piped import Piped
 
 LONGEST = 16 * 1024 * 1024
 LAST_WORDS = 1.0
-"""So long after its output ended we wait to hear how it ended itself."""
+"""How long to wait for the program's exit after its output ended."""
 
 Incoming: TypeAlias = SessionMessage | Exception
 Ended: TypeAlias = Callable[[str], None]
@@ -29,7 +29,7 @@ Ended: TypeAlias = Callable[[str], None]
 async def open_stdio(
     piped: Piped, tail: Tail, ended: Ended
 ) -> AsyncIterator[tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]]:
-    """`ended` is told why, before anybody who waits for an answer."""
+    """Open the streams. `ended` is called with the reason before requests fail that wait for an answer."""
     into, incoming = anyio.create_memory_object_stream[Incoming](0)
     outgoing, outof = anyio.create_memory_object_stream[SessionMessage](0)
     with into, incoming, outgoing, outof:
@@ -63,7 +63,7 @@ async def _how(piped: Piped) -> str:
 
 
 async def _lines(piped: Piped, into: MemoryObjectSendStream[Incoming], tail: Tail) -> str:
-    """Until there are no more; why no more are read, if that is not the end of them."""
+    """Forward lines until the output ends; return why reading stopped earlier, else an empty string."""
     buffer = bytearray()
     while data := await piped.output.read(CHUNK):
         buffer += data
@@ -93,7 +93,7 @@ def _message(line: bytes, tail: Tail) -> SessionMessage | None:
 
 
 def _mended(line: bytes) -> types.JSONRPCMessage:
-    """With half characters made whole; an answer that is none is an error, so that nobody waits for it."""
+    """Repair unpaired surrogates; turn an invalid answer into an error, so that its request does not hang."""
     data = whole_in(json.loads(line))
     try:
         return types.jsonrpc_message_adapter.validate_python(data, by_name=False)
@@ -107,7 +107,7 @@ def _mended(line: bytes) -> types.JSONRPCMessage:
 
 
 async def _speak(piped: Piped, outof: MemoryObjectReceiveStream[SessionMessage]) -> None:
-    """A program that reads no more will end, or its calls time out."""
+    """Write messages to the program; if it no longer reads, it will end or its calls time out."""
     with suppress(OSError):
         async for message in outof:
             text = message.message.model_dump_json(by_alias=True, exclude_unset=True)

@@ -1,4 +1,4 @@
-"""The servers of tools of a directory, as people see and switch them."""
+"""Show, enable, disable and add the MCP servers of a directory at run time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -24,7 +24,8 @@ Enter: TypeAlias = Callable[[str], Awaitable[Workplace]]
 def switches(
     environment: Environment, servers: Servers | None, config: Config | None, enter: Enter
 ) -> "Switches | None":
-    """`config`: what counts in every directory instead of its files. `enter` has them read."""
+    """Create the control, if there are servers. `config`: overrides the files of every directory. `enter`:
+    reads a directory's files."""
     return None if servers is None else Switches(environment, servers, config, enter)
 
 
@@ -55,14 +56,14 @@ class Switches:
         self._servers.choose(directory, name, server)
 
     def _wanted(self, directory: str, name: str, server: McpConfig) -> Wanted:
-        """Its environment holds no key of ours."""
+        """Build the spec of an added server; its environment holds no key of ours."""
         config = self._config or load(self._environment, directory=Path(directory)).config
         root = project_root(self._environment, Path(directory))
         return wanted(self._environment, replace(config, mcp={name: server}), root)[0]
 
 
 async def _begun(links: list[Link], seconds: float) -> None:
-    """All side by side; who is late is late. With no seconds nothing is waited for."""
+    """Start clients that were never tried, and wait up to `seconds` for them; 0 does not wait."""
     for link in links:
         if not link.connected and not link.tried.is_set():
             link.begin()

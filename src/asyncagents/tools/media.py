@@ -1,4 +1,4 @@
-"""Images and documents that a tool reads: a model sees an image, and reads about a document."""
+"""Results for images and PDFs: the model sees an image, and reads a description of a PDF."""
 
 from asyncagents.domain.call import Completed
 from asyncagents.domain.result_file import PDF, FileTray, frame_of, mime_of
@@ -6,7 +6,7 @@ from asyncagents.domain.text import whole
 
 
 def about_media(name: str, data: bytes) -> Completed | None:
-    """Describe an image or a PDF, with the image beside the words; None: it is neither."""
+    """Describe an image or a PDF, with the image attached; None: it is neither."""
     mime = mime_of(data)
     if mime is None:
         return None

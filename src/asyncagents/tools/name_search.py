@@ -1,4 +1,4 @@
-"""Files whose names fit a glob, the last changed first."""
+"""Find files whose names match a glob, the last modified first."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,17 +24,17 @@ class NameSearch(Struct, frozen=True, kw_only=True, tag="names"):
     place: Place
     pattern: str
     seconds: float
-    """After so long the answer is what was found."""
+    """After this time the result is what was found so far."""
     guarded: GuardedPlaces = GuardedPlaces()
-    """What may not be read is not found either."""
+    """Places that may not be read are not found either."""
 
 
 class FoundNames(Struct, frozen=True, kw_only=True):
     paths: tuple[str, ...] = ()
     count: int = 0
-    """Of all that fit."""
+    """Number of all matches."""
     cut: bool = False
-    """There was more than could be looked at."""
+    """There were more entries than the limit, or the time was up."""
     error: str = ""
 
 
@@ -50,7 +50,7 @@ def find_names(search: NameSearch) -> FoundNames:
 
 def names_in(files: Files, search: NameSearch, stopped: Callable[[], bool]) -> FoundNames:
     place = search.place
-    files.names(place)  # an error about the folder itself is the answer
+    files.names(place)  # raises the error about the folder itself
     walked = walk(files, place, fitting(search.pattern, place.parts), stopped=stopped)
     shown = walked.files[:MOST_FILES]
     return FoundNames(

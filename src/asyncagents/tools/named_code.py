@@ -1,4 +1,4 @@
-"""Files that the configuration names as code: plugins with their folders, and servers of tools."""
+"""Find files that the configuration names as code: plugins with their folders, and local MCP servers."""
 
 import os
 import re
@@ -15,7 +15,7 @@ _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 
 
 def code_places(config: Config, root: Path, home: Path) -> tuple[KnownPlace, ...]:
-    """List the files and folders; of a folder that has the whole project in it, files of the same kind."""
+    """Return code files and folders; of a folder that contains the project, only files of that suffix."""
     found: dict[KnownPlace, None] = {}
     for name in config.plugin:
         found |= dict.fromkeys(_plugin(name, root, home))
@@ -37,9 +37,9 @@ def _plugin(name: str, root: Path, home: Path) -> Iterator[KnownPlace]:
 
 
 def _server(server: McpConfig, root: Path, home: Path) -> Iterator[KnownPlace]:
-    """List what its command would run, and the folders that its variables import from.
+    """Yield the files that a server's command would run, and the folders that its variables import from.
 
-    What lies beside such a file stays free, and so do folders in its command: most of them hold data.
+    Files beside them, and folders named in the command, are not guarded: most of them hold data.
     """
     code = find_server_code(server, root, home)
     yield from (KnownPlace(path=path, why=_SERVER) for path in code.files)
@@ -49,7 +49,7 @@ def _server(server: McpConfig, root: Path, home: Path) -> Iterator[KnownPlace]:
 
 
 def _code(path: Path, why: str, tops: tuple[Path, Path]) -> Iterator[KnownPlace]:
-    """The file, and the folder that it is in: what lies beside a program is imported before anything else."""
+    """Yield the file and its folder: modules beside a program are imported before any others."""
     real = Path(os.path.realpath(path))
     if _has_any(real, tops):
         return
@@ -63,7 +63,7 @@ def _code(path: Path, why: str, tops: tuple[Path, Path]) -> Iterator[KnownPlace]
 
 
 def _has_any(folder: Path, tops: tuple[Path, Path]) -> bool:
-    """Whether the whole project or the whole home lies in it."""
+    """Return whether a folder contains the whole project or the whole home."""
     return any(
         folder == top or folder in top.parents for top in (Path(os.path.realpath(each)) for each in tops)
     )

@@ -1,4 +1,4 @@
-"""Files that the command of a local server of tools would run: words, scripts, modules, variables."""
+"""Find files that the command of a local MCP server would run: words, scripts, modules, variables."""
 
 import os
 import re
@@ -13,10 +13,10 @@ from asyncagents.config.config import McpConfig
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _MODULE_OPTIONS = ("-m", "--module")
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-# A script of a shell is taken apart roughly: a word too many guards a file too many.
+# A shell script is split into words roughly: a word too many only guards a file too many.
 _PARTING = re.compile(r"""[\s;|&()<>'"`]+""")
 _SCRIPT = re.compile(r"[^\s/]+\.(py|pyz|js|mjs|cjs|jsx|ts|mts|cts|tsx|sh|bash|rb|pl|php|lua|jar|exs?)")
-# What interpreters find by less than its whole name.
+# Suffixes that interpreters add to a file name.
 _ENDINGS = (".js", ".mjs", ".cjs", ".json", ".ts", ".py", ".sh")
 _IN_FOLDER = ("__main__.py", "index.js", "index.mjs", "index.ts", "mod.ts")
 # Folders of a project from which modules are usually imported.
@@ -32,11 +32,11 @@ _FILE_VARIABLES = frozenset(
 class ServerCode(Struct, frozen=True):
     files: tuple[str, ...]
     folders: tuple[str, ...]
-    """All in them is imported."""
+    """Folders from which modules are imported."""
 
 
 def find_server_code(server: McpConfig, root: Path, home: Path) -> ServerCode:
-    """Find what the command names, as far as its words tell; what lies beside such a file stays free."""
+    """Find the files that the words of the command name, and the folders of its import variables."""
     start = root if server.cwd is None else root / at_home(server.cwd, home)
     words = [word for option in server.command for word in _parted(option)]
     assigned = [found for word in words if (found := _ASSIGNED.fullmatch(word))]
@@ -59,7 +59,7 @@ def at_home(path: str, home: Path) -> str:
 
 
 def _parted(word: str) -> Iterator[str]:
-    """The word itself, the words of a script, and the values of `--option=value`."""
+    """Yield the word itself, the words of a script, and the values of `--option=value`."""
     pieces = dict.fromkeys((word, *filter(None, _PARTING.split(word))))
     for piece in pieces:
         yield piece
@@ -74,7 +74,7 @@ def _folders(variables: dict[str, str], start: Path, home: Path) -> Iterator[str
 
 
 def _run(word: str, start: Path, home: Path) -> Iterator[str]:
-    """A file that is still to be written is told by its slash."""
+    """Yield the files that a word may name; one that does not exist yet counts if the word has a slash."""
     path = start / at_home(word, home)
     if not word or word.startswith("-") or "://" in word or _is_folder(path):
         return
@@ -84,20 +84,20 @@ def _run(word: str, start: Path, home: Path) -> Iterator[str]:
 
 
 def _scripts(word: str, start: Path, inner: list[Path]) -> Iterator[str]:
-    """A script without a slash lies where the command starts, or in a folder that it changes to."""
+    """Yield paths of a script named without a slash: in the start folder, or in a folder of the command."""
     found = [str(folder / word) for folder in inner if _is_there(folder / word)]
     yield from found or (str(folder / word) for folder in (start, *inner))
 
 
 def _modules(words: list[str]) -> Iterator[str]:
-    """Modules that Python is told to run."""
+    """Yield the modules that follow `-m` or `--module`."""
     for option, word in pairwise(words):
         if option in _MODULE_OPTIONS and _MODULE.fullmatch(word):
             yield word
 
 
 def _module_files(module: str, folders: list[Path]) -> Iterator[str]:
-    """A module is run after the packages that it lies in."""
+    """Yield the files of a module and of the packages that contain it, which are imported first."""
     names = module.split(".")
     for top in (folder / each for folder in folders for each in IMPORTED):
         for depth in range(1, len(names)):
@@ -111,7 +111,7 @@ def _is_script(word: str) -> bool:
 
 
 def _holds(folder: Path, root: Path) -> bool:
-    """Whether the whole project lies in it."""
+    """Return whether a folder contains the whole project."""
     real, top = Path(os.path.realpath(folder)), Path(os.path.realpath(root))
     return real == top or real in top.parents
 

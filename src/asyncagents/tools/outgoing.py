@@ -1,4 +1,4 @@
-"""The post: webhooks to public addresses, or to hosts that the configuration names; nothing is followed."""
+"""Send webhooks to public addresses, or to hosts that the configuration names; redirects are not followed."""
 
 import re
 from collections.abc import AsyncIterator
@@ -20,21 +20,21 @@ from asyncagents.tools.unreachable import tell_reason
 SECONDS = 15
 LONGEST = 2_048
 READ_AHEAD = 4_096
-"""Of what is answered only the status counts; more than this never gets into memory."""
+"""Only the status and headers of a response are read; at most this much of its body gets into memory."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]*", re.ASCII)
-"""What no two readers of an address take for different things: no space, no backslash."""
+"""Characters that all URL parsers read alike: no space, no backslash."""
 
 
 class Gate:
-    """Which hosts may be posted to."""
+    """The hosts that webhooks may be sent to."""
 
     def __init__(self, hosts: tuple[str, ...], is_public: Allowed) -> None:
         self._hosts = {same(host) for host in hosts}
         self._is_public = is_public
 
     def refusal(self, url: str) -> str | None:
-        """Why nothing can be sent there, as far as the address itself tells. None: it may be tried."""
+        """Return why nothing may be sent to a URL, judged before DNS lookup; None if it may be tried."""
         if len(url) > LONGEST or not _PLAIN.fullmatch(url):
             return f"the address is longer than {LONGEST} characters or has some that must be written as %.."
         try:
@@ -49,7 +49,7 @@ class Gate:
         return self._refused(host)
 
     def _refused(self, host: str) -> str | None:
-        """An address in place of a name is never looked up, so it is checked here."""
+        """Check an IP address here, since it is never looked up; return why it is refused, or None."""
         literal = find_literal(host)
         if literal is None and not is_name(host):
             return f"{host} is neither a name nor an address as it is usually written"
@@ -62,7 +62,7 @@ class Gate:
 
 
 def same(host: str) -> str:
-    """One spelling for all of one host."""
+    """Return the canonical spelling of a host."""
     bare = host.lower().removeprefix("[").removesuffix("]")
     return find_literal(bare) or bare.removesuffix(".")
 

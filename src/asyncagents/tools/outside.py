@@ -1,6 +1,6 @@
-"""Leave for what lies outside the project, and what an answer "always" covers of it.
+"""Asks for paths outside the project (`external_directory`), and what an answer "always" covers.
 
-To read there and to change something there are told apart: an approved folder or file may be read, no more.
+Reading and changing are separate: an approved folder or file may be read, not changed.
 """
 
 import os
@@ -13,7 +13,7 @@ from asyncagents.engine.tool import Ask
 PERMISSION = "external_directory"
 MOST_PATHS = 20
 LONGEST = 1_000
-# Below these a folder holds more than a person means who names it.
+# Folders below these hold too much to be approved as a whole.
 _SYSTEM = frozenset({"boot", "dev", "etc", "proc", "root", "run", "sys"})
 _HOMES = frozenset({"home", "Users"})
 _WILD = frozenset("*?\\")
@@ -24,7 +24,7 @@ def folder_pattern(folder: str) -> str:
 
 
 def may_last(folder: str, home: str = "") -> bool:
-    """Say whether a folder can be approved with all below it: no root, no home, nothing hidden."""
+    """Return whether a folder can be approved with all below it: no root, no home, nothing hidden."""
     parts = folder.split("/")[1:]
     home = home or str(Path.home())
     if len(parts) < 2 or parts[0] in _SYSTEM or (len(parts) == 2 and parts[0] in _HOMES):
@@ -35,12 +35,12 @@ def may_last(folder: str, home: str = "") -> bool:
 
 
 def is_shown(path: str) -> bool:
-    """Say whether a person sees a path as it is."""
+    """Return whether a path is displayed to a person unchanged: printable and not too long."""
     return path.isprintable() and len(path) <= LONGEST
 
 
 def file_ask(*paths: str, change: bool = False) -> Ask:
-    """To read or change certain paths: "always" covers the same again."""
+    """Ask to read or change certain paths; "always" covers the same paths and action."""
     shown = all(map(is_shown, paths))
     return Ask(
         PERMISSION,
@@ -53,7 +53,7 @@ def file_ask(*paths: str, change: bool = False) -> Ask:
 
 
 def folder_ask(folder: str) -> Ask:
-    """To look through a folder and all below it."""
+    """Ask to read a folder and all below it."""
     pattern = folder_pattern(folder)
     return Ask(
         PERMISSION,
@@ -64,7 +64,7 @@ def folder_ask(folder: str) -> Ask:
 
 
 def line_asks(paths: Sequence[str], line: Ask, *, home: str, reads: bool) -> tuple[Ask, ...]:
-    """For paths that a shell line names. `line`: an ask for that line alone. `reads`: it changes nothing."""
+    """Ask for paths that a shell line names. `line`: an ask for that line; `reads`: it only reads."""
     if not reads:
         return (_covering(line, paths),)
     folders = [path for path in paths if os.path.isdir(path) and may_last(path, home)]
@@ -76,7 +76,7 @@ def line_asks(paths: Sequence[str], line: Ask, *, home: str, reads: bool) -> tup
 
 
 def _covering(line: Ask, paths: Iterable[str]) -> Ask:
-    """No less than the line itself is approved."""
+    """Ask for `paths` such that "always" approves only the line itself."""
     return Ask(
         PERMISSION,
         _patterns(map(_folder, paths)),

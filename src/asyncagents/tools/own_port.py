@@ -1,4 +1,4 @@
-"""The port of the server that works on a data directory, as `server.json` there tells it."""
+"""Read the port of the server that uses a data directory from its `server.json`."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ class _Listed(Struct, frozen=True):
 
 
 def read_own_port(data: Path) -> int | None:
-    """Return None if no server is listed. One that was killed may still be."""
+    """Return the listed port, or None; a server that was killed may still be listed."""
     try:
         return msgspec.json.decode((data / LISTING).read_bytes(), type=_Listed).port
     except (OSError, msgspec.DecodeError):

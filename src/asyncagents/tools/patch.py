@@ -1,8 +1,8 @@
-"""`patch`: several files changed together, all of them or none.
+"""`patch`: change several files together, all or none.
 
-The lines a patch gives as context prove that the model knows them, so a file may be patched that this
-session never read; one that it read and that changed since may not, as with edit. To delete proves
-nothing, so a file must have been read before it is deleted; to move one takes leave to read it.
+The context lines of a patch prove that the model knows them, so a file may be patched that this session
+never read; one that it read and that changed since may not, as with edit. A file must have been read before
+it is deleted, and moving a file needs permission to read it.
 """
 
 from collections.abc import Sequence
@@ -70,7 +70,10 @@ def _planned(files: Files, seen: Seen, args: Patch, context: ToolContext) -> tup
 def _previewed(
     files: Files, seen: Seen, wanted: tuple[Target, bool], context: ToolContext
 ) -> tuple[str, tuple[str, ...]]:
-    """What would change. What the session may not know yet is not told by an error: it asks first."""
+    """Return the diff of one target and the hashes of its files.
+
+    An error that would reveal content the session has not read does not raise: the diff names it instead.
+    """
     target, hidden = wanted
     known = seen.known(context.session_id, target.place)
     befores: tuple[Content | None, ...] = (None,) * len(target.places)
@@ -97,7 +100,7 @@ def _asks(planned: list[Planned], diff: str, guards: Sequence[Guard | None]) -> 
 
 
 def _reads(moved: Sequence[Place]) -> tuple[Ask, ...]:
-    """Under another name a file could be read by other rules: to move it takes leave to read it."""
+    """Ask to read the moved files: under its new name a file could be read by other rules."""
     return tuple(read_asks("read", place)[-1] for place in moved)
 
 
@@ -126,7 +129,7 @@ def _run(files: Files, seen: Seen, args: Patch, context: ToolContext) -> Complet
 
 
 def _as_planned(planned: Planned, before: Content | None, known: Stamp | None) -> None:
-    """Another call of this session may have changed a file since the preview: that is no surprise."""
+    """Raise `ToolError` if a file changed since the preview, other than by this session."""
     sha = sha_of(before)
     if sha != planned.before and (known is None or known.sha256 != sha):
         raise surprise(planned.place)

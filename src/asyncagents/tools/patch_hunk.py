@@ -1,4 +1,4 @@
-"""The hunks of a patch put into a text: each at the one place it fits, or not at all."""
+"""Apply the hunks of a patch to a text: each at the one place where it fits, or raise `NoMatch`."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
@@ -15,20 +15,20 @@ from asyncagents.tools.text import BOM, crlf
 _SHOWN = 5
 _MOST_PLACES = 1_000
 _MOST_WORK = 2 * 1024**3
-"""Characters that are searched for the hunks of one file: some seconds, which no other call can end."""
+"""Characters searched for the hunks of one file: some seconds, which cannot be cancelled."""
 _LINE_WORK, _REGION_WORK = 500, 4_000
-"""What looking at one line by itself takes, and at one region, in characters that are searched."""
+"""Cost of examining one line, and one region, in characters searched."""
 
 
 class _Text(Struct):
-    """Lines without their line feeds; one on Windows keeps its carriage return."""
+    """The lines of a text without line feeds; a CRLF line keeps its carriage return."""
 
     lines: list[str]
     newline: bool
     bare: list[str]
-    """Without carriage returns, to be compared."""
+    """The lines without carriage returns, for comparison."""
     joined: dict[Callable[[str], str], str]
-    """All of them as one text, by how each was trimmed: made once for all hunks."""
+    """The lines as one text, by the function that trimmed each line; built once for all hunks."""
     work: int = 0
 
     def as_one(self, trim: Callable[[str], str]) -> str:
@@ -47,7 +47,7 @@ class _Text(Struct):
 
 
 class _Spot(Struct, frozen=True):
-    """Where a hunk fits, and by how much its lines are indented otherwise there."""
+    """Where a hunk fits, and the indents of the hunk and of the file there."""
 
     start: int
     end: int
@@ -56,12 +56,12 @@ class _Spot(Struct, frozen=True):
 
     @property
     def growth(self) -> int:
-        """How many characters its new lines have at most."""
+        """Most characters that the added lines have."""
         return sum(len(line.text) + len(self.indents[1]) for line in self.hunk.lines if line.sign == "+")
 
 
 def applied(text: str, hunks: Sequence[Hunk]) -> str:
-    """Lines that stay are kept as the file has them; `NoMatch` says which hunk fits nowhere, or too often."""
+    """Apply the hunks; context lines stay as they are. Raises `NoMatch` if one fits nowhere or too often."""
     mark = BOM if text.startswith(BOM) else ""
     ending = "\r" if crlf(text) else ""
     split = _split(text.removeprefix(mark), ending)
@@ -87,7 +87,7 @@ def _split(text: str, ending: str) -> _Text:
         lines.pop()
     bare = [line.removesuffix("\r") for line in lines]
     if not newline:
-        lines[-1] += ending  # it may not be the last any more
+        lines[-1] += ending  # this line may not be the last one afterwards
     return _Text(lines, newline, bare, {})
 
 
@@ -124,7 +124,7 @@ def _spot(split: _Text, hunk: Hunk) -> _Spot:
 
 
 def _open_tags(hunk: Hunk) -> Hunk:
-    """Open the tags of ours that are enclosed in what a model reads, and so in what it copies."""
+    """Undo the enclosing of our tags: the model reads enclosed tags, and copies them."""
     return replace(hunk, lines=tuple(replace(line, text=opened(line.text)) for line in hunk.lines))
 
 
@@ -149,7 +149,7 @@ def _found(split: _Text, hunk: Hunk, start: int) -> _Spot:
 
 
 def _insertion(split: _Text, hunk: Hunk) -> _Spot:
-    """Only new lines: at the end if that is said, else below the one line that is named."""
+    """Find the place of a hunk that only adds lines: the end of the file, or below its one heading line."""
     if hunk.at_end or not split.lines:
         return _Spot(len(split.lines), len(split.lines), hunk)
     if not hunk.headings:
@@ -169,7 +169,7 @@ def _as_one(lines: list[str], trim: Callable[[str], str]) -> str:
 
 
 def _places(text: str, sought: str) -> list[int]:
-    """The lines at which all the wanted ones follow."""
+    """Return the line numbers at which the lines of `sought` follow."""
     found: list[int] = []
     at = line = counted = 0
     while len(found) < _MOST_PLACES and (at := text.find(sought, at)) >= 0:
@@ -181,7 +181,7 @@ def _places(text: str, sought: str) -> list[int]:
 
 
 def _below(split: _Text, hunk: Hunk, starts: list[int]) -> list[int]:
-    """The first place below each line that the headings name."""
+    """Return the first start in each region of the headings; all starts if no region has one."""
     found: list[int] = []
     for start, end in _regions(split, hunk.headings):  # in order, as the places are
         first = bisect_left(starts, start)
@@ -191,7 +191,7 @@ def _below(split: _Text, hunk: Hunk, starts: list[int]) -> list[int]:
 
 
 def _regions(split: _Text, headings: Sequence[str]) -> list[tuple[int, int]]:
-    """From each line that the last heading names to the next such; inside those of the headings before."""
+    """Return the regions that begin at a line of the last heading, nested in those of the headings before."""
     regions = [(0, len(split.bare))]
     for heading in headings:
         inner: list[tuple[int, int]] = []

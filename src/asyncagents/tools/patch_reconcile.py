@@ -1,4 +1,4 @@
-"""Whether a patch was applied before a crash: the files tell."""
+"""Find out from the files whether a patch was applied before a crash."""
 
 from collections.abc import Sequence
 from typing import Literal, TypeAlias, assert_never
@@ -20,7 +20,10 @@ _OTHER_WAY = {" ": " ", "+": "-", "-": "+"}
 
 
 def reconciled(files: Files, targets: Sequence[Target]) -> Result | None:
-    """Every file is replaced whole, so each is as before or as after; None if one could be either."""
+    """Return the result of an interrupted patch; None if a file could be as before or as after.
+
+    Each file is replaced atomically.
+    """
     states: dict[State, list[Target]] = {"before": [], "after": [], "unknown": []}
     for target in targets:
         states[_state(files, target)].append(target)

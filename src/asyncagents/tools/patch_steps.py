@@ -1,4 +1,4 @@
-"""Changes of several files, all of them or none: what was done before a failure is put back."""
+"""Change several files, all or none: steps done before a failure are undone."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,27 +16,27 @@ _ANYONE_WRITES = 0o222
 
 
 class Step(Struct, frozen=True):
-    """A file from what it is to what it is to be; None: there is none."""
+    """The change of one file; `before` or `after` None: the file does not exist then."""
 
     place: Place
     before: Content | None
     after: bytes | None
     like: Content | None = None
-    """Whose mode a new file gets."""
+    """The file whose mode a new file gets."""
 
 
 class Done(Struct, frozen=True):
     step: Step
     stamp: Stamp | None
-    """Of what was written; None: it was removed."""
+    """Of the written file; None: the file was removed."""
 
 
 def carry_out(files: Files, steps: Sequence[Step], key: str) -> tuple[Done, ...]:
-    """A crash in the midst can leave a part done; any other failure cannot."""
+    """Apply all steps, or undo them and raise; only a crash can leave some applied."""
     folders = _missing_folders(files, steps)
     done: list[Done] = []
     try:
-        for step in sorted(steps, key=lambda step: step.after is None):  # what removes comes last
+        for step in sorted(steps, key=lambda step: step.after is None):  # removals last
             stamp = _do(files, step, key)
             done.append(Done(step, stamp))
     except BaseException as error:
@@ -67,7 +67,7 @@ def _from(place: Place, before: Content | None, after: bytes) -> Callable[[Conte
 
 
 def _undo(files: Files, done: Sequence[Done], folders: Sequence[Place], key: str) -> list[str]:
-    """The names of what could not be put back."""
+    """Undo the steps; return the names of files that could not be restored."""
     left: list[str] = []
     for each in reversed(done):
         try:
@@ -75,7 +75,7 @@ def _undo(files: Files, done: Sequence[Done], folders: Sequence[Place], key: str
         except ToolError:
             left.append(each.step.place.name)
     for folder in reversed(folders):
-        with suppress(ToolError):  # it has something in it that is not ours, or was never made
+        with suppress(ToolError):  # it contains other files, or was never created
             files.remove_folder(folder)
     return left
 
@@ -98,7 +98,7 @@ def _put_back(files: Files, done: Done, key: str) -> None:
 
 
 def _missing_folders(files: Files, steps: Sequence[Step]) -> list[Place]:
-    """Those that the new files need, outermost first."""
+    """Return the missing folders of new files, outermost first."""
     found: dict[str, Place] = {}
     for step in steps:
         if step.before is None:

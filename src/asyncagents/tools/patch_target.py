@@ -1,4 +1,4 @@
-"""The sections of a patch bound to real files, and what each would make of them."""
+"""Bind the sections of a patch to real files, and plan the steps of each."""
 
 from collections.abc import Iterable, Sequence
 from typing import assert_never
@@ -21,7 +21,7 @@ class Target(Struct, frozen=True):
     section: Section
     place: Place
     to: Place | None = None
-    """Where a file is moved."""
+    """The new path of a moved file."""
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -53,7 +53,7 @@ def targets(files: Files, sections: Sequence[Section], directory: str) -> tuple[
 
 
 def bound(sections: Sequence[Section], places: Sequence[Place]) -> tuple[Target, ...]:
-    """The sections with their places, in the same order."""
+    """Bind sections to their places, given in the same order. Raises `ToolError` if the counts differ."""
     counts = [len(_paths(section)) for section in sections]
     if sum(counts) != len(places):
         raise ToolError("This is not the patch that was planned, so nothing was done; call the tool again.")
@@ -73,7 +73,7 @@ def look(files: Files, target: Target) -> tuple[Content | None, ...]:
 
 
 def made(target: Target, befores: tuple[Content | None, ...], known: Stamp | None) -> list[Step]:
-    """The steps from the files as they are; `known` is the first as the session knows it."""
+    """Plan the steps from the current files; `known`: the first file as the session last read it."""
     before, place = befores[0], target.place
     match target.section:
         case AddFile(content=content):
@@ -89,7 +89,7 @@ def made(target: Target, befores: tuple[Content | None, ...], known: Stamp | Non
 
 
 def shown(target: Target, steps: Sequence[Step]) -> str:
-    """A unified diff; a file that moves is shown once, under its new name."""
+    """Return a unified diff; a moved file is shown once, under its new name."""
     before = next((step.like or step.before for step in steps if step.like or step.before), None)
     after = next((step.after for step in steps if step.after is not None), b"")
     old = before.data.decode("utf-8", "replace") if before else ""

@@ -1,4 +1,4 @@
-"""The text of a patch over several files, read into what it says; nothing is looked up."""
+"""Parse the text of a patch over several files, without reading any file."""
 
 import re
 from typing import TypeAlias
@@ -15,24 +15,24 @@ NO_NEWLINE = "\\ No newline at end of file"
 _NUMBERS = re.compile(r"-\d+(,\d+)? \+\d+(,\d+)? @@ ?")
 _SHOWN = 80
 MOST_FILES = 500
-"""Each is written to the disk, and no call can end that."""
+"""Each file is written to the disk, which cannot be cancelled."""
 
 
 class Line(Struct, frozen=True):
     sign: str
-    """A blank: it stays; `-`: it goes; `+`: it comes."""
+    """A blank: context; `-`: removed; `+`: added."""
     text: str
 
 
 class Hunk(Struct, frozen=True, kw_only=True):
     at: int
-    """Its line in the patch, for errors."""
+    """The hunk's line in the patch, for errors."""
     headings: tuple[str, ...] = ()
-    """Lines above the place, outermost first."""
+    """Lines of the file above the hunk, outermost first."""
     lines: tuple[Line, ...] = ()
     at_end: bool = False
     newline: bool | None = None
-    """Whether the last line ends in a line feed afterwards; None: as before."""
+    """Whether the file ends with a line feed afterwards; None: as before."""
 
     @property
     def old(self) -> list[str]:
@@ -58,7 +58,7 @@ Section: TypeAlias = AddFile | UpdateFile | DeleteFile
 
 
 def parse(text: str) -> tuple[Section, ...]:
-    """`ToolError` names the line that is wrong and what was expected there."""
+    """Parse a patch. Raises `ToolError` with the wrong line and what was expected there."""
     encode(text, "patchText")
     reader = _Reader(text)
     reader.skip_blank()
@@ -77,7 +77,7 @@ def parse(text: str) -> tuple[Section, ...]:
 
 
 class _Reader:
-    """The lines one after another; None after the last."""
+    """Reads the lines in order; `line` is None after the last."""
 
     def __init__(self, text: str) -> None:
         self._lines = text.replace("\r\n", "\n").split("\n")
@@ -105,7 +105,7 @@ class _Reader:
         return True
 
     def take_value(self, marker: str) -> str | None:
-        """What stands after the marker on this line, if it begins with it."""
+        """Return the value after the marker and advance; None if the line does not begin with the marker."""
         if self.line is None or not self.line.startswith(marker):
             return None
         value = self.line.removeprefix(marker).strip()
@@ -162,7 +162,7 @@ def _update(reader: _Reader, path: str) -> UpdateFile:
 
 
 def _rest_is_blank(reader: _Reader) -> bool:
-    """Blank lines before the next file belong to no hunk."""
+    """Skip blank lines; return whether the section ends after them."""
     reader.skip_blank()
     return reader.line is None or _ends_section(reader.line)
 
@@ -176,7 +176,7 @@ def _hunk(reader: _Reader) -> Hunk:
     headings = _headings(reader)
     lines, newline = _lines(reader)
     at_end = reader.take(END_OF_FILE)
-    if not at_end:  # an empty line before the next hunk or file is there for the eye
+    if not at_end:  # empty lines before the next hunk or file are not part of it
         while lines and not lines[-1].sign:
             lines.pop()
     if newline is None and not any(line.sign in {"+", "-"} for line in lines):
@@ -186,7 +186,7 @@ def _hunk(reader: _Reader) -> Hunk:
 
 
 def _lines(reader: _Reader) -> tuple[list[Line], bool | None]:
-    """The lines of a hunk; one that is wholly empty has lost its sign on the way."""
+    """Parse the lines of a hunk; an empty line has lost its sign."""
     lines: list[Line] = []
     newline: bool | None = None
     while (line := reader.line) is not None and not line.startswith(("@@", "*** ")):

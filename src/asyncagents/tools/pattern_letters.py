@@ -1,4 +1,4 @@
-"""Letters that every match of a regular expression has, so that a file without them need not be searched."""
+"""Find literals that every match of a regular expression contains, to skip files without them."""
 
 import re
 import warnings
@@ -10,18 +10,18 @@ from msgspec import Struct
 
 MOST_CHOICES = 16
 _Runs: TypeAlias = tuple[str, ...]
-"""One of them is in every match; none: nothing is known."""
+"""Every match contains one of these; empty: nothing is known."""
 _REPEATS = frozenset({"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"})
 _WITHOUT_WIDTH = frozenset({"AT", "ASSERT", "ASSERT_NOT"})
-# A line has none of these, or not as it stands in the file.
+# Characters that a line does not contain, or not as in the file.
 _ELSEWHERE = frozenset("\n\r\0")
 
 
 class Letters(Struct, frozen=True):
     any_of: tuple[bytes, ...] = ()
-    """ASCII; none: every file may have a match."""
+    """ASCII literals, of which a match has at least one; empty: every file may match."""
     any_case: bool = False
-    """They stand here in small letters, and large ones count as well."""
+    """Whether case is ignored; `any_of` is then in lower case."""
 
     @property
     def shortest(self) -> int:
@@ -31,7 +31,7 @@ class Letters(Struct, frozen=True):
         if not self.any_of:
             return True
         if self.any_case:
-            # Some letters beyond ASCII are other cases of one in it.
+            # Some non-ASCII letters are case variants of an ASCII letter.
             return not data.isascii() or self._stand_in(data.lower())
         return self._stand_in(data)
 
@@ -40,7 +40,7 @@ class Letters(Struct, frozen=True):
 
 
 def letters_of(pattern: str) -> Letters:
-    """Nothing for a pattern that Python cannot read."""
+    """Return the required literals of a pattern; none if Python cannot parse it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -48,13 +48,13 @@ def letters_of(pattern: str) -> Letters:
             any_case = bool(tree.state.flags & re.IGNORECASE)
             runs = _best_of(_of_sequence(tree))
     except (re.error, RecursionError, OverflowError, ImportError, AttributeError, TypeError, ValueError):
-        return Letters()  # the parser is a part of Python that may change
+        return Letters()  # the parser is a private module of Python that may change
     found = tuple(each.lower() if any_case else each for each in runs)
     return Letters(tuple(dict.fromkeys(each.encode("ascii") for each in found)), any_case)
 
 
 def _best_of(choices: Iterable[_Runs]) -> _Runs:
-    """The one whose shortest run is longest."""
+    """Return the choice whose shortest run is longest."""
     return max(choices, key=lambda runs: (min(map(len, runs), default=0), -len(runs)), default=())
 
 
@@ -80,7 +80,7 @@ def _is_plain(letter: int) -> bool:
 
 
 def _of_item(name: str, value: Any) -> _Runs:
-    """What stands in every match of one piece of a pattern."""
+    """Return the runs of which every match of one pattern item contains one."""
     if name == "SUBPATTERN":
         _, added, removed, inner = value
         return () if added or removed else _best_of(_of_sequence(inner))

@@ -1,4 +1,4 @@
-"""A name is looked up once and what was found is checked and then kept: it cannot lead elsewhere later."""
+"""A DNS resolver that returns only checked addresses, so that a name cannot lead elsewhere afterwards."""
 
 import socket
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from asyncagents.tools.lookup import Lookup
 
 Allowed: TypeAlias = Callable[[str], bool]
-"""Whether an address may be reached."""
+"""Returns whether an IP address may be connected to."""
 
 
 class NotPublic(Exception):
-    """A host leads, or may lead, to where nothing may be sent."""
+    """A host has no address, or one that is not allowed."""
 
     def __init__(self, host: str) -> None:
         super().__init__(f"{host} is not a public address")
@@ -21,10 +21,10 @@ class NotPublic(Exception):
 
 
 class Pinned(AbstractResolver):
-    """Only addresses that are allowed; if one of them is not, none of them counts."""
+    """Resolves a host to its addresses; raises `NotPublic` unless all of them are allowed."""
 
     def __init__(self, look_up: Lookup, allowed: Callable[[str, str], bool]) -> None:
-        """`allowed` is asked for a host and an address of it."""
+        """`allowed`: called with a host and one of its addresses."""
         self._look_up = look_up
         self._allowed = allowed
 

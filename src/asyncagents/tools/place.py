@@ -1,4 +1,4 @@
-"""Where a path leads: a real name in the project, or one outside of it."""
+"""Resolved paths, inside or outside of the project, and the asks for them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -17,7 +17,7 @@ class Inside(Struct, frozen=True, tag="inside"):
 
     @property
     def name(self) -> str:
-        """As rules and people name it: relative to the project."""
+        """The path relative to the project, as rules and people name it."""
         return "/".join(self.parts) or "."
 
     @property
@@ -45,14 +45,14 @@ Place: TypeAlias = Inside | Outside
 
 
 def outside_ask(place: Outside, *, folder: bool = False, change: bool = False) -> Ask:
-    """To leave the project needs leave. `folder`: to look through all of it."""
+    """Ask for a path outside the project; `folder`: for a folder and all below it."""
     return folder_ask(place.name) if folder else file_ask(place.path, change=change)
 
 
 def read_asks(
     permission: str, place: Place, *, folder: bool = False, guard: Guard | None = None
 ) -> tuple[Ask, ...]:
-    """To look at a place. "Always" is for this name alone: the rules ask only about special ones."""
+    """Ask to read a path. "Always" covers this name alone: the rules ask only about special ones."""
     guard = guard if guard is not None and guard.level != "guarded" else None
     always = (place.name,) if guard is None and is_shown(place.name) else ()
     metadata = {"filepath": place.path, **_reasons(guard)}
@@ -63,8 +63,10 @@ def read_asks(
 def edit_asks(
     places: Sequence[Place], metadata: Mapping[str, Any], guards: Sequence[Guard | None]
 ) -> tuple[Ask, ...]:
-    """To change files. "Always" is for all files of the project but those that could do anything later; of
-    files outside it is for these alone."""
+    """Ask to change files. "Always" covers all files of the project, or these alone if some are outside.
+
+    Guarded files cannot be approved for good.
+    """
     names = tuple(place.name for place in places)
     outside = tuple(dict.fromkeys(place.path for place in places if isinstance(place, Outside)))
     about = {**metadata, **_reasons(*guards)}
@@ -83,6 +85,6 @@ def _also(guard: Guard | None) -> tuple[str, ...]:
 
 
 def _reasons(*guards: Guard | None) -> dict[str, list[str]]:
-    """Why a person is asked."""
+    """Return metadata that says why the guards ask."""
     reasons = list(dict.fromkeys(guard.why for guard in guards if guard is not None))
     return {"guarded": reasons} if reasons else {}

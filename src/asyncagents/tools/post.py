@@ -1,4 +1,4 @@
-"""Who tells others by webhook: nobody, unless it is configured."""
+"""Open the sender of webhooks, if the configuration enables it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +12,7 @@ async def open_post(webhooks: WebhooksConfig) -> AsyncIterator[Post]:
     if not webhooks.enabled:
         yield switched_off
         return
-    from asyncagents.tools.outgoing import open_outgoing  # start-up: most tell nobody
+    from asyncagents.tools.outgoing import open_outgoing  # start-up: most programs send no webhooks
 
     async with open_outgoing(webhooks.hosts) as post:
         yield post

@@ -1,4 +1,4 @@
-"""The one door to processes: what an agent starts ends with it, with all that it started itself."""
+"""Run programs for agents, and end each with all processes that it started."""
 
 import asyncio
 import errno
@@ -25,16 +25,16 @@ from asyncagents.tools.threads import Threads
 MARKER = "ASYNCAGENTS_PROCESS"
 CAP = 30_000
 CHUNK = 64 * 1024
-# Once all are dead the pipe ends at once; only a process of another user could hold it longer.
+# Once all processes are dead the pipe ends at once; only a process of another user could hold it longer.
 LAST_WORDS = 5.0
-# A namespace of its own for processes.
+# A separate PID namespace.
 NAMESPACE = ("--unshare-pid", "--die-with-parent")
-# All else as it is.
+# Everything else as on the host.
 EVERYTHING = ("--dev-bind", "/", "/", "--proc", "/proc")
 
 TRIAL = 10.0
 UNSHARE_NETWORK = "--unshare-net"
-# No name that is looked up on PATH: folders of the project may be there, and agents write in them.
+# A full path: PATH may have folders of the project, where agents write.
 NOTHING = ("/bin/sh", "-c", ":")
 TRIAL_SANDBOX = ("--unshare-ipc", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
 NO_SANDBOX = (
@@ -46,23 +46,23 @@ SEARCHES = 2
 
 OnOutput: TypeAlias = Callable[[str], None]
 Containment: TypeAlias = Literal["namespace", "supervisor", "session"]
-"""A PID namespace of bwrap; a keeper of ours, to whom all orphans come; or only a hunt by marks."""
+"""What ends descendants: bwrap's PID namespace, our supervisor (a subreaper), or the reaper alone."""
 
 _count = count()
 
 
 class Ended(Struct, frozen=True, kw_only=True):
     exit: int
-    """As a shell says it: 128 and the signal's number for one that was killed."""
+    """The exit code as a shell reports it: 128 plus the signal number for a killed process."""
     timed_out: bool
     output: str
-    """All of it, or its head and tail with a note between them that names the file with the whole."""
+    """The whole output, or its head and tail with a note between them that names the file with the whole."""
     truncated: bool
     saved: str | None = None
 
 
 class Processes:
-    """Starts programs with this environment, which holds no key, and keeps long output in this folder."""
+    """Starts programs with an environment without our keys, and writes long output to files in a folder."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Processes:
         namespace: bool = True,
         supervisor: bool = True,
     ) -> None:
-        """`root`: of the project, where agents write: no program that holds them is looked for there."""
+        """`root`: of the project, where agents write: programs of ours are not taken from there."""
         self._environment = environment
         self._folder = folder
         self._root = root
@@ -85,26 +85,26 @@ class Processes:
         self._finding = asyncio.Lock()
         self._threads = Threads()
         self.searches = asyncio.Semaphore(SEARCHES)
-        """One for each search of files that runs; what is beyond waits."""
+        """Limits how many searches of files run at once."""
 
     def with_variables(self, more: Mapping[str, str]) -> "Processes":
-        """The same, with an environment that has these too."""
+        """Return a copy whose environment has these variables, too."""
         other = copy(self)
         other._environment = {**self._environment, **more}
         return other
 
     def with_git_settings(self, settings: Mapping[str, str]) -> "Processes":
-        """The same, with an environment that tells git how to behave."""
+        """Return a copy whose environment has these git settings, too."""
         return self.with_variables(with_git_settings(self._environment, settings))
 
     def for_own_programs(self) -> "Processes":
-        """The same, for programs of ours: they load no library of the project."""
+        """Return a copy for programs of ours, which load no library from the project."""
         other = copy(self)
         other._environment = keep_libraries(self._environment, outside=self._root)
         return other
 
     async def containment(self) -> Containment:
-        """How it is made sure here that nothing is left; tried once, not believed."""
+        """Return the strongest containment that works here; each is tried out once."""
         async with self._finding:
             if self._found is None:
                 self._found = await self._find()
@@ -120,16 +120,16 @@ class Processes:
         cap: int = CAP,
         sandbox: Sequence[str] | None = None,
     ) -> Ended:
-        """Run it to its end, or end it. However this returns or raises, nothing that it started is left.
+        """Run a command until it ends or its timeout. When this returns or raises, no process of it is left.
 
-        `sandbox`: what it may see, for bwrap; where that does not work it is not run at all.
+        `sandbox`: options for bwrap. Raises `ToolError`, and runs nothing, if no sandbox works here.
         """
         way = await self._way(command, cwd, sandbox)
         with closing(Output(self._folder, cap)) as output:
             return await self._run(way, timeout, output, on_output)
 
     async def attach(self, command: Sequence[str], *, cwd: Path, ends: "Ends") -> Running:
-        """Start it between pipes; whoever asked for it ends it."""
+        """Start a command with pipes; the caller must end it."""
         hunt = self._hunt()
         hunt.pipe = f"pipe:[{os.fstat(ends.output).st_ino}]"
         return await self._start(replace(await self._way(command, cwd), ends=ends), ends.output, hunt)
@@ -151,7 +151,7 @@ class Processes:
         return _Way(words, cwd, is_ours=True)
 
     async def sandbox_failure(self, *, network: bool) -> str:
-        """Say why no sandbox works here, and nothing if one does; tried until it does."""
+        """Return why no sandbox works here; an empty string if one does. Tried again until it works."""
         if self._bwrap is None:
             return "bwrap is not installed"
         async with self._finding:
@@ -217,7 +217,7 @@ class Processes:
         return not await self._try(way)
 
     async def _try(self, way: "_Way") -> str:
-        """Run it and say what is wrong; nothing if all is well."""
+        """Run a trial command; return what is wrong, or an empty string."""
         try:
             with closing(Output(self._folder, CAP)) as output:
                 ended = await self._run(way, TRIAL, output, None)
@@ -228,7 +228,7 @@ class Processes:
 
 
 class Ends(Struct, frozen=True):
-    """Of three pipes, what the program gets."""
+    """The program's ends of its three pipes: its stdin, stdout and stderr."""
 
     given: int
     output: int
@@ -240,24 +240,24 @@ class _Way(Struct, frozen=True):
     cwd: Path
     supervised: bool = False
     is_ours: bool = False
-    """It is bwrap that holds the command: no library of the project is loaded before it does."""
+    """Whether the command is started by bwrap, which must load no library from the project."""
     ends: Ends | None = None
 
 
 def _has_interpreter() -> bool:
-    """A program that was packed into one file is no interpreter that could run a keeper."""
+    """Return whether `sys.executable` can run the supervisor; a frozen program cannot."""
     return sys.platform == "linux" and bool(sys.executable) and not getattr(sys, "frozen", False)
 
 
 def find_bwrap(path: str | None, *, outside: Path | None) -> str | None:
-    """Find it in the folders of the system first: what holds agents shall not be theirs to write."""
+    """Find bwrap, first in the folders of the system, where agents cannot write."""
     folders = os.pathsep.join((*SYSTEM_FOLDERS, path or os.defpath))
     return find_program("bwrap", folders, outside=outside)
 
 
 @asynccontextmanager
 async def _pipe(hunt: Hunt) -> AsyncIterator[tuple[asyncio.StreamReader, int]]:
-    """A pipe of our own: asyncio's would make the end of a process wait for all that hold it."""
+    """Open a pipe; with asyncio's own, waiting for a process would wait for all that hold the pipe."""
     read, write = os.pipe()
     hunt.pipe = f"pipe:[{os.fstat(read).st_ino}]"
     reader = asyncio.StreamReader(limit=CHUNK)
@@ -280,7 +280,7 @@ async def _drain(reader: asyncio.StreamReader, output: Output, on_output: OnOutp
 
 
 async def _watched(running: Running, timeout: float | None, drain: Coroutine[None, None, None]) -> bool:
-    """Whether its time ran out; it and all it started are gone afterwards, and what they said is read."""
+    """Wait for the child, end it with all it started, and read the output. Return whether it timed out."""
     try:
         async with asyncio.TaskGroup() as group:
             reading = group.create_task(drain)

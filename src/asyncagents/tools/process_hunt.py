@@ -1,4 +1,4 @@
-"""Finds and ends all that a process started, however it hid: by mark, session, parent, pipe, limit."""
+"""Find and end all descendants of a process by marker, session, parent, pipe or resource limit."""
 
 import asyncio
 import logging
@@ -13,9 +13,9 @@ from msgspec import Struct
 
 GRACE = 2.0
 STEP = 0.02
-# After SIGKILL only a process that hangs in the kernel, or one of another user, is still there.
+# After SIGKILL only a process that hangs in the kernel, or one of another user, is left.
 PATIENCE = 10.0
-# One that is just starting may have nothing to show: it counts when it was not seen twice.
+# A process that is just starting may show none of the signs: all are gone when two rounds find none.
 QUIET = 2
 PROC = Path("/proc")
 
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Seen(Struct, frozen=True):
-    """A process; its start tells it from a later one with the same number."""
+    """A live process; its start time tells it from a later one with the same PID."""
 
     pid: int
     parent: int
@@ -33,19 +33,19 @@ class _Seen(Struct, frozen=True):
 
 class Hunt:
     def __init__(self, marker: str, threads: Executor | None = None) -> None:
-        """`threads`: where it looks and waits; those of the loop, if not given."""
+        """`threads`: runs the blocking search; the loop's default executor if not given."""
         self.marker = marker
         self._threads = threads
         self.leaders: list[int] = []
-        """The first processes: each leads a session of its own."""
+        """PIDs of the first processes: each leads a session."""
         self.pipe: str = ""
-        """What it writes to, as the kernel names it."""
+        """The pipe that the processes write to, as in /proc/PID/fd: `pipe:[inode]`."""
         self.limit: int | None = None
-        """A number among its limits that only says whose it is: it is inherited, and seldom changed."""
+        """A resource limit whose value marks our processes: it is inherited and seldom changed."""
         self._known: set[tuple[int, int]] = set()
 
     async def end(self, process: asyncio.subprocess.Process | None) -> None:
-        """Ask all to end, then end them. A cancel waits until that is done."""
+        """Send SIGTERM, then SIGKILL, to all processes. A cancel is raised only when they have ended."""
         done = asyncio.get_running_loop().run_in_executor(self._threads, self._end)
         cancelled: asyncio.CancelledError | None = None
         while not done.done() or (process is not None and process.returncode is None and done.result()):
@@ -57,16 +57,16 @@ class Hunt:
             raise cancelled
 
     def _end(self) -> bool:
-        """Whether all are gone."""
+        """End all processes; return whether they are gone."""
         if not PROC.joinpath("self").exists():
             return self._end_group()
         gone = self._gone(signal.SIGTERM, GRACE) or self._gone(signal.SIGKILL, PATIENCE)
         if not gone:
-            _log.warning("processes of %s do not end", self.leaders)
+            _log.warning("action=reap leaders=%s: processes are still running after SIGKILL", self.leaders)
         return gone
 
     def _end_group(self) -> bool:
-        """Without /proc there is only the group to go by."""
+        """End the process groups, where there is no /proc."""
         for leader in self.leaders:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(leader, signal.SIGTERM)
@@ -75,7 +75,7 @@ class Hunt:
         return True
 
     def _gone(self, kind: signal.Signals, seconds: float) -> bool:
-        """Send the signal, to each once if it can be ignored, until none is left or time is up."""
+        """Send the signal (other than SIGKILL: once each) until no process is left (True) or time is up."""
         told: set[tuple[int, int]] = set()
         quiet = 0
         for _ in range(int(seconds / STEP)):
@@ -92,7 +92,7 @@ class Hunt:
         return False
 
     def survivors(self) -> set[tuple[int, int]]:
-        """All that live, by number and start."""
+        """Return all live processes of ours, by PID and start time."""
         alive = [seen for name in os.listdir(PROC) if name.isdigit() and (seen := _look(int(name)))]
         found = {seen.pid for seen in alive if self._is_ours(seen)}
         while more := {seen.pid for seen in alive if seen.parent in found} - found:
@@ -119,7 +119,7 @@ def _send(pid: int, kind: signal.Signals) -> None:
 
 
 def _look(pid: int) -> _Seen | None:
-    """A process that is alive: one that only waits to be counted, with no thread but its first, is not."""
+    """Return the process if it is alive; a zombie whose only thread is its first is not."""
     try:
         stat = (PROC / str(pid) / "stat").read_bytes()
     except OSError:

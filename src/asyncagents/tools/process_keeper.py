@@ -1,7 +1,7 @@
-"""A program of its own: runs one command, and ends with it all that the command left behind.
+"""The supervisor, a separate program: runs one command, then ends all processes that the command left behind.
 
-It knows them for sure: to a subreaper Linux gives every orphan among its descendants, however it hid. It is
-started for each command, so it takes only what loads at once: `signal` and `ctypes` cost more than the rest.
+As a subreaper it becomes the parent of every orphan among its descendants, so none can escape. It is started
+for each command, so it imports only what loads fast: `signal` and `ctypes` would cost more than the rest.
 """
 
 import _ctypes
@@ -15,28 +15,28 @@ PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 NAME = b"asyncagents"
 ORDER = 0
-"""The socket to who started us: its order, our report, and its end when it has enough or is dead."""
+"""The socket to the parent: it sends the request, gets our report, and closes to stop the command or dies."""
 LENGTH = 8
 EINVAL = 22
 GRACE = 2.0
 STEP = 0.02
-# After SIGKILL only a process that hangs in the kernel, or one of another user, is still there.
+# After SIGKILL only a process that hangs in the kernel, or one of another user, is left.
 PATIENCE = 10.0
-# Signals wake us; this is for the one that got lost.
+# Signals wake the supervisor; this interval covers a signal that got lost.
 LOOK = 1.0
 
 
 def main(started_by: str, given: str = "") -> None:
-    """`given`: where the command reads, if it has anything to read."""
+    """Run the command that the control socket requests. `given`: its stdin, if it has one."""
     parent = int(started_by)
     _prctl(PR_SET_NAME, NAME)
-    # The command is of the same user: it shall not trace us, nor take our socket.
+    # The command runs as the same user: it must not trace the supervisor or take its socket.
     _prctl(PR_SET_DUMPABLE, 0)
     if _prctl(PR_SET_CHILD_SUBREAPER, 1) or _prctl(PR_SET_PDEATHSIG, _signal.SIGTERM):
         os._exit(1)
     argv, environment = _order()
     mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
-    # The parent may have died before we asked to be told.
+    # The parent may have died before PR_SET_PDEATHSIG was set.
     if os.getppid() != parent:
         os._exit(1)
     keeper = os.getpid()
@@ -57,7 +57,7 @@ def main(started_by: str, given: str = "") -> None:
 
 
 class Command:
-    """The command and all that comes from it: each is our child, or will be once its parent is dead."""
+    """The command and its descendants: each is our child, or becomes our child when its parent dies."""
 
     def __init__(self, pid: int, parent: int) -> None:
         self._pid = pid
@@ -65,17 +65,17 @@ class Command:
         self.ended = False
 
     def watch(self) -> None:
-        """Until it has ended, or nobody wants it any more."""
+        """Wait until the command has ended, or the parent has closed the socket or died."""
         os.set_blocking(ORDER, False)
         while self._reap() and not self.ended and not self._unwanted():
             _signal.sigtimedwait((_signal.SIGCHLD, _signal.SIGTERM), LOOK)
 
     def end(self) -> int:
-        """Ask all to end, then end them; how many are left all the same."""
+        """Send SIGTERM, then SIGKILL, to all descendants; return how many are left."""
         return self._kill() if self._ask() else 0
 
     def _unwanted(self) -> bool:
-        """A signal alone says nothing: the command can send one too."""
+        """Return whether the parent is dead or has closed the socket; a signal proves nothing."""
         if os.getppid() != self._parent:
             return True
         try:
@@ -86,7 +86,7 @@ class Command:
             return True
 
     def _reap(self) -> bool:
-        """Whether a child is left, when the dead are counted."""
+        """Reap dead children; return whether a child is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -99,7 +99,7 @@ class Command:
                 _say(f"exit {os.waitstatus_to_exitcode(status)}")
 
     def _ask(self) -> bool:
-        """Whether any is left when each was asked once and had its time."""
+        """Send SIGTERM once to each descendant; return whether any is left after the grace period."""
         asked: set[tuple[int, bytes]] = set()
         until = _now() + GRACE
         while left := self._reap():
@@ -122,9 +122,9 @@ class Command:
         return 0
 
     def _freeze(self, until: float) -> None:
-        """Stop all of them: while one is killed, another forks, and so for ever.
+        """Send SIGSTOP to all descendants, so that none forks while others are killed.
 
-        One that forks and is gone is never where it was seen, but its child comes to us: that list is short.
+        A process that forks and exits may escape the list, but its child becomes ours; that list is short.
         """
         frozen: set[int] = set()
         while (new := children() - frozen or {pid for pid, _ in descendants()} - frozen) and _now() < until:
@@ -146,7 +146,7 @@ def children() -> set[int]:
 
 
 def descendants() -> set[tuple[int, bytes]]:
-    """All of ours, by number and start."""
+    """Return all descendants, by PID and start time."""
     children: dict[int, list[tuple[int, bytes]]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and (seen := _look(name)):
@@ -162,7 +162,7 @@ def descendants() -> set[tuple[int, bytes]]:
 
 
 def _look(name: str) -> tuple[int, bytes] | None:
-    """Its parent and its start; also of one that seems dead: it may be that only its first thread is."""
+    """Return parent and start time, also of a zombie: perhaps only its first thread has ended."""
     try:
         file = os.open(f"/proc/{name}/stat", os.O_RDONLY)
     except OSError:
@@ -186,7 +186,7 @@ def _send(processes: set[int], kind: int) -> None:
 
 
 def _order() -> tuple[list[bytes], dict[bytes, bytes]]:
-    """The number of words, the words and the environment, all parted by NUL."""
+    """Read the number of words, the words and the environment, all separated by NUL."""
     size = int.from_bytes(_read(LENGTH), "big")
     number, *rest = _read(size).split(b"\0")
     words, variables = rest[: int(number)], rest[int(number) :]
@@ -211,7 +211,7 @@ def _say(line: str) -> None:
 
 
 def _let_go(given: int) -> None:
-    """Who talks with the command must hear when it is gone, though we are not."""
+    """Close our copies of the pipes, so that their other ends see when the command has ended."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
@@ -222,7 +222,7 @@ def _let_go(given: int) -> None:
 def _become(
     argv: list[bytes], environment: dict[bytes, bytes], mask: set[int], keeper: int, *, given: str
 ) -> None:
-    """The command, in a session of its own: a signal to its group does not reach us. It dies with us."""
+    """Exec the command in a new session, so that signals to its group miss us; it is killed when we die."""
     report = os.dup(ORDER)
     try:
         _prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
@@ -242,11 +242,11 @@ def _become(
 
 
 def _now() -> float:
-    return time.monotonic()  # noqa: TID251  a program of its own has no clock of ours
+    return time.monotonic()  # noqa: TID251  a separate program has no injected clock
 
 
 def _prctl(option: int, value: int | bytes) -> int:
-    program = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # itself, which has libc in it
+    program = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # None: this program, which includes libc
     call = _ctypes.dlsym(program, "prctl")
     done: int = _ctypes.call_function(call, (option, value, 0, 0, 0))
     return done

@@ -1,4 +1,4 @@
-"""What a process prints: little of it in memory, the whole in a file when it is long."""
+"""Capture what a process prints: head and tail in memory, the whole in a file when it is long."""
 
 import codecs
 from pathlib import Path
@@ -7,7 +7,7 @@ from asyncagents.tools.saved import MOST_SAVED, Saved
 
 
 class Output:
-    """Head and tail of a text; the file is made when both are full."""
+    """Head and tail of a text; the file is created when both are full."""
 
     def __init__(self, folder: Path, cap: int, *, most_saved: int = MOST_SAVED) -> None:
         self._half = max(1, cap // 2)
@@ -19,7 +19,7 @@ class Output:
         self._saved = Saved(folder, most=most_saved)
 
     def feed(self, data: bytes, *, last: bool = False) -> str:
-        """Keep it, and give back what it says."""
+        """Add bytes of the output; return their text."""
         text = self._decoder.decode(data, last).replace("\0", "�")
         room = self._half - len(self._head)
         self._head += text[:room]
@@ -53,5 +53,5 @@ class Output:
 
 
 def left_out(head: str, tail: str, missing: str, place: str) -> str:
-    """The beginning and the end of a text, and between them what is missing and where the whole is."""
+    """Join head and tail of a text with a note on what is missing and where the whole is."""
     return f"{head}\n\n[{missing} left out; {place}]\n\n{tail}"

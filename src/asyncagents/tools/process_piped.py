@@ -1,4 +1,4 @@
-"""A program that is talked with: a pipe to it, one from it, and one for its complaints."""
+"""Run a program with pipes for its stdin, stdout and stderr."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from asyncagents.tools.process import CHUNK, Ends, Processes, refused
 from asyncagents.tools.process_running import Running
 
 GOODBYE = 2.0
-"""So long it may take to end by itself when there is nothing more to read."""
+"""How long the program may take to exit after its stdin is closed."""
 
 
 class Piped:
@@ -33,7 +33,7 @@ class Piped:
         self._goodbye_seconds = goodbye
 
     def why(self) -> str:
-        """How it ended, once it has."""
+        """Return why the program ended, once it has."""
         if self._running.refused is not None:
             return refused(self._running.refused, self._cwd)
         return f"It ended with exit code {self._running.exit}."
@@ -48,7 +48,7 @@ class Piped:
                 await self._running.wait()
 
     async def end(self) -> None:
-        """However often this is cancelled: afterwards nothing of it is left."""
+        """End the program and all it started; a cancel does not leave any of them running."""
         try:
             await self._goodbye()
         finally:
@@ -56,7 +56,7 @@ class Piped:
 
 
 class Writer(asyncio.BaseProtocol):
-    """Waits when the program does not read."""
+    """Writes to the program's stdin, and waits while the program does not read."""
 
     def __init__(self) -> None:
         self._transport: asyncio.WriteTransport | None = None
@@ -65,7 +65,7 @@ class Writer(asyncio.BaseProtocol):
         self._lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Of a pipe that is written to it is one, though the transports of uvloop are no subclass of it.
+        # A pipe's transport is a WriteTransport, though uvloop's class is not a subclass of it.
         self._transport = cast("asyncio.WriteTransport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -79,19 +79,19 @@ class Writer(asyncio.BaseProtocol):
         self._free.set()
 
     async def write(self, data: bytes) -> None:
-        """Raises `BrokenPipeError` once nobody reads."""
+        """Write, and wait for room in the buffer. Raises `BrokenPipeError` once the pipe is closed."""
         if self._lost or self._transport is None or self._transport.is_closing():
             raise BrokenPipeError
         self._transport.write(data)
         await self._free.wait()
 
     def close(self) -> None:
-        """What was written before still goes out."""
+        """Close the pipe after the buffered data is sent."""
         if self._transport is not None:
             self._transport.close()
 
     def drop(self) -> None:
-        """At once: what it has not read by now, it will not read."""
+        """Close the pipe at once and drop the buffered data."""
         if self._transport is not None and not self._lost:
             self._transport.abort()
 
@@ -100,7 +100,7 @@ class Writer(asyncio.BaseProtocol):
 async def open_piped(
     processes: Processes, command: Sequence[str], *, cwd: Path, goodbye: float = GOODBYE
 ) -> AsyncIterator[Piped]:
-    """It runs while the block does; nothing that it started is left afterwards."""
+    """Run a program for the duration of the block; no process that it started is left afterwards."""
     with ExitStack() as ours:
         with ExitStack() as theirs:
             given, writing = _pipe(theirs, "read")
@@ -117,7 +117,7 @@ async def open_piped(
 
 
 def _pipe(theirs: ExitStack, end: Literal["read", "write"]) -> tuple[int, int]:
-    """Its two ends; the program's is closed on our side with the stack."""
+    """Return the two ends of a new pipe; the stack closes our copy of the program's end."""
     read, write = os.pipe()
     theirs.callback(os.close, read if end == "read" else write)
     return read, write

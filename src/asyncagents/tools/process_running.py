@@ -1,4 +1,4 @@
-"""A command that runs, alone or under a keeper: how it starts, and how it ends with all of its own."""
+"""Start a child process, plain or under the supervisor, and end it with all its descendants."""
 
 import asyncio
 import logging
@@ -17,12 +17,12 @@ from msgspec import Struct
 
 from asyncagents.tools.process_hunt import Hunt
 
-# As a module it is compiled once, as a script it would be each time.
+# As a module the supervisor is compiled once, as a script it would be each time.
 KEEPER = "import sys; sys.path.append(sys.argv[1]); import process_keeper; process_keeper.main(*sys.argv[2:])"
 LENGTH = 8
-# A keeper needs twelve seconds at the worst; one that is silent for longer was stopped or hangs.
+# A supervisor needs at most twelve seconds; one that does not end in this time was stopped or hangs.
 KEEPER_PATIENCE = 20.0
-# Where an interpreter may have to look for its own library.
+# An interpreter may need this variable to find its own library.
 LIBRARIES = "LD_LIBRARY_PATH"
 FAR = 1 << 62
 HEARD = 4096
@@ -36,29 +36,29 @@ class Order(Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str]
     cwd: Path
     output: int
-    """Where it writes."""
+    """File descriptor for stdout."""
     errors: int | None = None
-    """Where it complains, if not there."""
+    """File descriptor for stderr; None: the same as stdout."""
     given: int | None = None
-    """Where it reads; None: it has nothing to read."""
+    """File descriptor for stdin; None: /dev/null."""
 
 
 class Running(Protocol):
     async def wait(self) -> None: ...
 
     async def end(self) -> None:
-        """However often this is cancelled: afterwards nothing of it is left."""
+        """End the child and all it started; a cancel is raised only after that."""
 
     @property
     def exit(self) -> int: ...
 
     @property
     def refused(self) -> OSError | None:
-        """Why it could not be started after all."""
+        """The error if the command could not be executed."""
 
 
 class Alone:
-    """Nobody but we look after it: all it started is hunted."""
+    """A child without a supervisor: the reaper finds and ends all it started."""
 
     def __init__(self, process: asyncio.subprocess.Process, hunt: Hunt) -> None:
         self._process = process
@@ -91,7 +91,7 @@ class Alone:
 
 
 class Kept:
-    """A keeper (`process_keeper.py`) runs it, and all it started ends with it or with us."""
+    """A child that `supervisor.py` runs: all it started ends with it or with this process."""
 
     def __init__(self, keeper: asyncio.subprocess.Process, ours: socket.socket, hunt: Hunt) -> None:
         self._keeper = keeper
@@ -102,7 +102,7 @@ class Kept:
 
     @classmethod
     async def start(cls, order: Order, hunt: Hunt) -> "Kept":
-        """A keeper that was not told what to run has nothing to end: until then it may be killed."""
+        """Start the supervisor and send it the spec; before that it has no child and may simply be killed."""
         message = _message(order)
         ours, theirs = socket.socketpair()
         try:
@@ -126,7 +126,7 @@ class Kept:
         return kept
 
     async def wait(self) -> None:
-        """Until the command has ended: what it left behind may still have to."""
+        """Wait until the command has ended; processes that it left behind may still run."""
         loop = asyncio.get_running_loop()
         with suppress(ConnectionError):
             while "exit" not in self._said and (data := await loop.sock_recv(self._socket, HEARD)):
@@ -138,12 +138,16 @@ class Kept:
         self._socket.close()
         left = self._said.get("left")
         if left is None:
-            # The keeper was killed before it was done, perhaps by the command.
+            # The supervisor was killed before it reported, perhaps by the command.
             if "pid" in self._said:
                 self._hunt.leaders.append(self._said["pid"])
             await self._hunt.end(self._keeper)
         elif left:
-            _log.warning("%d processes of %s do not end", left, self._said.get("pid"))
+            _log.warning(
+                "action=end_processes pid=%s: %d processes are still running after SIGKILL",
+                self._said.get("pid"),
+                left,
+            )
         if cancelled is not None:
             raise cancelled
 
@@ -157,7 +161,7 @@ class Kept:
         return None if code is None else OSError(code, os.strerror(code))
 
     async def _stopped(self) -> asyncio.CancelledError | None:
-        """Wait for the keeper, who may have to be told; give back the cancel that came meanwhile."""
+        """Stop the supervisor and wait for it; return a cancel that came meanwhile."""
         cancelled = None
         loop = asyncio.get_running_loop()
         until = loop.time() + KEEPER_PATIENCE
@@ -174,29 +178,29 @@ class Kept:
         return cancelled
 
     def _tell(self) -> None:
-        """What counts is the end of the socket; the signals wake a keeper that waits or was stopped."""
+        """Shut down the socket, which stops the supervisor; signals wake it if it waits or was stopped."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
         with suppress(ProcessLookupError):
-            # Not by asyncio, which would look first whether it is dead, and take that from its own watcher.
+            # Not by asyncio: it would first poll the child, and take the exit status from its own watcher.
             os.kill(self._keeper.pid, signal.SIGCONT)
             os.kill(self._keeper.pid, signal.SIGTERM)
 
     def _hear_the_rest(self) -> None:
-        """What it said last waits in the socket, even if it is dead."""
+        """Read the last lines of the report, which are in the socket even if the supervisor is dead."""
         with suppress(OSError):
             while data := self._socket.recv(HEARD):
                 self._hear(data)
 
     def _hear(self, data: bytes) -> None:
-        """Each line is written, and so read, as a whole."""
+        """Parse lines of the report; each is written, and so read, as a whole."""
         for line in data.decode("ascii").splitlines():
             word, _, number = line.partition(" ")
             self._said[word] = int(number)
 
 
 def _marked(pid: int) -> int:
-    """Give it, and so all that will come from it, a limit of real time that is none: thousands of years."""
+    """Mark a process and its later descendants by a real-time limit of thousands of years; return it."""
     limit = FAR | os.getpid() << 32 | next(_count) & 0xFFFFFFFF
     with suppress(OSError, ValueError):
         resource.prlimit(pid, resource.RLIMIT_RTTIME, (limit, limit))
@@ -208,7 +212,7 @@ def _message(order: Order) -> bytes:
     variables = [os.fsencode(f"{name}={value}") for name, value in order.environment.items()]
     parts = [str(len(words)).encode(), *words, *variables]
     if any(b"\0" in part for part in parts):
-        raise ValueError("a NUL is where parts end")
+        raise ValueError("a word of the command has a NUL, which separates words here: leave it out")
     message = b"\0".join(parts)
     return len(message).to_bytes(LENGTH, "big") + message
 

@@ -1,4 +1,4 @@
-"""Finds programs that we run ourselves, on PATH but never in the project: agents write there."""
+"""Find programs that asyncagents runs itself: on PATH, but never in the project, where agents write."""
 
 import os
 import shutil
@@ -8,11 +8,11 @@ from pathlib import Path
 from asyncagents.domain.sandbox import is_beneath
 
 LIBRARIES = "LD_LIBRARY_PATH"
-"""Where programs look for what they are linked with, before the folders of the system."""
+"""The variable with the folders where programs look for shared libraries before those of the system."""
 
 
 def find_program(name: str, path: str | None, *, outside: Path | None) -> str | None:
-    """Find it in an absolute folder of PATH that is not in the project, as a virtual environment may be."""
+    """Find a program in an absolute folder of PATH that is not inside the project, as a venv may be."""
     folders = (each for each in (path or os.defpath).split(os.pathsep) if os.path.isabs(each))
     for folder in folders:
         found = shutil.which(name, path=folder)
@@ -22,7 +22,7 @@ def find_program(name: str, path: str | None, *, outside: Path | None) -> str | 
 
 
 def keep_libraries(environment: Mapping[str, str], *, outside: Path | None) -> dict[str, str]:
-    """Leave folders of the project out of those that libraries are loaded from: agents write there."""
+    """Drop folders of the project, where agents write, from the folders that libraries are loaded from."""
     folders = (environment.get(LIBRARIES) or "").split(os.pathsep)
     kept = [each for each in folders if os.path.isabs(each) and not (outside and _is_inside(each, outside))]
     rest = {name: value for name, value in environment.items() if name != LIBRARIES}
@@ -30,7 +30,7 @@ def keep_libraries(environment: Mapping[str, str], *, outside: Path | None) -> d
 
 
 def _is_inside(path: str, project: Path) -> bool:
-    """Decide it for the folder, and for the file that a link leads to."""
+    """Return whether the real path of the file, or of its folder, is inside the project."""
     root = os.path.realpath(project)
     if root == os.sep:
         return False

@@ -1,4 +1,4 @@
-"""The project of each directory: its files read again as they change, its doors kept."""
+"""The project of each directory: its config is reread as files change, its `ProjectIO` is kept."""
 
 import asyncio
 import logging
@@ -53,9 +53,9 @@ from asyncagents.tools.snapshot import SWITCHED_OFF, open_snapshots
 from asyncagents.tools.threads import Threads
 
 FRESH_MS = 2_000
-"""How long what was read of a directory counts as what is there."""
+"""How long a project is used before its files are read again."""
 READERS = 16
-"""Directories that are read at once."""
+"""Threads that read directories."""
 MOST_KNOWN = 256
 MOST_DOORS = 1_000
 MOST_TOLD = 1_000
@@ -64,7 +64,7 @@ _log = logging.getLogger(__name__)
 
 
 class Opened(Struct, frozen=True):
-    """A project, and what is odd about its files."""
+    """A project, warnings about its files, and the MCP servers it wants."""
 
     project: Project
     warnings: tuple[str, ...]
@@ -72,7 +72,7 @@ class Opened(Struct, frozen=True):
 
 
 class Additions(Struct, frozen=True, kw_only=True):
-    """What others bring to a directory, and how they would have its configuration."""
+    """What extensions add to a directory: tools, hooks, and its changed config."""
 
     config: Config
     tools: tuple[Added, ...] = ()
@@ -85,16 +85,16 @@ F = TypeVar("F")
 
 class Extensions(Protocol[F]):
     def find(self, directory: str, config: Config, *, trusted: bool) -> F | None:
-        """In a thread, and cheaply; None: there is nothing for this directory."""
+        """Find the extensions of a directory; None: there are none. Called in a thread; must be cheap."""
         ...
 
     async def load(self, found: F, config: Config) -> Additions:
-        """On the loop. Never raises."""
+        """Load them; called on the event loop. Never raises."""
         ...
 
 
 class Settled(Struct, frozen=True):
-    """What is read of a directory before others have a word."""
+    """The config of a directory and the extensions found for it, before these are loaded."""
 
     config: Config
     trusted: bool
@@ -102,7 +102,7 @@ class Settled(Struct, frozen=True):
 
 
 class Projects:
-    """`config`: what counts in every directory, instead of the files there."""
+    """Opens and caches projects. `config`: applies to every directory, instead of its files."""
 
     bare = False
     hooked = True
@@ -134,7 +134,7 @@ class Projects:
         self.switchboard = switches(environment, bench.servers, config, self.at)
 
     async def at(self, directory: str, *, working: bool = False) -> Workplace:
-        """As its files are, or were a moment ago; if they are broken now, as they were before."""
+        """Return the project, at most `CACHE_MS` old; if its files are invalid now, the last valid one."""
         project = await self._read(directory)
         servers = self._bench.servers
         return project if servers is None else await servers.join(directory, project, working=working)
@@ -144,12 +144,12 @@ class Projects:
         return tuple(self._known)
 
     def forget(self, directory: str) -> None:
-        """Not what was there: that still counts if what is there now is broken."""
+        """Have the files read again at the next use; the last valid project stays as a fallback."""
         if directory in self._known:
             self._known[directory] = 0, self._known[directory][1]
 
     async def rest(self, seconds: float) -> None:
-        """Wait for changes of files that have begun: a patch of several files would be left half done."""
+        """Wait up to `seconds` for running file changes, so that no patch of several files stays partial."""
         threads = [doors.files.threads for doors in self._doors.values()]
         await asyncio.gather(*(each.rest(seconds) for each in threads))
 
@@ -171,7 +171,7 @@ class Projects:
         except (ConfigError, OSError) as error:
             if directory not in self._known:
                 raise ConfigError(str(error)) from error
-            self._tell(f"{error}; what was there before still counts")
+            self._tell(f"{error}; the last valid configuration stays in use")
             opened = None
         project = opened.project if opened else self._known[directory][1]
         if opened and self._bench.servers is not None:
@@ -182,7 +182,7 @@ class Projects:
         return project
 
     def _keep(self, directory: str, project: Project) -> None:
-        """The last used: a runtime may see more directories than it should remember."""
+        """Cache the project; drop the least recently used ones and their MCP servers."""
         now = self._clock.now()
         self._known[directory] = (now, project)
         self._known.move_to_end(directory)
@@ -204,16 +204,16 @@ class Projects:
             _log.warning("%s", warning)
 
     async def opened(self, directory: str) -> Opened:
-        """Read all of a directory's files. Raises `ConfigError` for what cannot be used."""
+        """Read all files of a directory and build its project; raise `ConfigError` if they are invalid."""
         first = await self._threads.run(self._first_look, directory)
         if isinstance(first, Opened) or self._extensions is None:
-            assert isinstance(first, Opened), "without extensions nobody else has a word"
+            assert isinstance(first, Opened), "without extensions the config is not returned alone"
             return first
         additions = await self._extensions.load(first.found, first.config)
         return await self._threads.run(self._open, directory, first.trusted, additions)
 
     def _first_look(self, directory: str) -> Settled | Opened:
-        """All of it at once, if nobody else has a word."""
+        """Read the config; return the built project at once if no extension is found."""
         self._sweep()
         environment, place = self._environment, Path(directory)
         config = self._config or load(environment, directory=place).config
@@ -265,7 +265,7 @@ class Projects:
         return Opened(project, odd, wanted(environment, config, root))
 
     def _guard(self, root: Path, config: Config) -> PlaceGuard:
-        """As the configuration is now; what is on the disk is looked up when the first place is named."""
+        """Build the guard from the current config; it reads the disk when the first path is resolved."""
         home = self._environment.home
         places = guarded_places(self._environment, root=root, output=self._bench.output, config=config)
         code = code_places(config, root, home)
@@ -282,7 +282,7 @@ class Projects:
         )
 
     def _before(self, directory: str, now: Agents) -> Agents:
-        """As they were when this runtime first looked."""
+        """Return the agents that this runtime first read for the directory."""
         first = self._first.setdefault(directory, now)
         self._first.move_to_end(directory)
         while len(self._first) > MOST_DOORS:
@@ -290,7 +290,7 @@ class Projects:
         return first
 
     def _doors_of(self, root: Path, config: Config) -> Doors:
-        """What was read of a file, and who may write it now, must not be forgotten with its config."""
+        """Return the `ProjectIO` of a root; kept over config changes, with its read log and file locks."""
         if root not in self._doors:
             while len(self._doors) >= MOST_DOORS:
                 self._doors.popitem(last=False)
@@ -317,7 +317,7 @@ class Projects:
         )
 
     def _snapshots_of(self, root: Path, config: Config) -> Snapshots | NoSnapshots:
-        """One for all who work there: they take turns."""
+        """Return the snapshots of a root, shared by all its sessions, which take turns."""
         if not config.snapshot:
             return NoSnapshots(SWITCHED_OFF)
         known = self._snapshots.get(root)

@@ -1,4 +1,4 @@
-"""Files put back as they were in a snapshot: beneath the project, through no link, each in one move."""
+"""Restore files as they were in a snapshot: inside the project, through no link, each by one rename."""
 
 import hashlib
 import os
@@ -25,7 +25,7 @@ FORGOTTEN = "its snapshot is not kept here any more, so it was left as it is"
 
 
 class _Now(Struct, frozen=True):
-    """What stands under a name: nothing, a file, a link, or something else."""
+    """What exists under a name: nothing, a file, a link, or something else."""
 
     content: Content | None = None
     target: str | None = None
@@ -45,7 +45,7 @@ class _Now(Struct, frozen=True):
 
 
 class PuttingBack:
-    """One time that files are put back."""
+    """One restore of files from snapshots."""
 
     def __init__(self, shadow: Shadow) -> None:
         self._shadow = shadow
@@ -55,7 +55,7 @@ class PuttingBack:
         self._left: list[str] = []
 
     def do(self, files: Sequence[PutBack]) -> tuple[str, ...]:
-        """Removals first: a folder may stand where a file was. Returns what was left, and why."""
+        """Restore files, removals first: a folder may be where a file was. Return what was left, and why."""
         writes: list[tuple[str, Leaf]] = []
         for each in files:
             name = os.path.relpath(each.file, self._root)
@@ -74,7 +74,7 @@ class PuttingBack:
         return tuple(self._left)
 
     def _tree(self, hash: str) -> dict[str, Leaf] | None:
-        """None: it was forgotten, or is of another place."""
+        """Return the files of a snapshot; None if it has expired or was taken elsewhere."""
         if hash not in self._trees:
             self._trees[hash] = self._shadow.leaves(hash) if self._shadow.has(hash) else None
         return self._trees[hash]
@@ -111,7 +111,7 @@ class PuttingBack:
                 self._prune(name)
 
     def _prune(self, name: str) -> None:
-        """Folders that are empty now go with their last file, as git knows no folders."""
+        """Remove the folders that are empty now, since git does not store folders."""
         parent = os.path.dirname(name)
         while parent:
             try:
@@ -149,7 +149,7 @@ class PuttingBack:
 
 
 def _is_ours(name: str) -> bool:
-    """Beneath the project, and none of git's own files, which no snapshot holds."""
+    """Return whether a relative name is inside the project and not one of git's own files."""
     return not os.path.isabs(name) and {"..", ".", ".git"}.isdisjoint(name.lower().split("/"))
 
 
@@ -171,7 +171,7 @@ def _now(folder: int, name: str) -> _Now:
 
 
 def _blob(data: bytes) -> str:
-    """As git names it."""
+    """Return git's id of a blob with this content."""
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
@@ -184,7 +184,7 @@ def _link(folder: int, name: str, target: str) -> None:
 
 
 def _file(folder: int, name: str, data: bytes, now: _Now, *, runs: bool) -> None:
-    """Other bits of its mode stay as they are."""
+    """Write a file and set its executable bits; the other mode bits stay."""
     before = now.content
     if before is not None:
         before = replace(before, mode=_mode(before.mode, runs=runs))
@@ -197,5 +197,5 @@ def _file(folder: int, name: str, data: bytes, now: _Now, *, runs: bool) -> None
 
 
 def _mode(mode: int, *, runs: bool) -> int:
-    """Whoever may read it may run it, or nobody."""
+    """Copy the read bits to the execute bits, or clear the execute bits."""
     return mode | (mode & 0o444) >> 2 if runs else mode & ~0o111

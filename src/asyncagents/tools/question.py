@@ -1,4 +1,4 @@
-"""The question tool: the call stays open until somebody answers."""
+"""`question`: ask people; the call stays open until they answer."""
 
 from typing import Annotated
 

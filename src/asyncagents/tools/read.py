@@ -1,4 +1,4 @@
-"""`read`: a file with line numbers, or what a folder holds."""
+"""`read`: show a file with line numbers, or list a folder."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -26,7 +26,7 @@ MOST_LINES = 2_000
 MOST_LINE = 2_000
 MOST_CHARS = 50_000
 _MOST_COMPARED, _MOST_LETTERS = 300, 60
-"""Names that may be meant, and letters of each: to compare two takes as long as their product."""
+"""Limits of names compared, and of letters of each: comparing takes quadratic time."""
 
 
 class Read(Struct, frozen=True, rename="camel"):
@@ -90,7 +90,7 @@ def _text(place: Place, content: Content, args: Read) -> Completed:
 
 
 def _first(args: Read, total: int) -> int:
-    """The number of the first line that is asked for."""
+    """Return the number of the first requested line; raise `ToolError` if it is past the end."""
     first = max(1, args.offset)
     if first > max(1, total):
         raise ToolError(f"offset {first} is past the end: there are {total} lines.")
@@ -98,7 +98,7 @@ def _first(args: Read, total: int) -> int:
 
 
 def _window(lines: Iterable[tuple[int, str]], total: int) -> tuple[list[str], list[str]]:
-    """As many of the lines as there is room for, and a note when there are more."""
+    """Return the lines that fit in `MOST_CHARS`, and a note if there are more."""
     shown: list[str] = []
     room, last = MOST_CHARS, total
     for number, line in lines:
@@ -117,7 +117,7 @@ def _cut(line: str) -> str:
 
 
 def _similar(files: Files, place: Place) -> str:
-    """Up to three names beside it that may be meant."""
+    """Suggest up to three similar names in the same folder."""
     if not place.parts:
         return ""
     name = place.parts[-1]

@@ -1,4 +1,4 @@
-"""One piece of text found in another: exactly, or forgivingly when only one place can be meant."""
+"""Find and replace text: exactly or, if there is a single candidate, approximately."""
 
 import re
 from collections.abc import Callable
@@ -11,21 +11,24 @@ from asyncagents.tools.text import MOST_TEXT, endings_of
 
 _SHOWN = 5
 _MOST_PLACES = 100
-"""So many places that nearly fit are counted: one alone is of use."""
+"""Approximate matches are counted up to this; only a single one is used."""
 _ESCAPE = re.compile(r"\\([nrt'\"`\\$])")
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 class NoMatch(ToolError):
-    """What was to be replaced is not there, or not there once."""
+    """The text to replace does not occur, or occurs more than once."""
 
 
 Found: TypeAlias = tuple[list[tuple[int, int]], Callable[[int, int], str]]
-"""Stretches of the text, and what makes the text that is to stand in one of them."""
+"""Spans of the text that match, and a function that builds the replacement of a span."""
 
 
 def replace(text: str, old: str, new: str, *, every: bool = False) -> str:
-    """`NoMatch` says how many places there are and what to do."""
+    """Replace `old` by `new` once, or everywhere with `every`.
+
+    Raises `NoMatch`, which names the number of matches and what to do.
+    """
     if not old:
         raise NoMatch("oldString is empty: name the text to replace, or use write to make a file.")
     if old == new:
@@ -42,7 +45,7 @@ def replace(text: str, old: str, new: str, *, every: bool = False) -> str:
 
 
 def check_size(characters: int) -> None:
-    """A word that stands everywhere and becomes a long text would fill all memory, as would an indent."""
+    """Raise `NoMatch` if the result is too large: many replacements or indents could exhaust the memory."""
     if characters > MOST_TEXT:
         raise NoMatch(
             f"The file would have more than {MOST_TEXT // 1024**2} Mi characters, so nothing was changed: "
@@ -93,12 +96,12 @@ def _by_indentation(text: str, old: str, new: str) -> Found:
 
 
 def _by_escapes(text: str, old: str, new: str) -> Found:
-    """The model escaped once too often."""
+    """Match text that the model escaped once too often."""
     return _find_plain(text, old, _unescaped(old)), lambda start, end: _unescaped(new)
 
 
 def _by_enclosed_tags(text: str, old: str, new: str) -> Found:
-    """The model copied what it read, where tags of ours are enclosed."""
+    """Match text that the model copied from an envelope, in which our tags are escaped."""
     return _find_plain(text, old, opened(old)), lambda start, end: opened(new)
 
 
@@ -111,9 +114,9 @@ def _find_plain(text: str, old: str, meant: str) -> list[tuple[int, int]]:
 
 
 def _line_spans(text: str, old: str, trim: Callable[[str], str]) -> list[tuple[int, int]]:
-    """Where whole lines of the text equal those of `old` once trimmed: start, and end without its line end.
+    """Find whole lines that equal those of `old` once trimmed: start, and end without the line ending.
 
-    Not more than `_MOST_PLACES`: they may overlap, and each takes as long as `old` is.
+    At most `_MOST_MATCHES`: they may overlap, and each costs the length of `old`.
     """
     lines = text.split("\n")
     trimmed = "\n" + "\n".join(map(trim, lines)) + "\n"
@@ -133,7 +136,7 @@ def _line_spans(text: str, old: str, trim: Callable[[str], str]) -> list[tuple[i
 
 
 def _cut(text: str, span: tuple[int, int]) -> tuple[int, int]:
-    """The line ending of the last line stays: `old` is read without its own."""
+    """Exclude the \\r of the last line ending from the span: `old` is matched without its own."""
     start, end = span
     return start, end - 1 if end > start and text[end - 1] == "\r" and end < len(text) else end
 
@@ -148,7 +151,7 @@ def indent_of(block: str) -> str:
 
 
 def indented(new: str, was: str, now: str) -> str:
-    """The new lines, moved as far as the old ones stand from where the model thought they were."""
+    """Replace the indent `was` of each line by `now`."""
     lines = new.split("\n")
     check_size(len(new) + len(lines) * len(now))
     return "\n".join(

@@ -1,4 +1,4 @@
-"""A file replaced in one move: the old content or the new, never a part, also after a power cut."""
+"""Replace a file atomically: it holds the old content or the new, also after a power cut."""
 
 import errno
 import hashlib
@@ -14,9 +14,9 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSY
 def put(
     folder: int, name: str, data: bytes, *, key: str, before: Content | None, like: Content | None = None
 ) -> Stamp:
-    """Only over what was there before, or over nothing; ESTALE or EEXIST if someone else was faster.
+    """Write a file over `before`, or a new one; raise `OSError` (ESTALE, EEXIST) if it changed meanwhile.
 
-    `key` names the temporary file, so that a second run of the same call takes up what a crash left.
+    `key` names the temporary file, so that a second run of the same call replaces what a crash left.
     """
     beside = f".asyncagents-{hashlib.sha256(f'{key}/{name}'.encode()).hexdigest()[:24]}.tmp"
     with suppress(FileNotFoundError):
@@ -38,7 +38,7 @@ def _fill(folder: int, beside: str, data: bytes, like: Content | None) -> os.sta
     opened = os.open(beside, _NEW, 0o666, dir_fd=folder)
     with os.fdopen(opened, "wb") as file:
         if like is not None:
-            with suppress(PermissionError):  # only root gives a file away
+            with suppress(PermissionError):  # only root may change the owner
                 os.fchown(opened, *like.owner)
             os.fchmod(opened, like.mode)
         file.write(data)
@@ -72,7 +72,7 @@ def _place_over(folder: int, beside: str, name: str, old: Stamp) -> None:
 
 
 def _keep(folder: int) -> None:
-    """The new name outlives a power cut too; a folder that cannot be read cannot be synced."""
+    """Sync the folder, so that the new name survives a power cut; skipped if it cannot be read."""
     with suppress(OSError):
         opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
         try:

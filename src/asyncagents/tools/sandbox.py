@@ -1,7 +1,7 @@
-"""The sandbox of an agent's commands: what bwrap shows them of the disk, and whether there is a network.
+"""Build the bwrap sandbox of an agent's commands: which parts of the disk they see, and whether a network.
 
-The disk is read-only but for the project, a temporary folder and what the user names. Our own files, and
-what people keep their keys in, are not there at all. A deeper place goes before the one around it.
+The disk is read-only except for the project, a temporary folder and the paths that the user names. Our own
+files, and those that usually hold keys, are hidden. The mount of a deeper path overrides that of its parents.
 """
 
 import os
@@ -22,13 +22,13 @@ from asyncagents.tools.unix_socket import list_sockets
 
 Kind: TypeAlias = Literal["hide", "read", "write"]
 SCRATCH = "scratch"
-"""The folder of temporary folders, in that of data."""
+"""The subfolder of the data directory that holds the temporary folders."""
 
-# Doors to programs of this user and of the system: a socket works where nothing can be written.
+# Folders with sockets of the user's and the system's programs: a socket works even if mounted read-only.
 _DOORS = ("/run", "/var/run", "/var/snap/lxd", "/var/lib/lxd", "/var/lib/incus")
 _RESOLVER = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager")
 _OF_SYSTEM = ("/run/current-system", "/run/opengl-driver")
-# Beneath home: where programs keep keys, passwords and sessions.
+# Below the home folder: where programs keep keys, passwords and sessions.
 _PRIVATE = """
 .ssh .gnupg .aws .azure .kube .docker .oci .netrc .pgpass .my.cnf .pypirc .npmrc .yarnrc.yml .git-credentials
 .vault-token .terraform.d .password-store .mozilla .thunderbird .config/gcloud .config/gh .config/glab-cli
@@ -39,41 +39,41 @@ _PRIVATE = """
 .cache/huggingface/token .claude.json .claude/.credentials.json .codex .gemini .bash_history .zsh_history
 .python_history .psql_history .mysql_history .node_repl_history
 """.split()  # noqa: SIM905  a table
-# What git runs by itself, and what says what agents may do: read-only, where it was there at the first look.
+# Files that git runs, and files that configure agents: read-only if they existed at the first look.
 _GUARDED = (
     ".git/hooks", ".git/config", ".git/config.worktree", ".git/info", ".asyncagents", ".agents", ".opencode",
     ".claude", "asyncagents.json", "asyncagents.jsonc", "opencode.json", "opencode.jsonc",
 )  # fmt: skip
 _DROPPED = ("--cap-drop", "ALL")
-# Root is used to write what belongs to others; none of these leads out of the sandbox.
+# Root expects to write files of other users; none of these capabilities leads out of the sandbox.
 _OF_ROOT = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER")
-# Settings of the whole machine, which belong to root: it may write them without any capability.
+# Settings of the whole machine in /proc, which root may write without any capability.
 _MACHINE = ("sys", "sysrq-trigger", "irq", "bus", "acpi", "scsi", "fs", "mtrr")
 _MOST_LINKS = 40
 _MOST_NAMED = 1000
 
 
 class SandboxPlaces(Struct, frozen=True, kw_only=True):
-    """What lies where, for the commands of one project."""
+    """The paths that matter to the sandboxes of one project."""
 
     root: Path
     home: Path
     scratch: Path
     """Holds a temporary folder for each session."""
     ours: tuple[Path, ...]
-    """Data and configuration, which no command sees."""
+    """Our data and configuration, hidden from commands."""
     folders: tuple[Path, ...] = ()
-    """Those of `ours` that programs look into: one that is missing where commands write is made."""
+    """Those of `own_paths` that programs read: a missing one is created if commands could create it."""
     obeyed: tuple[Path, ...] = ()
-    """What programs obey when they start: read-only where the project holds it, as a home does."""
+    """Files that programs read at start: read-only if inside the project, as when it is a home folder."""
     program: tuple[Path, ...] = ()
-    """Where our own program lies; it may be in the project."""
+    """Folders of our own program; they may be inside the project."""
     temporary: tuple[str, ...] = ("/tmp", "/var/tmp")
-    """Folders in whose place each session has its own."""
+    """Folders that are replaced by a folder of the session."""
 
 
 class Sandboxes:
-    """Of one project. What is pinned in it is found at the first look: before any of its commands ran."""
+    """The sandboxes of one project. Pinned paths are found at construction, before any command has run."""
 
     def __init__(self, places: SandboxPlaces) -> None:
         self._scratch = places.scratch
@@ -97,11 +97,11 @@ class Sandboxes:
         self._known = [*self._guarded, *_real(self._ours), *_real(self._private)]
 
     def learn_writable(self, paths: Iterable[str]) -> None:
-        """Learn what the sandboxes of all agents name: one may leave a link where another one writes."""
+        """Add writable paths of all agents' sandboxes: one agent may leave a link where another writes."""
         self._named = tuple(dict.fromkeys((*self._named, *paths)))[-_MOST_NAMED:]
 
     def arguments(self, sandbox: Sandbox, session_id: str, *, shown: Iterable[Path] = ()) -> tuple[str, ...]:
-        """Say it for bwrap. Blocking: for a thread. `shown`: folders of ours that may be read."""
+        """Return the bwrap options. Blocks: call it in a thread. `shown`: own folders that may be read."""
         own, empty = self._make_folder(session_id), self._make_empty_file()
         mounts = self._mounts(sandbox, shown)
         words = ["--unshare-ipc", *_DROPPED, *_capabilities(), "--ro-bind", "/", "/", "--dev", "/dev"]
@@ -119,13 +119,13 @@ class Sandboxes:
         return tuple(words)
 
     def _make_empty_file(self) -> str:
-        """What stands in the place of a file that is hidden."""
+        """Create the empty file that is mounted over hidden files; return its path."""
         path = os.path.join(self._scratch, "empty")
         os.close(os.open(path, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o400))
         return path
 
     def _make_folder(self, session_id: str) -> str:
-        """Make the folder of a session, under a name of ours: an imported session brings its own id."""
+        """Create a session's temporary folder, named by a hash: an imported session's id is untrusted."""
         name = sha256(session_id.encode("utf-8", "replace")).hexdigest()[:32]
         path = os.path.join(self._scratch, name)
         os.makedirs(path, mode=0o700, exist_ok=True)
@@ -133,13 +133,13 @@ class Sandboxes:
         return path
 
     def _mounts(self, sandbox: Sandbox, shown: Iterable[Path]) -> dict[str, Kind]:
-        """Find the real name of each place that is there; of two words for one the later counts."""
+        """Map the real path of each existing mount to its kind; a later kind for the same path wins."""
         named = self._find_named(sandbox)
         writable = [self._root, *self._writable(sandbox, named)]
         self._make_folders(writable)
         ours, private = _real(self._ours), _real(self._private)
         writable = [self._root, *(each for each in writable[1:] if not _is_in(each, ours))]
-        # One that is gone could come back as a link that leads elsewhere: it is pinned and guarded no more.
+        # A path that is gone could come back as a link to elsewhere: it is no longer pinned or read-only.
         self._known = [each for each in self._known if _is_itself(each)]
         self._guarded = [each for each in self._guarded if _is_itself(each)]
         held = [each for each in named if _is_in(each, writable) and _is_itself(each)]
@@ -162,18 +162,18 @@ class Sandboxes:
         }
 
     def _find_named(self, sandbox: Sandbox) -> list[str]:
-        """Find what commands of any agent may write besides the project; what is missing is made."""
+        """Return the paths that any agent may write besides the project; create missing ones."""
         found: list[str] = []
         for each in sorted({*self._named, *sandbox.write}, key=_depth):
             path = _resolve(each, [self._root], found)
             if path is not None and path not in found:
-                with suppress(OSError):  # another agent's; whose it is gets the error
+                with suppress(OSError):  # the agent that names this path gets the error
                     os.makedirs(path, mode=0o700, exist_ok=True)
                 found.append(path)
         return found
 
     def _writable(self, sandbox: Sandbox, named: Sequence[str]) -> Iterator[str]:
-        """Those that the user names; not what lies in a place that commands can change already."""
+        """Yield the paths that the user names for this sandbox, except those inside a writable path."""
         found = [self._root]
         for each in sorted(sandbox.write, key=_depth):
             path = _resolve(each, found, named)
@@ -184,7 +184,7 @@ class Sandboxes:
                 yield path
 
     def _make_folders(self, writable: Sequence[str]) -> None:
-        """Make folders of ours that a command could make itself: what lies in them is obeyed at a start."""
+        """Create own folders that a command could create itself: programs obey their files at start."""
         for each in self._folders:
             path = os.path.realpath(each)
             if not os.path.lexists(path) and _is_in(path, writable):
@@ -192,13 +192,13 @@ class Sandboxes:
                 self._known.append(path)
 
     def _find_sockets(self, left_out: Sequence[str]) -> list[str]:
-        """Find sockets of programs of this machine, which are reached without a network."""
+        """Return the unix sockets on this machine, which work without a network."""
         known = (*left_out, *self._temporary, *_real(_DOORS))
         return [each for each in list_sockets() if not _is_in(each, known)]
 
 
 def forget_scratch(folder: Path, now: int) -> None:
-    """Remove temporary folders that no command had for seven days before `now`, in milliseconds."""
+    """Delete temporary folders that no command used for seven days before `now` (milliseconds)."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             with suppress(OSError):
@@ -218,7 +218,7 @@ def _depth(path: str) -> int:
 
 
 def _around(places: Iterable[str], writable: Sequence[str]) -> Iterator[str]:
-    """Folders around places, which could be renamed with all that is in them if they were no mounts."""
+    """Yield the writable parents of places: unless mounted, a command could rename them with the place."""
     for place in places:
         yield from (str(folder) for folder in Path(place).parents if _is_in(str(folder), writable))
 
@@ -236,7 +236,7 @@ def _mount(path: str, kind: Kind, empty: str) -> list[str]:
 
 
 def _real(paths: Iterable[str | Path]) -> list[str]:
-    """By their real names; those that are not there are left out."""
+    """Return the real paths of those that exist."""
     found = [os.path.realpath(each) for each in paths]
     return [each for each in found if os.path.exists(each)]
 
@@ -246,7 +246,7 @@ def _is_in(path: str, places: Iterable[str]) -> bool:
 
 
 def _is_itself(path: str) -> bool:
-    """Whether it is there, a file or folder, with no link on the way."""
+    """Return whether a path is an existing file or folder with no link in it."""
     with suppress(OSError):
         mode = os.lstat(path).st_mode
         return os.path.realpath(path) == path and (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
@@ -254,8 +254,8 @@ def _is_itself(path: str) -> bool:
 
 
 def _resolve(path: str, writable: Sequence[str], of_others: Sequence[str]) -> str | None:
-    """Follow links, but none that a command could have made: None for what lies in a writable place, and
-    for a link in a place that another agent's commands may write."""
+    """Follow links, except those that a command could have made: return None for a path inside a writable
+    folder, and for a link in a folder that other agents' commands may write."""
     left, place, links = path.split(os.sep)[::-1], "/", 0
     while left:
         name = left.pop()

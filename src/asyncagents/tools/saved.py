@@ -1,4 +1,4 @@
-"""A long text kept whole in a private file, as far as there is room for it."""
+"""Save a long output in a private file, up to a size limit."""
 
 import os
 from pathlib import Path
@@ -6,14 +6,14 @@ from typing import IO
 
 from asyncagents.config.system import SystemRng
 
-# A program that prints for ever must not fill the disk.
+# A program with endless output must not fill the disk.
 MOST_SAVED = 256 * 1024 * 1024
 PREFIX, SUFFIX = "output-", ".txt"
 _NAMES = 2**96
 
 
 class Saved:
-    """The file is made at the first write; when that fails, or it is full, the rest is let go."""
+    """A file created at the first write; after an error or at the size limit the rest is dropped."""
 
     def __init__(self, folder: Path, *, most: int = MOST_SAVED) -> None:
         self._folder = folder
@@ -33,7 +33,7 @@ class Saved:
             self.close()
 
     def place(self) -> str:
-        """Where it is, in words."""
+        """Say where the output is saved, for the note in the tool result."""
         if self.path is None:
             return "the whole could not be saved"
         if self._full:
@@ -47,7 +47,7 @@ class Saved:
 
     def _open(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Who knows the name may read the file: it cannot be guessed from those of other files.
+        # Any tool that knows the name may read the file, so the name is random.
         path = self._folder / f"{PREFIX}{SystemRng().below(_NAMES):024x}{SUFFIX}"
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         self.path = str(path)

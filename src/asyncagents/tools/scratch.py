@@ -1,4 +1,4 @@
-"""Removes what commands left in a temporary folder, whatever they made there to keep it."""
+"""Remove a temporary folder, also if commands made it deep, unreadable or full of links."""
 
 import os
 import stat
@@ -9,8 +9,10 @@ _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove_tree(path: str) -> None:
-    """Remove a folder, as far as that can be done. No link is followed, and no depth is too great: what lies
-    deep is first moved up. Nothing else may work in it meanwhile."""
+    """Remove a folder as far as possible. Follows no links, and works at any depth by moving folders up.
+
+    No other process may use the folder meanwhile.
+    """
     with suppress(OSError):
         top = os.open(path, _OPEN)
         try:
@@ -21,7 +23,7 @@ def remove_tree(path: str) -> None:
 
 
 def _empty(top: int) -> None:
-    """Empty a folder: each folder in it gives its own folders to this one, and goes."""
+    """Empty a folder: move the subfolders of each folder in it up into `top`, then remove the folder."""
     taken = {*os.listdir(top)}
     free = (str(number) for number in count() if str(number) not in taken)
     failed: set[str] = set()
@@ -40,7 +42,7 @@ def _empty(top: int) -> None:
 
 
 def _clear(top: int, name: str) -> list[str]:
-    """Remove a file, or the files of a folder; give the names of folders that are in it."""
+    """Remove a file, or the files of a folder; return the names of its subfolders."""
     if not stat.S_ISDIR(os.stat(name, dir_fd=top, follow_symlinks=False).st_mode):
         with suppress(OSError):
             os.unlink(name, dir_fd=top)
@@ -61,7 +63,7 @@ def _clear(top: int, name: str) -> list[str]:
 
 
 def _open_folder(top: int, name: str) -> int:
-    """Open a folder; one that its maker closed for everybody is opened up first."""
+    """Open a folder; make it accessible first (mode 0700)."""
     try:
         place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=top)
     except AttributeError:

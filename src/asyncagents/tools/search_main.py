@@ -1,4 +1,4 @@
-"""A program of its own: makes one search of files, with less of the machine than the server has."""
+"""The program that runs one search of files, with limits on memory and CPU time and a low priority."""
 
 import resource
 import sys
@@ -20,7 +20,7 @@ Job: TypeAlias = Search | NameSearch | TreeListing
 
 
 def main() -> None:
-    """Answer on standard output the job that the last argument is, both JSON; the latter in hexadecimal."""
+    """Run the search given by the last argument (JSON in hexadecimal); write its result to stdout as JSON."""
     for limit, most in ((resource.RLIMIT_AS, MOST_MEMORY), (resource.RLIMIT_CPU, MOST_CPU_SECONDS)):
         with suppress(ValueError, OSError):  # a lower one is set already
             resource.setrlimit(limit, (most, most))

@@ -1,4 +1,4 @@
-"""Searches of files, each in a process of its own: it ends with its deadline, its memory or its call."""
+"""Run searches of files, each in a separate process that ends by its timeout, memory limit or call."""
 
 import sys
 from pathlib import Path
@@ -10,10 +10,10 @@ from msgspec import Struct
 from asyncagents.errors import ToolError
 from asyncagents.tools.process import Processes
 
-# An answer has at most a hundred lines of 2,000 characters, each of up to six in JSON, and their paths.
+# A result has at most a hundred lines of 2,000 characters, each up to six bytes in JSON, and their paths.
 _ANSWER = 8_000_000
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
-# The package without its front door: the search needs a few modules, not the whole runtime.
+# The package without its `__init__`: the search needs a few modules, not the whole runtime.
 _START = (
     "import sys, types; package = types.ModuleType('asyncagents'); package.__path__ = [sys.argv[1]]; "
     "sys.modules['asyncagents'] = package; from asyncagents.tools.search_main import main; main()"
@@ -29,16 +29,16 @@ A = TypeVar("A", bound=SearchAnswer)
 
 
 class SearchOrder(Struct, frozen=True):
-    """One search, and what to advise if it takes too long."""
+    """One search, its timeout, and the advice if it takes too long."""
 
     job: Struct
-    """A `Job` of `search_main`."""
+    """An `AnySearch` of `search_worker`."""
     seconds: float
     advice: str
 
 
 async def run_search(processes: Processes, order: SearchOrder, answer: type[A]) -> A:
-    """Raise `ToolError` if the search takes too long or cannot be done. Few of one project run at once."""
+    """Run a search; few of one project run at once. Raises `ToolError` if it fails or takes too long."""
     async with processes.searches:
         ended = await processes.for_own_programs().run(
             _command(order.job), cwd=Path("/"), timeout=order.seconds, cap=_ANSWER
@@ -59,5 +59,5 @@ async def run_search(processes: Processes, order: SearchOrder, answer: type[A]) 
 
 
 def _command(job: Struct) -> tuple[str, ...]:
-    """In isolated mode nothing is imported from the project, whatever it holds."""
+    """Return the command; in isolated mode nothing is imported from the project."""
     return (sys.executable, "-I", "-c", _START, _PACKAGE, msgspec.json.encode(job).hex())

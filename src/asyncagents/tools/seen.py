@@ -1,4 +1,4 @@
-"""What each session knows of the files, and what each call was planned to touch; in memory, bounded."""
+"""Record which file contents each session has read and what each call plans to touch; in memory, bounded."""
 
 from collections import OrderedDict
 from threading import Lock
@@ -19,18 +19,18 @@ MOST_CALLS = 4_000
 
 
 class Planned(Struct, frozen=True):
-    """What a call may touch, and the content its preview was made from."""
+    """The path a call may touch, and the hash of the content that its preview was made from."""
 
     place: Place
     before: str | None = None
     more: tuple["Planned", ...] = ()
     """The other files of a call that changes several."""
     guarded: bool = False
-    """Whether a person was asked because of what the place is."""
+    """Whether a person was asked because the path is guarded."""
 
 
 class Recent(Generic[K, V]):
-    """The last `most` entries; used from several threads."""
+    """A thread-safe LRU map of at most `most` entries."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -52,7 +52,7 @@ class Recent(Generic[K, V]):
 
 
 class Seen:
-    """What is forgotten only costs another read."""
+    """Fingerprints by session and path, plans by call; a dropped entry costs one more read."""
 
     def __init__(self, *, files: int = MOST_FILES, calls: int = MOST_CALLS) -> None:
         self._stamps: Recent[tuple[SessionId, str], Stamp] = Recent(files)
@@ -68,7 +68,7 @@ class Seen:
         self._plans.put(call_id, planned)
 
     def planned(self, call_id: CallId) -> Planned:
-        """Only what was planned, and so permitted, is done."""
+        """Return the plan of a call, which was permitted; raise `ToolError` if there is none."""
         found = self._plans.get(call_id)
         if found is None:
             raise ToolError("This call was not planned, so nothing was done; call the tool again.")

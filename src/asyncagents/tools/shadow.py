@@ -1,4 +1,4 @@
-"""A repository of our own beside the user's: git keeps what files held, and runs nothing of the project's."""
+"""A git repository of our own that stores file contents of a project, and runs no program that it names."""
 
 import fcntl
 import os
@@ -17,14 +17,14 @@ from asyncagents.tools.program import find_program
 
 MOST_FILES = 50_000
 MOST_BYTES = 2 * 1024 * 1024
-"""What is larger is not kept."""
+"""Larger files are not stored."""
 SECONDS = 60.0
 KEPT_DAYS = 30
-"""So long a snapshot can be used."""
+"""How long a snapshot is kept."""
 DAY_SECONDS = 86_400
 _BLOBS_AT_ONCE = 64
 
-# What a project's own .gitattributes say of a file counts for nothing: files are kept byte for byte.
+# Overrides the project's own .gitattributes: files are stored byte for byte.
 _ATTRIBUTES = "* -text -ident !eol !crlf !filter !diff !working-tree-encoding !merge\n"
 _CONFIG = """\
 [core]
@@ -58,7 +58,7 @@ _CONFIG = """\
 """
 _NAME = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _MANY = 100
-# Each file would be an object of its own, ten times slower: what is "big" goes into one pack.
+# Writing each file as a loose object is ten times slower: "big" files go into one pack.
 _PACKED = "-c", "core.bigFileThreshold=1"
 
 
@@ -78,7 +78,7 @@ class Leaf(Struct, frozen=True):
 
 
 class Shadow:
-    """Blocking: for a thread. Whoever changes it holds `alone`, against other processes, too."""
+    """Blocks: call it in a thread. Changes need `lock`, which also excludes other processes."""
 
     def __init__(self, folder: Path, root: Path, variables: Mapping[str, str]) -> None:
         self.root = root
@@ -99,17 +99,17 @@ class Shadow:
             "GIT_LITERAL_PATHSPECS": "1",
         }
         self._held = threading.local()
-        """The lock that the thread has, if it has it."""
+        """The file descriptors of locks that the current thread holds."""
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """git holds the lock as well: after a crash it is free when the last of its processes has ended."""
+        """Hold the exclusive lock. Git inherits it: after a crash it is free once git has ended, too."""
         lock = self._lock_file("asyncagents.lock")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self._held.locks = (lock,)
             with self._writing():
-                (self._folder / "index.lock").unlink(missing_ok=True)  # of one that was killed
+                (self._folder / "index.lock").unlink(missing_ok=True)  # left by a git that was killed
                 self._set_up()
             yield
         finally:
@@ -118,7 +118,7 @@ class Shadow:
 
     @contextmanager
     def undo_lock(self) -> Iterator[Callable[[], bool]]:
-        """Of whoever puts files back; gives a function that tries to take it, without waiting."""
+        """Open the lock for putting files back; yield a function that tries to take it without waiting."""
         lock = self._lock_file("asyncagents.undo")
 
         def take() -> bool:
@@ -140,7 +140,7 @@ class Shadow:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """A full disk, a folder of somebody else."""
+        """Raise `Unavailable` for an `OSError`, as on a full disk or without write permission."""
         try:
             yield
         except OSError as error:
@@ -160,14 +160,14 @@ class Shadow:
         ready.touch()
 
     def _ours(self) -> str:
-        """Our own data may lie in the project."""
+        """Return the exclude pattern for our data directory, if it is inside the project."""
         with suppress(ValueError):
             inside = self._folder.parent.parent.resolve().relative_to(self.root.resolve())
             return f"/{inside}/\n" if inside.parts else ""
         return ""
 
     def take(self) -> str:
-        """The tree of all files as they are now."""
+        """Store all files as they are now; return the id of their tree."""
         add, drop = self._news()
         if drop:
             self.run("update-index", "-q", "-z", "--force-remove", "--stdin", given=_listed(drop))
@@ -180,7 +180,7 @@ class Shadow:
 
     @contextmanager
     def _tidy(self) -> Iterator[None]:
-        """A pack that was not finished would lie there for a month, and one more after every try."""
+        """Delete unfinished packs after a failure: each try would leave one for a month."""
         packs = self._folder / "objects" / "pack"
         before = set(packs.glob("tmp_pack_*"))
         try:
@@ -191,7 +191,7 @@ class Shadow:
             raise
 
     def _news(self) -> tuple[list[bytes], list[bytes]]:
-        """What is new or changed, and what is gone, too large, or no file any more."""
+        """Return the new or changed files, and those that are gone, too large, or no longer files."""
         found = self.run("ls-files", "-z", "-t", "--others", "--modified", "--deleted", *self._excluding())
         tags = {name: tag for tag, _, name in (each.partition(b" ") for each in found.split(b"\0")) if name}
         if len(tags) > MOST_FILES:
@@ -199,7 +199,7 @@ class Shadow:
         add, drop = [], []
         top = os.fsencode(self.root)
         for name, tag in tags.items():
-            if name.endswith(b"/"):  # a repository of its own
+            if name.endswith(b"/"):  # a nested repository
                 continue
             if _is_kept(os.path.join(top, name)):
                 add.append(name)
@@ -208,7 +208,7 @@ class Shadow:
         return add, drop
 
     def _excluding(self) -> tuple[str, ...]:
-        """As the project would have it; a pipe in the place of its file would hold git up for ever."""
+        """Return the exclude options, with the project's own file if it is regular: a pipe would hang git."""
         own = self.root / ".git" / "info" / "exclude"
         with suppress(OSError):
             if stat.S_ISREG(own.lstat().st_mode):
@@ -216,7 +216,7 @@ class Shadow:
         return ("--exclude-standard",)
 
     def leaves(self, tree: str) -> dict[str, Leaf]:
-        """By their names beneath the root."""
+        """Return the files of a tree by their names relative to the root."""
         found: dict[str, Leaf] = {}
         for each in self.run("ls-tree", "-r", "-z", "--full-tree", named(tree)).split(b"\0"):
             about, _, name = each.partition(b"\t")
@@ -227,7 +227,7 @@ class Shadow:
         return found
 
     def blobs(self, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-        """What they hold, a few at a time."""
+        """Yield the contents of blobs, read a few at a time."""
         for start in range(0, len(names), _BLOBS_AT_ONCE):
             some = names[start : start + _BLOBS_AT_ONCE]
             out = self.run("cat-file", "--batch", given="\n".join([*some, ""]).encode())
@@ -242,13 +242,13 @@ class Shadow:
                 yield name, out[begin : at - 1]
 
     def has(self, tree: str) -> bool:
-        """Whether it is kept still."""
+        """Return whether a tree is still stored."""
         if _NAME.fullmatch(tree) is None:
             return False
         return bool(self.run("rev-parse", "--quiet", "--verify", f"{tree}^{{tree}}", fine=(0, 1, 128)))
 
     def forget_old(self) -> None:
-        """Once a day. What is younger than a month stays, and all it refers to; so nobody needs to wait."""
+        """Delete objects older than a month, at most once a day; needs no lock, since young objects stay."""
         mark, lock = self._folder / "asyncagents.swept", self._folder / "asyncagents.lock"
         if not mark.exists():
             return
@@ -283,9 +283,9 @@ class Shadow:
 
 
 def named(tree: str) -> str:
-    """A part may be somebody else's, imported or sent, and what is no name of a tree an option of git."""
+    """Return a valid tree id, or raise `Unavailable`: that of an imported part could be a git option."""
     if _NAME.fullmatch(tree) is None:
-        raise Unavailable("what is said to be a snapshot is none")
+        raise Unavailable("the snapshot id is not valid: it must have 40 or 64 hexadecimal digits")
     return tree
 
 

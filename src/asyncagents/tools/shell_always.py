@@ -1,7 +1,7 @@
-"""What an answer "always" covers of a shell line: as much as was shown, and nothing that is more dangerous.
+"""Compute what the answer "always" approves of a shell line: what was shown, and nothing more dangerous.
 
-A command is covered by a pattern if it is listed in `shell_usage` and its words are harmless there. One other
-command may stand first in a line: it is covered word for word. Every other line is covered letter by letter.
+A pattern covers a command that `known_commands` lists, if its arguments are harmless there. One other
+command may be the first of a line: it is approved word for word. Any other line is approved as exact text.
 """
 
 import re
@@ -18,7 +18,7 @@ from asyncagents.tools.shell_wrappers import WRAPPERS
 LONGEST_EXACT = 2_000
 MOST_EXACT_LINES = 20
 _INTERPRETER = re.compile(r"python(3(\.\d+)?)?")
-# Such words need no quotes, and mean themselves in a pattern.
+# Words that need no quotes and have no special meaning in a pattern.
 _LITERAL = re.compile(r"[\w@%+=:,./-]+")
 _LONGEST_NAME = 3
 
@@ -26,22 +26,22 @@ Words: TypeAlias = tuple[str, ...]
 
 
 class Covered(Struct, frozen=True):
-    """What may be approved of one command."""
+    """The pattern under which one command may be approved."""
 
     kind: Literal["reader", "known", "literal", "nothing"]
     pattern: str = ""
 
 
 class Setting(Struct, frozen=True):
-    """Where a line stands that is to be covered."""
+    """A shell line, and where its commands run."""
 
     line: str
     at_top: bool
-    """Whether all of its commands run in the project's own folder."""
+    """Whether all commands run in the root folder of the project."""
 
 
 def line_patterns(commands: Sequence[Words], setting: Setting) -> tuple[str, ...]:
-    """The patterns that cover a plain line; none, if it can only be approved as it stands."""
+    """Return the patterns that cover a plain line; none if it can only be approved as its exact text."""
     covered = [cover(words) for words in commands]
     first = next((place for place, words in enumerate(commands) if not _leads_in(words)), 0)
     fed, piped = "<" in setting.line, "|" in setting.line
@@ -50,22 +50,22 @@ def line_patterns(commands: Sequence[Words], setting: Setting) -> tuple[str, ...
         if each.kind == "nothing" or (each.kind != "reader" and not alone):
             return ()
         if each.kind == "literal" and place != first:
-            return ()  # what stood before it may have been a condition
+            return ()  # the command before it may have been a condition
     literal = [each.pattern for each in covered if each.kind == "literal"]
     wider = [each.pattern for each in covered if each.kind != "literal"]
     if any(match(pattern, text) for pattern in wider for text in literal):
-        return ()  # what is for another command would be for this one
+        return ()  # the pattern of another command would also match this one
     return tuple(dict.fromkeys(each.pattern for each in covered))
 
 
 def reads_only(commands: Sequence[Words]) -> bool:
-    """Say whether a plain line does no more with files than to print them."""
+    """Return whether all commands of a plain line only print files."""
     return bool(commands) and all(cover(words).kind == "reader" for words in commands)
 
 
 def cover(words: Words) -> Covered:
     name = words[0]
-    if name in WRAPPERS:  # what they run is a command of its own
+    if name in WRAPPERS:  # the command that they run is judged on its own
         return Covered("reader", f"{name} *")
     if not all(map(is_plain, words[1:])):
         return Covered("nothing")
@@ -79,7 +79,7 @@ def cover(words: Words) -> Covered:
 
 
 def known_usage(words: Words) -> Words:
-    """The words of a command that a pattern names, if the others are as harmless as any that fit it."""
+    """Return the words of a command that a pattern names, if its other words are allowed by that usage."""
     if words[:2] in RUNNERS:
         inner = known_usage(words[2:]) if len(words) > 2 and words[2:4] not in RUNNERS else ()
         return (*words[:2], *inner) if inner and inner[0] != "git" else ()
@@ -94,9 +94,9 @@ def known_usage(words: Words) -> Words:
 
 
 def exact_line(command: str, folder: str) -> tuple[str, ...]:
-    """The line itself, to be allowed letter by letter; nothing if a person would not see all of it.
+    """Return the line as an exact text to approve; nothing if a person would not see all of it.
 
-    `folder`: where it starts, if that is not the project's own. The text then goes there first.
+    `folder`: where the line starts, if not in the project's root; the text then begins with a `cd` to it.
     """
     text = f"cd {shlex.quote(folder)} || exit\n{command}" if folder else command
     shown = all(letter.isprintable() or letter in "\n\t" for letter in text)

@@ -1,4 +1,4 @@
-"""What one simple command of a shell line can do besides what its name says."""
+"""Find what one simple command of a shell line can do besides what its name says."""
 
 import re
 from collections.abc import Iterator
@@ -9,10 +9,10 @@ from asyncagents.tools.shell_options import OPTIONS, before_end, is_one_of, may_
 from asyncagents.tools.shell_word import Word, Words, as_words, is_wild, words_of
 from asyncagents.tools.shell_wrappers import OPAQUE
 
-# Words of the grammar: as a command's name they mean that the line was read wrongly.
+# Keywords of the shell: as a command's name they mean that the line was parsed wrongly.
 GRAMMAR = words_of("! [[ ]] case do done elif else esac fi for function if in then until while { }")
 
-# Commands whose words are paths.
+# Commands whose arguments are paths.
 PATHS = words_of(
     """
     awk base64 bat cat cd chgrp chmod chown cmp column comm cp cut dd df diff dir du egrep expand
@@ -23,7 +23,7 @@ PATHS = words_of(
     """
 )
 _ARCHIVERS = words_of("7z 7za 7zr 7zz cpio pax rar")
-# What a word may be that is a program to these commands, or an option: anything else may run or write.
+# Harmless programs and options of awk and sed; any other argument may run a program or write a file.
 _AWK = re.compile(r"(?!.*(system|getline|ARG|ENVIRON|PROCINFO|SYMTAB|[|>@`]))[^-].*|-F.*|-v", re.DOTALL)
 _ADDRESS = r"(\d+|\$|/[^/\\\n]*/)"
 _PIECE = r"((?!(?P=by))[^\\\n]|\\[^\n])*(?P=by)"
@@ -31,17 +31,17 @@ _SED = re.compile(
     rf"{_ADDRESS}?(,\+?{_ADDRESS})?!?([pdq=]|s(?P<by>[/|,#:@%]){_PIECE}{_PIECE}[gpI\d]*)|-[nErsuz]+|-e"
 )
 _TAR = re.compile(r"^[a-zA-Z]*[IFThPg]")
-# An archive of another machine, which tar starts a shell there for.
+# An archive on another machine, for which tar starts a remote shell.
 _TAR_ELSEWHERE = re.compile(r"(--f[a-z]*=)?[^/=]*:")
 _LOADING = re.compile(r"(?<![.\w])((import|include)\s*[\"#@]|\w*load\w*\s*[(#])")
 _SENT = re.compile(r"file:|^(-[a-z]*|.)?@|[{\[]")
 _ELSEWHERE = re.compile(r"(^|/)\.\.(/|$)|^/+(\./+)*proc/")
-# No name of a file is longer.
+# The longest file name.
 _MOST_LETTERS = 255
 
 
 def find_dangers(given: tuple[str, ...]) -> Iterator[str]:
-    """Yield why these words need a person, whatever the rules allow."""
+    """Yield the reasons why a person must approve this command, whatever the rules allow."""
     words = as_words(given)
     name, arguments = words[0], words[1:]
     if name in OPAQUE:
@@ -57,7 +57,7 @@ def find_dangers(given: tuple[str, ...]) -> Iterator[str]:
 
 
 def find_elsewhere(program: str) -> list[str]:
-    """Say why a program that is spelled by such a path needs a person."""
+    """Return why a program given by this path needs a person's approval."""
     return ["the program lies elsewhere"] if "/" in program and _ELSEWHERE.search(program) else []
 
 
@@ -71,7 +71,7 @@ def _find_odd(name: str, arguments: Words) -> Iterator[str]:
 
 
 def _runs_a_program(name: str, arguments: Words) -> bool:
-    """Say whether one of the words is, or may be, a program that does more than print."""
+    """Return whether an argument is, or may be, a program that does more than print."""
     match name:
         case "awk" | "gawk" | "mawk" | "nawk":
             return not _is_plain_awk(arguments)
@@ -92,21 +92,21 @@ def _runs_a_program(name: str, arguments: Words) -> bool:
 
 
 def _count_files(arguments: Words) -> int:
-    """Count what may be names of files: a dash alone is one, and so is everything after two."""
+    """Count the arguments that may be file names: a single `-` is one, and so is everything after `--`."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     named = [each for each in arguments[:end] if each == "-" or not each.startswith("-")]
     return len(named) + len(arguments[end + 1 :])
 
 
 def _is_plain_awk(arguments: Words) -> bool:
-    """Check every word, and that the program is not a pattern, which would be the name of a file."""
+    """Check every argument, and that the program has no wildcard: the shell would expand it to file names."""
     valued = {at + 1 for at, argument in enumerate(arguments) if argument in {"-F", "-v"}}
     texts = [each for at, each in enumerate(arguments) if at not in valued and not each.startswith("-")]
     return all(_AWK.fullmatch(argument) for argument in arguments) and not any(map(is_wild, texts[:1]))
 
 
 def _is_plain_sed(arguments: Words) -> bool:
-    """Check the first word that is no option, which is the program, unless `-e` says which are."""
+    """Check the options and the programs: those after `-e`, else the first argument that is not an option."""
     options = [argument for argument in arguments if argument.startswith("-") and argument != "--"]
     others = [argument for argument in arguments if not argument.startswith("-")]
     programs = [word for before, word in pairwise(arguments) if before == "-e"] or others[:1]
@@ -114,7 +114,7 @@ def _is_plain_sed(arguments: Words) -> bool:
 
 
 def find_files(words: Words) -> Iterator[Word]:
-    """Yield the words that may name a file; also those glued to an option."""
+    """Yield the arguments that may name a file, including values joined to an option."""
     for word in words[1:]:
         equals = word.find("=") + 1
         if not word.startswith("-"):
@@ -122,11 +122,11 @@ def find_files(words: Words) -> Iterator[Word]:
             if word.startswith("@"):
                 yield word.cut(1)
         elif not word.startswith("--"):
-            # Where the value begins is not known, but no option is called `/`.
+            # Where the value begins is not known, but no option letter is `/`.
             last = word.index("/") + 1 if "/" in word else len(word)
             yield from (word.cut(start) for start in range(2, min(last, _MOST_LETTERS)))
             if last > _MOST_LETTERS:
-                yield Word("/")  # which file that is would take too long to find out
+                yield Word("/")  # trying every possible value would take too long
         if word.startswith("-") and "/" in word and not equals:
             yield word.cut(word.index("/"))
         if equals:

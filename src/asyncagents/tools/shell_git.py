@@ -1,4 +1,4 @@
-"""What a git command can do besides what its name says."""
+"""Find what a git command can do besides what its name says."""
 
 import os
 import re
@@ -30,7 +30,7 @@ _OPTIONS = words_of(
 _LETTERS = {
     "clone": "cu", "format-patch": "o", "grep": "O", "help": "w", "merge": "s", "pull": "s", "rebase": "xs",
 }  # fmt: skip
-# Of these trades the next word says what they do; only these words are plain.
+# Subcommands whose next word is an action, and the actions that are harmless.
 _WORDS = {
     "bisect": words_of("bad good log new next old reset skip start terms"),
     "notes": words_of("add append copy edit get-ref list merge prune remove show"),
@@ -38,7 +38,7 @@ _WORDS = {
     "submodule": words_of("deinit init status summary sync"),
     "worktree": words_of("list lock prune remove unlock"),
 }
-# They talk to another repository: one on this machine brings its own hooks and configuration.
+# Subcommands that contact another repository: a local one brings its own hooks and configuration.
 _REMOTE = words_of("clone fetch ls-remote pull push")
 _WITHOUT_VALUE = words_of(
     """
@@ -48,13 +48,13 @@ _WITHOUT_VALUE = words_of(
     """
 )
 _ELSEWHERE = re.compile(r"(https?|ssh|git)://.*")
-# Of a remote, these words ask it what it has; the other words only change settings.
+# Actions of `git remote` that contact the remote; the others only change settings.
 _ASKING_REMOTE = words_of("prune set-head show update")
-# To git, a name is also a repository with one of these behind it.
+# Suffixes that git adds to the name of a repository.
 _ENDINGS = ("", ".git", ".bundle")
 _OTHERS = words_of("--reference --reference-if-able")
 _HERE = re.compile(r"[./~].*|file:.*")
-# They put files into the project: which, the repository or a patch says.
+# Subcommands that write files into the project, as the repository or a patch says.
 _CHANGING = words_of(
     """
     am apply bisect checkout cherry-pick clone merge mv pull rebase reset restore revert stash submodule
@@ -70,12 +70,12 @@ _FILES = words_of(
 
 
 def find_trade(arguments: Sequence[Word]) -> int:
-    """Find which argument is the trade; their number, if there is none."""
+    """Return the index of the subcommand; the number of arguments if there is none."""
     return len(list(takewhile(lambda argument: argument.startswith("-"), arguments)))
 
 
 def find_dangers(arguments: Words) -> Iterator[str]:
-    """Yield why a git command needs a person: options before its trade run programs, and so do trades."""
+    """Yield why a person must approve a git command: global options and subcommands can run programs."""
     at = find_trade(arguments)
     for option in arguments[:at]:
         if option not in _PLAIN:
@@ -104,7 +104,7 @@ def _odd_words(trade: Word, words: Words) -> Iterator[str]:
 
 
 def find_local(words: Words, places: Sequence[str]) -> Iterator[str]:
-    """Yield why a git command may work with another repository of this machine."""
+    """Yield the reasons why a git command may use another repository on this machine."""
     at = find_trade(words[1:]) + 1
     if at < len(words):
         names = _find_repositories(words[at], words[at:])
@@ -114,7 +114,7 @@ def find_local(words: Words, places: Sequence[str]) -> Iterator[str]:
 
 
 def _find_repositories(trade: str, words: Words) -> Iterator[Word]:
-    """Find the words that may name another repository."""
+    """Yield the arguments that may name another repository."""
     if trade == "remote":
         at = next((at for at, word in enumerate(words) if word in _ASKING_REMOTE), len(words))
         yield from (word for word in words[at + 1 :] if not word.startswith("-"))
@@ -126,7 +126,7 @@ def _find_repositories(trade: str, words: Words) -> Iterator[Word]:
 
 
 def _is_here(name: Word, places: Sequence[str]) -> bool:
-    """Say whether it is a repository of this machine, or may be: only the shell knows what a pattern is."""
+    """Return whether the name is, or may be, a local repository; a name with wildcards may be."""
     if is_wild(name) or _HERE.fullmatch(name):
         return True
     return not _ELSEWHERE.fullmatch(name) and any(
@@ -135,7 +135,7 @@ def _is_here(name: Word, places: Sequence[str]) -> bool:
 
 
 def drop_harmless(words: Words) -> Words:
-    """Leave out options before the trade that change nothing: a rule for the trade means these words, too."""
+    """Drop harmless global options, so that rules for the subcommand match these words, too."""
     at = find_trade(words[1:]) + 1
     if words[0] != "git" or at >= len(words):
         return words
@@ -143,7 +143,7 @@ def drop_harmless(words: Words) -> Words:
 
 
 def changes_files(words: Words) -> bool:
-    """Say whether a git command may put new files, or links, into the project."""
+    """Return whether a git command may write new files or links into the project."""
     at = find_trade(words[1:]) + 1
     trade, rest = "".join(words[at : at + 1]), words[at + 1 :]
     if trade in _NEW_BRANCH and rest[:-1] == (_NEW_BRANCH[trade],):
@@ -154,5 +154,5 @@ def changes_files(words: Words) -> bool:
 
 
 def reads_file(words: Words) -> bool:
-    """Say whether a git command has an option that names a file to read."""
+    """Return whether a git command has an option that names a file to read."""
     return any(is_one_of(word, _FILES) for word in words[2:])

@@ -1,4 +1,4 @@
-"""Which files a pattern of the shell may stand for, looked up with a bound on the work."""
+"""Look up the files that a shell pattern may match, with a bound on the work."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ from asyncagents.tools.shell_word import WILD, Word, compile_pattern, tame
 MOST_WILD = 3
 MOST_WORK = 50_000
 _LOOK = 5
-"""To follow a path costs as much as to read so many names of a folder."""
+"""Cost of resolving one path, in names read from a folder."""
 
 
 ANYWHERE = "/"
@@ -18,22 +18,23 @@ _NO_LINK = {errno.EINVAL, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
 
 
 class TooMuch(Exception):
-    """To look at everything that is meant would take too long."""
+    """Looking at every file that may be meant would take too long."""
 
 
 class Disk:
-    """Looks at files on behalf of one shell line, so many times and no more."""
+    """File lookups for one shell line, bounded by `MOST_WORK`. Raises `TooMuchWork`."""
 
     def __init__(self) -> None:
         self._left = MOST_WORK
 
     def spend(self, work: int = _LOOK) -> None:
+        """Subtract from the work that is left; raise `TooMuchWork` if none is."""
         self._left -= work
         if self._left < 0:
             raise TooMuch
 
     def find_matches(self, path: Word) -> list[str]:
-        """Find what fits an absolute pattern; rather too much than too little, hidden files too."""
+        """Return paths that match an absolute pattern, hidden ones too: rather too many than too few."""
         parts = list(zip(path.split("/"), path.shape.split("/"), strict=True))
         if sum(not WILD.isdisjoint(shape) for _, shape in parts) > MOST_WILD:
             raise TooMuch
@@ -46,7 +47,7 @@ class Disk:
         return [each for each in found if self._exists(each)]
 
     def has_link(self, path: str) -> bool:
-        """Say whether this is a link, or a folder that holds one."""
+        """Return whether the path is a link, or a folder with a link somewhere below it."""
         folders = [path]
         while folders:
             self.spend()
@@ -65,7 +66,7 @@ class Disk:
         return os.path.isdir(path)
 
     def passes_link(self, path: str, place: str) -> bool:
-        """Say whether a link stands anywhere on the way from a place, or at its end."""
+        """Return whether `path`, or a folder between `place` and `path`, is a link."""
         above = place.rstrip("/")
         inside = path.startswith(f"{above}/")
         parts = path.removeprefix(above).split("/") if inside else path.split("/")
@@ -94,7 +95,7 @@ class Disk:
 
 
 def join_words(place: str, word: Word) -> Word:
-    """Join a word to the folder that it is read from."""
+    """Join a word to the folder that it is relative to."""
     if word.startswith("/"):
         return word
     above = place.rstrip("/") + "/"
@@ -102,9 +103,9 @@ def join_words(place: str, word: Word) -> Word:
 
 
 def resolve(path: str) -> str:
-    """Follow links as the shell would; one that cannot be read leads anywhere.
+    """Follow links as the shell would; return `ANYWHERE` for a link that cannot be read.
 
-    So does one below /proc: it means something else to the shell than to this process.
+    The same for a link below /proc: it leads elsewhere for the shell than for this process.
     """
     todo = path.split("/")[::-1]
     at, links = "", 0
@@ -125,7 +126,7 @@ def resolve(path: str) -> str:
 
 
 def _read_link(path: str) -> str:
-    """Read where a link leads: nowhere, if it is none."""
+    """Return the target of a link; an empty string if the path is not a link."""
     try:
         return os.readlink(path)
     except OSError as failure:

@@ -1,4 +1,4 @@
-"""Lines that make or move names and then read them: a link may lead elsewhere by then."""
+"""Find lines that create or move files and then read them: a link may lead elsewhere by then."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,9 +8,9 @@ from asyncagents.tools.shell_command import PATHS, find_files
 from asyncagents.tools.shell_glob import Disk, join_words
 from asyncagents.tools.shell_word import Words, is_wild, words_of
 
-# They write files whose names and kinds an archive or a patch says.
+# Programs that write the files that an archive or a patch names.
 _UNPACKING = words_of("ar bsdtar dpkg dpkg-deb gtar jar patch star svn unar unrar unsquashfs unzip")
-# What they make or move has links only if these are there already.
+# Programs whose result contains links only if their source does.
 _COPYING = words_of("cp install mv rsync scp")
 _LINKING = words_of("link ln")
 _CHANGING = _COPYING | _LINKING | words_of("dd mkdir mktemp rm rmdir tee touch truncate unlink")
@@ -24,12 +24,12 @@ _READING = PATHS | words_of(
     """
 )
 _TARGET = re.compile(r"-[^-]*t|--t")
-# The name that a copy gets, or may get, is not to be seen or begins with a dash.
+# The name that a copy gets, or may get, is not in the word or begins with a dash.
 _ODD_NAME = re.compile(r"(^|/)(-[^/]*|\.{0,2})$")
 
 
 class NameChanges:
-    """Follows one line: what its commands so far may have done to names."""
+    """What the commands of one line so far may have changed: names, links, names with a dash."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -38,7 +38,7 @@ class NameChanges:
         self._makes_dashes = False
 
     def judge(self, words: Words, places: Sequence[str]) -> Iterator[str]:
-        """Yield why a command may read something else than it seems to, then note what it makes."""
+        """Yield why a command may read other files than its words name, then record what it creates."""
         if _reads(words) and self._makes_links:
             yield "it makes or moves files and then reads some, which may be links by then"
         elif _reads(words) and self._changes and self._follows_link(words, places):
@@ -73,20 +73,20 @@ class NameChanges:
 
 
 def _find_sources(words: Words) -> Words:
-    """Leave out where a copy goes, if that is the last word."""
+    """Drop the destination of a copy, if it is the last word."""
     named = any(_TARGET.match(word) for word in words)
     return words if named or words[-1].startswith("-") else words[:-1]
 
 
 def _reads(words: Words) -> bool:
-    """Say whether a command reads what its words name."""
+    """Return whether a command reads the files that its words name."""
     if words[0] == "git":
         return shell_git.reads_file(words)
     return words[0] in _READING and any(find_files(words))
 
 
 def _unpacks(words: Words) -> bool:
-    """Say whether a command makes files that its words do not name."""
+    """Return whether a command creates files that its words do not name."""
     match words[0]:
         case "git":
             return shell_git.changes_files(words)

@@ -1,8 +1,8 @@
-"""Options by which a program runs, writes or reads more than its name says."""
+"""Options by which a program runs a program, or writes or reads files, beyond what its name says."""
 
 from asyncagents.tools.shell_word import Word, compile_pattern, is_wild, words_of
 
-# They run a program or write a file.
+# Options that run a program or write a file.
 RUNNING: dict[str, frozenset[str]] = {
     "bat": frozenset({"--pager"}),
     "curl": words_of(
@@ -54,7 +54,7 @@ RUNNING: dict[str, frozenset[str]] = {
         """
     ),
 }
-# They follow links, evaluate a word, or read a file that no word names.
+# Options that follow links, evaluate a word, or read a file that no word names.
 _READING: dict[str, frozenset[str]] = {
     "chgrp": frozenset({"-L", "-H"}),
     "chown": frozenset({"-L", "-H"}),
@@ -71,11 +71,11 @@ _READING: dict[str, frozenset[str]] = {
     "wc": frozenset({"--files0-from"}),
 }
 OPTIONS = {**RUNNING, **_READING}
-# Of these a file whose name begins with a dash would be an option that runs or writes.
+# Programs for which a file name that begins with a dash would be an option that runs or writes.
 _GLOBS = words_of("chmod chown git printf sed test") | RUNNING.keys() - {"find"}
-# What these do depends on how many words there are, or on any word that has a `=`.
+# Programs whose effect depends on the number of words, or on any word with a `=`.
 _COUNTING = words_of("dd make uniq xxd")
-# To them words after `--` are no options.
+# Programs that take no options after `--`.
 _TERMINATED = words_of(
     """
     bat cat chgrp chmod chown cmp cp cut date diff du egrep fgrep file git grep head install less ln ls mkdir
@@ -85,7 +85,7 @@ _TERMINATED = words_of(
 
 
 def is_one_of(argument: str, options: frozenset[str]) -> bool:
-    """Find an option: long ones may be shortened, short ones put together or followed by their value."""
+    """Return whether an argument is one of the options: abbreviated, combined, or with its value attached."""
     if argument in options:
         return True
     if argument.startswith("--"):
@@ -96,7 +96,7 @@ def is_one_of(argument: str, options: frozenset[str]) -> bool:
 
 
 def before_end(name: str, arguments: tuple[Word, ...]) -> tuple[Word, ...]:
-    """Leave out what follows `--`, where that is no option's value."""
+    """Return the arguments before `--`; a `--` after an option may be its value and does not count."""
     if name in _TERMINATED:
         for at, argument in enumerate(arguments):
             if argument == "--" and (at == 0 or not arguments[at - 1].startswith("-")):
@@ -105,7 +105,7 @@ def before_end(name: str, arguments: tuple[Word, ...]) -> tuple[Word, ...]:
 
 
 def may_become_option(name: str, argument: Word) -> bool:
-    """Say whether names of files, put in the place of a pattern, may be an option that matters."""
+    """Return whether the file names that replace a pattern may be an option that matters."""
     if not is_wild(argument):
         return False
     if argument.startswith("-"):

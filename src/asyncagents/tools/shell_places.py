@@ -1,4 +1,4 @@
-"""Which places outside the project the words of a shell line may name, and what files do to its words."""
+"""Find the paths outside the project that the words of a shell line may name."""
 
 import os
 import re
@@ -14,15 +14,15 @@ from asyncagents.tools.shell_options import before_end
 from asyncagents.tools.shell_word import Word, Words, is_wild, splits, words_of
 
 MOST_PLACES = 16
-# Known to be harmless as words; as names of files they may be anything.
+# Variables that are harmless as words; as file names they may be anything.
 _VARIABLE = re.compile(r"\$(\?|#|\$|USER|\{USER\})")
-# To them no word is a file.
+# Programs that take no file as an argument.
 _PRINTING = words_of("echo exit printf return test")
 _HIDDEN_ABOVE = re.compile(r"/\.[*?\[][^/]*")
 
 
 class Where(Struct, frozen=True):
-    """Where a shell line runs: the project, the folder it starts in, the home of its user."""
+    """Where a shell line runs: the project's directory, the start folder, the user's home."""
 
     directory: str
     start: str
@@ -30,12 +30,12 @@ class Where(Struct, frozen=True):
 
     @property
     def values(self) -> dict[str, str]:
-        """The variables that are known."""
+        """The variables whose values are known."""
         return {"HOME": self.home, "PWD": self.start}
 
     @property
     def splitting(self) -> frozenset[str]:
-        """The variables that an unquoted word must not name: each may be several words, or none."""
+        """The variables that the shell may split into several words, or none, if they are not quoted."""
         started = (self.start, resolve(self.start))
         return frozenset(
             [*(["HOME"] if splits(self.home) else []), *(["PWD"] if any(map(splits, started)) else [])]
@@ -43,28 +43,28 @@ class Where(Struct, frozen=True):
 
 
 class Places:
-    """The folders that a line may be in: a `cd` may have happened, or not, before a path is read."""
+    """The folders that a line may be in: each earlier `cd` may have succeeded or not."""
 
     def __init__(self, where: Where | None) -> None:
         self.home = where.home if where else "/"
         self.all = [where.start] if where else []
 
     def follow(self, words: Words) -> list[str]:
-        """Take note of a `cd`; return where it may lead."""
+        """Record a `cd`; return the folders that it may lead to."""
         if words[0] != "cd" or not self.all:
             return []
         if len(self.all) >= MOST_PLACES:
             return [ANYWHERE]
         target = words[1] if len(words) > 1 else Word(self.home)
         there = [str(join_words(place, expand(target, self.home, place))) for place in self.all]
-        # To cd, `link/..` is where the link lies, not above where it leads.
+        # For cd, `link/..` is the folder that contains the link, not the parent of its target.
         there += [os.path.normpath(each) for each in there if ".." in each.split("/")]
         self.all += there
         return there
 
 
 class Survey:
-    """What a line means where it runs."""
+    """The paths outside the project that a line names, and the reasons why it needs a person's approval."""
 
     def __init__(self, where: Where) -> None:
         self._where = where
@@ -75,7 +75,7 @@ class Survey:
         self.reasons: list[str] = []
 
     def look(self, commands: Iterable[Words]) -> None:
-        """Look at the commands of a line in their order."""
+        """Examine the commands of a line in order."""
         places = Places(self._where)
         changes = NameChanges(self._disk)
         try:
@@ -102,7 +102,7 @@ class Survey:
             self.outside[real] = None
 
     def find_named(self, words: Words, places: Places) -> Iterator[str]:
-        """Find every path that may be meant. Raises `TooMuch`."""
+        """Yield every path that may be meant. Raises `TooMuchWork`."""
         for path in self._find_all(words, places):
             self._disk.spend()
             yield path
@@ -112,7 +112,7 @@ class Survey:
         for at, word in enumerate(words[1:]):
             for part in filter(None, find_files((words[0], word))):
                 if words[0] in PATHS and _VARIABLE.search(part):
-                    yield ANYWHERE  # which file that is only the shell knows
+                    yield ANYWHERE  # only the shell knows which file that is
                 elif words[0] not in _PRINTING:
                     part = _widen(part)
                 for place in places.all:
@@ -122,7 +122,7 @@ class Survey:
                         yield from _from_links(path, words)
 
     def _find_meant(self, path: Word, place: str, *, may_be_option: bool) -> Iterator[str]:
-        """Find what a path with wildcards may be by now: a link among them leads out as well as any other."""
+        """Yield the paths that a path with wildcards may match; a match may be a link out of the project."""
         if not is_wild(path):
             yield path
             return
@@ -132,7 +132,7 @@ class Survey:
             yield _HIDDEN_ABOVE.sub("/..", path)
         for match in self._disk.find_matches(path):
             yield match
-            # The match is a word of its own: it may be an option, or name a file after its `=`.
+            # Each match becomes a word: it may be an option, or name a file after its `=`.
             name = match.removeprefix(place.rstrip("/") + "/")
             if may_be_option and name.startswith("-"):
                 self.reasons.append(f"the name of the file {name} looks like an option")
@@ -142,7 +142,7 @@ class Survey:
 
 
 def find_paths(commands: Iterable[Words], where: Where) -> Iterator[str]:
-    """Find the real path of everything that the commands may name, the folder that they start in first."""
+    """Yield the real path of everything that the commands may name, the start folder first."""
     survey, places = Survey(where), Places(where)
     try:
         yield resolve(places.all[0])
@@ -154,7 +154,7 @@ def find_paths(commands: Iterable[Words], where: Where) -> Iterator[str]:
 
 
 def _widen(word: Word) -> Word:
-    """Take a variable whose value is not known for a pattern that fits every name."""
+    """Replace each variable of unknown value by `*`, which matches every name."""
     text, shape, at = "", "", 0
     for found in _VARIABLE.finditer(word):
         text += word[at : found.start()] + "*"
@@ -164,14 +164,14 @@ def _widen(word: Word) -> Word:
 
 
 def _from_links(path: Word, words: Words) -> Iterator[str]:
-    """What a link leads to is read from where the link lies."""
+    """Yield the possible targets of a link: they are relative to the folder that contains it."""
     for word in words[1:]:
         yield os.path.join(os.path.dirname(path), word)
         yield os.path.join(path, word)
 
 
 def expand(word: Word, home: str, place: str) -> Word:
-    """Put in what the shell would: the home, the folder it is in."""
+    """Expand `~`, `$HOME` and `$PWD` as the shell would."""
     word = word.fill({"HOME": home, "PWD": place})
     if word == "~" or word.startswith("~/"):
         word = Word(home + word[1:], home + word.shape[1:])

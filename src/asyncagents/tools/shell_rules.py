@@ -1,7 +1,7 @@
-"""A shell line as rules see it: each simple command as text, and whether that tells the whole story.
+"""Parse a shell line for the permission rules: each simple command as text, and reasons to ask a person.
 
-What is not known to be plain needs a person: the grammar has more ways to hide a command than a list of
-them could have lines.
+Every syntax that is not known to be harmless needs a person's approval: the shell's grammar has too many ways
+to hide a command to list them.
 """
 
 import os
@@ -29,7 +29,7 @@ DEEPEST = 3
 MOST_COMMANDS = 64
 MOST_TEXTS = 16
 
-# Whatever is not among these may hide a command.
+# Node types that cannot hide a command.
 _PLAIN = words_of(
     """
     case_item case_statement command command_name comment compound_statement concatenation do_group
@@ -54,7 +54,7 @@ _HIDDEN = {
     "unset_command": "it unsets variables",
 }
 _KNOWN_VARIABLES = words_of("$HOME $PWD $USER $? $$ $# ${HOME} ${PWD} ${USER}")
-# What these are set to changes how a program prints, never which one runs.
+# Variables that change how a program prints, never which one runs.
 _HARMLESS = words_of("CI COLUMNS FORCE_COLOR LANG LC_ALL LINES NO_COLOR PYTHONUNBUFFERED TZ")
 _WORD = re.compile(r"(?!~[^/])[^`]*", re.DOTALL)
 _ONE_WORD = re.compile(r"(?!~[^/])(?:[^`\s\\]|\\[^\n])*")
@@ -71,7 +71,7 @@ _HEREDOC = words_of("<< <<- heredoc_start heredoc_body heredoc_end")
 _BEFORE = frozenset({b"", b" ", b"\t", b"\n", b";"})
 _DELIMITER = re.compile(r"^(['\"]?)(\w+)\1$")
 _GAP = re.compile(rb"(?:[ \t\n]|\\\n)*")
-# Where words follow each other there is a blank between them, and no end of a line.
+# Between two words there is a blank, and no end of a line.
 _BLANK = re.compile(rb"(?:[ \t]|\\\n)*[ \t](?:[ \t]|\\\n)*")
 _GAPS = {"command": _BLANK, "negated_command": _BLANK, "concatenation": re.compile(rb"")}
 
@@ -80,24 +80,24 @@ class Parsed(Struct, frozen=True, kw_only=True):
     commands: tuple[Words, ...]
     """The words of each simple command, in order."""
     patterns: tuple[str, ...]
-    """What the rules are asked about: each must be allowed, any may be denied. Never empty."""
+    """The texts to match against rules: all must be allowed, any may be denied. Never empty."""
     reasons: tuple[str, ...] = ()
-    """Why rules that allow do not suffice."""
+    """Why a person must approve the line even if the rules allow it."""
     outside: tuple[str, ...] = ()
-    """Real paths outside the project that it may name."""
+    """Real paths outside the project that the line may name."""
     redirected: tuple[Word, ...] = ()
     """Files that redirections name."""
 
     @property
     def asks_always(self) -> bool:
-        """Rules that allow do not suffice, those that deny still do."""
+        """Whether the line asks even if rules allow it; rules that deny still apply."""
         return bool(self.reasons)
 
 
 def split(command: str, where: Where | None = None) -> Parsed:
-    """Take a line apart. Whatever it is, the result can be asked about.
+    """Parse a shell line of any content.
 
-    `where` says where it would run: without that, nothing is looked up on the disk.
+    `where`: where the line would run; without it, nothing is looked up on the disk.
     """
     reading = _Reading(where)
     reading.read(command)
@@ -117,7 +117,7 @@ def split(command: str, where: Where | None = None) -> Parsed:
 
 
 def asks(command: str, *, directory: Path, start: Path, home: Path) -> tuple[Ask, ...]:
-    """What a command that starts in `start` needs leave for; `directory` is the project's."""
+    """Return the asks of a command that starts in `start`, in the project at `directory`."""
     where = Where(str(directory), str(start), str(home))
     parsed = split(command, where)
     folder = "" if (there := os.path.realpath(start)) == (top := os.path.realpath(directory)) else there
@@ -147,14 +147,14 @@ def asks(command: str, *, directory: Path, start: Path, home: Path) -> tuple[Ask
 
 
 def _names_secret(parsed: Parsed, where: Where) -> bool:
-    """Whether a file or folder that a line names, by whatever name, holds secrets by custom."""
+    """Return whether the real path of a file or folder that a line names usually holds secrets."""
     top = os.path.realpath(where.directory).rstrip("/") + "/"
     named = find_paths([*parsed.commands, *((Word("cat"), file) for file in parsed.redirected)], where)
     return any(holds_secrets(path.removeprefix(top)) for path in named if path.startswith(top))
 
 
 def _stays(words: Words, top: str) -> bool:
-    """Whether a command leaves the folder of the project as the one that later commands run in."""
+    """Return whether later commands still run in the project's root folder after this command."""
     return words[0] != "cd" or (len(words) == 2 and os.path.realpath(os.path.join(top, words[1])) == top)
 
 
@@ -163,7 +163,7 @@ def _text(words: tuple[str, ...]) -> str:
 
 
 class _Reading:
-    """One walk over a line's tree, without recursion: a line may nest as deep as it likes."""
+    """Walks the syntax tree of a line without recursion, since a line may nest to any depth."""
 
     def __init__(self, where: Where | None) -> None:
         self.commands: list[Words] = []
@@ -179,7 +179,7 @@ class _Reading:
         self._texts = 0
 
     def finish(self) -> None:
-        """Judge the line as a whole."""
+        """Add the reasons and the outside paths that depend on the whole line."""
         if "PWD" in self._bare and any(words[0] == "cd" for words in self.commands):
             self.reasons.append("what $PWD holds after cd is not known")
         if self._where:
@@ -230,7 +230,7 @@ class _Reading:
                 self.reasons.extend(_judged(node, source))
 
     def _find_bare(self, node: Node, source: bytes) -> Iterator[str]:
-        """Find variables that the shell makes words of, as blanks and wildcards in their values say."""
+        """Record an unquoted variable; yield a reason if the shell may split its value into words."""
         if node.type not in {"simple_expansion", "expansion"} or is_quoted(node):
             return
         name = text_of(node, source).strip("${}")
@@ -252,7 +252,7 @@ class _Reading:
         self._note_order(node, self.commands[count:])
 
     def _note_order(self, node: Node, added: Sequence[Words]) -> None:
-        """Note commands that may run after what stands behind them: in loops, and side by side in pipes."""
+        """Record commands that may run after later ones: in loops, and concurrently in pipes."""
         loops = is_within(node, _LOOPS)
         if loops and any(words[0] == "cd" for words in added):
             self.reasons.append("where cd leads in a loop is not known")
@@ -260,7 +260,7 @@ class _Reading:
             self._again.extend(added)
 
     def _add(self, words: Words, depth: int) -> None:
-        """Add a command, and those that it would run."""
+        """Add a command, and the commands that it would run."""
         if depth > DEEPEST or len(self.commands) >= MOST_COMMANDS:
             self.reasons.append(_TOO_MUCH)
             return
@@ -274,11 +274,11 @@ class _Reading:
         elsewhere = shell_command.find_elsewhere(spelled)
         self.reasons.extend(elsewhere)
         self._unwrap(words, depth + 1)
-        if elsewhere and "/" in words[0]:  # which file that is only the shell knows
+        if elsewhere and "/" in words[0]:  # only the shell knows which file that is
             self._add((Word(os.path.basename(spelled)), *words[1:]), depth + 1)
 
     def _unwrap(self, words: Words, depth: int) -> None:
-        """Add what a command would run besides itself."""
+        """Add the commands and scripts that a wrapper would run."""
         found = list(shell_wrappers.find_executed(words))
         if len(words) > shell_wrappers.MOST_WORDS and (found or words[0] in _WRAPPING):
             self.reasons.append(_TOO_MUCH)
@@ -301,7 +301,7 @@ class _Reading:
         destinations = node.children_by_field_name("destination")
         target = read_word(destinations[0], source) if destinations else Word("")
         if len(destinations) != 1:
-            # The parser takes the words after a redirection for more of it; to bash they are the command's.
+            # The parser adds the words after a redirection to it; in bash they are arguments of the command.
             self.reasons.append("it has words after a redirection")
         if operators & {">&", "<&"} and (target.isdigit() or target == "-"):
             return
@@ -313,7 +313,7 @@ class _Reading:
 
 
 def _strange(text: str) -> Iterator[str]:
-    """Characters that a person does not see, or that a shell and a parser may read in two ways."""
+    """Yield a reason for characters that are invisible, or that shell and parser may read differently."""
     if any(unicodedata.category(char)[0] in "ZC" and char not in " \n\t" for char in text):
         yield "it has invisible characters"
     if re.search(r"(?<![ \t])\\\n|(^|\n)[ \t]*\\\n|\\\n[ \t]*(#|\\|\n|$)", text):
@@ -321,7 +321,7 @@ def _strange(text: str) -> Iterator[str]:
 
 
 def _gaps(node: Node, source: bytes) -> Iterator[str]:
-    """The parser skips what it takes for blanks, and joins or parts words otherwise than bash does."""
+    """Yield a reason for text that the parser skips as blank, or where it splits words unlike bash."""
     if node.type in {"heredoc_body", "string"}:
         return
     at = node.start_byte
@@ -334,7 +334,7 @@ def _gaps(node: Node, source: bytes) -> Iterator[str]:
 
 
 def _judged(node: Node, source: bytes) -> Iterator[str]:
-    """What is plain only in some forms."""
+    """Yield a reason for a node whose text is not in its harmless form."""
     text = text_of(node, source)
     match node.type:
         case "simple_expansion" | "expansion" if text not in _KNOWN_VARIABLES:
@@ -352,7 +352,7 @@ def _judged(node: Node, source: bytes) -> Iterator[str]:
 
 
 def _expands(text: str) -> bool:
-    """Whether bash may make several words of it."""
+    """Return whether bash may expand braces in the text to several words."""
     _, brace, rest = text.partition("{")
     return bool(brace) and ("," in rest or ".." in rest)
 

@@ -1,4 +1,4 @@
-"""The tree of a shell line: how it is parsed, and where in it a command stands."""
+"""Parse a shell line with tree-sitter, and find where in the tree a command is."""
 
 import re
 import warnings
@@ -12,26 +12,26 @@ from asyncagents.tools.shell_command import find_files
 from asyncagents.tools.shell_word import Words
 
 LONGEST_PARSE = 200_000
-"""Microseconds: the longest usual lines take a twentieth of it."""
+"""The longest usual lines take a twentieth of this time."""
 MOST_OPERATORS = 2_000
 _OPERATOR = re.compile(rb"[|&;<>()]")
 _LANGUAGE = Language(tree_sitter_bash.language())
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # what is to come instead takes no text
+    warnings.simplefilter("ignore", DeprecationWarning)  # the successor of `timeout_micros` takes no text
     _parser = Parser(_LANGUAGE, timeout_micros=LONGEST_PARSE)
 _parsing = Lock()
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 
 
 def parse_line(source: bytes) -> Tree | None:
-    """Parse a line; None if that takes too long: nothing else of this process runs meanwhile."""
-    if len(_OPERATOR.findall(source)) > MOST_OPERATORS:  # it looks at its clock too seldom for these
+    """Parse a line; return None if that takes too long, since it blocks the whole process."""
+    if len(_OPERATOR.findall(source)) > MOST_OPERATORS:  # the parser checks its timeout too seldom for these
         return None
     with _parsing:
         try:
             return _parser.parse(_shadow(source))
         except ValueError:
-            _parser.reset()  # else it would go on with this line
+            _parser.reset()  # or the next parse would resume this line
             return None
 
 
@@ -45,7 +45,7 @@ def is_within(node: Node, types: Set[str]) -> bool:
 
 
 def may_read_late(node: Node, added: Sequence[Words]) -> bool:
-    """Say whether a command of a pipe may open a file when the others have run: not at once, or several."""
+    """Return whether a command of a pipe may open a file after the others ran: it opens several, or later."""
     above = node.parent
     if above is not None and above.type == "redirected_statement":
         above = above.parent
@@ -68,7 +68,8 @@ def has_within(node: Node, types: set[str]) -> bool:
 
 
 def _shadow(source: bytes) -> bytes:
-    """The grammar looks characters up in a table without looking at its end: what is not ASCII would kill
-    the process. To bash all of that is like letters, and each has two bytes or more: no keyword comes of it.
+    """Replace non-ASCII bytes by `x`: the grammar reads beyond the end of a table for them and crashes.
+
+    Bash treats these characters as letters, and each has two bytes or more, so no keyword is formed.
     """
     return _NOT_ASCII.sub(b"x", source)

@@ -1,4 +1,4 @@
-"""Commands whose later arguments are known to be as harmless as those that a person has seen."""
+"""Commands of which all listed options and arguments are as harmless as those that a person has approved."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from asyncagents.tools.shell_word import words_of
 
 Fits: TypeAlias = Callable[[str], bool]
 
-# They print, and neither write a file nor run a program, unless an option of theirs makes the line unclear.
+# Programs that only print, unless an option makes the line unclear.
 READERS = words_of(
     """
     arch awk basename cat cd cksum cmp column comm cut date df diff dir dirname du echo egrep expand false
@@ -20,13 +20,13 @@ READERS = words_of(
     tail test tr tree true type uname uniq uptime vdir wc which whoami
     """
 )
-# What these readers can do besides.
+# Arguments by which these readers do more than print.
 _BESIDES = {
     "file": re.compile(r"^(-[a-zA-Z]*C|--com)"),
     "jq": re.compile(r"env", re.IGNORECASE),
     "tree": re.compile(r"^-[a-zA-Z]*R"),
 }
-# Files that hold secrets by custom: to see another file is not to see these.
+# Files that usually hold secrets: an approval to read other files does not cover them.
 _SECRET = (
     *("*.env", "*.env.*", ".env*", ".netrc", ".npmrc", ".pypirc", ".pgpass", ".htpasswd", ".git"),
     *(".git-credentials", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.p12"),
@@ -39,19 +39,19 @@ _SAMPLES = (
 _HARMLESS_NAMES = ("*.env.example", "*.env.sample", "*.env.template")
 _GLOB = re.compile(r"[*?\[]")
 _PARTS = re.compile(r"[/:=,\s]")
-# Whatever these become, it begins or ends as they do, so it is no other option.
+# Patterns whose matches begin or end as they do, so that no match is another option.
 _BOUND = re.compile(r"(--[a-z-]+=)?\*\.\w+")
 _VARIABLE = re.compile(r"\$(?!N[FR]\b)[A-Za-z_{(]")
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """How a command may be used: any other option or word makes another command of it."""
+    """The options and words that a command may have to be covered by its pattern."""
 
     flags: frozenset[str] = frozenset()
     valued: frozenset[str] = frozenset()
-    """Options with a value, glued to them or in the next word."""
+    """Options with a value, attached or in the next word."""
     word: Fits = lambda word: False
-    """What a word that is no option may be."""
+    """Check of a word that is not an option."""
     value: Fits = lambda word: True
 
     def allows(self, words: Sequence[str]) -> bool:
@@ -68,7 +68,7 @@ class Usage(Struct, frozen=True, kw_only=True):
         return not wants_value
 
     def _option(self, word: str) -> tuple[bool, bool]:
-        """Say whether an option is known, and whether its value is the next word."""
+        """Return whether an option is known, and whether its value is the next word."""
         name, given, value = word.partition("=")
         if name in self.flags:
             return not given, False
@@ -77,7 +77,7 @@ class Usage(Struct, frozen=True, kw_only=True):
         return self._letters(word[1:]) if not word.startswith("--") else (False, False)
 
     def _letters(self, letters: str) -> tuple[bool, bool]:
-        """Short options put together, the last perhaps with its value glued to it."""
+        """Check combined short options, the last of which may have its value attached."""
         for place, letter in enumerate(letters, 1):
             if f"-{letter}" in self.valued:
                 rest = letters[place:]
@@ -88,7 +88,7 @@ class Usage(Struct, frozen=True, kw_only=True):
 
 
 def is_plain(word: str) -> bool:
-    """Say whether a word stands for itself, and names no file that holds secrets."""
+    """Return whether a word has no variable or leading wildcard, and names no file that holds secrets."""
     may_be_option = _GLOB.match(word) or (word.startswith("-") and _GLOB.search(word))
     if _VARIABLE.search(word) or (may_be_option and not _BOUND.fullmatch(word)):
         return False
@@ -96,7 +96,7 @@ def is_plain(word: str) -> bool:
 
 
 def holds_secrets(path: str) -> bool:
-    """Say whether a path of the disk is, or lies in, what holds secrets by custom."""
+    """Return whether a path is, or lies in, a file or folder that usually holds secrets."""
     return any(_is_secret(_GLOB.sub("_", part)) for part in path.split("/"))
 
 
@@ -109,23 +109,23 @@ def _is_secret(name: str) -> bool:
 
 
 def does_more(words: Sequence[str]) -> bool:
-    """Say whether a reader is told to do more than to print."""
+    """Return whether an argument makes a reader do more than print."""
     besides = _BESIDES.get(words[0])
     return besides is not None and any(besides.search(word) for word in words[1:])
 
 
 def _path(word: str) -> bool:
-    """Below the project, by a name that hides nothing."""
+    """Return whether a word is a plain relative path below the project."""
     parts = word.removeprefix("./").rstrip("/").split("/")
     if word in {".", "./"}:
         return True
-    if word.startswith("@"):  # to some programs, the name of a file with more options
+    if word.startswith("@"):  # for some programs, a file with more options
         return False
     return all(re.fullmatch(r"[\w@+-][\w@+.-]*", part) for part in parts) and not _FOREIGN & set(parts)
 
 
 def _test_path(word: str) -> bool:
-    """A folder or a file of tests, perhaps one test of it."""
+    """Return whether a word is a folder or file of tests, or one test in it."""
     path, _, name = word.partition("::")
     last = path.rstrip("/").rpartition("/")[2]
     tests = "test" in (last if last.endswith(".py") else path)
@@ -233,7 +233,7 @@ _RESOURCES = words_of(
     replicasets services statefulsets svc
     """
 )
-# By the words that a pattern names; every one of them runs in the project's own folder.
+# By the words that a pattern names; all of these run in the project's root folder.
 USAGES: dict[tuple[str, ...], Usage] = {
     ("pytest",): _PYTEST,
     ("py.test",): _PYTEST,
@@ -260,7 +260,7 @@ USAGES: dict[tuple[str, ...], Usage] = {
     **{("kubectl", verb, kind): _KUBECTL for verb in ("describe", "get") for kind in _RESOURCES},
     **{("systemctl", each): _SYSTEMCTL for each in ("is-active", "is-enabled", "status")},
 }
-# What git does here changes nothing; options that run a program or write make the line unclear.
+# Git subcommands that change nothing; options that run a program or write make the line unclear.
 GIT_READERS = words_of(
     """
     blame check-ignore cherry count-objects describe diff diff-tree for-each-ref grep log ls-files
@@ -268,5 +268,5 @@ GIT_READERS = words_of(
     whatchanged
     """
 )
-# They run the rest of their words, in an environment of the project.
+# Programs that run the rest of their words as a command, in an environment of the project.
 RUNNERS = frozenset((each, "run") for each in ("hatch", "pdm", "pipenv", "poetry", "rye", "uv"))

@@ -1,4 +1,4 @@
-"""One word of a shell line: its text, and which of its letters the shell still expands."""
+"""One word of a shell line: its text, and which of its characters the shell still expands."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,7 +9,7 @@ from tree_sitter import Node
 
 WILD = frozenset("*?[")
 MOST_STARS = 8
-"""After so many in a pattern, anything fits."""
+"""After so many stars the rest of a pattern matches anything."""
 _ANY_WILD = re.compile(r"[*?\[]")
 _ESCAPED = re.compile(r"\\(\n|.)", re.DOTALL)
 _ESCAPED_IN_STRING = re.compile(r"\\([\n\"\\$`])")
@@ -18,7 +18,7 @@ _SPLIT = re.compile(r"[\s*?\[\\]|^-")
 
 
 class Word(str):
-    """A word as its program gets it; `shape` has the same letters, without the wildcards that were quoted."""
+    """A word as its program gets it; in `shape`, quoted wildcards are replaced by another character."""
 
     __slots__ = ("shape",)
     shape: str
@@ -29,11 +29,11 @@ class Word(str):
         return word
 
     def cut(self, start: int) -> "Word":
-        """Take the letters from `start` on."""
+        """Return the word from index `start` on."""
         return Word(self[start:], self.shape[start:])
 
     def fill(self, values: Mapping[str, str]) -> "Word":
-        """Put values in the place of variables; a value is never a pattern."""
+        """Replace variables by their values; wildcards in a value count as quoted."""
         text, shape = str(self), self.shape
         for name, value in values.items():
             for spelling in (f"${{{name}}}", f"${name}"):
@@ -50,25 +50,25 @@ def words_of(text: str) -> frozenset[str]:
 
 
 def as_words(words: Iterable[str]) -> Words:
-    """Take plain text for words whose wildcards are not quoted."""
+    """Convert plain texts to words whose wildcards are not quoted."""
     return tuple(word if isinstance(word, Word) else Word(word) for word in words)
 
 
 def tame(text: str) -> str:
-    """Replace wildcards by a letter that is none."""
+    """Replace each wildcard by `_`."""
     return _ANY_WILD.sub("_", text)
 
 
 def is_wild(word: Word) -> bool:
-    """Say whether the shell may put names of files in the place of this word."""
+    """Return whether the shell may replace this word by file names."""
     return not WILD.isdisjoint(word.shape)
 
 
 def compile_pattern(word: Word, *, by_bytes: bool = False) -> re.Pattern[str]:
-    """Compile what the shell would match names with, rather too wide than too narrow.
+    """Compile the shell's pattern to a regular expression, rather too wide than too narrow.
 
-    What a bracket fits depends on the shell and its locale: from the first one on, anything fits.
-    `by_bytes`: for names that are not ASCII; how many `?` such a letter takes depends on the locale, too.
+    What a bracket matches depends on the shell and its locale: from the first one on, anything matches.
+    `by_bytes`: for names that are not ASCII; how many `?` such a character takes depends on the locale, too.
     """
     pieces: list[str] = []
     for letter, formed in zip(word, word.shape, strict=True):
@@ -83,7 +83,7 @@ def compile_pattern(word: Word, *, by_bytes: bool = False) -> re.Pattern[str]:
 
 
 def splits(value: str) -> bool:
-    """Say whether an unquoted variable of this value may be something else than one word."""
+    """Return whether the shell may expand an unquoted variable of this value to other than one word."""
     return not value or bool(_SPLIT.search(value))
 
 
@@ -92,7 +92,7 @@ def text_of(node: Node, source: bytes) -> str:
 
 
 def read_word(node: Node, source: bytes) -> Word:
-    """Read a word as its program would get it, as far as that is known."""
+    """Return the word as its program would get it, without expansion of variables and wildcards."""
     text = text_of(node, source)
     match node.type:
         case "raw_string":
@@ -112,7 +112,7 @@ def read_word(node: Node, source: bytes) -> Word:
 
 
 def spellings(words: Words, values: Mapping[str, str]) -> Iterator[Words]:
-    """Yield the words with what their variables may hold; `$USER` may be empty, and an empty word vanish."""
+    """Yield the words with possible values of their variables; `$USER` may be empty, which drops the word."""
     if not any("$" in word for word in words):
         yield words
         return

@@ -1,4 +1,4 @@
-"""Programs that run other programs: which of their words are the command that they run."""
+"""Find which words of a program that runs other programs are the command that it runs."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from asyncagents.tools.shell_glob import resolve
 from asyncagents.tools.shell_word import Words, words_of
 
-# They run what they are given, or change what a later word means: no rule on their name can judge them.
+# Programs that run their arguments or change what later words mean: a rule for their name is not enough.
 OPAQUE = words_of(
     """
     . aa-exec abduco alias ash at bash batch bg bind builtin busybox bwrap capsh catchsegv cgexec chpst
@@ -32,9 +32,9 @@ _VERSIONED = re.compile(
     r"([.-]?(basic|gtk\d?|multiarch|nox|static|tiny|\d[\d.]*))+"
 )
 _LINKER = re.compile(r"ld(-linux|-musl|64|32)?[\w.-]*\.so(\.\d+)*")
-# They run the rest of their words as a command; the rest is judged too.
+# Programs that run the rest of their words as a command; that command is judged as well.
 WRAPPERS = words_of("command nice time timeout")
-# So many words stand before the command, at least and at most.
+# The least and the greatest number of words before the command.
 _BEFORE = {
     **dict.fromkeys(
         words_of(
@@ -49,16 +49,16 @@ _BEFORE = {
     **dict.fromkeys(words_of("at bwrap screen tmux"), (0, 6)),
 }
 MOST_WORDS = 500
-"""A wrapper of more words is not looked into."""
+"""The inner command of a wrapper with more words is not looked for."""
 MOST_STARTS = 16
 _LINE = re.compile(r"[^\w./:=@%+,-]")
-# Where programs of the system lie: by their full path they are the same as by their name.
+# Folders of the system's programs: a full path there means the same as the program's name.
 _SYSTEM = re.compile(r"^/(usr/(local/)?)?s?bin/([^/]+)$")
 _PYTHON = re.compile(r"^(python|pypy)[\d.]*$")
 
 
 def name_program(spelling: str, places: Sequence[str]) -> str:
-    """Say by which name rules know a program; a path that leads to no program of `PATH` stays as it is."""
+    """Return the name by which rules know a program; a path that leads to no program of `PATH` is kept."""
     name = _name_spelled(spelling, places) if "/" in spelling else spelling
     if _LINKER.fullmatch(os.path.basename(name)):
         return "ld.so"
@@ -85,7 +85,7 @@ def _lexical(path: str) -> str:
 
 
 def _is_virtual(path: str, real: str) -> bool:
-    """Say whether it is the interpreter of a virtual environment: that one goes by its own path."""
+    """Return whether a path is the interpreter of a virtual environment, which rules know by its path."""
     above = os.path.dirname(os.path.dirname(path))
     names = (real, os.path.basename(path))
     return all(map(_PYTHON.match, names)) and os.path.isfile(os.path.join(above, "pyvenv.cfg"))
@@ -94,10 +94,10 @@ def _is_virtual(path: str, real: str) -> bool:
 def find_starts(
     words: Words, before: tuple[int, int], plain: frozenset[str] = frozenset(), *, may_assign: bool = True
 ) -> list[int]:
-    """Find where a wrapper's command may start: a word after an option may be its value.
+    """Return the indexes at which a wrapper's command may start: a word after an option may be its value.
 
-    `before` says how many words stand before the command, `plain` which options have no value, `may_assign`
-    whether a word with a `=` sets a variable.
+    `before`: the least and the greatest number of words before the command. `plain`: options without a value.
+    `may_assign`: whether a word with a `=` sets a variable.
     """
     found: set[int] = set()
     looked: set[tuple[int, int]] = set()
@@ -119,14 +119,14 @@ def find_starts(
 
 
 def find_inner(words: Words) -> tuple[list[Words], bool]:
-    """Find what a wrapper may run, and say whether that is certain."""
+    """Return the commands that a wrapper may run, and whether there is no doubt which."""
     before = _BEFORE.get(words[0], (0, 0))
     starts = find_starts(words, before)
     return [words[start:] for start in starts], words[0] in WRAPPERS and starts == [1 + before[0]]
 
 
 def find_scripts(words: Words) -> Iterator[str]:
-    """Find the texts among a wrapper's words that a shell may read as commands."""
+    """Yield the arguments of a wrapper that a shell may run as commands."""
     if words[0] == "eval":
         yield " ".join(words[1:])
         return
@@ -143,7 +143,7 @@ def find_scripts(words: Words) -> Iterator[str]:
 
 
 def find_executed(words: Words) -> Iterator[Words]:
-    """Find what `find -exec` and its like would run."""
+    """Yield the commands that `find -exec` and similar options would run."""
     starts = ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch")
     if words[0] in {"find", "fd", "fdfind"}:
         places = [index for index, word in enumerate(words) if word in starts]

@@ -1,4 +1,4 @@
-"""`skill`: what a skill teaches, and where the files lie that it speaks of."""
+"""`skill`: load the text of a skill, with the paths of its files."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -68,7 +68,7 @@ def _told(skill: Skill) -> Completed:
 
 
 def _files(folder: str, own: str) -> Iterator[str]:
-    """By name, folder after folder; links to folders are not entered."""
+    """Yield the files of a skill but its own file, sorted, folder by folder; links are not entered."""
     for here, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):

@@ -1,4 +1,4 @@
-"""Snapshots of a project's files, in a repository of our own; git works in threads, one at a time."""
+"""Take and compare snapshots of a project's files in the shadow repository; git runs in threads."""
 
 import asyncio
 import logging
@@ -19,16 +19,16 @@ from asyncagents.tools.threads import Threads
 
 T = TypeVar("T")
 PAUSE_MS = 1_800_000
-"""So long none is tried after one failed: what hangs once hangs again."""
+"""How long no snapshot is tried after one failed: a git that hangs once hangs again."""
 TRIES, BETWEEN_TRIES = 600, 0.05
 _log = logging.getLogger(__name__)
 
 SWITCHED_OFF = "the configuration says `snapshot: false`, so no snapshots of files are taken"
-NO_REPOSITORY = "this is no git repository, so no snapshots of files are taken"
+NO_REPOSITORY = "this is not a git repository, so no snapshots of files are taken"
 
 
 class GitSnapshots:
-    """Of one project; whoever works there shares them."""
+    """The snapshots of one project, shared by all its sessions."""
 
     def __init__(self, shadow: Shadow, clock: Clock) -> None:
         self.threads = Threads()
@@ -36,13 +36,13 @@ class GitSnapshots:
         self._clock = clock
         self._alone = asyncio.Lock()
         self._next: asyncio.Future[str | None] | None = None
-        """None comes of it if whoever was to take it was stopped."""
+        """The next snapshot; its result is None if the caller that was to take it was cancelled."""
         self._not_before = 0
         self._why = ""
         self._swept = 0
 
     async def take(self) -> str:
-        """Who asks while one is taken shares the next with all others who do."""
+        """Take a snapshot; callers that come while one is taken share the next. Raises `Unavailable`."""
         if self._clock.now() < self._not_before:
             raise Unavailable(self._why)
         while self._next is not None:
@@ -51,7 +51,7 @@ class GitSnapshots:
         mine = self._next = asyncio.get_running_loop().create_future()
         try:
             async with self._alone:
-                self._next = None  # from here on it may be too old for whoever comes
+                self._next = None  # a later caller may need a newer snapshot
                 taken = await self.threads.run(self._take)
             mine.set_result(taken)
             self._sweep_sometimes()
@@ -62,12 +62,12 @@ class GitSnapshots:
         return taken
 
     def _pass_on(self, mine: asyncio.Future[str | None], error: BaseException) -> None:
-        """Who shares it fails with it; but if only its taker was stopped, another of them takes it."""
+        """Fail the callers that share the snapshot; if only its taker was cancelled, let another take it."""
         if isinstance(error, asyncio.CancelledError):
             mine.set_result(None)
             return
         mine.set_exception(error)
-        mine.exception()  # perhaps nobody shares it
+        mine.exception()  # retrieved, since perhaps no caller shares it
         self._pause(error)
 
     def _take(self) -> str:
@@ -75,7 +75,7 @@ class GitSnapshots:
             return self._shadow.take()
 
     def _sweep_sometimes(self) -> None:
-        """Beside all else: what is young enough stays, so that nobody has to wait for it."""
+        """Delete old snapshots once a day, without a lock: young ones are never touched."""
         now = self._clock.now()
         if now - self._swept > DAY_SECONDS * 1000:
             self._swept = now
@@ -85,12 +85,12 @@ class GitSnapshots:
         try:
             self._shadow.forget_old()
         except (Unavailable, OSError) as error:
-            _log.warning("old snapshots are not forgotten: %s", error)
+            _log.warning("action=delete_old_snapshots root=%s: %s", self._shadow.root, error)
 
     def _pause(self, error: BaseException) -> None:
         if isinstance(error, Unavailable):
             self._not_before, self._why = self._clock.now() + PAUSE_MS, str(error)
-            _log.warning("no snapshots of files for a while: %s", error)
+            _log.warning("action=pause_snapshots root=%s: %s", self._shadow.root, error)
 
     async def changed(self, before: str, after: str) -> tuple[str, ...]:
         if before == after:
@@ -99,7 +99,7 @@ class GitSnapshots:
         return tuple(str(self._shadow.root / each.name) for each in found)
 
     async def diffs(self, before: str, after: str) -> tuple[FileDiff, ...]:
-        """None, if one of them is not kept any more: it was forgotten, or taken somewhere else."""
+        """Return the file diffs; none if a snapshot is gone: expired, or taken on another machine."""
         if before == after:
             return ()
         try:
@@ -114,7 +114,7 @@ class GitSnapshots:
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """A lock that goes with its process."""
+        """Hold the project's undo lock, which ends with the process. Raises `Unavailable` after 30 s."""
         with self._shadow.undo_lock() as try_to_take:
             for _ in range(TRIES):
                 if try_to_take():
@@ -136,7 +136,7 @@ class GitSnapshots:
 
 
 async def _to_its_end(threads: Threads, work: Callable[[], T]) -> T:
-    """A thread works on when whoever waits for it is stopped: until then nobody else changes these files."""
+    """Run work in a thread and, if cancelled, still wait for it: until then its lock must be held."""
     begun = asyncio.get_running_loop().run_in_executor(threads, work)
     try:
         return await asyncio.shield(begun)
@@ -148,7 +148,7 @@ async def _to_its_end(threads: Threads, work: Callable[[], T]) -> T:
 def open_snapshots(
     folder: Path, root: Path, variables: Mapping[str, str], clock: Clock
 ) -> Snapshots | NoSnapshots:
-    """`folder`: where those of all projects lie."""
+    """Open the snapshots of a project. `folder`: holds the shadow repositories of all projects."""
     if not (root / ".git").exists():
         return NoSnapshots(NO_REPOSITORY)
     try:

@@ -1,4 +1,4 @@
-"""What differs between two snapshots, file by file, as clients read it."""
+"""Compare two snapshots file by file."""
 
 import os
 import re
@@ -11,10 +11,10 @@ from asyncagents.domain.session import FileDiff
 from asyncagents.tools.shadow import Shadow, named
 
 MOST_PATCH = 512 * 1024
-"""Characters of all patches together; what comes after has numbers and no patch."""
+"""Characters of all patches together; later files have counts but no patch."""
 MOST_TEXT = 256 * 1024
 WHOLE = 1_000_000
-"""Lines of context: clients build both sides of a file from its patch."""
+"""Lines of context: clients rebuild both versions of a file from its patch."""
 Status: TypeAlias = Literal["added", "deleted", "modified"]
 _STATUSES: dict[str, Status] = {"A": "added", "D": "deleted"}
 _PLAIN = "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all"
@@ -22,7 +22,7 @@ _BEGIN = re.compile(rb"^diff --git ", re.MULTILINE)
 
 
 class Changed(Struct, frozen=True):
-    """A file that differs. Its name is a text: others cannot be told to anybody."""
+    """A file that differs; a name that is not valid UTF-8 has surrogate escapes."""
 
     name: str
     status: Status
@@ -48,7 +48,7 @@ def _compared(shadow: Shadow, before: str, after: str, *how: str) -> bytes:
 
 
 def _every(shadow: Shadow, before: str, after: str) -> Iterator[Changed]:
-    """In git's order."""
+    """Yield all changes in git's order."""
     statuses = _statuses(_compared(shadow, before, after, "--name-status", "-z"))
     for each in _compared(shadow, before, after, "--numstat", "-z").split(b"\0"):
         if not each:
@@ -88,7 +88,7 @@ def file_diffs(shadow: Shadow, before: str, after: str) -> tuple[FileDiff, ...]:
 
 
 def _patches(shadow: Shadow, before: str, after: str, count: int) -> list[str]:
-    """In the same order. A line of content begins with a blank or a sign, so none looks like a beginning."""
+    """Return the patches in git's order; content lines begin with a sign, so none looks like a header."""
     if not count:
         return []
     raw = _compared(shadow, before, after, "-p", f"--unified={WHOLE}")
@@ -99,7 +99,7 @@ def _patches(shadow: Shadow, before: str, after: str, count: int) -> list[str]:
 
 
 def diff_text(shadow: Shadow, before: str, after: str) -> str:
-    """Whole files only, as many as there is room for."""
+    """Return the diff as one text, cut after the last file that fits into `MOST_TEXT`."""
     raw = _compared(shadow, before, after, "-p")
     if len(raw) > MOST_TEXT:
         begins = [match.start() for match in _BEGIN.finditer(raw)]

@@ -1,4 +1,4 @@
-"""What a file held, and how it was, when it was looked at."""
+"""A file's content and fingerprint at the time it was read."""
 
 import hashlib
 import os
@@ -14,7 +14,7 @@ class Stamp(Struct, frozen=True):
     sha256: str
 
     def still(self, now: os.stat_result) -> bool:
-        """Whether the file looks untouched, without reading it."""
+        """Return whether the file is unchanged by its stat result, without reading it."""
         seen = (self.dev, self.ino, self.size, self.mtime_ns)
         return seen == (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
 

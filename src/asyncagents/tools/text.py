@@ -1,4 +1,4 @@
-"""Text of a file: its line endings, its byte order mark, and whether it is text at all."""
+"""Text of files: encoding, line endings, byte order mark, and detection of binary files."""
 
 from collections.abc import Callable
 
@@ -7,14 +7,14 @@ from asyncagents.errors import ToolError
 BOM = "\ufeff"
 MOST_TEXT = 10 * 1024 * 1024
 MOST_TEXT_LINES = 200_000
-"""Each step of a change takes a few milliseconds then, in which no other thread runs."""
+"""Bounds each operation on a text to a few milliseconds, in which no other thread runs."""
 _LOOKED_AT = 8_192
 _MOST_ODD = 0.3
 _CONTROL = bytes(set(range(32)) - {7, 8, 9, 10, 12, 13, 27})
 
 
 def is_binary(data: bytes) -> bool:
-    """A NUL, or too much that no text has."""
+    """Return whether the first bytes have a NUL or too many control and invalid characters."""
     head = data[:_LOOKED_AT]
     if b"\0" in head:
         return True
@@ -24,13 +24,13 @@ def is_binary(data: bytes) -> bool:
 
 
 def is_large(data: bytes | str) -> bool:
-    """Whether a text is too large to be compared or changed beside all else that this process does."""
+    """Return whether a text is too large to be compared or edited in this process."""
     newline = b"\n" if isinstance(data, bytes) else "\n"
     return len(data) > MOST_TEXT or data.count(newline) > MOST_TEXT_LINES  # type: ignore[arg-type]
 
 
 def decode(data: bytes, name: str) -> str:
-    """Every character as it is in the file; only UTF-8 can be written back the same."""
+    """Decode UTF-8 strictly, so that the text can be written back unchanged; else raise `ToolError`."""
     if is_large(data):
         raise ToolError(
             f"{name} has more than {MOST_TEXT // 1024**2} MiB or {MOST_TEXT_LINES:,} lines; "
@@ -50,12 +50,12 @@ def encode(text: str, field: str) -> bytes:
 
 
 def crlf(text: str) -> bool:
-    """Whether most lines end as on Windows."""
+    """Return whether most lines end with CRLF."""
     return text.count("\r\n") * 2 > text.count("\n")
 
 
 def endings_of(text: str) -> Callable[[str], str]:
-    """What writes another text with the line endings of this one."""
+    """Return a function that gives other texts the line endings of `text`."""
     return _windows if crlf(text) else _unix if "\n" in text else _as_it_is
 
 
@@ -72,6 +72,6 @@ def _as_it_is(text: str) -> str:
 
 
 def in_the_manner_of(before: str, content: str) -> str:
-    """A whole new content, with the byte order mark and line endings the file had."""
+    """Give `content` the byte order mark and line endings of `before`."""
     content = endings_of(before)(content)
     return BOM + content if before.startswith(BOM) and not content.startswith(BOM) else content

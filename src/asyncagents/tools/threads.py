@@ -1,4 +1,4 @@
-"""Threads for the files of one project: few at once, and the process waits for none of them to exit."""
+"""Threads for blocking work of one project: few at once, and the process does not wait for them to exit."""
 
 import asyncio
 from collections import deque
@@ -14,17 +14,17 @@ T = TypeVar("T")
 
 MOST = 4
 STUCK_SECONDS = 1.0
-"""If no work ends for so long, another thread takes up what waits."""
+"""If no work ends for so long, another thread starts for the waiting work."""
 IDLE_SECONDS = 10.0
 """After so long without work a thread ends."""
 
 
 class Threads(Executor):
-    """Run work of one project in threads of its own: what hangs or takes long holds up no other project.
+    """An executor for one project, so that work that hangs does not delay other projects.
 
-    One thread works, for threads that compute take turns with the event loop, which waits for each of them;
-    only if that one hangs do others begin, up to `most`. They are daemons: those of `ThreadPoolExecutor` are
-    joined when the interpreter exits, so one that hangs would keep the process alive.
+    Normally one thread works, since threads that compute slow down the event loop; if it hangs, others start,
+    up to `most`. They are daemons: `ThreadPoolExecutor` joins its threads when the interpreter exits, so one
+    that hangs would keep the process alive.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -57,13 +57,13 @@ class Threads(Executor):
         return future
 
     def _widen(self) -> None:
-        """Let one more thread work, if there is anything to do."""
+        """Start one more thread if work waits."""
         with self._changed:
             if len(self._waiting) > self._idle and self._alive < self._most:
                 self._begin()
 
     async def rest(self, seconds: float) -> bool:
-        """Wait until no thread works, and say whether that came about in time."""
+        """Wait until no thread works; return False if one still does after `seconds`."""
         until = asyncio.get_running_loop().time() + seconds
         while self._alive > self._idle or self._waiting:
             if asyncio.get_running_loop().time() >= until:
@@ -72,7 +72,7 @@ class Threads(Executor):
         return True
 
     def _begin(self) -> None:
-        """Start one more thread; where the system gives none, those that are there do the work."""
+        """Start a thread; if the system refuses, raise `RuntimeError` unless another thread runs."""
         try:
             Thread(target=self._work, name="asyncagents-files", daemon=True).start()
         except RuntimeError:
@@ -89,7 +89,7 @@ class Threads(Executor):
                 continue
             try:
                 future.set_result(work())
-            except BaseException as error:  # noqa: BLE001  as executors do: it is raised where it is awaited
+            except BaseException as error:  # noqa: BLE001  as in other executors: raised where awaited
                 future.set_exception(error)
             self._done += 1
             del future, work, next_work  # an idle thread keeps no file's content alive

@@ -1,4 +1,4 @@
-"""The todo tools: an agent's plan, written whole and read whole."""
+"""`todowrite` and `todoread`: replace and read a session's whole todo list."""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeAlias
@@ -51,7 +51,7 @@ def todoread(known: Known) -> Tool[TodoRead]:
 
 
 def _kept(items: list[TodoItem], before: tuple[Todo, ...], ids: Ids) -> tuple[Todo, ...]:
-    """A todo without an id that says what one said before is that one; others get a new id."""
+    """Assign ids: an item without one keeps the id of an old todo with equal content, or gets a new id."""
     given = {item.id for item in items if item.id}
     free = {todo.content: todo.id for todo in before if todo.id not in given}
     todos = tuple(

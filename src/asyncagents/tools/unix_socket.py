@@ -1,4 +1,4 @@
-"""Sockets with a name on the disk, as Linux lists them: a door to their programs for every network."""
+"""List unix sockets with a path on the disk: they connect to their programs even without a network."""
 
 import os
 import stat
@@ -7,11 +7,11 @@ from pathlib import Path
 
 TABLE = Path("/proc/self/net/unix")
 _COLUMNS = 7
-"""Before the name, which may have blanks in it."""
+"""Columns before the path, which may contain blanks."""
 
 
 def list_sockets(table: Path = TABLE) -> list[str]:
-    """List the real names of sockets that are there; none where the system does not tell."""
+    """Return the real paths of existing sockets; none where the system has no such table."""
     found: dict[str, None] = {}
     with suppress(OSError):
         for row in table.read_bytes().splitlines():

@@ -1,10 +1,10 @@
-"""Why something of the web cannot be had, in words."""
+"""Describe why an HTTP request failed."""
 
 import aiohttp
 
 
 def tell_reason(error: Exception, seconds: float) -> str:
-    """Name the reason without the address, which may hold a token."""
+    """Describe a failure without the URL, which may contain a token."""
     match error:
         case TimeoutError():
             return f"it did not answer within {seconds:g} s"

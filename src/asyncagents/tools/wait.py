@@ -1,4 +1,4 @@
-"""The wait tool: a timer that is a row, so that nobody need be there until it is over."""
+"""`wait`: a timer that is stored with the open call, so that no process need run until it is over."""
 
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -25,7 +25,7 @@ class Wait(Struct, frozen=True, kw_only=True):
 
 
 def wait(clock: Clock | None = None) -> Tool[Wait]:
-    """Needs no permission. For a runtime without `coding`: `open_runtime(tools=[wait_tool()])`."""
+    """Create the tool; it needs no permission. Without `coding`: `open_runtime(tools=[wait_tool()])`."""
     ticking = clock or SystemClock()
 
     async def plan(args: Wait, context: ToolContext) -> tuple[Ask, ...]:

@@ -1,4 +1,4 @@
-"""The files below a folder, without what `.gitignore` names; each folder is opened through the door."""
+"""Walk the files below a folder, without those that `.gitignore` ignores; `Files` opens each folder."""
 
 from collections.abc import Callable, Iterator
 
@@ -22,22 +22,22 @@ _RULES_BYTES = 4 * MOST_CHARACTERS
 class Found(Struct, frozen=True):
     parts: tuple[str, ...]
     changed: int
-    """When, in nanoseconds."""
+    """Time of the last modification, in nanoseconds."""
 
 
 class Walked(Struct, frozen=True):
     files: list[Found]
-    """The last changed first."""
+    """The last modified first."""
     cut: bool
-    """There was more than could be looked at."""
+    """There were more entries than the limit, or the walk was stopped."""
 
 
 class _Below(Struct, frozen=True):
-    """A folder that is still to be looked into."""
+    """A folder that is still to be walked."""
 
     parts: tuple[str, ...]
     ignoring: Ignoring | None
-    """The rules above it; None: it is ignored itself, and only what git tracks in it counts."""
+    """The rules from its parents; None: the folder is ignored, and only tracked files in it count."""
 
 
 def walk(
@@ -48,10 +48,10 @@ def walk(
     stopped: Callable[[], bool] = lambda: False,
     most: int = MOST_ENTRIES,
 ) -> Walked:
-    """Links are not followed: what they lead to is found under its real name, if it is below the folder.
+    """Return the files that `wanted` accepts. Links are not followed.
 
-    `.git` is left out, and so is what a rule ignores, unless git tracks it, or the walk begins inside of it.
-    Whether it is `stopped` is asked for each name: a project may have rules that take long.
+    `.git` is left out, and so are ignored files, unless git tracks them or the walk begins inside an ignored
+    folder. `stopped` is called for each name: a project may have rules that take long.
     """
     found: list[Found] = []
     tracked = Tracked(top)
@@ -75,7 +75,7 @@ def walk(
                     elif wanted(next_below.parts):
                         found += _found(folder, next_below.parts)
         except ToolError:
-            continue  # it went away, or is closed to us
+            continue  # the folder is gone or not readable
     found.sort(key=lambda each: (-each.changed, each.parts))
     return Walked(found, bool(waiting) or stopped())
 
@@ -83,7 +83,7 @@ def walk(
 def _kept(
     folder: Folder, below: _Below, entries: list[Entry], tracked: Tracked
 ) -> Iterator[tuple[_Below, bool]]:
-    """What no rule ignores, and what git tracks; and whether it is a folder."""
+    """Yield the entries that no rule ignores or git tracks, each with whether it is a folder."""
     ignoring = below.ignoring
     if ignoring is not None and any(each.name == _RULES for each in entries):
         ignoring = ignoring.extend(_rules_of(folder, below.parts))
@@ -102,7 +102,7 @@ def _found(folder: Folder, parts: tuple[str, ...]) -> Iterator[Found]:
 
 
 def rules_above(files: Files, place: Place) -> tuple[Rule, ...]:
-    """The rules of the project's folders on the way down to the place."""
+    """Return the rules of the project's folders above a path."""
     if isinstance(place, Outside):
         return ()
     found: list[Rule] = []
@@ -124,6 +124,6 @@ def _rules_of(folder: Folder, parts: tuple[str, ...]) -> tuple[Rule, ...]:
         data = folder.read_start(_RULES, _RULES_BYTES)
     except OSError:
         return ()
-    # A file name may have bytes that are no text, and a rule may name it.
+    # A file name may have bytes that are not valid UTF-8, and a rule may name it.
     text = data.removeprefix(BOM.encode()).decode("utf-8", "surrogateescape")
     return rules(text.split("\n"), parts)

@@ -1,4 +1,4 @@
-"""The one door to the web: an address is looked up and judged once, and nothing but that is dialled."""
+"""Fetch web pages: a host is looked up and checked once, and only the addresses found are connected to."""
 
 import asyncio
 import errno
@@ -23,7 +23,7 @@ from asyncagents.tools.web_body import ENCODING, MOST_BYTES, decode_body, read_b
 
 SECONDS = 60
 AT_ONCE = 32
-"""So many pages are fetched at the same time."""
+"""Most pages fetched at the same time."""
 AGENT = "asyncagents (+webfetch)"
 _HEADERS = {
     "user-agent": AGENT,
@@ -34,7 +34,7 @@ _LOOPBACK = ("127.0.0.1", "::1")
 
 
 class Target(Struct, frozen=True):
-    """An address of the web, and where it leads."""
+    """A URL, and the IP addresses that its host resolved to."""
 
     address: WebAddress
     dialled: tuple[str, ...]
@@ -62,10 +62,10 @@ class Web:
         self._seconds = seconds
         self._free = asyncio.Semaphore(AT_ONCE)
         self.parsing = asyncio.Semaphore(os.cpu_count() or 1)
-        """Held while a page is parsed, which takes a processor."""
+        """Held while a page is parsed, which uses a whole processor."""
 
     async def resolve(self, address: WebAddress) -> Target:
-        """Find out where an address leads. Raises `ToolError` if nothing may be fetched from there."""
+        """Resolve the host of a URL. Raises `ToolError` if nothing may be fetched from there."""
         found = await self._find(address)
         reaches = {self._reach_of(each) for each in found}
         if "never" in reaches or not found:
@@ -89,7 +89,7 @@ class Web:
             raise ToolError(f"{address.url} cannot be fetched: its name cannot be looked up.") from error
 
     async def get(self, target: Target) -> Page | WebAddress:
-        """Fetch a page, or learn the address to which it redirects. Raises `ToolError`."""
+        """Fetch a page, or return the URL that it redirects to. Raises `ToolError`."""
         try:
             async with self._free, _open_session(target, self._seconds) as session:
                 url = URL(target.url, encoded=True)
@@ -107,7 +107,7 @@ class Web:
 
 @asynccontextmanager
 async def _open_session(target: Target, seconds: float = SECONDS) -> AsyncIterator[aiohttp.ClientSession]:
-    """Open a session that can dial what was found for the target, and nothing else."""
+    """Open a session that can connect only to the addresses of the target."""
 
     async def known(host: str, port: int) -> list[str]:
         return list(target.dialled) if host == target.address.host else []
@@ -151,6 +151,6 @@ async def open_web(
     own_port: Callable[[], int | None] = lambda: None,
     seconds: float = SECONDS,
 ) -> AsyncIterator[Web]:
-    """`own_port`: where the server of this program listens, which no page is fetched from. `seconds`: so long
-    one page may take."""
+    """Open the client. `own_port`: returns the port of our own server, from which no page is fetched.
+    `seconds`: the timeout of one page."""
     yield Web(look_up or ThreadedLookup(), reach_of, own_port, seconds=seconds)

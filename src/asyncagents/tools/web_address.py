@@ -1,4 +1,4 @@
-"""Addresses of the web: one spelling for each, so that what is judged, asked for and dialled is the same."""
+"""Normalise URLs to one spelling, so that rules, asks and requests use the same."""
 
 import re
 from ipaddress import IPv6Address
@@ -14,18 +14,18 @@ _BLANKS = "".join(map(chr, range(0x21)))
 _FORM = re.compile(r"(https?)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.IGNORECASE | re.DOTALL)
 _PLACE = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]*))?", re.ASCII | re.DOTALL)
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]")
-"""What readers of an address skip, or take for a slash."""
+"""Characters that URL parsers drop, or read as a slash."""
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})?")
 _UNRESERVED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~")
 _USUAL_PORT = {"http": 80, "https": 443}
 
 
 class WebAddress(Struct, frozen=True):
-    """A URL in its one spelling."""
+    """A normalised URL."""
 
     url: str
     host: str
-    """A name or an address, without brackets."""
+    """A host name or an IP address without brackets."""
     port: int
 
     @property
@@ -34,7 +34,7 @@ class WebAddress(Struct, frozen=True):
 
     @property
     def is_loopback_name(self) -> bool:
-        """Whether it is a name that stands for this machine, whatever a name server says."""
+        """Whether the host name means this machine, whatever DNS says."""
         return self.host == "localhost" or self.host.endswith(".localhost")
 
     @property
@@ -43,18 +43,18 @@ class WebAddress(Struct, frozen=True):
 
     @property
     def site(self) -> str:
-        """Everything before the path."""
+        """Scheme, host and port."""
         return "/".join(self.url.split("/", 3)[:3])
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """The URL, and the same with its host as people write it: a rule may have either."""
+        """The URL, and the URL with its host in readable form: a rule may have either."""
         readable = self.url.replace(self.host, readable_host(self.host), 1)
         return tuple(dict.fromkeys((self.url, readable)))
 
 
 def parse_address(text: str) -> WebAddress:
-    """Read an address of the web. Raises `ToolError` with what is wrong about it."""
+    """Parse and normalise a URL. Raises `ToolError` if it is not valid."""
     text = text.strip(_BLANKS)
     if _UNSEEN.search(text):
         raise ToolError(
@@ -77,7 +77,7 @@ def parse_address(text: str) -> WebAddress:
 
 
 def join_address(base: WebAddress, target: str) -> WebAddress:
-    """Read the address that a page at `base` leads to. Raises `ToolError`."""
+    """Return the URL that a page at `base` redirects to. Raises `ToolError`."""
     try:
         joined = urljoin(base.url, target)
     except ValueError as error:
@@ -105,12 +105,12 @@ def _host(written: str) -> str | None:
     literal = find_literal(written[1:-1])
     if literal is None or ":" not in literal:
         return None
-    old = IPv6Address(literal).ipv4_mapped  # the same place, which a rule names in the old way
+    old = IPv6Address(literal).ipv4_mapped  # the same host, which a rule names by its IPv4 address
     return literal if old is None else str(old)
 
 
 def _path(written: str) -> str:
-    """Drop `.` and `..`, however they are written."""
+    """Resolve `.` and `..` segments, also escaped ones."""
     kept: list[str] = []
     *above, last = _escaped(written, safe="/:@!$&'()*+,;=").split("/")[1:] or [""]
     for segment in above:
@@ -131,7 +131,7 @@ def _query(written: str) -> str:
 
 
 def _escaped(written: str, safe: str) -> str:
-    """Escape what must be and nothing else, and write each escape in one way."""
+    """Escape only the characters that must be, and write each escape in one way."""
     pieces: list[str] = []
     end = 0
     for found in _ESCAPE.finditer(written):

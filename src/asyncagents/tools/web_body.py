@@ -1,4 +1,4 @@
-"""The body of a page: so much of it, however it is compressed, and as text, whatever it says it is."""
+"""Read the body of a page: a bounded size, also after decompression, decoded as text."""
 
 import asyncio
 import codecs
@@ -13,7 +13,7 @@ from asyncagents.errors import ToolError
 MOST_BYTES = 5 * 1024 * 1024
 ENCODING = "gzip"
 _PIECE = 64 * 1024
-# Text, and read in one go: of Python's other codecs some take for ever, and some make no text.
+# Charsets of the web: some of Python's other codecs are very slow, and some do not decode to text.
 _CHARSETS = frozenset(
     {
         *("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "ascii"),
@@ -37,7 +37,7 @@ class Body(Struct, frozen=True):
 
 
 async def read_body(response: aiohttp.ClientResponse) -> Body:
-    """Read no more than `MOST_BYTES`, on the wire and unpacked. Raises `ToolError`."""
+    """Read at most `MOST_BYTES`, compressed and decompressed. Raises `ToolError`."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "", ENCODING, "x-gzip"):
         raise ToolError(f"{response.url} is packed as {encoding[:40]!r}, which was not asked for.")
@@ -57,7 +57,7 @@ async def read_body(response: aiohttp.ClientResponse) -> Body:
 
 
 def _unpack(stream: "zlib._Decompress", piece: bytes) -> Iterator[bytes]:
-    """Unpack little by little: a few bytes may stand for gigabytes."""
+    """Decompress in small parts: a few bytes may expand to gigabytes."""
     part = b"?"
     while (piece or part) and not stream.eof:
         try:
@@ -69,13 +69,13 @@ def _unpack(stream: "zlib._Decompress", piece: bytes) -> Iterator[bytes]:
 
 
 async def decode_body(content: bytes, charset: str | None) -> str:
-    """Decode as the page says, if that is a charset of the web; else as UTF-8.
+    """Decode with the page's charset if it is one of the web, else as UTF-8.
 
-    Bytes that are wrong take long, so others have their turn between two pieces.
+    Invalid bytes are slow to decode, so the event loop runs between two pieces.
     """
     known = _known_charset(charset)
     if known in _MARKS and not content.startswith(_MARKS[known]):
-        known += "-le"  # what reads by pieces wants a mark where there is none
+        known += "-le"  # an incremental decoder would need a byte order mark
     decoder = codecs.getincrementaldecoder(known)("replace")
     pieces: list[str] = []
     for start in range(0, len(content), _PIECE):

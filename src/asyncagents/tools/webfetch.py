@@ -1,4 +1,4 @@
-"""The webfetch tool: a page of the web, as a model can read it, by rules that count for every redirect."""
+"""`webfetch`: fetch a web page as markdown, text or HTML; the rules apply to every redirect."""
 
 import asyncio
 from typing import Annotated, Literal
@@ -22,7 +22,7 @@ from asyncagents.tools.web_address import WebAddress, parse_address
 MOST_CHARACTERS = 50_000
 REDIRECTS = 5
 SECONDS = 90.0
-"""For a page and all that leads to it; reading it as markdown comes on top."""
+"""Time limit of a page with its redirects, without the conversion to markdown."""
 MOST_PLANNED = 4_000
 _USUAL = Effective.of(default_rules())
 
@@ -35,7 +35,7 @@ class WebFetch(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What the rules say of an address, and where it leads, if that was found out."""
+    """What the rules say of an address, and its target, if the name was looked up."""
 
     permission: str
     action: Action
@@ -72,8 +72,10 @@ def webfetch(web: Web, processes: Processes) -> Tool[WebFetch]:
 
 
 async def judge_address(web: Web, address: WebAddress, rules: Effective) -> Verdict:
-    """Judge an address by what it leads to. A name is looked up only if it may be fetched unasked: to look it
-    up tells it to its owner."""
+    """Judge an address by the rules for its target.
+
+    A name is looked up only if it may be fetched unasked, because the lookup reveals it to the name's owner.
+    """
     action = rules.decide(WEBFETCH, address.spellings)
     if action == "deny" or (action == "ask" and address.needs_lookup):
         return Verdict(WEBFETCH, action)
@@ -84,7 +86,7 @@ async def judge_address(web: Web, address: WebAddress, rules: Effective) -> Verd
 
 
 async def _resolve_late(web: Web, address: WebAddress, rules: Effective) -> Target:
-    """Look up a name that a person was asked about first: whether it is local he was not asked."""
+    """Look up a name that a person has approved; raise `ToolError` if it is local and that is not allowed."""
     target = await web.resolve(address)
     if target.is_local and rules.decide(WEBFETCH_LOCAL, address.spellings) != "allow":
         found = parse_address(f"http://{_in_url(target.dialled[0])}:{address.port}/")
@@ -110,7 +112,7 @@ async def _fetch(web: Web, target: Target, rules: Effective) -> Page:
 
 
 async def _follow(web: Web, before: Target, address: WebAddress, rules: Effective) -> Target:
-    """Go where a page leads, if that may be fetched unasked. Raises `ToolError`."""
+    """Return the target of a redirect if it may be fetched unasked; else raise `ToolError`."""
     verdict = await judge_address(web, address, rules)
     what = f"{before.url} redirects to {address.url}"
     if verdict.target is not None and verdict.target.is_local and not before.is_local:

@@ -1,4 +1,4 @@
-"""`write`: a whole file, new or in place of one that is known."""
+"""`write`: create a file, or replace one that the session has read."""
 
 from contextlib import suppress
 from typing import Annotated
@@ -35,7 +35,7 @@ def write(files: Files, seen: Seen) -> Tool[Write]:
 
 
 def _beginning(data: bytes) -> bytes:
-    """Enough whole lines of a file to see how they end."""
+    """Return enough whole lines of a file to detect its line endings."""
     return data if len(data) <= MOST_TEXT else data[: data.rfind(b"\n", 0, MOST_TEXT) + 1]
 
 
@@ -44,9 +44,9 @@ def _change(args: Write, place: Place) -> Change:
         new = encode(args.content, "content")
         if before is None:
             return new
-        with suppress(UnicodeDecodeError):  # of what is no text there is no manner to keep
+        with suppress(UnicodeDecodeError):  # binary content has no format to keep
             new = encode(in_the_manner_of(_beginning(before.data).decode(), args.content), "content")
-        # A second run after a crash finds its own work: nothing is lost, nothing is to be done.
+        # A second run after a crash finds the content written already, which is not an error.
         if known is None and new != before.data:
             raise ToolError(
                 f"{place.name} exists and was not read in this session: read it before you write it."

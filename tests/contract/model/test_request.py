@@ -50,7 +50,7 @@ async def test_the_key_goes_where_the_wire_wants_it_and_nowhere_else(wire: Wire,
 def test_a_request_that_is_printed_shows_no_key() -> None:
     endpoint = Endpoint(provider_id="local", base_url="https://me:hush@a.test/v1?k=hush", api_key=Secret(KEY))
     made = post(endpoint, request(), at(endpoint.base_url, "/x"), headers={"x-api-key": KEY}, write=dict)
-    assert repr(made) == "Post(https://a.test/v1/x)"
+    assert repr(made) == "ProviderRequest(https://a.test/v1/x)"
     assert repr(endpoint) == "Endpoint('local', 'https://a.test/v1')"
     assert KEY not in repr(made.target)
 

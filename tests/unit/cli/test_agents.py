@@ -83,8 +83,8 @@ def test_tools_that_an_agent_does_not_see_are_listed_on_request(invoke: Invoke) 
 def test_where_nothing_is_stored_nothing_waits(invoke: Invoke, desk: Desk) -> None:
     here, everywhere, in_json = invoke("asks"), invoke("asks", "--all"), invoke("asks", "--json")
     assert (here.exit_code, here.stdout, in_json.stdout) == (0, "", '{"asks":[],"calls":[]}\n')
-    assert here.stderr == f"nothing waits for a person in {desk.project}; --all looks everywhere\n"
-    assert everywhere.stderr == "nothing waits for a person\n"
+    assert here.stderr == f"no open asks in {desk.project}; --all looks everywhere\n"
+    assert everywhere.stderr == "no open asks\n"
     assert invoke("answer", "per_1", "once").exit_code == 2
     assert not (desk.home.parent / "data").exists()
 

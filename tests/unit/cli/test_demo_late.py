@@ -45,7 +45,7 @@ def seen(call: PendingToolCall, prompt: str, *said: str, code: Code = "idle") ->
 def test_a_call_that_does_not_wait_ends_the_demo() -> None:
     check_waits(Screen(), seen(WAITING, SHIP, code="async"))
     for wrong in (seen(DONE, SHIP, code="async"), seen(WAITING, SHIP, code="no_worker")):
-        with pytest.raises(DoesNotHold, match="the file holds the call"):
+        with pytest.raises(DoesNotHold, match="the file holds the waiting call"):
             check_waits(Screen(), wrong)
 
 

@@ -52,7 +52,7 @@ def test_a_good_directory_is_well(invoke: Invoke, data: Path) -> None:
     code, checks = examine(invoke)
     assert (code, checks["database"]["level"], checks["data directory"]["level"]) == (0, "ok", "ok")
     assert ", 1 sessions, " in checks["database"]["text"]
-    assert checks["processes"]["text"] == "0 at work here"
+    assert checks["processes"]["text"] == "0 running"
 
 
 def test_a_file_that_is_no_database_is_broken(invoke: Invoke, data: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_database_that_somebody_keeps_locked_is_said(
         connection.execute("BEGIN IMMEDIATE")
         code, checks = examine(invoke)
     assert (code, checks["database"]["level"]) == (0, "warn")
-    assert "keeps it locked" in checks["database"]["text"]
+    assert "has it locked" in checks["database"]["text"]
 
 
 def test_a_data_directory_that_cannot_be_one_is_broken(
@@ -122,7 +122,7 @@ def test_the_living_and_the_dead_are_counted_and_left_as_they_are(invoke: Invoke
         with database(data) as connection:
             connection.execute("UPDATE session SET owner = 'alive'")
         _, later = examine(invoke)
-    assert checks["processes"]["text"] == "1 at work here, 1 died at it"
+    assert checks["processes"]["text"] == "1 running, 1 died"
     assert (checks["sessions"]["level"], "sessions" in later) == ("warn", False)
     assert sorted(path.stem for path in (data / "owners").glob("*.lock")) == ["alive", "dead"]
 
@@ -146,7 +146,7 @@ def test_keys_are_named_by_where_they_came_from(
     monkeypatch.setenv("GROQ_API_KEY", "gsk-secret")
     ended = invoke("doctor")
     assert "ok    groq" in ended.stdout
-    assert "its key is from $GROQ_API_KEY" in ended.stdout
+    assert "its key comes from $GROQ_API_KEY" in ended.stdout
     assert "gsk-secret" not in ended.output
 
 

@@ -98,7 +98,7 @@ def test_who_cannot_answer(desk: Desk, asked: dict[str, str], before: Session | 
     [("gpt-4o", "openai/gpt-4o"), ("claude-sonnet-4-5", "anthropic/claude-sonnet-4-5"), ("b", "local/b")],
 )
 def test_a_model_without_its_provider_is_suggested_in_full(desk: Desk, given: str, meant: str) -> None:
-    with pytest.raises(Complaint, match=f"'{given}' is no model: did you mean {meant}\\?"):
+    with pytest.raises(Complaint, match=f"'{given}' is not a model: did you mean {meant}\\?"):
         named_model(given, config(desk))
 
 

@@ -25,8 +25,8 @@ NO_KEY = "there is no API key for anthropic: set ANTHROPIC_API_KEY"
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "error: there is no prompt\nhint: "),
-        (("   ",), "error: there is no prompt"),
+        ((), "error: the prompt is empty\nhint: "),
+        (("   ",), "error: the prompt is empty"),
         (("--model", "nope", "Hi"), "error: 'nope' is no model; write it as \"provider/model\""),
         (("--model", "local/other", "Hi"), "error: provider local has no model 'other': there are m"),
         (("--model", "locl/m", "Hi"), "error: there is no provider 'locl': did you mean 'local'?"),
@@ -35,7 +35,7 @@ NO_KEY = "there is no API key for anthropic: set ANTHROPIC_API_KEY"
         (("--session", "ses_1", "Hi"), "error: no session with id 'ses_1'\nhint: `asyncagents sessions"),
         (("--continue",), "error: there is no session of "),
         (("--session", "x", "--continue"), "--session and --continue both choose"),
-        (("--session", "x", "--title", "t", "Hi"), "--title names a new session"),
+        (("--session", "x", "--title", "t", "Hi"), "--title is for a new session"),
         (("--session", "x", "--detach"), "--detach needs a prompt"),
         (("--continue", "--key", "k"), "--key needs a prompt"),
         (("--file", "missing.txt", "Hi"), "'missing.txt' does not exist"),
@@ -66,7 +66,7 @@ def test_a_broken_config_and_a_data_directory_that_is_a_file_are_said(
     desk.write("asyncagents.json", "{")
     broken = invoke("run", "Hi")
     assert (in_the_way.exit_code, broken.exit_code) == (2, 2)
-    assert in_the_way.stderr.startswith(f"error: the data directory {file} is not a directory\nhint: name")
+    assert in_the_way.stderr.startswith(f"error: the data directory {file} is not a directory\nhint: choose")
     assert broken.stderr.startswith("error: ")
     assert "is not valid JSON at line 1" in broken.stderr
 
@@ -83,7 +83,7 @@ def test_stdin_must_be_text_of_a_sane_length(invoke: Invoke, desk: Desk) -> None
     endless = invoke("run", stdin=bytes(LARGEST + 1))
     assert (binary.exit_code, endless.exit_code) == (2, 2)
     assert "not UTF-8 text" in binary.stderr
-    assert "more than 10 MiB on stdin" in endless.stderr
+    assert "stdin has more than 10 MiB" in endless.stderr
 
 
 @pytest.mark.parametrize(

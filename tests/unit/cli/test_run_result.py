@@ -94,8 +94,8 @@ def test_a_failure_is_a_sentence(failure: Failure | None, said: str) -> None:
         ("failed", "error: there is no answer"),
         ("waiting", "waiting: deploy waits for its result (asked Ada), tool_1 of session ses_1"),
         ("cancelled", "cancelled: session ses_1"),
-        ("stopped", "stopped: what was accepted is kept"),
-        ("accepted", "accepted: nobody works on it until"),
+        ("stopped", "stopped: what was accepted is stored"),
+        ("accepted", "accepted: no process runs it until"),
     ],
 )
 def test_the_last_words_name_the_way_back(
@@ -113,4 +113,4 @@ def test_a_good_end_says_nothing_unless_the_answer_was_too_long(capsys: pytest.C
     close(Screen(), done)
     assert capsys.readouterr().err == ""
     close(Screen(), replace(done, finish="length"))
-    assert "the end is missing" in capsys.readouterr().err
+    assert "the answer is incomplete" in capsys.readouterr().err

@@ -67,13 +67,13 @@ def test_every_status_is_an_error_of_ours(status: int, kind: type[AsyncAgentsErr
     raised = refusal(status, said)
 
     assert type(raised) is kind
-    assert str(raised) in {"so it is", f"the server answered with status {status}"}
+    assert str(raised) in {"so it is", f"the server responded with status {status}"}
     assert (str(raised) == "so it is") == (said == body("so it is"))
 
 
 def test_what_is_missing_is_named_if_the_server_names_it() -> None:
     named = refusal(404, body("no task with id 'ses_x'"))
-    unnamed = refusal(404, body("there is no such route"))
+    unnamed = refusal(404, body("unknown route"))
 
     assert isinstance(named, NotFound)
     assert isinstance(unnamed, NotFound)

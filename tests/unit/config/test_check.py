@@ -145,21 +145,20 @@ def test_a_value_that_was_filled_in_is_not_quoted(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("data", "warning"),
     [
-        ({"modle": "a/b"}, 'f: the key modle is unknown and means nothing: did you mean "model"?'),
+        ({"modle": "a/b"}, 'f: the key modle is unknown and is ignored: did you mean "model"?'),
         (
             {"provider": {"x": {"option": {}}}},
-            'f: the key provider.x.option is unknown and means nothing: did you mean "options"?',
+            'f: the key provider.x.option is unknown and is ignored: did you mean "options"?',
         ),
         (
             {"provider": {"x": {"options": {"baseUrl": "http://a"}}}},
-            "f: the key provider.x.options.baseUrl is unknown and is handed on as it is: "
-            'did you mean "baseURL"?',
+            'f: the key provider.x.options.baseUrl is unknown and is passed on: did you mean "baseURL"?',
         ),
         (
             {"agent": {"a": {"temprature": 1}}},
-            'f: the key agent.a.temprature is unknown and is handed on as it is: did you mean "temperature"?',
+            'f: the key agent.a.temprature is unknown and is passed on: did you mean "temperature"?',
         ),
-        ({"qqq": 1}, "f: the key qqq is unknown and means nothing: remove it or correct its name"),
+        ({"qqq": 1}, "f: the key qqq is unknown and is ignored: remove it or correct its name"),
     ],
 )
 def test_an_unknown_key_is_warned_of_with_what_was_meant(data: dict[str, Any], warning: str) -> None:

@@ -114,8 +114,8 @@ def test_what_only_claude_code_knows_counts_for_nothing(desk: Desk, hint: str) -
         template="argument-hint: [stays] [here]", description="Does: things"
     )
     assert found.warnings == (
-        f"{path}: the key argument-hint of Claude Code counts for nothing here",
-        f"{path}: the key allowed-tools of Claude Code counts for nothing here",
+        f"{path}: the key argument-hint of Claude Code is ignored here",
+        f"{path}: the key allowed-tools of Claude Code is ignored here",
         f"{path}: the model 'sonnet' names no provider: the session's own model is used",
     )
 
@@ -125,8 +125,8 @@ def test_an_unknown_key_is_told_and_the_template_is_the_text(desk: Desk) -> None
     found = commands(desk)
     assert found.commands["x"].config == CommandConfig(template="Yes")
     assert found.told == (
-        f"{path}: the key template is unknown and counts for nothing: remove it or correct its name",
-        f"{path}: the key agnet is unknown and counts for nothing: remove it or correct its name",
+        f"{path}: the key template is unknown and is ignored: remove it or correct its name",
+        f"{path}: the key agnet is unknown and is ignored: remove it or correct its name",
     )
 
 

@@ -89,7 +89,7 @@ def test_a_key_that_would_break_a_request_is_refused_and_not_told(desk: Desk, ke
     with pytest.raises(ConfigError) as caught:
         desk.load()
     assert str(caught.value) == (
-        f"{file}: provider.openai.options.apiKey holds a character that no key has: copy the key again"
+        f"{file}: provider.openai.options.apiKey holds an invalid character: copy the key again"
     )
 
 
@@ -99,9 +99,7 @@ def test_an_odd_key_in_the_environment_is_warned_of_and_stops_nobody(desk: Desk,
     loaded = desk.load()
     assert loaded.config.provider["groq"].api_key is None
     assert loaded.config.provider["anthropic"].api_key == Secret("sk-ant")
-    assert loaded.warnings == (
-        "$GROQ_API_KEY holds a character that no key has and counts for nothing: copy the key again",
-    )
+    assert loaded.warnings == ("$GROQ_API_KEY holds an invalid character and is ignored: copy the key again",)
 
 
 def test_the_next_variable_counts_where_the_first_holds_an_odd_key(desk: Desk) -> None:

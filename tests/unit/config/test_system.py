@@ -14,7 +14,7 @@ async def test_a_clock_before_1970_is_refused_when_a_data_directory_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.time_ns", lambda: IN_1965)
-    with pytest.raises(ConfigError, match=r"clock says 1964-12-29 .* UTC: set it, and start again"):
+    with pytest.raises(ConfigError, match=r"clock is at 1964-12-29 .* UTC: set it, and start again"):
         async with open_runtime(tmp_path, model=ScriptedModel({})):
             pass
 

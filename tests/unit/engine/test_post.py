@@ -80,7 +80,7 @@ def test_a_receiver_that_is_down_for_a_day_is_still_told() -> None:
 )
 def test_who_asks_for_more_time_gets_it_up_to_a_day_and_never_less(asked: float | None, waits: int) -> None:
     verdict = judged(Answered(429, asked), 2, now=NOW, rng=Least())
-    assert verdict == Again(NOW + waits, "it answered 429")
+    assert verdict == Again(NOW + waits, "the receiver answered 429")
 
 
 @pytest.mark.spec("P-12")
@@ -93,11 +93,11 @@ def test_any_yes_is_a_delivery(status: int) -> None:
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (Answered(301), "it answered 301; redirects are not followed"),
-        (Answered(307), "it answered 307; redirects are not followed"),
-        (Answered(400), "it answered 400"),
-        (Answered(404), "it answered 404"),
-        (Answered(500), "it answered 500"),
+        (Answered(301), "the receiver answered 301; redirects are not followed"),
+        (Answered(307), "the receiver answered 307; redirects are not followed"),
+        (Answered(400), "the receiver answered 400"),
+        (Answered(404), "the receiver answered 404"),
+        (Answered(500), "the receiver answered 500"),
         (Unreachable("it cannot be reached: refused"), "it cannot be reached: refused"),
     ],
 )

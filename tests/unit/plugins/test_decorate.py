@@ -230,9 +230,9 @@ async def test_a_parameter_that_no_model_could_give_is_refused_with_what_to_writ
     cases: list[tuple[Any, str]] = [
         (untyped, "has no type: write one"),
         (many, "by name, each once"),
-        (strange, "something that JSON does not have: type .*Event.* is not supported$"),
+        (strange, "a parameter that JSON cannot express: type .*Event.* is not supported$"),
         (unknown, "cannot be read"),
-        (int, "above a function"),
+        (int, "decorates a function"),
         (lambda: None, "its name must be"),
     ]
     for function, why in cases:

@@ -165,11 +165,11 @@ async def test_tools_come_from_files_the_nearest_first(desk: Desk) -> None:
 async def test_a_project_may_not_replace_a_built_in_tool_nor_anyone_the_programs(desk: Desk) -> None:
     own, theirs = Added(ECHO.named("read"), "mine", own=True), Added(ECHO.named("read"), "theirs", own=False)
     assert with_added((ECHO.named("read"),), [theirs])[1] == [
-        "theirs: the tool read counts for nothing: a project may not replace this one"
+        "theirs: the tool read is ignored: a project may not replace a built-in tool"
     ]
     assert with_added((ECHO.named("read"),), [own])[1] == []
     assert with_added((ECHO,), [Added(ECHO, "mine", own=True)])[1] == [
-        "mine: the tool echo counts for nothing: the program brings its own"
+        "mine: the tool echo is ignored: the program defines it already"
     ]
 
 

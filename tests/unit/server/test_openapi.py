@@ -142,9 +142,7 @@ def test_a_route_is_told_with_all_that_its_row_says() -> None:
         answer=tuple[str, ...],
     )
     shown = document([route])["paths"]["/v1/things"]["get"]
-    assert shown["description"] == (
-        "Does nothing, on two lines. Programs of this machine need no token, whoever runs them."
-    )
+    assert shown["description"] == ("Does nothing, on two lines. Programs of this machine need no token.")
     assert [(each["name"], each["in"], each["schema"]) for each in shown["parameters"]] == [
         ("limit", "query", {"type": "integer", "minimum": 1, "maximum": 9}),
         ("kind", "query", {"enum": ["a", "b"]}),

@@ -146,7 +146,7 @@ def test_two_types_of_one_name_are_refused() -> None:
     other = msgspec.defstruct("Leaf", [("x", int)])
     schemas = Schemas()
     schemas.given(Leaf)
-    with pytest.raises(AssertionError, match="two types are called Leaf"):
+    with pytest.raises(AssertionError, match="two types are named Leaf"):
         schemas.given(other)
 
 

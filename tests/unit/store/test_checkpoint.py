@@ -80,7 +80,7 @@ def test_a_failure_is_told_and_the_next_one_is_tried(
         checkpoints.committed(EVERY)
         assert moved.wait(PATIENCE)
         assert in_the_file(path) == 1
-    assert "could not be moved" in caplog.text
+    assert "action=checkpoint: failed" in caplog.text
 
 
 def test_who_never_commits_has_no_thread(tmp_path: Path) -> None:

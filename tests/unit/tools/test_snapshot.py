@@ -376,7 +376,7 @@ def test_without_git_or_outside_a_repository_there_are_none_and_it_is_said_why(t
     without = open_snapshots(tmp_path / "s", tmp_path, variables(PATH=f".:{tmp_path}/none"), SystemClock())
     assert isinstance(plain, NoSnapshots)
     assert isinstance(without, NoSnapshots)
-    assert "no git repository" in plain.why
+    assert "not a git repository" in plain.why
     assert "git is not installed" in without.why
 
 

@@ -1,10 +1,10 @@
-"""The database's clock, as it is known here: machines disagree, and what is due must be due for all alike."""
+"""An estimate of the database's clock: clocks of machines differ, and due times must be the same for all."""
 
 from asyncagents.domain.port import Clock
 
 
 class StoreClock:
-    """This machine's, put right by what the database last said."""
+    """This machine's clock, corrected by the time that the database last reported."""
 
     def __init__(self, local: Clock) -> None:
         self._local = local
@@ -17,6 +17,6 @@ class StoreClock:
         return self._local.now()
 
     def learn(self, told: int, *, asked: int, heard: int) -> None:
-        """`told` was true at some moment between the question and the answer, by this machine's clock."""
+        """Correct the clock: the database read `told` between `asked` and `heard` of this machine's clock."""
         if not asked <= told - self._ahead <= heard:
             self._ahead = told - (asked + heard) // 2

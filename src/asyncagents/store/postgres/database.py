@@ -23,17 +23,17 @@ from asyncagents.store.tx import Commit, Row, Verb
 
 T = TypeVar("T")
 SIZE = 8
-"""Connections of a process."""
+"""Connections per process."""
 TRIES = 20
 LOCK_SECONDS = 1
-"""Who waits longer for a tree that another process holds lets others use the connection, and tries again."""
+"""A longer wait for a tree of another process returns the connection to the pool and tries again."""
 PAUSE = 0.005
 _UNDER_WAY = (
     "SELECT CASE WHEN $1::text::xid8 < pg_current_xact_id()"
     " THEN pg_xact_status($1::text::xid8) = 'in progress' END"
 )
-"""A server that has started anew may not have come to its number again: then it is not. What was given is
-below a number that is taken now; the end of a snapshot is not, while nothing later has ended."""
+"""NULL if a restarted server has not reached this transaction number again: then it is not in progress.
+A given number is below one that is taken now; the end of a snapshot may not be, while nothing later ended."""
 _IS_THERE = "SELECT EXISTS (SELECT 1 FROM mark WHERE slot = $1 AND token = $2)"
 _UNKNOWN = "whether the write was done is not known"
 
@@ -56,20 +56,20 @@ class PostgresDatabase:
         self._works: set[asyncio.Task[Any]] = set()
         self._closed = False
         self.before_commit: Callable[[Connection, list[SessionId]], Awaitable[frozenset[str]]] | None = None
-        """What else belongs into a transaction that wakes sessions; returns their pools."""
+        """Called within a transaction that wakes sessions, before its commit; returns their pools."""
         self.committed: Callable[[frozenset[str]], None] = lambda pools: None
-        """Something was written: others may want to know. For these pools there is work among it."""
+        """Called after a commit, with the pools that it queued work for."""
         self.others = Others(self)
 
     async def write(self, verb: Verb[T], *, quick: bool = False) -> T:
-        """Whoever asked may go away; what he asked for is done all the same."""
+        """Run a verb and commit; a cancelled caller does not stop it."""
         return await asyncio.shield(self._begin(self._tried(lambda until: self._commit(verb, until))))
 
     async def read(self, verb: Verb[T], *, quick: bool = False) -> T:
         return await asyncio.shield(self._begin(self._tried(lambda until: self._read(verb, until))))
 
     async def ask(self, statement: str, *params: object) -> list[Row]:
-        """One that reads: it is its own transaction."""
+        """Run a reading statement in a transaction of its own."""
         return await asyncio.shield(
             self._begin(self._tried(lambda until: self._ask(statement, params, until)))
         )
@@ -82,12 +82,12 @@ class PostgresDatabase:
             listener(commit)
 
     def poll(self) -> None:
-        """Look for what others committed, in a moment."""
+        """Schedule a read of what other processes committed."""
         if not self._closed:
             self.others.look_soon()
 
     def begin_work(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Something that the close waits for."""
+        """Start a task that `close` waits for."""
         self._begin(work)
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -102,17 +102,17 @@ class PostgresDatabase:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._works.discard(task)
         if not task.cancelled():
-            task.exception()  # whoever asked has heard of it, or has gone away
+            task.exception()  # mark it as retrieved: the caller has it, or was cancelled
 
     async def close(self) -> None:
-        """What was asked for before is still done."""
+        """Finish what was started before, then close the pool."""
         self._closed = True
         while self._works:
             await asyncio.wait(self._works)
         await self._pool.close()
 
     async def _tried(self, attempt: Callable[[float], Coroutine[Any, Any, T]]) -> T:
-        """Until it comes through, or the database has been out of reach for too long."""
+        """Retry until it succeeds, or until the database was out of reach for too long."""
         until, tries = asyncio.get_running_loop().time() + PATIENCE_SECONDS, 0
         while True:
             try:
@@ -145,7 +145,7 @@ class PostgresDatabase:
             with self.others.aware_of(tx):
                 try:
                     value = await verb(tx)
-                    if tx.changes and not tx.xid:  # or a commit that fails would pass for a read
+                    if tx.changes and not tx.xid:  # else a failed commit would pass as a read
                         await tx.rev()
                 except Exception as error:
                     await _undo(tx, error)
@@ -177,7 +177,7 @@ class PostgresDatabase:
                 raise Again(error, lost=True) from error
 
     async def _is_there(self, tx: PostgresTx, error: BaseException, until: float) -> bool:
-        """The answer to a COMMIT was lost: once it is not under way any more, its mark tells."""
+        """After the answer to COMMIT was lost, wait until the transaction ended, and look for its mark."""
         while True:
             try:
                 async with self._pool.take_instead(until=until) as connection:
@@ -199,10 +199,10 @@ class PostgresDatabase:
 
 
 async def _undo(tx: PostgresTx, error: BaseException | None = None) -> None:
-    """A reading transaction ends like this as well."""
+    """Roll back; a reading transaction ends like this as well."""
     if tx.connection is None or tx.connection.is_closed():
         return
-    if isinstance(error, UNSYNCED):  # what was on its way may still be
+    if isinstance(error, UNSYNCED):  # the server may still be executing
         tx.connection.terminate()
     else:
         try:
@@ -212,7 +212,7 @@ async def _undo(tx: PostgresTx, error: BaseException | None = None) -> None:
 
 
 async def _prepared(dsn: str, rng: Rng, scripts: tuple[str, ...]) -> tuple[str, int]:
-    """The epoch, and what revisions are counted from."""
+    """Migrate the database; returns the epoch, and what revisions are counted from."""
     first = await patiently(dsn, rng, until=asyncio.get_running_loop().time() + PATIENCE_SECONDS)
     try:
         await first.execute("SELECT pg_advisory_lock($1)", TURN)
@@ -220,7 +220,7 @@ async def _prepared(dsn: str, rng: Rng, scripts: tuple[str, ...]) -> tuple[str, 
         await install(first)
         row = await first.fetchrow("SELECT epoch, base FROM revision WHERE id = 1")
     except asyncpg.PostgresError as error:
-        raise StoreError(f"the database could not be brought to our schema: {error}") from error
+        raise StoreError(f"the database could not be migrated to our schema: {error}") from error
     finally:
         await first.close()
     assert row is not None
@@ -236,7 +236,7 @@ async def open_postgres(
     ids: Ids | None = None,
     size: int = SIZE,
 ) -> AsyncIterator[PostgresDatabase]:
-    """Open a database, and bring it to our schema. Any number of processes may have the same one open."""
+    """Open a database and migrate it to our schema. Any number of processes may have the same one open."""
     scripts = load_scripts()
     epoch, base = await _prepared(dsn, rng, scripts)
     standing = Standing(epoch, len(scripts))
@@ -245,7 +245,7 @@ async def open_postgres(
         await standing.check(connection)
         await connection.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'")
         if await connection.fetchval("SHOW synchronous_commit") == "off":
-            await connection.execute("SET synchronous_commit = on")  # what is acknowledged is on the disk
+            await connection.execute("SET synchronous_commit = on")  # acknowledged means durable
 
     pool = Pool(dsn, rng, size=size, greet=greet)
     ids = ids or Ids(clock, rng)

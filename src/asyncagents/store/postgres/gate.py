@@ -1,4 +1,4 @@
-"""What PgQueuer hears: by itself it tells every worker of every change, and each of them looks four times."""
+"""Limits PgQueuer's notifications: by default every change makes every worker query four times."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,9 +12,9 @@ from asyncagents.domain.port import Rng
 from asyncagents.store.postgres.pool import Connection
 
 GAP_SECONDS = 0.02
-"""Between two looks for what others put in."""
+"""Min pause between two dequeues after hints."""
 SPREAD_SECONDS = 0.002
-"""For each worker there is: the first with room takes what there is, and the others look by and by."""
+"""Random delay per worker process: the first with capacity takes the jobs, the others query later."""
 
 _CHANGED = {
     "type": "table_changed_event",
@@ -25,8 +25,8 @@ _CHANGED = {
 
 
 class GatedDriver(AsyncpgDriver):
-    """It listens to nobody: whoever has our line says when there is something. Many hints are one look, and
-    the workers of a fleet do not look at the same moment."""
+    """Does not LISTEN: the control connection hints that there are jobs. Many hints become one dequeue, and
+    the processes of a fleet do not dequeue at the same moment."""
 
     def __init__(self, connection: Connection, rng: Rng, fellows: Callable[[], int]) -> None:
         super().__init__(connection)
@@ -41,11 +41,11 @@ class GatedDriver(AsyncpgDriver):
         self._channel, self._hear = channel, callback
 
     async def notify(self, channel: str, payload: str) -> None:
-        """PgQueuer asks itself whether it listens."""
+        """Answer PgQueuer's check of its own listener."""
         self._hear(payload)
 
     def hint(self) -> None:
-        """Somebody put something in."""
+        """Dequeue soon: there may be new jobs."""
         if self._waits is None:
             loop = asyncio.get_running_loop()
             spread = (self._fellows() - 1) * SPREAD_SECONDS * self._rng.below(1000) / 1000
@@ -61,7 +61,7 @@ class GatedDriver(AsyncpgDriver):
 
 class GatedQueries(Queries):
     async def log_jobs(self, job_status: list[Any]) -> None:
-        """They are done: there is room for others."""
+        """Dequeue after jobs are done: there is capacity for others."""
         await super().log_jobs(job_status)
         if isinstance(self.driver, GatedDriver):
             self.driver.look()

@@ -1,4 +1,4 @@
-"""A look at a database, for whoever wonders whether all is well: changes nothing."""
+"""Inspects a PostgreSQL database and its processes. Changes nothing."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ _QUEUED = "SELECT COUNT(*) FROM pgqueuer WHERE status = 'queued'"
 
 
 class Neighbour(Struct, frozen=True, array_like=True):
-    """A process that uses it."""
+    """A process that uses the database."""
 
     id: str
     host: str
@@ -32,32 +32,32 @@ class Neighbour(Struct, frozen=True, array_like=True):
 class Seen(Struct, frozen=True):
     server: str
     schema: int
-    """0: nobody has brought ours in."""
+    """0: our schema is not installed."""
     needs: int
     ours: int
     sessions: int
     bytes: int
     neighbours: tuple[Neighbour, ...] = ()
     left: dict[str, int] = {}
-    """Sessions with work, by pools that nobody serves."""
+    """Sessions with work in pools that no living process serves, by pool."""
     waiting: int = 0
-    """Jobs that nobody has taken."""
+    """Jobs in the queue."""
     connections: tuple[int, int] = (0, 0)
-    """In use, and allowed."""
+    """Connections in use, and allowed."""
     unsafe: tuple[str, ...] = ()
-    """Settings with which a crash may lose what was acknowledged."""
+    """Settings with which a crash may lose acknowledged writes."""
     oldest_seconds: float = 0.0
-    """How long the oldest writing transaction has been under way: readers of changes wait for it."""
+    """Age of the oldest writing transaction: readers of the feed wait for it."""
 
 
 async def inspect(dsn: str, rng: Rng) -> Seen:
-    """Raises `StoreError`."""
+    """Inspect a database. Raises `StoreError`."""
     until = asyncio.get_running_loop().time() + PATIENCE_SECONDS
     connection = await patiently(dsn, rng, until=until)
     try:
         return await _seen(connection)
     except (*LOST, asyncpg.PostgresError) as error:
-        raise StoreError(f"the database could not be looked at: {error}") from error
+        raise StoreError(f"the database could not be inspected: {error}") from error
     finally:
         connection.terminate()
 

@@ -1,4 +1,4 @@
-"""Wakes wait in a queue for whoever has room: a job names a session, and is a hint, never the truth."""
+"""A queue of wakes for processes with capacity: a job names a session, and is a hint, never the truth."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ from asyncagents.store.postgres.retention import tidy_forever
 from asyncagents.store.postgres.trouble import LOST
 
 COUNTED = 500
-"""A project's sessions that are at work or wait; one that has more waits behind everybody."""
+"""Max active sessions counted per project; a project with more waits behind all others."""
 _WAITING = (
     "SELECT id, pool, CASE WHEN busy < $2 THEN first - busy ELSE LEAST(first - busy, last - 1) END"
     " FROM session, LATERAL ("
@@ -35,7 +35,7 @@ _WAITING = (
 )
 
 LOOK_SECONDS = 5
-"""For what no notification told of."""
+"""Interval of polls, for jobs without a notification."""
 PAUSE_SECONDS = 0.2
 Run: TypeAlias = Callable[[SessionId], Awaitable[bool]]
 
@@ -44,7 +44,7 @@ _queries: WeakKeyDictionary[Connection, Queries] = WeakKeyDictionary()
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """What PgQueuer says of a broken connection we have said; and a job that is not struck off is a hint."""
+    """Filter PgQueuer's log: its flush errors repeat ours about a broken connection, and jobs are hints."""
     return not str(record.msg).startswith(("Shutdown flush failed", "Flush failed"))
 
 
@@ -53,7 +53,7 @@ def entrypoint(pool: str) -> str:
 
 
 async def install(connection: Connection) -> None:
-    """PgQueuer's own tables, as its version wants them."""
+    """Install or upgrade PgQueuer's tables."""
     ours = f"{version('pgqueuer')}, silent"
     if await connection.fetchval("SELECT queue FROM asyncagents_schema") == ours:
         return
@@ -62,15 +62,16 @@ async def install(connection: Connection) -> None:
         await queries.upgrade()
     else:
         await queries.install()
-    settings = queries.qbe.settings  # its notifications would be one for each statement: our line tells
+    settings = queries.qbe.settings  # it would notify per statement; the control connection does it instead
     await connection.execute(f"ALTER TABLE {settings.queue_table} DISABLE TRIGGER {settings.trigger}")
     await connection.execute("UPDATE asyncagents_schema SET queue = $1", ours)
 
 
 async def enqueue(connection: Connection, sessions: list[SessionId]) -> frozenset[str]:
-    """In the transaction that woke them. Counted from who is first in line, a project's next session waits
-    behind as many as it has at work: of one with ten thousand and one with a single one, the single one is
-    next; and as the line moves on, nobody who waits is overtaken for ever. Returns the pools."""
+    """Enqueue sessions in the transaction that woke them; returns their pools.
+
+    Priorities are fair: counted from the first in the queue, a project's next session waits behind as many as
+    it has active. So a project with one session is not delayed by one with thousands, and none starves."""
     rows = await connection.fetch(_WAITING, list(dict.fromkeys(sessions)), COUNTED)
     if not rows:
         return frozenset()
@@ -86,11 +87,11 @@ async def enqueue(connection: Connection, sessions: list[SessionId]) -> frozense
 
 
 class Jobs:
-    """PgQueuer's manager, made anew when its connection breaks."""
+    """Runs PgQueuer's manager, and restarts it when its connection breaks."""
 
     def __init__(self, dsn: str, rng: Rng, *, pools: tuple[str, ...], most: int, heartbeat: float) -> None:
         self.fellows: Callable[[], int] = lambda: 1
-        """How many work, with this one."""
+        """How many processes run sessions, with this one."""
         self._dsn = dsn
         self._rng = rng
         self._pools = pools
@@ -102,23 +103,23 @@ class Jobs:
         self._connection: Connection | None = None
 
     def hint(self, pools: frozenset[str]) -> None:
-        """There may be something to take for those who work for these."""
+        """Dequeue soon if this process serves one of these pools: there may be jobs."""
         if self._gate is not None and (EVERY_POOL in pools or not pools.isdisjoint(self._pools)):
             self._gate.hint()
 
     def cut(self) -> None:
-        """The database is out of reach, and this connection may not have noticed."""
+        """Terminate the connection: the database is out of reach, which it may not have noticed."""
         if self._connection is not None:
             self._connection.terminate()
 
     def stop(self) -> None:
-        """Take no more; what was taken goes on."""
+        """Take no more jobs; those that run go on."""
         self._stopped.set()
         if self._manager is not None:
             self._manager.shutdown.set()
 
     async def work(self, run: Run) -> None:
-        """`run` returns when there is nothing more to do: so long its place is taken. False: not here."""
+        """Run sessions from the queue. `run` occupies a slot until it returns; False: try elsewhere."""
         logging.getLogger("pgqueuer").addFilter(_is_news)
         async with asyncio.TaskGroup() as group:
             tidying = group.create_task(tidy_forever(self._dsn, self._rng))
@@ -129,10 +130,10 @@ class Jobs:
         while not self._stopped.is_set():
             try:
                 await self._work(run)
-            except Exception as error:  # noqa: BLE001  whatever becomes of hints, work goes on: asyncpg has
-                # no error of its own for a connection that is ended in the middle of a question
+            except Exception as error:  # noqa: BLE001  jobs are hints, so work goes on: asyncpg has no error
+                # of its own for a connection that is terminated in the middle of a query
                 known = isinstance(error, (StoreError, asyncpg.PostgresError, ExceptionGroup, *LOST))
-                _log.warning("the queue is out of reach; it is tried again: %s", error, exc_info=not known)
+                _log.warning("queue action=dequeue: failed; will retry: %s", error, exc_info=not known)
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _work(self, run: Run) -> None:
@@ -150,7 +151,7 @@ class Jobs:
                 turns.discard(mine)
 
         def lost(_: object) -> None:
-            """What runs goes on, but is not waited for here: the next queue takes what comes meanwhile."""
+            """Stop waiting for the running sessions, which go on; the next manager takes new jobs."""
             manager.shutdown.set()
             for each in turns:
                 assert each is not None

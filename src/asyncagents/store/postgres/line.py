@@ -1,4 +1,4 @@
-"""A process's own line to the database, beside those that transactions use: it beats, listens and tells."""
+"""A process's control connection to the database: heartbeats, LISTEN and NOTIFY, beside the pool."""
 
 import asyncio
 import logging
@@ -17,15 +17,15 @@ from asyncagents.store.postgres.workers import BEATS, Workers
 
 NEWS, LIVE = "asyncagents_news", "asyncagents_live"
 PAYLOAD = 7_900
-"""Bytes that one notification can carry."""
+"""Max bytes of one notification."""
 MOST_LIVE = 512
-"""Payloads that wait; who cannot keep up leaves them out, and what they said comes with the rows."""
+"""Max payloads that wait; more are dropped, and their content comes with the rows."""
 
 _log = logging.getLogger(__name__)
 
 
 class Line:
-    """Nothing that is told here is the only word of it: rows are, and whoever misses a word reads them."""
+    """Notifications are hints only: a process that misses one reads the rows."""
 
     def __init__(self, dsn: str, rng: Rng, workers: Workers, *, patience: float, check: Greet) -> None:
         self._check = check
@@ -39,16 +39,16 @@ class Line:
         self._fuse: asyncio.TimerHandle | None = None
         self.cut_off = self._broken = False
         self.ready = asyncio.Event()
-        """It has beaten once."""
+        """Set after the first heartbeat."""
         self.on_news: Callable[[], None] = lambda: None
         self.on_jobs: Callable[[frozenset[str]], None] = lambda pools: None
-        """Somebody, here or elsewhere, has put work into the queue of these pools."""
+        """Called when this or another process has put work into the queue of these pools."""
         self.on_live: Callable[[str], None] = lambda payload: None
         self.on_cut: Callable[[bool], None] = lambda cut: None
-        """True: nobody may have heard of us for half of the time after which one is dead. False: again."""
+        """True: no heartbeat for half the time after which a process counts as dead. False: it is back."""
 
     async def begun(self) -> None:
-        """Returns once others know of this process. Raises `StoreError`."""
+        """Wait for the first heartbeat. Raises `StoreError` if there is none in time."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await self.ready.wait()
@@ -56,7 +56,7 @@ class Line:
             raise StoreError("the database is out of reach: it did not answer in time") from error
 
     def committed(self, pools: frozenset[str]) -> None:
-        """Others are told in a moment, unless somebody tells them first."""
+        """Announce a commit to other processes soon, unless another announcement covers it."""
         self._news.committed(asyncio.get_running_loop().time(), pools)
         self._wake.set()
         if pools:
@@ -67,13 +67,13 @@ class Line:
         return self.workers.listeners > 0
 
     def say(self, payload: str) -> None:
-        """At most `PAYLOAD` bytes, to whoever listens."""
+        """Send a payload of at most `MAX_PAYLOAD_BYTES` to the processes that listen."""
         if len(self._live) < MOST_LIVE:
             self._live.append(payload)
             self._wake.set()
 
     async def keep(self) -> None:
-        """For as long as the process works. Raises `SchemaMismatch` when it may not any more."""
+        """Keep the connection open until cancelled. Raises `SchemaMismatch` if `check` does."""
         while True:
             connection: Connection | None = None
             try:
@@ -84,7 +84,7 @@ class Line:
                 raise
             except (StoreError, *LOST, asyncpg.PostgresError) as error:
                 self._broken = True
-                _log.warning("the line to the database broke; it is made anew: %s", error)
+                _log.warning("database action=reconnect: the control connection broke: %s", error)
                 await asyncio.sleep(0.05)
             finally:
                 if connection is not None:
@@ -99,7 +99,7 @@ class Line:
 
         await connection.add_listener(NEWS, heard)
         await connection.add_listener(LIVE, heard)
-        self.on_news()  # whatever was told while nobody listened
+        self.on_news()  # for notifications that were missed before
         self.on_jobs(pools_of(NEW_WORK))
         loop, timeout = asyncio.get_running_loop(), self._patience / 2
         next_beat = 0.0
@@ -114,9 +114,9 @@ class Line:
             await self._pause(connection, next_beat)
 
     async def _pause(self, connection: Connection, next_beat: float) -> None:
-        """Until there is something to do."""
+        """Wait for the next heartbeat, announcement or payload."""
         if connection.is_closed():
-            raise ConnectionResetError("it was closed")
+            raise ConnectionResetError("the connection was closed")
         due = next_beat if self._news.at is None else min(next_beat, self._news.at)
         self._wake.clear()
         if self._live or self.workers.wanted.is_set():
@@ -142,7 +142,7 @@ class Line:
         try:
             await connection.execute("SELECT pg_notify($1, $2)", NEWS, said, timeout=timeout)
         except BaseException:
-            self._news.committed(asyncio.get_running_loop().time(), pools_of(said))  # it is said later
+            self._news.committed(asyncio.get_running_loop().time(), pools_of(said))  # announced later
             raise
 
     def _heard_news(self, said: str) -> None:
@@ -153,25 +153,25 @@ class Line:
             self.on_jobs(pools)
 
     def _beaten(self, asked: float) -> None:
-        """Counted from the question: the answer may have been on its way for long, or we may have slept."""
+        """Restart the timer, from when the heartbeat was sent: its answer may have been delayed."""
         if self._fuse is not None:
             self._fuse.cancel()
         self._fuse = asyncio.get_running_loop().call_at(asked + self._patience / 2, self._cut)
         self.ready.set()
         if self._broken:
             self._broken = False
-            _log.warning("the database is reached again")
+            _log.warning("database action=reconnected: it is reachable again")
         if self.cut_off:
             self.cut_off = False
             self.on_cut(False)
 
     def _cut(self) -> None:
-        _log.error("the database was not reached for too long: all work here stops until it is")
+        _log.error("database action=cut_off: no heartbeat for too long; all work here stops for now")
         self.cut_off = True
         self.on_cut(True)
 
     async def end(self) -> None:
-        """So that others need not wait until we count as dead."""
+        """Sign off, so that other processes need not wait until this one counts as dead."""
         if self._fuse is not None:
             self._fuse.cancel()
         try:
@@ -183,14 +183,14 @@ class Line:
             finally:
                 connection.terminate()
         except (StoreError, *LOST, asyncpg.PostgresError) as error:
-            _log.warning("the database was not told that this process ends: %s", error)
+            _log.warning("database action=sign_off: this process could not sign off: %s", error)
 
 
 @asynccontextmanager
 async def open_line(
     dsn: str, rng: Rng, workers: Workers, *, patience: float, check: Greet
 ) -> AsyncIterator[Line]:
-    """`check`: whether the database is still the one that this process has opened."""
+    """Open the control connection. `check` raises if the database is not the one this process opened."""
     line = Line(dsn, rng, workers, patience=patience, check=check)
     failure: BaseException | None = None
     try:
@@ -202,7 +202,7 @@ async def open_line(
                 failure = error
             keeping.cancel()
             await line.end()
-    except BaseExceptionGroup as over:  # the line cannot be kept, which has ended what was done meanwhile
+    except BaseExceptionGroup as over:  # the connection failed for good and cancelled the block
         raise over.exceptions[0] from failure
     if failure is not None:
         raise failure

@@ -1,4 +1,4 @@
-"""Bring a database to this program's schema: forward only, one process at a time, refused when too new."""
+"""Migrates a database to this program's schema: forward only, one process at a time, refused when too new."""
 
 import asyncio
 import re
@@ -13,7 +13,7 @@ from asyncagents.store.postgres.statement import migration_files
 
 OLDEST = 140_000
 TURN = 0x61_67_65_6E_74_73
-"""The lock that orders processes which start at once."""
+"""The advisory lock that orders processes that start at once."""
 
 
 def load_scripts() -> tuple[str, ...]:
@@ -21,9 +21,9 @@ def load_scripts() -> tuple[str, ...]:
 
 
 async def migrate(connection: Connection, *, epoch: str, scripts: tuple[str, ...]) -> None:
-    """Safe when several processes start at once. Raises `SchemaMismatch`, `StoreError`."""
+    """Run missing migrations; safe when processes start at once. Raises `SchemaMismatch`, `StoreError`."""
     if (version := await connection.fetchval("SHOW server_version_num")) and int(version) < OLDEST:
-        raise StoreError("PostgreSQL 14 or newer is needed: upgrade the server")
+        raise StoreError("PostgreSQL 14 or newer is required: upgrade the server")
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", TURN)
         done = await _version(connection)
@@ -55,8 +55,8 @@ async def _stamp(connection: Connection, number: int, script: str) -> None:
 
 
 async def _count_on(connection: Connection, epoch: str) -> None:
-    """Revisions are numbers of transactions, which begin afresh in another cluster: a copy that is restored
-    there goes on above all that it brought, and its readers start afresh."""
+    """Rebase revisions in another cluster: they are transaction numbers, which begin anew there. A restored
+    copy continues above all its revisions, and cursors become invalid."""
     if not await connection.fetchval(
         "SELECT 1 FROM revision, pg_control_system() WHERE id = 1 AND cluster = system_identifier::text"
     ):
@@ -64,7 +64,7 @@ async def _count_on(connection: Connection, epoch: str) -> None:
 
 
 async def count_above(connection: Connection, *, epoch: str, least: int = 0) -> None:
-    """Revisions go on above all that rows carry, and above `least`; whoever has a cursor starts afresh."""
+    """Continue revisions above those of all rows and above `least`; cursors become invalid."""
     await connection.execute(
         "INSERT INTO revision (id, base, epoch, horizon, cluster) "
         "SELECT 1, newest - pg_current_xact_id()::text::bigint + 1, $1, 0, system_identifier::text "
@@ -91,39 +91,39 @@ async def count_above(connection: Connection, *, epoch: str, least: int = 0) -> 
 
 
 async def begin_afresh(dsn: str, rng: Rng) -> None:
-    """It was restored where it has been: whoever has a cursor, or has it open, starts anew."""
+    """Change the epoch after a restore in the same cluster: cursors and open connections become invalid."""
     connection = await patiently(dsn, rng, until=asyncio.get_running_loop().time() + PATIENCE_SECONDS)
     try:
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock($1)", TURN)
             await count_above(connection, epoch=f"{rng.below(2**48):012x}")
     except asyncpg.PostgresError as error:
-        raise StoreError(f"the database could not be begun afresh: {error}") from error
+        raise StoreError(f"the epoch of the database could not be changed: {error}") from error
     finally:
         connection.terminate()
 
 
 class Standing(Struct, frozen=True):
-    """What this process knows of the database since it opened it."""
+    """Identifies the database that this process opened."""
 
     epoch: str
     schema: int
 
     async def check(self, connection: Connection) -> None:
-        """Raises `SchemaMismatch` if it is another one by now: nothing here may be used any more."""
+        """Raise `SchemaMismatch` if the database was replaced or its schema is too new: stop using it."""
         await refuse_newer(connection, self.schema)
         if await connection.fetchval("SELECT epoch FROM revision WHERE id = 1") != self.epoch:
-            raise SchemaMismatch("the database was replaced or restored meanwhile: start this process anew")
+            raise SchemaMismatch("the database was replaced or restored meanwhile: restart this process")
 
 
 async def refuse_newer(connection: Connection, ours: int) -> None:
-    """Raises `SchemaMismatch`."""
+    """Raise `SchemaMismatch` if the database has no schema, or needs a newer program."""
     try:
         row = await connection.fetchrow("SELECT version, min_reader FROM asyncagents_schema")
     except asyncpg.UndefinedTableError:
         row = None
     if row is None:
-        raise SchemaMismatch("the database has no schema of ours: run `asyncagents migrate`")
+        raise SchemaMismatch("the database has no asyncagents schema: run `asyncagents migrate`")
     if row[1] > ours:
         raise SchemaMismatch(
             f"the database has schema {row[0]} and needs a program that knows schema {row[1]}; "

@@ -1,4 +1,4 @@
-"""Move the store of a data directory into PostgreSQL: all of it or nothing, ids and revisions as they are."""
+"""Moves the SQLite store of a data directory into PostgreSQL: all or nothing, with its ids and revisions."""
 
 import asyncio
 import sqlite3
@@ -26,29 +26,29 @@ TABLES = (
     *("answered", "task", "notice", "secret_key", "call_secret", "delivery", "idempotency", "arrival"),
 )
 _ITS_OWN = frozenset({"schema", "revision", "mark"})
-"""Of the file: a database keeps count in its own way."""
+"""Tables of the file that are not moved: PostgreSQL counts revisions in its own way."""
 ROWS, BYTES = 2_000, 4 * 1024 * 1024
-"""Of a batch."""
+"""Limits of a batch."""
 LONG_SECONDS = 3_600
 LEAVING_SECONDS = 2.0
-"""A connection that was closed is seen for a moment longer."""
+"""How long PostgreSQL may still list a connection that was closed."""
 
 Told: TypeAlias = Callable[[str, int], None]
 
 
 class Moved(Struct, frozen=True, kw_only=True):
     rows: dict[str, int]
-    """Of each table."""
+    """Rows moved, by table."""
     replaced: int = 0
-    """Characters of texts that PostgreSQL cannot keep, such as a zero: U+FFFD stands for each."""
+    """Characters that PostgreSQL cannot store, such as a zero byte; each was replaced by U+FFFD."""
 
 
 async def move(path: Path, dsn: str, *, rng: Rng, pool: str | None = None, told: Told) -> Moved:
-    """Copy a file of SQLite into a database without sessions: all of it or, after any failure, nothing.
+    """Copy a SQLite file into a database without sessions: all of it or, after any failure, nothing.
 
-    With `pool` all sessions are of that one. `told` hears how many rows of a table have been sent. The file
-    stays as it is. Raises `Conflict` if either side is in use or the database has sessions, `InvalidInput`
-    if there is no such file, `SchemaMismatch` and `StoreError`.
+    With `pool` all sessions get that pool. `told` is called with a table and how many of its rows were sent.
+    The file stays as it is. Raises `Conflict` if either side is in use or the database has sessions,
+    `InvalidInput` if there is no such file, `SchemaMismatch` and `StoreError`.
     """
     texts = _Texts()
     with _opened(path, rng) as source:
@@ -61,7 +61,7 @@ async def move(path: Path, dsn: str, *, rng: Rng, pool: str | None = None, told:
             (newest,) = source.execute("SELECT rev FROM revision").fetchone()
             await _count_on(target, epoch=_epoch(rng), newest=newest)
             rows = await _checked(source, target)
-            _refuse_users(path.parent)  # who came meanwhile would go on with the file
+            _refuse_users(path.parent)  # a process started meanwhile would go on with the file
             await _commit(target)
     return Moved(rows=rows, replaced=texts.replaced)
 
@@ -71,7 +71,7 @@ def _epoch(rng: Rng) -> str:
 
 
 class _Texts:
-    """How texts are read: as PostgreSQL can keep them."""
+    """Decodes texts and replaces what PostgreSQL cannot store."""
 
     def __init__(self) -> None:
         self.replaced = 0
@@ -93,9 +93,9 @@ class _Texts:
 
 @contextmanager
 def _opened(path: Path, rng: Rng) -> Iterator[sqlite3.Connection]:
-    """One state of it, at our newest schema: until the block ends nobody can write to it."""
+    """Open the file, migrated to the newest schema and locked against writes until the block ends."""
     if not path.is_file():
-        raise InvalidInput(f"there is no store at {path}: name the data directory that has one")
+        raise InvalidInput(f"there is no store at {path}: give a data directory that has one")
     _refuse_users(path.parent)
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as source:
@@ -108,11 +108,11 @@ def _opened(path: Path, rng: Rng) -> Iterator[sqlite3.Connection]:
 
 
 def _refuse_users(directory: Path) -> None:
-    """A process that uses a data directory holds a lock there for as long as it lives."""
+    """Raise `Conflict` if a living process uses the data directory: each holds a lock file there."""
     if any(is_held(lock) for lock in (*directory.glob("*.lock"), *directory.glob("owners/*.lock"))):
         raise Conflict(
-            f"nothing was moved: a process works on {directory}. Stop it (`asyncagents doctor` tells whether "
-            "a server runs there, and how many processes are at work), then move again."
+            f"nothing was moved: a process uses {directory}. Stop it (`asyncagents doctor` shows whether a "
+            "server runs there, and how many processes use it), then move again."
         )
 
 
@@ -121,7 +121,7 @@ def _names(source: sqlite3.Connection, table: str) -> list[str]:
 
 
 def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    """Not too many, and not too large."""
+    """Group rows into batches, limited in number and size."""
     batch: list[Row] = []
     size = 0
     for row in rows:
@@ -139,7 +139,7 @@ def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
 
 @asynccontextmanager
 async def _begun(dsn: str, rng: Rng) -> AsyncIterator[Connection]:
-    """A transaction in a database with our schema; what is not committed is undone."""
+    """Open a transaction in a database with our schema; it is rolled back unless committed."""
     target = await patiently(dsn, rng, until=asyncio.get_running_loop().time() + PATIENCE_SECONDS)
     try:
         await migrate(target, epoch=_epoch(rng), scripts=load_scripts())
@@ -158,7 +158,7 @@ async def _begun(dsn: str, rng: Rng) -> AsyncIterator[Connection]:
 
 
 async def _make_way(target: Connection) -> None:
-    """Whoever opens the database meanwhile waits, and then finds what was moved. Raises `Conflict`."""
+    """Lock and empty the target; a process that opens it meanwhile waits for the move. Raises `Conflict`."""
     try:
         await target.execute("LOCK TABLE revision IN ACCESS EXCLUSIVE MODE")
     except asyncpg.LockNotAvailableError as error:
@@ -171,12 +171,12 @@ async def _make_way(target: Connection) -> None:
             "nothing was moved: the database has sessions, or webhooks to deliver. If they are those of this "
             "data directory it was moved before, and all is well; else give a database of its own."
         )
-    # Of sessions that were deleted something stays, and a server may have made a key when it started.
+    # Deleted sessions leave tombstones, and a server may have inserted a secret key when it started.
     await target.execute(f"TRUNCATE {', '.join(TABLES)} RESTART IDENTITY")
 
 
 async def _refuse_others(target: Connection) -> None:
-    """Who has the database open counts revisions from where they stood before, and would go on to."""
+    """Raise `Conflict` if other processes have the database open: they would count from old revisions."""
     until = asyncio.get_running_loop().time() + LEAVING_SECONDS
     while await target.fetchval(
         "SELECT COUNT(*) FROM pg_stat_activity, pg_stat_clear_snapshot() WHERE datname = current_database() "
@@ -196,10 +196,10 @@ def _in_use() -> Conflict:
 
 
 async def _columns(source: sqlite3.Connection, target: Connection) -> dict[str, list[str]]:
-    """Of each table, the same on both sides. Raises `SchemaMismatch`."""
+    """The columns of each table. Raises `SchemaMismatch` unless both sides have the same."""
     known = source.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
     if strange := {row[0] for row in known} - _ITS_OWN - set(TABLES):
-        raise SchemaMismatch(f"nothing was moved: {', '.join(sorted(strange))} has no place in PostgreSQL")
+        raise SchemaMismatch(f"nothing was moved: {', '.join(sorted(strange))} has no table in PostgreSQL")
     columns: dict[str, list[str]] = {}
     for table in TABLES:
         columns[table] = _names(source, table)
@@ -210,7 +210,7 @@ async def _columns(source: sqlite3.Connection, target: Connection) -> dict[str, 
         )
         if differ := set(columns[table]) ^ {row[0] for row in there}:
             raise SchemaMismatch(
-                f"nothing was moved: only one side knows {', '.join(sorted(differ))} of {table}. "
+                f"nothing was moved: only one side has {', '.join(sorted(differ))} of {table}. "
                 "Upgrade asyncagents; if it is the newest, please report this."
             )
     return columns
@@ -241,11 +241,11 @@ async def _send(target: Connection, table: str, columns: list[str], batch: list[
     except LOST:
         raise
     except (asyncpg.PostgresError, TypeError, OverflowError, UnicodeEncodeError) as error:
-        raise StoreError(f"nothing was moved: PostgreSQL cannot keep a row of {table}: {error}") from error
+        raise StoreError(f"nothing was moved: PostgreSQL cannot store a row of {table}: {error}") from error
 
 
 async def _count_on(target: Connection, *, epoch: str, newest: int) -> None:
-    """Also above revisions of what is no more: an order of admission, a cancel or a cursor knows them."""
+    """Continue revisions above the file's newest: admissions, cancels and cursors refer to old ones."""
     await target.execute(
         "SELECT setval(pg_get_serial_sequence('secret_key', 'id'), MAX(id)) FROM secret_key "
         "HAVING COUNT(*) > 0"
@@ -254,16 +254,16 @@ async def _count_on(target: Connection, *, epoch: str, newest: int) -> None:
 
 
 async def _checked(source: sqlite3.Connection, target: Connection) -> dict[str, int]:
-    """How many rows there are on both sides. Raises `StoreError`."""
+    """Count the rows of each table. Raises `StoreError` unless both sides have as many."""
     rows: dict[str, int] = {}
     for table in TABLES:
         count = f"SELECT COUNT(*) FROM {table}"  # noqa: S608  our names
         (here,) = source.execute(count).fetchone()
         there = await target.fetchval(count, timeout=LONG_SECONDS)
         if here != there:
-            raise StoreError(f"nothing was moved: of {here} rows of {table} {there} arrived")
+            raise StoreError(f"nothing was moved: only {there} of {here} rows of {table} arrived")
         rows[table] = here
-    # Without it the first questions would be answered by reading whole tables.
+    # Without statistics the first queries would scan whole tables.
     await target.execute(f"ANALYZE {', '.join(TABLES)}", timeout=LONG_SECONDS)
     return rows
 
@@ -273,6 +273,6 @@ async def _commit(target: Connection) -> None:
         await target.execute("COMMIT", timeout=LONG_SECONDS)
     except (*LOST, asyncpg.PostgresError) as error:
         raise StoreError(
-            f"the answer to the last step was lost ({error}): move again. If the database has sessions by "
-            "then, all were moved; else none."
+            f"the answer to COMMIT was lost ({error}): move again. If the database then has sessions, all "
+            "were moved; else none."
         ) from error

@@ -1,54 +1,54 @@
-"""When other processes are told of what was committed: soon, gathered, and by one of those who could."""
+"""Decides when to NOTIFY other processes of commits: soon, batched, and by one of the processes."""
 
 import msgspec
 
 from asyncagents.domain.port import Rng
 
 GATHER_SECONDS = 0.025
-"""What is committed together is told together, and by one of those who committed at the same time."""
+"""Batch window: commits within it are announced together, and by one of the processes."""
 HEARD_SECONDS = 0.01
-"""All have heard of what was told so long ago; if not, they look by themselves in a while."""
+"""A notification reaches all processes within this time; one that misses it polls later."""
 LONGEST = 7_900
-"""Bytes that one notification can carry."""
+"""Max bytes of one notification."""
 EVERY_POOL = "*"
 NEW_WORK = f'["{EVERY_POOL}"]'
 
 
 def pools_of(said: str) -> frozenset[str]:
-    """Those for whose workers there is something in the queue."""
+    """Decode a payload: the pools that have work in the queue."""
     return frozenset(msgspec.json.decode(said, type=list[str])) if said else frozenset()
 
 
 class News:
-    """Times are the loop's. Work is told of at once, unless somebody did so a moment ago."""
+    """Work is announced at once, unless it was announced a moment ago. Times are those of the event loop."""
 
     def __init__(self, rng: Rng) -> None:
         self._rng = rng
         self.at: float | None = None
-        """When to tell; None: there is nothing to be told."""
+        """When to notify; None: there is nothing to announce."""
         self._pools: set[str] = set()
         self._last = 0.0
-        """When the last of what is not told yet was committed."""
+        """Time of the last commit that is not announced yet."""
         self._told = 0.0
-        """When somebody told of work."""
+        """When this or another process last announced work."""
 
     def committed(self, now: float, pools: frozenset[str]) -> None:
-        """`pools`: those in whose queue it has put something."""
+        """Schedule the announcement of a commit. `pools`: those that it queued work for."""
         self._last = now
         self._pools |= pools
         at = max(now, self._told + self._a_while()) if pools else now + GATHER_SECONDS
         self.at = at if self.at is None else min(at, self.at)
 
     def heard(self, now: float, pools: frozenset[str]) -> None:
-        """All look at what was committed by then: what we did a while ago need not be told again. But of work
-        we tell ourselves: when the other one told, and not when we heard of it, is what counts."""
+        """Handle a notification of another process: it covers commits of ours that are old enough. Work is
+        still announced: what counts is when the other process sent, not when this one received."""
         if pools:
             self._told = now
         if self._last < now - HEARD_SECONDS and not self._pools:
             self._done()
 
     def say(self, now: float) -> str:
-        """What is to be told now."""
+        """Take the payload to send now."""
         said = msgspec.json.encode(sorted(self._pools)).decode() if self._pools else ""
         if self._pools:
             self._told = now
@@ -60,5 +60,5 @@ class News:
         self._pools.clear()
 
     def _a_while(self) -> float:
-        """Not the same for all: so one of them is the first, and the others hear of it in time."""
+        """A random part of the window, so that one process is first and the others receive it in time."""
         return GATHER_SECONDS * (0.5 + self._rng.below(1000) / 1000)

@@ -1,4 +1,4 @@
-"""What other processes commit: read from the rows, up to the oldest transaction that is still under way."""
+"""Reads what other processes committed, up to the oldest transaction that is still in progress."""
 
 import asyncio
 import logging
@@ -16,11 +16,11 @@ T = TypeVar("T")
 _OWN_FIRST = frozenset(
     f"changed_{each}" for each in ("sessions", "messages", "parts", "calls", "todos", "tasks", "tombstones")
 )
-"""Their first column is the revision."""
+"""Statements whose first column is the revision."""
 QUIET_SECONDS = 0.1
-"""Between the looks of a process in which nobody listens or waits: what it works on comes by the queue."""
+"""Pause between reads of a process without listeners and waiters: its work comes by the queue."""
 _NOWHERE = 2**62
-"""No revision is after it."""
+"""Higher than every revision."""
 
 _log = logging.getLogger(__name__)
 
@@ -36,18 +36,18 @@ class Others:
     def __init__(self, database: Telling) -> None:
         self._database = database
         self._flying: dict[PostgresTx, None] = {}
-        """Ours that are under way: what they did is told by themselves."""
+        """Transactions of this process that are in progress: they report themselves."""
         self._told: set[int] = set()
-        """Ours that were, above `_seen`."""
+        """Revisions above `_seen` that this process committed and reported."""
         self._seen: int | None = None
         self._looking = False
         self._again = False
         self._meanwhile: set[SessionId | None] = set()
-        """Of which ours have told something since the last look began."""
+        """Sessions of which this process reported events since the last read began."""
         self.wanted: Callable[[], bool] = lambda: True
-        """Whether anybody listens to more than what work depends on."""
+        """Whether this process has listeners that need all events, not only those that runs depend on."""
         self.urgent: Callable[[], bool] = lambda: False
-        """Whether anybody waits for what comes next."""
+        """Whether callers in this process wait for what comes next."""
 
     @contextmanager
     def aware_of(self, tx: PostgresTx) -> Iterator[None]:
@@ -76,9 +76,9 @@ class Others:
                 self._again = False
                 await self._step()
         except Closed:
-            pass  # while we waited
-        except Exception:  # noqa: BLE001  nobody waits for it
-            _log.warning("could not look for what other processes did; trying again", exc_info=True)
+            pass  # the store was closed during the pause
+        except Exception:  # noqa: BLE001  the edge of a background task
+            _log.warning("database action=poll: reading remote commits failed; will retry", exc_info=True)
         finally:
             self._looking = False
 
@@ -86,11 +86,11 @@ class Others:
         self._meanwhile.clear()
         whole = self.wanted()
         upto, found = await (self._whole() if whole else self._work())
-        if self.wanted() and not whole:  # somebody came meanwhile, who would miss what was left out
+        if self.wanted() and not whole:  # a new listener would miss what was left out
             self._again = True
             return
         if found is not None and any(event.session_id in self._meanwhile for event in found.events):
-            self._again = True  # what was read is older than what ours told meanwhile: read again
+            self._again = True  # what was read is older than what this process has reported: read again
             return
         if upto <= (self._seen or 0) and self._seen is not None:
             return
@@ -112,7 +112,7 @@ class Others:
         return upto, await changes(_Foreign(tx, self._told), self._seen, upto)
 
     async def _work(self) -> tuple[int, Changes | None]:
-        """What work depends on, by one statement: all processes ask for it all the time."""
+        """Read what runs depend on, by one statement, because every process does it all the time."""
         rows = await self._database.ask("changed_work", _NOWHERE if self._seen is None else self._seen)
         upto = self._bounded(next(row[1] for row in rows if row[0] == "revision"))
         if self._seen is None or upto <= self._seen:
@@ -121,20 +121,20 @@ class Others:
         return upto, await changes(_Foreign(found, self._told), self._seen, upto, whole=False)
 
     def _bounded(self, upto: int) -> int:
-        """All up to where nothing is under way any more, but for what this process does itself."""
+        """Limit a revision to those below the open transactions of this process."""
         ours = [each.known_rev for each in self._flying if each.xid]
         return min([upto, *(rev - 1 for rev in ours)])
 
 
 class _Gathered:
-    """The rows of `changed_work`, as the statements give them that it stands for."""
+    """The rows of `changed_work`, split into those of the statements that it combines."""
 
     now = 0
 
     def __init__(self, rows: list[Row], upto: int) -> None:
         self._rows: dict[str, list[Row]] = {}
         for row in rows:
-            if row[1] is None or row[1] <= upto:  # what is due has no revision: it may be told twice
+            if row[1] is None or row[1] <= upto:  # due times have no revision: they may be reported twice
                 self._rows.setdefault(row[0], []).append(_as_asked(row))
 
     async def one(self, statement: str, *params: object) -> Row | None:
@@ -158,7 +158,7 @@ def _as_asked(row: Row) -> Row:
 
 
 class _Foreign:
-    """Leaves out what this process has told of itself."""
+    """Leaves out the rows that this process has committed and reported."""
 
     def __init__(self, rows: Rows, own: set[int]) -> None:
         self._rows = rows

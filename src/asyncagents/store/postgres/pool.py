@@ -1,4 +1,4 @@
-"""Connections to one database: so many at a time, made anew when they break, with a pause between tries."""
+"""A pool of connections to one database: broken ones are replaced, with a backoff between tries."""
 
 import asyncio
 import logging
@@ -15,9 +15,9 @@ from asyncagents.store.postgres.trouble import LOST, UNSYNCED
 
 STATEMENT_SECONDS = 30
 IDLE_SECONDS = 10
-"""A process that was stopped within a transaction holds others up for no longer."""
+"""A process that is stopped within a transaction blocks others for no longer than this."""
 PATIENCE_SECONDS = 20.0
-"""A database that starts anew is waited for."""
+"""How long to wait for a database that restarts."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 _SETTINGS = {
     "application_name": "asyncagents",
@@ -47,7 +47,7 @@ async def connect(dsn: str) -> Connection:
 
 
 async def patiently(dsn: str, rng: Rng, *, until: float, greet: Greet | None = None) -> Connection:
-    """Tried until that time of the loop. Raises `StoreError`."""
+    """Connect, with retries until a time of the event loop. Raises `StoreError`."""
     loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
     while True:
         try:
@@ -60,7 +60,7 @@ async def patiently(dsn: str, rng: Rng, *, until: float, greet: Greet | None = N
             await asyncio.sleep(pause * (0.5 + rng.below(1000) / 1000))
             pause = min(LONGEST_PAUSE, pause * 2)
         except (asyncpg.PostgresError, ValueError) as error:
-            raise StoreError(f"the database does not let us in: {error}") from error
+            raise StoreError(f"the database refused the connection: {error}") from error
         else:
             return connection
 
@@ -70,7 +70,7 @@ def _said(error: BaseException) -> str:
 
 
 def _is_clean(error: BaseException) -> bool:
-    """After anything else nobody knows what is under way on a connection."""
+    """Whether a connection is reusable after an error; after others its protocol state is unknown."""
     known = isinstance(error, AsyncAgentsError | asyncpg.PostgresError)
     return known and not isinstance(error, UNSYNCED)
 
@@ -86,14 +86,14 @@ class Pool:
         self._marks: WeakKeyDictionary[Connection, tuple[int, int]] = WeakKeyDictionary()
 
     def mark(self, connection: Connection) -> tuple[int, int]:
-        """Of a transaction on it: the connection's own place, and a number that it has not had before."""
+        """Make the mark of a transaction: the slot of its connection, and a number that is new there."""
         slot, token = self._marks.get(connection) or (1 + self._rng.below(2**62), 0)
         self._marks[connection] = slot, token + 1
         return slot, token + 1
 
     @asynccontextmanager
     async def take(self, *, until: float) -> AsyncIterator[Connection]:
-        """One that nobody else uses meanwhile; the last used first, so that those not needed rest."""
+        """Take a connection for exclusive use; the last used first, so that surplus ones stay idle."""
         async with asyncio.timeout_at(until):
             await self._places.acquire()
         try:
@@ -104,7 +104,7 @@ class Pool:
 
     @asynccontextmanager
     async def take_instead(self, *, until: float) -> AsyncIterator[Connection]:
-        """For one that was taken and broke, while its place is still kept."""
+        """Take a connection in place of one that broke, while its slot is still held."""
         connection = await self._one(until)
         try:
             yield connection

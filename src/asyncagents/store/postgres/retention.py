@@ -1,4 +1,4 @@
-"""What nobody asks for any more goes, a piece at a time, while everything goes on."""
+"""Deletes expired rows of PostgreSQL, a piece at a time, while the store is in use."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from asyncagents.store.postgres.trouble import LOST
 EVERY_SECONDS = 3_600
 PIECE = 2_000
 KEEP_DAYS = 30
-"""Readers who were away for longer start afresh."""
+"""Feed readers with an older cursor get a reset."""
 _ALONE = 0x74_69_64_79
 _TOMBSTONES = (
     "DELETE FROM tombstone WHERE ctid = ANY(ARRAY(SELECT ctid FROM tombstone WHERE rev <= $1 LIMIT $2))"
@@ -30,7 +30,7 @@ _DEAD = (
     "DELETE FROM worker WHERE beat < clock_timestamp() - interval '1 day'",
     "DELETE FROM mark WHERE day < CURRENT_DATE - 2 AND xid < (SELECT MAX(xid) FROM mark)",
 )
-"""Processes, and connections."""
+"""Rows of dead processes, and of ended connections."""
 
 _log = logging.getLogger(__name__)
 
@@ -45,11 +45,11 @@ async def tidy_forever(dsn: str, rng: Rng) -> None:
             finally:
                 connection.terminate()
         except (StoreError, *LOST, asyncpg.PostgresError) as error:
-            _log.warning("nothing was cleared away; it is tried again: %s", error)
+            _log.warning("database action=tidy: failed; will retry: %s", error)
 
 
 async def tidy(connection: Connection, *, keep_days: int = KEEP_DAYS, piece: int = PIECE) -> bool:
-    """False: somebody else is at it."""
+    """Delete expired rows. False: another process is doing it."""
     if not await connection.fetchval("SELECT pg_try_advisory_lock($1)", _ALONE):
         return False
     try:
@@ -65,7 +65,7 @@ async def tidy(connection: Connection, *, keep_days: int = KEEP_DAYS, piece: int
 
 
 async def _forget_deleted(connection: Connection, keep_days: int, piece: int) -> None:
-    """A day's revision is known once the day is noted. The horizon rises first: nobody misses anything."""
+    """Note today's revision and delete old tombstones; the horizon rises first, so no reader misses one."""
     await connection.execute(
         "INSERT INTO noted_day (day, rev) SELECT current_date, base + durable() FROM revision"
         " ON CONFLICT DO NOTHING"

@@ -1,4 +1,4 @@
-"""PostgreSQL's files: named statements, each with what a writing transaction holds before it runs it."""
+"""Loads PostgreSQL's statements, each with the locks that a writing transaction takes before running it."""
 
 import re
 from functools import cache
@@ -17,12 +17,12 @@ _LOCK = re.compile(r"^-- lock: (.+)$", re.MULTILINE)
 class Statement(Struct, frozen=True):
     text: str
     kind: str | None = None
-    """What its parameter at `place` names, if the tree of that has to be this transaction's."""
+    """What the parameter at `place` names, if its tree of sessions must be locked first."""
     place: int = 0
     lock: str | None = None
-    """Something else that has to be."""
+    """The name of another lock that must be taken first."""
     looks: bool = False
-    """It only reads."""
+    """Whether the statement only reads."""
 
 
 @cache

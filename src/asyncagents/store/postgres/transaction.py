@@ -1,4 +1,4 @@
-"""A transaction of PostgreSQL, as verbs see it. One that writes works in one tree of sessions at a time."""
+"""The PostgreSQL transaction that verbs use. One that writes locks the trees of sessions it works on."""
 
 from contextlib import AsyncExitStack
 from typing import Self
@@ -26,9 +26,9 @@ _MARK = (
 
 
 class PostgresTx:
-    """Begins with its first statement. A writing one holds the tree that a statement is about before it runs.
+    """Begins with its first statement. Before a statement runs, a writing one locks the tree it is about.
 
-    What is read before its tree is held may be old by then: so verbs begin with the session they are about.
+    What is read before its tree is locked may be outdated: so verbs begin by reading their session.
     """
 
     __slots__ = (
@@ -64,7 +64,7 @@ class PostgresTx:
         base: int | None,
         until: float,
     ) -> None:
-        """`base`: what revisions are counted from; None: it only reads."""
+        """`base`: what revisions are counted from; None: a reading transaction."""
         self._pool = pool
         self._sql = sql
         self._trees = trees
@@ -74,13 +74,13 @@ class PostgresTx:
         self._held: set[str] = set()
         self._ends = AsyncExitStack()
         self.connection: Connection | None = None
-        """None: it has not begun."""
+        """None: the transaction has not begun."""
         self.changes = False
-        """Whether rows may be other than before."""
+        """Whether rows may have changed."""
         self.xid = 0
         """0: nothing was written."""
         self.mark = (0, 0)
-        """Is in the database if this transaction is."""
+        """In the database if and only if this transaction was committed."""
         self.now = now
         self.ids = ids
         self.events: list[Event] = []
@@ -114,7 +114,7 @@ class PostgresTx:
         self, name: str, params: tuple[object, ...]
     ) -> tuple[Connection, str, tuple[object, ...]]:
         statement = self._sql[name]
-        if statement.looks:  # no row has a zero byte in a text: who looks for one finds nothing
+        if statement.looks:  # PostgreSQL stores no zero byte: a lookup finds nothing
             params = tuple(each.replace("\0", "\ufffd") if isinstance(each, str) else each for each in params)
         if self._writes:
             self.changes = self.changes or not statement.looks
@@ -137,7 +137,7 @@ class PostgresTx:
         return connection
 
     async def _take_tree(self, kind: str, name: str) -> None:
-        """Who looks for a call or a message knows its session next; later ones are of a tree that is held."""
+        """Lock the tree of a session, or of a call, message or part if no tree is locked yet."""
         if kind != "session" and self._held:
             return
         root = self._trees.root_of(name)
@@ -154,7 +154,7 @@ class PostgresTx:
             return await connection.fetchval(_LOOKUP[kind], name)  # type: ignore[no-any-return]
 
     async def _hold(self, name: str) -> None:
-        """Only the first is waited for without a connection: who holds one tree never waits for a turn."""
+        """Take a lock; only the first waits without a connection, so that no lock holder waits in a queue."""
         if name in self._held:
             return
         self._held.add(name)
@@ -166,8 +166,8 @@ class PostgresTx:
             await self._open(lock=lock)
 
     async def rev(self) -> int:
-        """Its own number: whoever holds the same tree later has a higher one."""
-        assert self._writes, "a reading transaction changes nothing"
+        """Take a revision: a later transaction on the same tree gets a higher one."""
+        assert self._writes, "a reading transaction has no revision"
         if not self.xid:
             connection = self.connection or await self._open()
             self.mark = self._pool.mark(connection)
@@ -176,7 +176,7 @@ class PostgresTx:
 
     @property
     def known_rev(self) -> int:
-        """0: it has none so far."""
+        """The revision, or 0 before one was taken."""
         return self._base + self.xid if self.xid else 0
 
     def emit(self, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""Trees of sessions: a transaction that writes has one to itself, so that verbs need not lock row by row."""
+"""Locks on trees of sessions: a writing transaction locks a whole tree, so verbs need no row locks."""
 
 import asyncio
 import hashlib
@@ -10,12 +10,12 @@ KNOWN_ROOTS = 50_000
 
 
 def lock_key(root: str) -> int:
-    """As `tree_key()` in the schema."""
+    """The advisory lock key of a tree; equals `tree_key()` in the schema."""
     return int.from_bytes(hashlib.md5(root.encode(), usedforsecurity=False).digest()[:8], signed=True)
 
 
 class Trees:
-    """What this process knows of trees: which sessions are in them, and who of its own waits for one."""
+    """Caches the roots of sessions, and orders the transactions of this process that wait for a tree."""
 
     def __init__(self) -> None:
         self._roots: OrderedDict[str, str] = OrderedDict()
@@ -25,14 +25,14 @@ class Trees:
         return self._roots.get(session_id)
 
     def keep(self, session_id: str, root_id: str) -> None:
-        """A session never changes its tree."""
+        """Remember the root of a session; it never changes."""
         self._roots[session_id] = root_id
         if len(self._roots) > KNOWN_ROOTS:
             self._roots.popitem(last=False)
 
     @asynccontextmanager
     async def turn(self, root: str) -> AsyncIterator[None]:
-        """Those of one process go in the order in which they came, and hold no connection while they wait."""
+        """Wait for a tree within this process: first come, first served, without holding a connection."""
         lock, users = self._queues.get(root) or (asyncio.Lock(), 0)
         self._queues[root] = lock, users + 1
         try:

@@ -1,4 +1,4 @@
-"""What went wrong with a database, and what is to be done about it."""
+"""Classifies errors of asyncpg: connection lost, retry the verb, invalid value."""
 
 import asyncpg
 
@@ -16,7 +16,7 @@ LOST = (
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.TooManyConnectionsError,
 )
-"""The connection is gone, or there is none to be had just now: somebody may answer in a moment."""
+"""The connection is lost or refused for now: a new one may succeed in a moment."""
 
 RETRIED = (
     asyncpg.SerializationError,
@@ -24,7 +24,7 @@ RETRIED = (
     asyncpg.UniqueViolationError,
     asyncpg.LockNotAvailableError,
 )
-"""Somebody else was first: the verb is run again, and sees what he did."""
+"""Another transaction was first: the verb is run again and sees what that one did."""
 
 UNFIT = (
     UnicodeEncodeError,
@@ -36,11 +36,11 @@ UNFIT = (
 
 
 UNSYNCED = (asyncpg.InterfaceError, asyncpg.InternalClientError, asyncpg.DataError)
-"""Found by asyncpg in the middle of a statement: what the server was told of it may still be under way."""
+"""Raised by asyncpg in the middle of a statement: the server may still be executing it."""
 
 
 class Again(Exception):
-    """Nothing came of it; the next try may."""
+    """The transaction was not committed and may be tried again. `lost`: the connection was."""
 
     def __init__(self, error: BaseException, *, lost: bool) -> None:
         super().__init__(str(error))
@@ -49,7 +49,7 @@ class Again(Exception):
 
 
 def judged(error: BaseException) -> BaseException:
-    """As callers hear of it, or `Again`."""
+    """Return the error for the caller, or `RetryNeeded`."""
     if isinstance(error, AsyncAgentsError | Again):
         return error
     if isinstance(error, UNFIT) and not isinstance(error, asyncpg.InterfaceError):
@@ -61,5 +61,5 @@ def judged(error: BaseException) -> BaseException:
     if isinstance(error, LOST):
         return Again(error, lost=True)
     if isinstance(error, asyncpg.PostgresError):
-        return StoreError(f"the database could not do this: {error}")
+        return StoreError(f"the database refused the statement: {error}")
     return error

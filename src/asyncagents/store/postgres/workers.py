@@ -1,4 +1,4 @@
-"""Who lives: each process beats in the database, and who has not for too long, by its clock, is dead."""
+"""Tells which processes are alive: each sends heartbeats to the database; without them it counts as dead."""
 
 import asyncio
 import os
@@ -12,11 +12,11 @@ from asyncagents.store.postgres.clock import StoreClock
 from asyncagents.store.postgres.pool import Connection
 
 BEATS = 5
-"""In the time after which one counts as dead."""
+"""Heartbeats within the time after which a process counts as dead."""
 
 
 class Worker(Struct, frozen=True):
-    """What a process says of itself."""
+    """How a process registers itself."""
 
     id: OwnerId
     kind: str
@@ -25,7 +25,7 @@ class Worker(Struct, frozen=True):
 
 
 class Fellow(Struct, frozen=True):
-    """What others know of it."""
+    """What this process knows of a living process."""
 
     listens: bool
     capacity: int
@@ -33,7 +33,7 @@ class Fellow(Struct, frozen=True):
 
 
 class Workers:
-    """An owner that nobody has heard of is dead once it was looked for after it was asked about."""
+    """An unknown owner counts as dead once a read of the table after the first question did not find it."""
 
     def __init__(self, me: Worker, clock: StoreClock) -> None:
         self._me = me
@@ -42,16 +42,16 @@ class Workers:
         self._looks = 0
         self._asked: dict[OwnerId, int] = {}
         self.listeners = 0
-        """Others who would like to hear texts as they grow."""
+        """How many other processes want live text deltas."""
         self.fellows = 1
-        """How many run sessions, with this one."""
+        """How many processes run sessions, with this one."""
         self.wanted = asyncio.Event()
-        """Somebody asked about one who is not known."""
+        """Set when an unknown owner was asked about: beat now."""
         self.runs: Callable[[], int] = lambda: 0
         self.capacity: Callable[[], int] = lambda: 0
         self.listens: Callable[[], bool] = lambda: False
         self.died: Callable[[], None] = lambda: None
-        """Called when one is found dead: what it did is to be taken up."""
+        """Called when a process is found dead: its sessions are to be claimed."""
 
     @property
     def me(self) -> OwnerId:
@@ -68,10 +68,10 @@ class Workers:
         return True
 
     def close(self) -> None:
-        """What is to be said at the end is said by whoever beats."""
+        """Do nothing: the control connection signs off."""
 
     async def beat(self, connection: Connection, *, timeout: float) -> None:
-        """And look who else does."""
+        """Send a heartbeat, and read which processes are alive."""
         self.wanted.clear()
         me, asked = self._me, self._clock.local()
         told = await connection.fetchval(
@@ -90,7 +90,7 @@ class Workers:
         self.looked({row[0]: Fellow(row[1], row[2], tuple(row[3])) for row in rows})
 
     def looked(self, found: dict[str, Fellow]) -> None:
-        """These live."""
+        """Replace the set of living processes, and report deaths."""
         self._looks += 1
         before, self._living = self._living, found
         self.listeners = sum(each.listens for who, each in found.items() if who != self.me)
@@ -99,11 +99,11 @@ class Workers:
             self.died()
 
     def serve(self, pool: str) -> bool:
-        """Whether anybody does; of whichever, if it has no name."""
+        """Whether a living process serves a pool; an empty name stands for any pool."""
         return any(each.capacity > 0 and (not pool or pool in each.pools) for each in self._living.values())
 
     async def leave(self, connection: Connection, *, timeout: float) -> None:
-        """And clear away those who are long dead."""
+        """Sign off, and delete the rows of processes that died long ago."""
         await connection.execute("DELETE FROM worker WHERE id = $1", self.me, timeout=timeout)
         buried = "DELETE FROM worker WHERE beat < clock_timestamp() - interval '1 day'"
         await connection.execute(buried, timeout=timeout)

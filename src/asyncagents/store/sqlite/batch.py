@@ -1,4 +1,4 @@
-"""Group commit: many verbs, each in a savepoint, one transaction, one sync."""
+"""Group commit: many verbs, each in a savepoint, in one transaction with one sync."""
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -22,20 +22,20 @@ from asyncagents.store.verb.feed import changes, revision
 
 UNSEEN = -1
 MOST_ARRIVED = 500
-"""Messages: this is read while the file is locked. Who follows more is told by `feed`."""
+"""Max messages of an arrival to report: they are read under the write lock; `read_feed` has them all."""
 MARKS_KEPT = 100_000
-"""The marks of writers that ended are dropped after so many revisions; a live one looks at once."""
+"""Marks of ended writers are deleted after so many revisions; a live writer checks its own at once."""
 
 
 class Outcome(Struct):
-    """What became of one verb: its value, or the error its caller gets."""
+    """The outcome of one verb: its value, or the error for its caller."""
 
     value: Any = None
     error: Exception | None = None
 
 
 class Worked(Struct, frozen=True):
-    """What verbs did in a transaction that is not committed yet."""
+    """The outcomes of verbs in a transaction that is not committed yet."""
 
     outcomes: list[Outcome]
     report: Commit
@@ -44,11 +44,11 @@ class Worked(Struct, frozen=True):
 
 
 class Undone(Exception):
-    """A transaction fell, and nothing of it is there."""
+    """A transaction was rolled back."""
 
 
 class Batches:
-    """Owns the writing connection. One thread, or a simulation, calls it; never two at a time."""
+    """Owns the writing connection; its methods are never called concurrently."""
 
     def __init__(
         self, path: Path, connect: Connect, *, name: str, sql: dict[str, str], clock: Clock, ids: Ids
@@ -63,7 +63,7 @@ class Batches:
         self._dropped = False
         self._schema = len(migration_files())
         self._outdated = ""
-        """Why not to write: a newer program changed the schema meanwhile, and rows of ours are not whole."""
+        """Why writing is refused: a newer program changed the schema, and our rows would be incomplete."""
         self._connection = connect(path)
         self._place = Place(path)
         self._version = self._data_version()
@@ -74,11 +74,11 @@ class Batches:
         self._connection.close()
 
     def connect_again(self) -> Connection:
-        """Another connection to the same file, for another thread."""
+        """Open another connection to the same file, for another thread."""
         return self._connect(self._path)
 
     def run(self, verbs: Sequence[Verb[Any]]) -> tuple[list[Outcome], Commit]:
-        """Commit them together; whatever goes wrong with one leaves the others whole."""
+        """Commit verbs together; the failure of one does not affect the others."""
         return self._whole(verbs, lambda: self._transaction(verbs))
 
     def _whole(
@@ -96,7 +96,7 @@ class Batches:
             return [Outcome(error=_failure(error)) for _ in verbs], nothing()
 
     def _alone(self, verb: Verb[Any], report: Commit) -> Outcome:
-        """One verb, one transaction: its second and last try."""
+        """Run one verb in a transaction of its own: its second and last try."""
         try:
             (outcome,), more = self._transaction([verb])
         except DatabaseGone as error:
@@ -107,15 +107,15 @@ class Batches:
         return outcome
 
     def _transaction(self, verbs: Sequence[Verb[Any]]) -> tuple[list[Outcome], Commit]:
-        """Raises `Undone` if it may be tried again, `sqlite3.Error` if the database is out of reach, and
-        `SchemaMismatch` if it is another program's by now, `DatabaseGone` if the file is."""
+        """Raises `TransactionUndone` if it may be tried again, `sqlite3.Error` if the file is out of reach,
+        `SchemaMismatch` if a newer program changed the schema, `DatabaseGone` if the file was replaced."""
         self._place.check()
         with self._fragile() as connection:
             connection.execute("BEGIN IMMEDIATE")
             return self._committed(self._work(verbs))
 
     def _work(self, verbs: Sequence[Verb[Any]]) -> Worked:
-        """In a transaction that has begun."""
+        """Run verbs in a transaction that has begun."""
         try:
             counter = Counter(drive(revision(self._tx())))
             report, version = self._foreign(counter.last)
@@ -133,19 +133,19 @@ class Batches:
         return worked.outcomes, worked.report
 
     def work(self, verbs: Sequence[Verb[Any]]) -> Worked | None:
-        """The first half of `run`, without waiting for anybody. None: somebody else writes, or something went
-        wrong: then nothing is done, and `run` does it, or says what is wrong."""
+        """Run verbs without waiting for a lock, and without the commit. None: another process writes, or an
+        error occurred; then nothing is done, and `run` does it or reports the error."""
         if self._dropped:
             return None
         try:
             self._place.check()
             with self._fragile() as connection:
                 return self._work(verbs) if self._begins(connection) else None
-        except Exception:  # noqa: BLE001  whatever it is: `run` meets it, and says so
+        except Exception:  # noqa: BLE001  `run` meets the same error and reports it
             return None
 
     def _begins(self, connection: Connection) -> bool:
-        """Not if others have written: all that they did is read first, which takes its time."""
+        """Begin a transaction; False if locked, or if other processes wrote: reading that takes time."""
         if self._data_version() != self._version:
             return False
         connection.execute("PRAGMA busy_timeout = 0")
@@ -160,7 +160,7 @@ class Batches:
         return True
 
     def finish(self, verbs: Sequence[Verb[Any]], worked: Worked) -> tuple[list[Outcome], Commit]:
-        """The second half: it waits for the disk."""
+        """Commit what `begin` did; waits for the disk."""
         return self._whole(verbs, lambda: self._end(worked))
 
     def _end(self, worked: Worked) -> tuple[list[Outcome], Commit]:
@@ -170,7 +170,7 @@ class Batches:
     def _members(
         self, verbs: Sequence[Verb[Any]], report: Commit, counter: Counter
     ) -> tuple[list[Outcome], bool]:
-        """All in one savepoint, which is a fifth cheaper; only if one fails has each its own."""
+        """Run all verbs in one savepoint, which is a fifth cheaper; if one fails, each in its own."""
         before, execute = counter.last, self._connection.execute
         execute("SAVEPOINT members")
         together = self._together(verbs, counter)
@@ -187,7 +187,7 @@ class Batches:
     def _together(
         self, verbs: Sequence[Verb[Any]], counter: Counter
     ) -> list[tuple[Outcome, SqliteTx]] | None:
-        """None: one of them failed."""
+        """Run verbs without savepoints of their own. None: one of them failed."""
         done = []
         for verb in verbs:
             outcome, tx = self._try(verb, counter)
@@ -201,7 +201,7 @@ class Batches:
     def _apart(
         self, verbs: Sequence[Verb[Any]], report: Commit, counter: Counter
     ) -> tuple[list[Outcome], bool]:
-        """Each verb in its savepoint. An error may take the whole transaction along; a full disk does."""
+        """Run each verb in its savepoint. An error may end the whole transaction; a full disk does."""
         execute, outcomes, wrote = self._connection.execute, [], False
         for verb in verbs:
             before = counter.last
@@ -220,7 +220,7 @@ class Batches:
         return outcomes, wrote
 
     def _mark(self, seen: int) -> None:
-        """Leave a trace of this batch in itself: if the answer to its COMMIT is lost, the trace tells."""
+        """Write a mark with the batch: if the answer to COMMIT is lost, it shows whether that succeeded."""
         if not self._marked:
             self._connection.execute(self._sql["forget_marks"], (seen - MARKS_KEPT,))
         self._marked += 1
@@ -238,7 +238,7 @@ class Batches:
         self._seen, self._version = seen, version
 
     def _is_there(self, error: sqlite3.Error) -> bool:
-        """After a failed commit only a fresh connection knows what is on the disk."""
+        """Whether the batch is on disk, by its mark; after a failed commit only a new connection knows."""
         try:
             with self._fragile() as connection:
                 row = connection.execute(self._sql["marked"], (self._name,)).fetchone()
@@ -262,7 +262,7 @@ class Batches:
         return SqliteTx(self._connection, self._sql, now=self._clock.now(), ids=self._ids, counter=counter)
 
     def poll(self) -> Commit:
-        """What other processes committed since this connection last looked."""
+        """Read what other processes committed since the last look."""
         if self._dropped and self._place.is_gone:
             return nothing()
         with self._fragile() as connection:
@@ -275,7 +275,7 @@ class Batches:
             return replace(report, upto=seen)
 
     def _foreign(self, upto: int) -> tuple[Commit, int]:
-        """Inside a transaction: no other commit can slip between this look and our own commit."""
+        """Read the commits of other processes; within a transaction, so that none is missed before ours."""
         version = self._data_version()
         if version == self._version:
             return nothing(), version
@@ -294,9 +294,9 @@ class Batches:
 
     @contextmanager
     def _fragile(self) -> Iterator[Connection]:
-        """The connection; after trouble a fresh one, which looks at all since the last revision seen."""
+        """Yield the connection; after an error a new one, which reads all since the last revision seen."""
         if self._dropped:
-            self._place.check()  # or another file would be made there
+            self._place.check()  # else SQLite would create a new file there
             self._connection = self._connect(self._path)
             self._dropped, self._version = False, UNSEEN
         try:
@@ -306,7 +306,7 @@ class Batches:
             raise
 
     def _drop(self) -> None:
-        """Close it at once: an open transaction would keep the write lock."""
+        """Close the connection at once: an open transaction would keep the write lock."""
         self._dropped = True
         self._connection.close()
         self._place.forget_logs()

@@ -1,4 +1,4 @@
-"""Moves what was committed from the log into the file, beside the writer: nobody who commits waits for it."""
+"""Runs WAL checkpoints in a thread of their own, so that no commit waits for one."""
 
 import logging
 import sqlite3
@@ -8,13 +8,13 @@ from collections.abc import Callable
 from asyncagents.store.sqlite.connection import Connection
 
 EVERY = 512
-"""Verbs: some thousand pages each time. The writer's own connection does it only for a log that grew long."""
+"""Verbs between checkpoints: a few thousand pages. The writer itself checkpoints only a long log."""
 
 _log = logging.getLogger(__name__)
 
 
 class Checkpoints:
-    """A thread, from the first time that it is needed. It takes no lock that a writer or reader waits for."""
+    """Starts its thread when first needed. Its passive checkpoints block no writer and no reader."""
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
@@ -25,7 +25,7 @@ class Checkpoints:
         self._thread: threading.Thread | None = None
 
     def committed(self, verbs: int) -> None:
-        """So many more; called by one thread only."""
+        """Count committed verbs and request a checkpoint when due; called by one thread only."""
         self._verbs += verbs
         if self._verbs < EVERY:
             return
@@ -48,12 +48,12 @@ class Checkpoints:
         self._drop()
 
     def _checkpoint(self) -> None:
-        """What cannot be moved stays in the log, as safe as before."""
+        """Checkpoint as far as possible; the rest stays in the log, as durable as before."""
         try:
             self._connection = self._connection or self._connect()
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except sqlite3.Error as error:
-            _log.warning("the log could not be moved into the database, it grows: %s", error)
+            _log.warning("database action=checkpoint: failed, the write-ahead log grows: %s", error)
             self._drop()
 
     def _drop(self) -> None:

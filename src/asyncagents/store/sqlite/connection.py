@@ -1,4 +1,4 @@
-"""One connection to a SQLite file, set up so that an acknowledged commit survives a power cut."""
+"""Opens a connection to a SQLite file, configured so that an acknowledged commit survives a power cut."""
 
 import sqlite3
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias
 
 BUSY_TIMEOUT_MS = 10_000
 LONG_LOG = 4_000
-"""Pages. A log so long is moved by whoever commits; mostly somebody else has done it before."""
+"""Pages of the log after which a commit runs the checkpoint itself; usually the checkpointer was first."""
 
 
 class Cursor(Protocol):
@@ -18,7 +18,7 @@ class Cursor(Protocol):
 
 
 class Connection(Protocol):
-    """All that the store uses of a connection."""
+    """The part of a connection that the store uses."""
 
     @property
     def in_transaction(self) -> bool: ...
@@ -40,7 +40,7 @@ def connect_with(path: Path, *, synchronous: str) -> Connection:
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether somebody else holds a lock that was not waited for."""
+    """Whether another connection holds a lock that was not waited for."""
     return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
 
 

@@ -29,7 +29,7 @@ READERS = 2
 
 
 class InTheWay(Exception):
-    """Somebody else would have to be waited for."""
+    """The read would have to wait for a lock of another process."""
 
 
 class SqliteDatabase:
@@ -43,7 +43,7 @@ class SqliteDatabase:
 
     async def read(self, verb: Verb[T], *, quick: bool = False) -> T:
         if quick:
-            await asyncio.sleep(0)  # whoever asks again and again lets others go on
+            await asyncio.sleep(0)  # a loop of quick reads must let other tasks run
             with suppress(InTheWay):
                 return self._readers.glance(verb)
         return await self._readers.run(verb)
@@ -78,8 +78,8 @@ class Readers:
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="asyncagents-reader")
 
     def glance(self, verb: Verb[T]) -> T:
-        """On the loop: to hand a row or two over to a thread and back takes longer than to read them.
-        Raises `InTheWay` instead of waiting for anybody."""
+        """Read on the event loop: for a few rows a thread hand-over takes longer than the read itself.
+        Raises `WouldBlock` instead of waiting for a lock."""
         if self._closed:
             raise Closed("the store is closed")
         if not hasattr(self._local, "connection"):
@@ -120,7 +120,7 @@ class Readers:
         return cast(Connection, self._local.connection)
 
     def _drop(self) -> None:
-        """After trouble the next read opens the file anew."""
+        """Close the thread's connection after an error; the next read opens a new one."""
         if hasattr(self._local, "connection"):
             self._local.connection.close()
             self._connections.remove(self._local.connection)
@@ -143,9 +143,9 @@ async def open_sqlite(
     connect: Connect = connect,
     make_writer: MakeWriter = ThreadWriter,
 ) -> AsyncIterator[SqliteDatabase]:
-    """Open, or make, a database file. Several processes may have the same one open.
+    """Open or create a database file. Several processes may have the same one open.
 
-    Messages are read in the order of their ids, so whoever else makes ids in this process shares `ids`.
+    Messages are read in the order of their ids, so all code of this process that makes ids shares `ids`.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     sql, ids = load_statements(), ids or Ids(clock, rng)
@@ -166,7 +166,7 @@ def _migrated(path: Path, connect: Connect, *, epoch: str) -> None:
     with _turn(path.parent):
         remains = Remains(path)
         remains.check()
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # transcripts are the owner's
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # private: it holds transcripts
         with closing(connect(path)) as connection:
             remains.check_schema(schema_version(connection))
             migrate(connection, path, epoch=epoch, scripts=load_scripts())
@@ -174,7 +174,7 @@ def _migrated(path: Path, connect: Connect, *, epoch: str) -> None:
 
 @contextmanager
 def _turn(directory: Path) -> Iterator[None]:
-    """Processes that make the same file take turns: SQLite does not wait for the switch to WAL."""
+    """Lock the directory while its database is created: SQLite does not wait for the switch to WAL."""
     fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)

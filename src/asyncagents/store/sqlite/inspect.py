@@ -1,4 +1,4 @@
-"""A look at a data directory from outside: whether its database is well, and who lives. Changes no row."""
+"""Inspects a data directory from outside: its database and its owners. Changes no row."""
 
 import sqlite3
 from contextlib import closing
@@ -16,16 +16,16 @@ PATIENCE_SECONDS = 2.0
 
 class Inspection(Struct, frozen=True, kw_only=True):
     schema: int
-    """0: nobody has made the tables yet."""
+    """0: the tables do not exist yet."""
     needs: int
-    """The schema that a program must know to read it."""
+    """The schema that a program must know to read the database."""
     ours: int
     complaint: str = ""
-    """The first thing that SQLite's own check found."""
+    """The first problem that SQLite's quick check found."""
     locked: bool = False
     sessions: int = 0
     left: int = 0
-    """Sessions with work that nobody does: not begun, or begun by a process that died."""
+    """Sessions with work and no living owner: ready, or run by a process that died."""
 
     @property
     def readable(self) -> bool:
@@ -37,7 +37,7 @@ def sqlite_version() -> str:
 
 
 def inspect(path: Path, owners: dict[OwnerId, bool]) -> Inspection:
-    """Raises `StoreError` for a file that is no database, or cannot be opened."""
+    """Inspect a database file. Raises `StoreError` if it is not a database or cannot be opened."""
     ours = len(migration_files())
     try:
         with closing(sqlite3.connect(path, timeout=PATIENCE_SECONDS, isolation_level=None)) as connection:
@@ -62,7 +62,7 @@ def _schema(connection: sqlite3.Connection) -> tuple[int, int]:
 
 
 def _locked(connection: sqlite3.Connection) -> bool:
-    """Whether somebody keeps the right to write for longer than any of our programs does."""
+    """Whether another process holds the write lock for longer than asyncagents ever does."""
     try:
         connection.execute("BEGIN IMMEDIATE")
     except sqlite3.OperationalError:
@@ -89,5 +89,5 @@ def _with_sessions(
 
 
 def owners_in(directory: Path) -> dict[OwnerId, bool]:
-    """Every process that left its mark, and whether it lives."""
+    """Map every owner with a lock file to whether it lives."""
     return {OwnerId(path.stem): is_held(path) for path in sorted(directory.glob("*.lock"))}

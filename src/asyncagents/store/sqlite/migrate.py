@@ -1,4 +1,4 @@
-"""Bring a database to this program's schema: forward only, backed up first, refused when too new."""
+"""Migrates a database to this program's schema: forward only, backed up first, refused when too new."""
 
 import re
 import sqlite3
@@ -16,7 +16,7 @@ def load_scripts() -> tuple[str, ...]:
 
 
 def migrate(connection: Connection, path: Path, *, epoch: str, scripts: tuple[str, ...]) -> None:
-    """Safe when several processes start at once: the write lock orders them."""
+    """Run the missing migrations; safe when several processes start at once: the write lock orders them."""
     if schema_version(connection) < len(scripts):
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -31,14 +31,14 @@ def migrate(connection: Connection, path: Path, *, epoch: str, scripts: tuple[st
 
 
 def schema_version(connection: Connection) -> int:
-    """Read which schema a database has; 0: it has none yet."""
+    """Read the schema version of a database; 0: it has none yet."""
     known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema'").fetchone()
     row = connection.execute("SELECT version FROM schema").fetchone() if known else None
     return int(row[0]) if row else 0
 
 
 def refuse_newer(connection: Connection, ours: int) -> None:
-    """Raises `SchemaMismatch`."""
+    """Raise `SchemaMismatch` if the database needs a newer program."""
     version, min_reader = connection.execute("SELECT version, min_reader FROM schema").fetchone()
     if min_reader > ours:
         raise SchemaMismatch(
@@ -48,7 +48,7 @@ def refuse_newer(connection: Connection, ours: int) -> None:
 
 
 def _upgrade(connection: Connection, path: Path, scripts: tuple[str, ...]) -> None:
-    """With the write lock held: another process may have done it by now."""
+    """Run the missing migrations under the write lock; another process may have run them by now."""
     done = schema_version(connection)
     if 0 < done < len(scripts):
         _back_up(path, done)
@@ -72,7 +72,7 @@ def _upgrade(connection: Connection, path: Path, scripts: tuple[str, ...]) -> No
 
 
 def _fold(connection: Connection) -> None:
-    """The descriptions of tasks, beyond ASCII: so far they are lower case only there."""
+    """Fold the case of task descriptions beyond ASCII, which SQL alone cannot do."""
     found = connection.execute(
         "SELECT id, CAST(body AS TEXT) ->> 'description' FROM task WHERE folded GLOB '*[^ -~]*'"
     )
@@ -94,7 +94,7 @@ def _min_reader(script: str, number: int) -> int:
 
 
 def _back_up(path: Path, version: int) -> None:
-    """What is committed, as it is before the schema changes."""
+    """Back up what is committed before the schema changes."""
     target = path.parent / "backups" / f"{path.stem}-schema-{version}.db"
     target.parent.mkdir(mode=0o700, exist_ok=True)
     with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(target)) as copy:

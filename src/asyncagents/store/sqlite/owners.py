@@ -1,4 +1,4 @@
-"""Who lives: a process holds a lock on a file of its own; the kernel lets go of it when the process dies."""
+"""Tells which owners are alive: a process locks a file of its own; the kernel releases it on its death."""
 
 import fcntl
 import os
@@ -21,9 +21,9 @@ class Owners(Protocol):
 
 
 class FlockOwners:
-    """`flock` on a file that is closed on exec: never a pid, which is reused, never a record lock.
+    """Owners by `flock` on a file that is closed on exec; not by pid, which is reused, nor by record lock.
 
-    Raises `FileExistsError` for a name that was used before.
+    Raises `FileExistsError` for a name whose lock file exists.
     """
 
     def __init__(self, directory: Path, name: str) -> None:
@@ -37,7 +37,7 @@ class FlockOwners:
         self._bury()
 
     def _lock(self, fresh: Path) -> int:
-        """The file gets its name once it is locked: whoever finds it unlocked knows its owner is dead."""
+        """Create and lock a file, then link it to its name: so a file found unlocked has a dead owner."""
         fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
@@ -50,12 +50,12 @@ class FlockOwners:
         return fd
 
     def _bury(self) -> None:
-        """Remove what the dead left behind."""
+        """Remove the lock files of dead owners."""
         for path in self._directory.glob("*.lock"):
             self.alive(OwnerId(path.stem))
 
     def alive(self, owner: OwnerId) -> bool:
-        """False once and for all when its lock can be taken; the name is never used again."""
+        """Whether the owner lives; once False, always False: a name is never reused."""
         path = self._directory / f"{owner}.lock"
         held = is_held(path)
         if not held:
@@ -63,7 +63,7 @@ class FlockOwners:
         return held
 
     def let_go(self) -> None:
-        """In a forked child: a copy of the lock must not outlive its owner."""
+        """Close the lock in a forked child: an inherited copy must not outlive the owner."""
         if not self._closed:
             self._closed = True
             os.close(self._fd)
@@ -76,13 +76,13 @@ class FlockOwners:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a living process has this lock."""
+    """Whether a living process holds this lock."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: others may be looking too
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: other processes may be checking, too
     except BlockingIOError:
         return True
     finally:
@@ -91,13 +91,13 @@ def is_held(path: Path) -> bool:
 
 
 def hold(path: Path) -> int | None:
-    """Take a lock for as long as this process has the file open; None: another has it."""
+    """Take a lock for as long as this process has the file open; None: another process holds it."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     for _ in range(HOLD_TRIES):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            time.sleep(HOLD_SECONDS)  # somebody may only be looking
+            time.sleep(HOLD_SECONDS)  # another process may only be checking it
         else:
             return fd
     os.close(fd)

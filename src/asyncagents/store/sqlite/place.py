@@ -1,4 +1,4 @@
-"""Whether a database file still stands where it was opened: SQLite goes on writing to a deleted one."""
+"""Checks that a database file is still the one that was opened: SQLite goes on writing to a deleted file."""
 
 import os
 from pathlib import Path
@@ -7,12 +7,12 @@ from typing import TypeAlias
 from asyncagents.errors import DatabaseGone
 
 LOGS = ("-wal", "-shm")
-"""Files beside a database that SQLite removes only with the last connection to it."""
+"""Suffixes of the files beside a database; SQLite removes them only with the last connection."""
 _File: TypeAlias = tuple[int, int]
 
 
 class Place:
-    """A path, and which files stood there when it was opened: the database, its log and the log's index."""
+    """A path, and the identity of its files when they were opened: the database, its log and log index."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -25,12 +25,12 @@ class Place:
         return self._file is not None and _file_at(self._path) != self._file
 
     def forget_logs(self) -> None:
-        """The connection is closed: with the last one the log goes, and the next one begins another."""
+        """Forget the log files after a connection was closed: the last one removes them."""
         self._logs.clear()
 
     def check(self) -> None:
         """Raise `DatabaseGone` if a file was deleted, replaced or emptied since it was opened."""
-        if self._file is None:  # a file that only SQLite sees: there is nothing to compare
+        if self._file is None:  # a file in a virtual file system: nothing to compare
             return
         _compare(self._path, self._file)
         if self._is_filled and not os.stat(self._path).st_size:
@@ -52,7 +52,7 @@ def _compare(path: Path, known: _File) -> None:
 def _gone(path: Path, what: str) -> DatabaseGone:
     return DatabaseGone(
         f"the database could not be written: {path} was {what} while it was open; "
-        "put it back, and start again"
+        "put it back, and restart the process"
     )
 
 

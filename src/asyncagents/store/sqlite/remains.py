@@ -1,4 +1,4 @@
-"""What is left of a database that was used before, when its file holds nothing any more."""
+"""Checks a data directory before its database is opened, so that opening it does not discard data."""
 
 from pathlib import Path
 
@@ -6,13 +6,13 @@ from asyncagents.errors import StoreError
 
 _LOG = "-wal"
 _MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
-"""How every write-ahead log of SQLite begins."""
+"""The first bytes of every SQLite write-ahead log."""
 _TOKEN = "token"
-"""A server writes it beside the database the first time it runs."""
+"""The file that a server writes beside the database the first time it runs."""
 
 
 class Remains:
-    """Look at a data directory before its database is opened: SQLite drops a log that it cannot use."""
+    """What a data directory holds before its database is opened: SQLite deletes a log that it cannot use."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -21,11 +21,11 @@ class Remains:
         self._head = _head_of(self._log)
 
     def check(self) -> None:
-        """Raise `StoreError` if opening the file would throw away what was acknowledged."""
+        """Raise `StoreError` if opening the file would discard acknowledged writes."""
         if self._head.strip(b"\0") and not self._head.startswith(_MAGIC):
             raise StoreError(
-                f"{self._log} is damaged: it is no log of SQLite, and holds what was written last. Restore a "
-                "backup of the data directory; or move this file away, to go on without what it held"
+                f"{self._log} is damaged: it is not a SQLite log, but should hold the last writes. Restore a "
+                "backup of the data directory; or move this file away, to go on without those writes"
             )
         if self._size == 0 and (self._head or self._is_used):
             raise self._emptied()
@@ -42,12 +42,12 @@ class Remains:
     def _emptied(self) -> StoreError:
         return StoreError(
             f"{self._path} is empty, and its directory was used before: its sessions are lost or elsewhere. "
-            "Restore a backup; or delete this file, to begin anew"
+            "Restore a backup; or delete this file, to start with an empty store"
         )
 
 
 def _head_of(log: Path) -> bytes:
-    if not log.is_file():  # a pipe would be waited for
+    if not log.is_file():  # opening a pipe would block
         return b""
     with log.open("rb") as file:
         return file.read(32)

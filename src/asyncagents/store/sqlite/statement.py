@@ -1,4 +1,4 @@
-"""SQLite's files: named statements, and scripts cut into statements."""
+"""Loads SQLite's statements and migrations, and splits scripts into statements."""
 
 import sqlite3
 from functools import cache

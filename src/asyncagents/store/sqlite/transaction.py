@@ -1,4 +1,4 @@
-"""A transaction of SQLite, as verbs see it, and how a verb is run to its end."""
+"""The SQLite transaction that verbs use, and `run_sync`, which runs a verb without an event loop."""
 
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Counter:
-    """The revisions of one transaction: read when it begins, written back before it commits."""
+    """Counts the revisions of one transaction: read when it begins, written back before it commits."""
 
     __slots__ = ("last",)
 
@@ -22,7 +22,7 @@ class Counter:
 
 
 class SqliteTx:
-    """A transaction as verbs see it. Its coroutines never suspend, so a thread can drive them."""
+    """The SQLite implementation of `Tx`. Its coroutines never suspend, so that `run_sync` can run them."""
 
     __slots__ = (
         "_counter",
@@ -73,7 +73,7 @@ class SqliteTx:
             raise _unfit(error) from error
 
     async def run(self, statement: str, *params: object) -> int:
-        """RETURNING would cost as much again as the statement itself."""
+        """Run a statement; returns how many rows it changed. RETURNING would double the cost."""
         try:
             return self._execute(self._sql[statement], params).rowcount
         except (UnicodeEncodeError, OverflowError) as error:
@@ -81,7 +81,7 @@ class SqliteTx:
 
     async def rev(self) -> int:
         if not self._rev:
-            assert self._counter is not None, "a reading transaction changes nothing"
+            assert self._counter is not None, "a reading transaction has no revision"
             self._counter.last += 1
             self._rev = self._counter.last
         return self._rev
@@ -111,7 +111,7 @@ def _unfit(error: Exception) -> InvalidInput:
 
 
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a verb to its end here and now."""
+    """Run a coroutine that never suspends. Raises `RuntimeError` if it does."""
     try:
         coroutine.send(None)
     except StopIteration as stop:

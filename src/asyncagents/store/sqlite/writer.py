@@ -1,7 +1,7 @@
-"""Verbs that have queued up while a commit was under way are committed together.
+"""Commits together the verbs that were queued while the last commit was in progress.
 
-Quick ones are worked on by the loop itself, which only leaves the wait for the disk to a thread: two threads
-that take turns for each statement cost more than the statements. All others are the thread's alone.
+Quick verbs run on the event loop, and a thread only waits for the disk: two threads that take turns for each
+statement cost more than the statements. All other verbs run in the thread.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from asyncagents.store.sqlite.checkpoint import Checkpoints
 from asyncagents.store.tx import Commit, Verb
 
 BATCH = 64
-"""So many verbs hold the write lock for about ten milliseconds."""
+"""Max verbs of a batch: they hold the write lock for about ten milliseconds."""
 QUICK_BATCH = 24
-"""So many quick ones hold the loop up for a few."""
+"""Max quick verbs of a batch: they block the event loop for a few milliseconds."""
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ Report: TypeAlias = Callable[[Commit], None]
 class Writer(Protocol):
     def submit(self, verb: Verb[Any], *, quick: bool = False) -> asyncio.Future[Any]: ...
     def poll(self) -> None:
-        """Look for what other processes committed; it is reported like our own commits."""
+        """Read what other processes committed; it is reported like our own commits."""
         ...
 
     async def close(self) -> None: ...
@@ -46,7 +46,7 @@ class _Member:
 
 
 class _Job:
-    """For the thread: verbs, and what was done of them; without any, a look at what others wrote."""
+    """Work for the thread: verbs, with their batch if it has begun; without verbs, a poll."""
 
     __slots__ = ("members", "worked")
 
@@ -56,7 +56,7 @@ class _Job:
 
 
 class ThreadWriter:
-    """The loop and the thread use the connection in turn: there is one job at a time, or none."""
+    """The event loop and the thread take turns with the connection: there is at most one work item."""
 
     def __init__(self, batches: Batches, report: Report) -> None:
         self._batches = batches
@@ -89,7 +89,7 @@ class ThreadWriter:
             self._call()
 
     def _call(self) -> None:
-        """Once a turn of the loop: what came together is committed together."""
+        """Schedule the next batch, once per iteration of the event loop, so that verbs are batched."""
         self._idle.clear()
         if not self._called and not self._at_work:
             self._called = True
@@ -108,7 +108,7 @@ class ThreadWriter:
             self._idle.set()
 
     def _take_quick(self) -> list[_Member]:
-        """Those that come before the first that is not."""
+        """Take the quick verbs before the first that is not quick."""
         members: list[_Member] = []
         while self._waiting and self._waiting[0].quick and len(members) < QUICK_BATCH:
             members.append(self._waiting.popleft())
@@ -122,7 +122,7 @@ class ThreadWriter:
         self._queue.put(job)
 
     async def close(self) -> None:
-        """What was submitted before is still committed."""
+        """Commit what was submitted before, then stop."""
         self._closed = True
         await self._idle.wait()
         self._queue.put(None)
@@ -139,7 +139,7 @@ class ThreadWriter:
         self._loop.call_soon_threadsafe(self._stopped.set)
 
     def _commit(self, job: _Job) -> tuple[list[Outcome], Commit]:
-        """The thread outlives whatever happens to the file: callers hear of it, later ones are tried."""
+        """Commit a batch; any error goes to its callers, and the thread goes on with the next."""
         verbs = [member.verb for member in job.members]
         try:
             if job.worked is not None:
@@ -153,11 +153,11 @@ class ThreadWriter:
         try:
             return self._batches.poll()
         except Exception:  # noqa: BLE001  the edge of the thread
-            _log.exception("could not look for what other processes did; trying again")
+            _log.exception("database action=poll: reading commits of other processes failed; will retry")
             return Commit([], [], [], [])
 
     def _deliver(self, members: list[_Member], outcomes: list[Outcome], report: Commit) -> None:
-        """Whoever hears of it may have more to write: that comes with the next."""
+        """Report the commit and resolve the futures; what listeners submit then is in the next batch."""
         self._at_work = False
         try:
             self._report(report)
@@ -168,7 +168,7 @@ class ThreadWriter:
 
 
 def resolve(future: asyncio.Future[Any], outcome: Outcome) -> None:
-    """The caller may have gone away; what it asked for is done all the same."""
+    """Set the outcome of a future, unless its caller was cancelled; the write is done all the same."""
     if future.done():
         return
     if outcome.error is not None:

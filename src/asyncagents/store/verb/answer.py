@@ -1,4 +1,4 @@
-"""A person answers: compare-and-set on the ask, once."""
+"""Answers an ask or a question, once, by compare-and-set."""
 
 from typing import Literal
 
@@ -29,9 +29,9 @@ _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 
 async def answer(tx: Tx, ask_id: str, reply: Reply, *, ask_hash: str | None = None, by: str = "") -> Call:
-    """Answer an open ask or question. The same reply again changes nothing; another one is a conflict.
+    """Answer an open ask or question. The same reply again changes nothing; another one raises `Conflict`.
 
-    `by`: who answers, in his own words; it does not make a reply another one.
+    `by`: the name the answering person gives; it is not part of the comparison.
     """
     call = await _asking(tx, ask_id)
     if call is None:
@@ -55,7 +55,7 @@ async def answer(tx: Tx, ask_id: str, reply: Reply, *, ask_hash: str | None = No
 
 
 async def _asking(tx: Tx, ask_id: str) -> Call | None:
-    """Whoever knows only the id under which a result is given may answer as well."""
+    """Find the call of an ask id; the id of a pending call that asks a question is accepted as well."""
     found = await tx.one("call_by_ask", ask_id)
     if found is not None:
         return decode_call(found)
@@ -66,7 +66,7 @@ async def _asking(tx: Tx, ask_id: str) -> Call | None:
 
 
 async def _answered_before(tx: Tx, ask_id: str, reply: Reply) -> Call:
-    """An earlier ask of a call that has asked again since."""
+    """Handle a reply to an earlier ask of a call that has asked again since."""
     row = await tx.one("answered", ask_id)
     if row is None:
         raise NotFound("ask", ask_id)
@@ -109,7 +109,7 @@ async def _approve(tx: Tx, call: Call, state: Open, reply: Once | Always) -> Cal
 
 
 async def _release(tx: Tx, granted: Call, asked: Call, reply: Literal["once", "always"]) -> None:
-    """Back to be planned again: what is allowed by now starts, what is not asks again."""
+    """Return a call to be planned again: it starts if allowed by now, else it asks again."""
     replied(tx, asked, reply)
     await put_call(tx, granted)
     row = await the_session(tx, asked.session_id)
@@ -117,7 +117,7 @@ async def _release(tx: Tx, granted: Call, asked: Call, reply: Literal["once", "a
 
 
 async def _release_alike(tx: Tx, row: SessionRow) -> None:
-    """Whoever else in the tree asks for what has just been approved need not wait for an answer."""
+    """Release the other open asks of the tree that the new approval covers."""
     approved = await approvals(tx, row.info.project_id)
     for found in await tx.all("tree_asks", row.control.root_id):
         call = decode_call(found)

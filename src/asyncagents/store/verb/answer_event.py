@@ -1,4 +1,4 @@
-"""How an answered ask or question is published, and kept."""
+"""Publishes asks, questions and their answers, and stores answers of earlier asks."""
 
 from typing import Literal
 
@@ -22,13 +22,13 @@ def asked(tx: Tx, call: Call) -> None:
 
 
 async def keep_answer(tx: Tx, call: Call, after: Call) -> None:
-    """Of a call that asks something else now: who answers the first ask again is told the same."""
+    """Store the answer of an ask whose call asks something else now, so that a repeat gets the same reply."""
     if call.ask_id is not None and after.ask_id != call.ask_id and call.reply is not None:
         await tx.one("keep_answer", call.ask_id, call.session_id, call.id, encode(call.reply))
 
 
 def replied(tx: Tx, call: Call, reply: Literal["once", "always", "reject"]) -> None:
-    """Tell clients that an open ask is closed; says nothing for a call that asks nothing."""
+    """Publish that an open ask is closed; nothing for a call that asks nothing."""
     if call.open and call.open.ask:
         tx.emit(PermissionReplied(session_id=call.session_id, request_id=call.open.ask.id, reply=reply))
     if call.open and call.open.question and reply == "reject":

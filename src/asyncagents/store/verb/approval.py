@@ -1,4 +1,4 @@
-"""What was approved for good, by project: it answers asks, and lifts no denial."""
+"""Stored approvals of a project: they answer asks and never override a denial."""
 
 from asyncagents.domain.approval import Approval, approval_of, time_in_id
 from asyncagents.domain.ask import PermissionRequest
@@ -19,14 +19,14 @@ async def approvals(tx: Tx, project_id: str) -> tuple[Rule, ...]:
 
 
 async def list_approvals(tx: Tx, project_id: str | None, limit: int) -> tuple[Approval, ...]:
-    """Of one project or (None) of all, the newest first."""
+    """List the approvals of one project, or of all (None), newest first."""
     rows = await tx.all("approval_rows", project_id, limit)
     return tuple(approval_of(*row[:3], at=row[3], directory=row[4]) for row in rows)
 
 
 async def withdraw_one(tx: Tx, approval_id: str) -> None:
-    """The one of that id; what was given in the same millisecond stays."""
-    await tx.rev()  # else a commit that fails would pass for a read
+    """Withdraw the approval with this id; others of the same millisecond stay."""
+    await tx.rev()  # without a revision a failed commit would pass as a read
     at = time_in_id(approval_id)
     for project_id, permission, pattern in await tx.all("approvals_at", at) if at is not None else ():
         if approval_of(project_id, permission, pattern, at=at or 0).id == approval_id:
@@ -36,7 +36,7 @@ async def withdraw_one(tx: Tx, approval_id: str) -> None:
 
 
 async def withdraw_all(tx: Tx, project_id: str, permission: str | None) -> int:
-    """Of one permission, exact ones too, or of all; returns how many there were."""
+    """Withdraw the approvals of one permission, exact ones too, or of all; returns how many there were."""
     await tx.rev()
     count = await tx.run("withdraw", project_id, permission)
     if permission is None:
@@ -45,12 +45,12 @@ async def withdraw_all(tx: Tx, project_id: str, permission: str | None) -> int:
 
 
 def approved_as(ask: PermissionRequest) -> str:
-    """Name the permission that an `always` is stored under."""
+    """The permission under which an `always` is stored."""
     return exact_permission(ask.permission) if ask.exact else ask.permission
 
 
 def covers(approved: tuple[Rule, ...], ask: PermissionRequest) -> bool:
-    """Say whether an ask need not wait for an answer: the same is approved for good."""
+    """Whether stored approvals allow all that an ask is about."""
     if ask.exact:
         return approved_exactly(approved, ask.permission, ask.always)
     fitting = [rule for rule in approved if rule.pattern in ask.always]

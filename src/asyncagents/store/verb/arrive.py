@@ -1,4 +1,4 @@
-"""A session that comes in pieces: until the last one commits, it is there for no reader and no claim."""
+"""A session written in pieces: until the last piece commits, no reader and no claim sees it."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from asyncagents.errors import Conflict
 from asyncagents.store.tx import Tx
 
 ROWS = 400
-"""Of a piece: some milliseconds of the write lock."""
+"""Rows of a piece: a few milliseconds of the write lock."""
 STALE_MS = 10 * 60 * 1000
-"""What was not written to for so long is given up."""
+"""An arrival that was not written to for so long is removed."""
 KEPT_MS = 24 * 60 * 60 * 1000
-"""So long readers who fell behind may be told of an arrival."""
+"""How long a finished arrival is kept for feed readers that fell behind."""
 _REMOVED_MESSAGES, _REMOVED_CALLS = 50, 400
 _AT_ONCE = 20
 
@@ -21,11 +21,11 @@ _AT_ONCE = 20
 class Arrival(Struct, frozen=True):
     session_id: SessionId
     token: str
-    """Of the process that writes it; another that begins the same session takes over."""
+    """Names the process that writes it; another that begins the same session takes over."""
 
 
 async def begin(tx: Tx, session_id: SessionId) -> Arrival | None:
-    """Begin to write a session, or take over what another process began; None: the session is there."""
+    """Begin to write a session, or take over what another process began; None: the session exists."""
     await tx.rev()
     if await tx.one("lineage", session_id) is not None:
         return None
@@ -36,17 +36,17 @@ async def begin(tx: Tx, session_id: SessionId) -> Arrival | None:
 
 
 async def check(tx: Tx, arrival: Arrival) -> None:
-    """Raises `Conflict` if another process has begun the same, or removed what no process went on with."""
+    """Raise `Conflict` if another process took the arrival over, or removed it as stale."""
     await tx.rev()
     if not await tx.run("touch_arrival", tx.now, arrival.session_id, arrival.token):
         raise Conflict(
-            f"session {arrival.session_id} is written by another process as well, or this one stood still for"
-            " too long; begin again"
+            f"session {arrival.session_id} is being written by another process, or this one paused for too"
+            " long; begin again"
         )
 
 
 async def end(tx: Tx, arrival: Arrival) -> None:
-    """With the last piece, in the transaction that writes the session's own row."""
+    """End an arrival, in the transaction that writes the session's own row."""
     await check(tx, arrival)
     await tx.run("end_arrival", await tx.rev(), arrival.session_id, arrival.token)
 
@@ -57,7 +57,7 @@ async def stale(tx: Tx) -> Sequence[Arrival]:
 
 
 async def take_over(tx: Tx, left: Arrival) -> Arrival | None:
-    """Make what no process goes on with ours, so that its writer cannot; None: it went on meanwhile."""
+    """Take over a stale arrival, so that its writer cannot go on; None: it was written to meanwhile."""
     arrival = Arrival(left.session_id, tx.ids.request())
     await tx.rev()
     columns = arrival.token, tx.now, left.session_id, left.token, tx.now - STALE_MS
@@ -65,9 +65,9 @@ async def take_over(tx: Tx, left: Arrival) -> Arrival | None:
 
 
 async def remove_some(tx: Tx, arrival: Arrival, *, wholly: bool) -> bool:
-    """Remove a piece of what was written; False: nothing is left. `wholly`: then it is forgotten as well.
+    """Remove a piece of what was written; False: nothing is left. `wholly`: remove the arrival itself, too.
 
-    Where another process has written the session at once meanwhile, all rows are that session's.
+    If another process has written the whole session meanwhile, its rows stay and only the arrival goes.
     """
     await check(tx, arrival)
     if await tx.one("lineage", arrival.session_id) is not None:

@@ -1,4 +1,4 @@
-"""Set aside: a child that cannot be read leaves the queue of its tree, and its task has failed."""
+"""Takes a child session that cannot be read out of the queue of its tree, and fails its task."""
 
 from contextlib import suppress
 
@@ -23,8 +23,8 @@ from asyncagents.store.verb.task_end import end
 async def set_aside(tx: Tx, session_id: SessionId, owner: OwnerId, *, why: str) -> bool:
     """Free the place of a child that no run can read; the next wake tries it again.
 
-    The parent learns that the task has failed. False: nothing was done, because the session is a root, which
-    holds no place, rests, or is run by another owner.
+    The task ends with an error. False: nothing was done, because the session is a root, which holds no
+    place, rests, or is run by another owner.
     """
     rev = await tx.rev()
     if not await tx.run("set_aside", IDLE, rev, session_id, owner):
@@ -38,13 +38,13 @@ async def set_aside(tx: Tx, session_id: SessionId, owner: OwnerId, *, why: str) 
         error = TaskError("UnknownError", f"The session of this task cannot be read: {why}")
         await end(tx, task, Outcome(status="error", error=error))
     lineage = await tx.one("lineage", session_id)
-    assert lineage is not None, "it is there"
+    assert lineage is not None, "the session exists"
     await fill_places(tx, lineage[0])
     return True
 
 
 async def _close_steps(tx: Tx, session_id: SessionId) -> None:
-    """Show no step as half written, as far as it can be read."""
+    """Close the interrupted steps that can be read."""
     for request_id, message_id, tokens in await tx.all("open_requests", session_id):
         await tx.one("end_request", "lost", None, request_id)
         with suppress(Unreadable):
@@ -53,7 +53,7 @@ async def _close_steps(tx: Tx, session_id: SessionId) -> None:
 
 
 async def _close_calls(tx: Tx, session_id: SessionId, why: str) -> None:
-    """Show no call as running; its row stays as it is, and tells what it is once it can be read."""
+    """Show open calls as failed; their rows stay as they are, for when they can be read again."""
     for row in await tx.all("parts_of_unsettled", session_id):
         with suppress(Unreadable):
             part = read_part(row)

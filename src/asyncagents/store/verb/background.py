@@ -1,4 +1,4 @@
-"""From the foreground to the background: the call that waits is settled early, the task goes on."""
+"""Moves a task to the background: the call that waits for it is settled early, the task goes on."""
 
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ from asyncagents.store.verb.task import ask_nobody, live_tasks_of, put_task, the
 
 
 async def background(tx: Tx, task_id: SessionId) -> Task:
-    """Its parent goes on at once, and is told of the end by a notice. Once more changes nothing."""
+    """Move a task to the background; its parent goes on now and gets a notice later. Idempotent."""
     task = await the_task(tx, task_id)
     if not task.live:
         raise Conflict(f"task {task_id} has ended: there is nothing to move to the background")
@@ -28,7 +28,7 @@ async def background(tx: Tx, task_id: SessionId) -> Task:
 
 
 async def background_all(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
-    """All that a session waits for itself; those go on, and so does the session."""
+    """Move all tasks that a session itself waits for to the background; returns their ids."""
     await the_session(tx, session_id)
     waited_for = [task for task in await live_tasks_of(tx, session_id) if task.calls]
     for task in waited_for:
@@ -37,7 +37,7 @@ async def background_all(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]
 
 
 async def _let_go(tx: Tx, task: Task) -> None:
-    """Whoever waits for it."""
+    """Settle the calls that wait for a task."""
     for call_id in task.calls:
         call = await the_call(tx, call_id)
         waiting = waits_for(call)

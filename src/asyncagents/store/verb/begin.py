@@ -1,4 +1,4 @@
-"""A session and its first input come to be together, or not at all."""
+"""Creates a session together with its first input."""
 
 from msgspec.structs import replace
 
@@ -11,7 +11,7 @@ from asyncagents.store.verb.signal import admit
 
 
 async def begin(tx: Tx, new: NewSession, fact: Admit) -> tuple[Session, Admitted]:
-    """If the session's key was used before, the input goes to the session that is there."""
+    """Create a session and admit its first input; if its key exists, the input goes to that session."""
     session = await create(tx, new)
     if session.id != fact.session_id:
         fact = _readdressed(fact, session.id)

@@ -1,4 +1,4 @@
-"""What a status board asks: a page of tasks, a group, sums, and all that it begins with."""
+"""Reads for status boards: a page of tasks, a batch, sums, and the first snapshot."""
 
 import re
 
@@ -27,18 +27,18 @@ from asyncagents.store.verb.task import decode_task, folded, progress, shown
 
 MOST_TOTALS = 100
 PATTERN = 1_000
-"""Characters of a text that is searched for. SQLite takes no pattern of more than 50,000 bytes."""
+"""Max characters of a search pattern; SQLite accepts at most 50,000 bytes."""
 _SPECIAL = re.compile(r"[*?\[]")
 
 
 class Places:
-    """Who waits for a place in which tree: counted once for all that are looked at together."""
+    """Places in the queues of trees, counted once for all tasks that are read together."""
 
     def __init__(self) -> None:
         self._ahead: dict[SessionId, dict[SessionId, int]] = {}
 
     async def of(self, tx: Tx, control: Control) -> int:
-        """From 1; 0: it does not queue."""
+        """The place of a session in its queue, from 1; 0: it does not queue."""
         if control.root_id not in self._ahead:
             rows = await tx.all("queued_of", control.root_id)
             ahead = {SessionId(row[0]): row[1] + before for before, row in enumerate(rows)}
@@ -49,14 +49,14 @@ class Places:
 
 
 class Sums:
-    """The sums over all tasks, kept until a task changes or goes: they take a look at each of them."""
+    """Caches the sums over all tasks until a task changes or is deleted: computing them reads every task."""
 
     def __init__(self) -> None:
         self._kept: tuple[Row, TaskStats] | None = None
         self._totals: tuple[Row | None, dict[tuple[object, ...], int]] = None, {}
 
     async def total(self, tx: Tx, *asked: str | None) -> int:
-        """How many there are of those that a page is of: a statement, and what it is asked with."""
+        """Count the tasks of a query: the name of a statement and its parameters."""
         state, (kept, totals) = await tx.one("board_state"), self._totals
         if kept != state or len(totals) >= MOST_TOTALS:
             totals = {}
@@ -76,10 +76,10 @@ class Sums:
 
 
 async def page(tx: Tx, query: TaskQuery, sums: Sums) -> TaskPage:
-    """One that cannot be read is left out; it counts all the same."""
+    """Read a page of tasks; an unreadable one is left out, but counted."""
     by, *given = _asked(query)
     rows = await tx.all(f"board_page{by}", query.limit, query.offset, *given)
-    if len(rows) < query.limit and (rows or not query.offset):  # the last page: it says how many there are
+    if len(rows) < query.limit and (rows or not query.offset):  # the last page gives the total
         total = query.offset + len(rows)
     else:
         total = await sums.total(tx, f"board_count{by}", *given)
@@ -88,7 +88,7 @@ async def page(tx: Tx, query: TaskQuery, sums: Sums) -> TaskPage:
 
 
 def _asked(query: TaskQuery) -> tuple[str | None, ...]:
-    """The name of the question, and what it is asked with."""
+    """The suffix of the statement for a query, and its parameters."""
     kind = kind_sought(query.kind)
     if query.search:
         words = folded(query.search)
@@ -99,7 +99,7 @@ def _asked(query: TaskQuery) -> tuple[str | None, ...]:
 
 
 def _pattern(words: str) -> str:
-    """Each of its characters stands for itself."""
+    """Build a GLOB pattern in which each character stands for itself."""
     return "*" + _SPECIAL.sub(r"[\g<0>]", words) + "*"
 
 
@@ -122,7 +122,7 @@ async def group(tx: Tx, batch_id: str) -> TaskGroup:
 
 
 async def snapshot(tx: Tx, sums: Sums, kind: KindFilter) -> tuple[BoardSnapshot, str]:
-    """And the cursor it is true at."""
+    """Read the board and the cursor at which it was read."""
     sought = kind_sought(kind)
     ended = await tx.all("board_ended", sought, NEWEST_ENDED + 1)
     tasks = await _shown(tx, [*await tx.all("board_live", sought), *ended[:NEWEST_ENDED]])
@@ -137,14 +137,14 @@ async def _shown(tx: Tx, rows: list[Row]) -> list[tuple[Task, BackgroundTask]]:
     for row in rows:
         try:
             task = decode_task(row)
-        except Unreadable:  # it hides no other
+        except Unreadable:  # left out, so that the others are shown
             continue
         found.append((task, await show(tx, task, places)))
     return found
 
 
 async def show(tx: Tx, task: Task, places: Places) -> BackgroundTask:
-    """With what it has done so far; without, if its session cannot be read."""
+    """Show a task with its progress; without, if its session cannot be read."""
     try:
         return background_task(
             await shown(tx, task), await progress(tx, task, places.of) if task.live else None

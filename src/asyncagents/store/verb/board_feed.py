@@ -1,4 +1,4 @@
-"""What changed on a status board since a reader looked: the state of tasks, not each step to it."""
+"""Reads what changed on a status board after a cursor: the current state of tasks, not each change."""
 
 from typing import Literal, TypeAlias
 
@@ -17,16 +17,16 @@ from asyncagents.store.verb.task import decode_task
 
 WINDOW = 500
 FAR = 2_000
-"""Revisions. From further back it is cheaper to look at each live task than at all that changed."""
+"""Revisions. For a larger range it is cheaper to read every live task than all changed rows."""
 
 Became: TypeAlias = Literal["task.updated", "task.completed", "task.error", "task.cancelled", "task.removed"]
 
 
 class Point(Struct, frozen=True, kw_only=True):
-    """How far a reader of the board is. Its text is a cursor.
+    """The position of a board reader; `str()` gives its cursor.
 
-    Rows that changed are told up to `rev`, what live tasks did up to `level`; who reads piece by piece began
-    at `base`, and knows of the tasks that were there then.
+    The reader has read changed rows up to `rev` and the progress of live tasks up to `level`. A reader that
+    reads in pieces began at `base` and knows the tasks that existed then.
     """
 
     epoch: str
@@ -40,7 +40,7 @@ class Point(Struct, frozen=True, kw_only=True):
 
 
 def point(text: str) -> Point:
-    """Of a cursor, that of a snapshot or of news."""
+    """Parse the cursor of a snapshot or of a board event. Raises `InvalidInput`."""
     epoch, *numbers = text.split("-")
     if len(numbers) in (2, 4) and all(
         each.isascii() and each.isdecimal() and len(each) < 19 for each in numbers
@@ -48,13 +48,13 @@ def point(text: str) -> Point:
         _, rev, level, base = map(int, numbers if len(numbers) == 4 else [*numbers, *numbers[1:] * 2])
         if max(level, base) <= rev:
             return Point(epoch=epoch, rev=rev, level=level, base=base)
-    raise InvalidInput(f"{text[:80]!r} is no cursor; take the one that came with the last event")
+    raise InvalidInput(f"{text[:80]!r} is not a valid cursor; take the one that came with the last event")
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """A task as it is now. `born`, `done`: the revisions of its launch and its last end.
+    """The current state of a changed task. `born`, `done`: the revisions of its launch and its last end.
 
-    `turned`: the revision since which it is of its kind.
+    `turned`: the revision at which it got its kind.
     """
 
     task_id: SessionId
@@ -68,7 +68,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 class Moved(Struct, frozen=True):
-    """A live task whose child has done something."""
+    """A live task whose child session has made progress."""
 
     task_id: SessionId
     body: bytes
@@ -76,7 +76,7 @@ class Moved(Struct, frozen=True):
 
 
 class Look(Struct, frozen=True, kw_only=True):
-    """In the order of their revisions. `more`: the reader is not up to date yet. `reset`: it cannot be."""
+    """Changes in the order of their revisions. `more`: read on. `reset`: read the whole board afresh."""
 
     point: Point
     changes: tuple[Change, ...] = ()
@@ -86,9 +86,9 @@ class Look(Struct, frozen=True, kw_only=True):
 
 
 def narrowed(look: Look, kind: KindFilter, known: int) -> Look:
-    """Keep what a reader of one kind of tasks is told. A task that became of that kind is new to the reader.
+    """Keep the changes for a reader of one kind of tasks; a task that changed to that kind counts as new.
 
-    A task that became of the other kind is removed. `known`: the revision up to which the reader knows all.
+    A task that changed to the other kind is removed. `known`: the revision the reader has read up to.
     """
     if kind == "all":
         return look
@@ -105,7 +105,7 @@ def narrowed(look: Look, kind: KindFilter, known: int) -> Look:
 
 
 async def look(tx: Tx, after: Point, *, progress: bool, window: int = WINDOW) -> Look:
-    """A bounded piece of what changed; with the last, on request, what live tasks did."""
+    """Read a bounded piece of what changed; with the last piece, on request, the progress of live tasks."""
     row = await tx.one("revision")
     assert row is not None
     now, epoch, oldest = row
@@ -126,7 +126,7 @@ async def look(tx: Tx, after: Point, *, progress: bool, window: int = WINDOW) ->
 
 
 async def _reach(tx: Tx, after: int, now: int, window: int) -> int:
-    """The revision with which a piece is full."""
+    """The revision at which a piece has `window` changes."""
     full = [await tx.one(each, after, now, window - 1) for each in ("board_reach", "board_reach_removed")]
     return min((row[0] for row in full if row is not None), default=now)
 
@@ -135,7 +135,7 @@ async def _change(tx: Tx, row: Row, places: Places) -> Change:
     rev, born, done, turned, task_id, *raw = row
     try:
         task = decode_task(tuple(raw))
-    except Unreadable:  # nobody is shown it any more
+    except Unreadable:  # it cannot be shown any more
         return _removed(rev, task_id)
     return Change(
         task_id=task.id,
@@ -168,7 +168,7 @@ def _removed(rev: int, task_id: str) -> Change:
 
 
 async def _moved(tx: Tx, since: tuple[int, int], told: set[SessionId], places: Places) -> tuple[Moved, ...]:
-    """Live tasks whose rows did not change, but what is shown of them may have: also places in a queue."""
+    """Read live tasks whose rows did not change but whose progress or place in a queue may have."""
     after, now = since
     if after == now:
         return ()

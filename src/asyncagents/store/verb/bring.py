@@ -1,4 +1,4 @@
-"""An import: a session with all that belongs to it, or nothing."""
+"""Imports a session with all that belongs to it, or nothing."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -32,7 +32,7 @@ DEEPEST = 100
 
 
 async def bring(tx: Tx, new: Brought, *, pool: str) -> Outcome:
-    """Write a session that is not there. One that is there stays as it is, if it is the same."""
+    """Write a session that does not exist; an existing one stays. Raises `Conflict` if they differ."""
     if await is_there(tx, new):
         return "already there"
     control = await _insert_session(tx, new, pool)
@@ -43,7 +43,7 @@ async def bring(tx: Tx, new: Brought, *, pool: str) -> Outcome:
 
 
 async def is_there(tx: Tx, new: Brought) -> bool:
-    """Raises `Conflict` if another one is there, and `NotFound` if the session that it is below is not."""
+    """Whether the session exists. Raises `Conflict` if it differs, `NotFound` if its parent is missing."""
     if await find_session(tx, new.info.id) is not None:
         await _check_same(tx, new)
         return True
@@ -56,14 +56,14 @@ def count_rows(new: Brought) -> int:
 
 
 def pieces(new: Brought) -> Iterator[Verb[None]]:
-    """Write what a session holds that is not there yet, some rows at a time."""
+    """Yield verbs that write the rows of a session before its own row, some rows each."""
     rows = _rows(new)
     while piece := tuple(islice(rows, ROWS)):
         yield partial(_write_all, piece)
 
 
 async def complete(tx: Tx, new: Brought, *, pool: str) -> Outcome | None:
-    """Write the row of a session whose rows are there; None: it is there, too."""
+    """Write the row of a session whose other rows are written; None: it exists already."""
     if await is_there(tx, new):
         return None
     await _complete(tx, new, await _insert_session(tx, new, pool))
@@ -71,7 +71,7 @@ async def complete(tx: Tx, new: Brought, *, pool: str) -> Outcome | None:
 
 
 def _rows(new: Brought) -> Iterator[Verb[None]]:
-    """All that nobody looks for without its session. Nothing of it is told before the session is there."""
+    """Yield verbs for the rows that are only found through their session; none is published before it."""
     for message in new.messages:
         yield partial(_message, message)
     for part in new.parts:
@@ -87,7 +87,7 @@ async def _write_all(rows: Sequence[Verb[None]], tx: Tx) -> None:
 
 
 def _is_looked_for(call: Call) -> bool:
-    """One that waits for something, or waited for the outside, is found without its session."""
+    """Whether queries find a call without its session: an open call, or a pending one."""
     return bool(call.open) or call.later is not None
 
 
@@ -116,19 +116,19 @@ def _shown(control: Control, new: Brought) -> str:
 
 
 async def _check_same(tx: Tx, new: Brought) -> None:
-    """It may have gone on since; what is imported must be all there."""
+    """Raise `Conflict` unless the session holds all that is imported; it may have gone on since."""
     row = await find_session(tx, new.info.id)
     assert row is not None
-    there = f"session {new.info.id} is there already"
+    there = f"session {new.info.id} exists already"
     if row.info.time.created != new.info.time.created:
-        raise Conflict(f"{there}, and is another one: delete it first, or keep it")
+        raise Conflict(f"{there}, and is a different one: delete it first, or keep it")
     for message in new.messages:
         found = await tx.one("is_message_of", message.info.id, new.info.id)
         if found is None:
             raise Conflict(f"{there}, without message {message.info.id}: delete it first, or keep it")
         known = decode_message(upcast(found[1], found[0]))
         if (type(known), known.time.created) != (type(message.info), message.info.time.created):
-            raise Conflict(f"{there}, with another message {message.info.id}: delete it first, or keep it")
+            raise Conflict(f"{there}, with other content in {message.info.id}: delete it first, or keep it")
     asked = {each.info.id for each in new.messages if not isinstance(each.info, AssistantMessage)}
     for part in new.parts:
         if part.part.message_id in asked:
@@ -136,15 +136,15 @@ async def _check_same(tx: Tx, new: Brought) -> None:
 
 
 async def _check_same_part(tx: Tx, new: BroughtPart, there: str) -> None:
-    """What a person said never changes."""
+    """Raise `Conflict` unless a part of a user message is the same: those never change."""
     found = await tx.one("part", new.part.id)
     text = getattr(new.part, "text", None)
     if found is None or (text is not None and getattr(read_part(found), "text", None) != text):
-        raise Conflict(f"{there}, and says other things in part {new.part.id}: delete it first, or keep it")
+        raise Conflict(f"{there}, with other content in {new.part.id}: delete it first, or keep it")
 
 
 async def _lineage(tx: Tx, new: Brought) -> tuple[SessionId, int, str | None]:
-    """The root and the depth of a session, and the pool of those above it."""
+    """The root and the depth of a session, and the pool of its parent."""
     if new.info.parent_id is None:
         return new.info.id, 0, None
     found = await tx.one("lineage", new.info.parent_id)
@@ -203,12 +203,12 @@ async def _insert_session(tx: Tx, new: Brought, pool: str) -> Control:
         new.info.directory,
         *listed(new.info),
     )
-    assert added, "it was not there"
+    assert added, "the session did not exist"
     return control
 
 
 def _kept(raw: bytes) -> bytes:
-    """As it came, unless nobody could read it again."""
+    """Return the JSON as imported. Raises `InvalidInput` if it nests too deep to be decoded."""
     return body(msgspec.Raw(raw))
 
 
@@ -218,11 +218,11 @@ async def _message(new: BroughtMessage, tx: Tx) -> None:
     sorts_by = sort_key(info)
     kept = None if sorts_by == info.id else sorts_by
     if not await tx.run("insert_message", *columns, _kept(new.raw), max(1, mark.version), rev, kept):
-        raise Conflict(f"message {info.id} is there already, in another session")
+        raise Conflict(f"message {info.id} exists already, in another session")
     given = mark.input
     if given is not None:
         check_names(given.key, given.answer_id)
-        state = "held" if given.state == "queued" else given.state  # an import wakes nobody
+        state = "held" if given.state == "queued" else given.state  # an import wakes no session
         admitted = info.id, info.session_id, given.key, rev, state
         await tx.run("import_input", *admitted, given.source, given.turn, given.answer_id, rev)
 
@@ -231,15 +231,15 @@ async def _part(new: BroughtPart, tx: Tx) -> None:
     part, rev = new.part, await tx.rev()
     columns = part.id, part.message_id, part.session_id
     if not await tx.run("import_part", *columns, _kept(new.raw), new.version, rev):
-        raise Conflict(f"part {part.id} is there already, in another session")
+        raise Conflict(f"part {part.id} exists already, in another session")
 
 
 async def _call(call: Call, tx: Tx) -> None:
     if await tx.one("call", call.id) is not None:
-        raise Conflict(f"call {call.id} is there already, in another session")
+        raise Conflict(f"call {call.id} exists already, in another session")
     for ask_id in filter(None, (call.ask_id, *call.asked_before)):
         if await tx.one("call_by_ask", ask_id) is not None:
-            raise Conflict(f"ask {ask_id} is there already, in another session")
+            raise Conflict(f"ask {ask_id} exists already, in another session")
     await put_call(tx, call, publish=False)
 
 
@@ -257,13 +257,13 @@ async def _last_step(tx: Tx, new: Brought) -> None:
 
 
 async def _beside(tx: Tx, new: Brought) -> None:
-    """Its todos, the task that it is, and ends of tasks that it was not told of."""
+    """Insert the todos of a session, its task row, and the notices that it has not read."""
     if new.todos is not None:
         await tx.one("put_todos", new.info.id, body(new.todos), await tx.rev())
         tx.emit(TodoUpdated(session_id=new.info.id, todos=new.todos))
     for notice in new.mark.notices:
         if await tx.one("task", notice.end.id) is not None:
-            raise Conflict(f"task {notice.end.id} is there already, in another session")
+            raise Conflict(f"task {notice.end.id} exists already, in another session")
         await _tell_later(tx, new.info.id, notice.end)
     if new.task is not None:
         await _check_not_told(tx, new.task)
@@ -273,14 +273,14 @@ async def _beside(tx: Tx, new: Brought) -> None:
 
 
 async def _check_not_told(tx: Tx, task: Task) -> None:
-    """Each run ends once: an end that is told before it comes would keep the run from ending for ever."""
+    """Raise `Conflict` if a notice exists for a run that has not ended: the run could never end."""
     if await tx.one("task", task.id) is not None:
-        raise Conflict(f"task {task.id} is there already")
+        raise Conflict(f"task {task.id} exists already")
     if await tx.one("is_told", task.id, task.run + (not task.live)) is not None:
-        raise Conflict(f"an end of task {task.id} is told here that has not come yet")
+        raise Conflict(f"there is a notice for an end of task {task.id} that has not come yet")
 
 
 async def _tell_later(tx: Tx, session_id: SessionId, end: TaskEnd) -> None:
-    """It is told with whatever comes next, and wakes nobody."""
+    """Insert a notice that is promoted with the next input and wakes no session."""
     columns = end.id, end.run, session_id, await tx.rev(), "quiet", True
     await tx.run("import_notice", *columns, body(end))

@@ -1,4 +1,4 @@
-"""Cancel: a durable end of what a session and those below it do, tasks included, in one transaction."""
+"""Cancels a session and its descendants, with their tasks, in one transaction."""
 
 from typing import Literal, TypeAlias
 
@@ -22,15 +22,15 @@ from asyncagents.store.verb.task_end import CONSUMED, DUE, QUIET, Hush, end
 
 EVERY = 1_000_000_000
 Scope: TypeAlias = Literal["tree", "turn"]
-"""All below a session, or only those that its turn waits for."""
+"""`tree`: all descendants of a session. `turn`: only the tasks that its turn waits for."""
 
 
 async def abort(
     tx: Tx, session_id: SessionId, *, by: EndedBy, scope: Scope, key: str | None
 ) -> tuple[SessionId, ...]:
-    """Cancel once for each key: a repeat ends nothing that began after the first.
+    """Cancel once per key: a repeat ends nothing that began after the first.
 
-    Returns whom to wait for. Raises `KeyReused` if the key stood for another scope.
+    Returns the sessions to wait for. Raises `KeyReused` if the key was used with another scope.
     """
     if key is None:
         return await cancel(tx, session_id, by=by, scope=scope)
@@ -45,10 +45,10 @@ async def abort(
 async def cancel(
     tx: Tx, session_id: SessionId, *, by: EndedBy = "user", scope: Scope = "tree", hush: Hush = DUE
 ) -> tuple[SessionId, ...]:
-    """Abort what a session and its descendants are doing; returns those that had something to end.
+    """Cancel a session and its descendants; returns those that had something to end.
 
-    Input they have not read yet is held back, kept and shown; calls that are open are settled. Who launched
-    the session is told, as `hush` says; the others were launched by somebody who is cancelled, too.
+    Input that is not promoted is held back, kept and shown; open calls are settled. The parent of the session
+    gets a notice in the state `hush`; the parents of the descendants are cancelled, too.
     """
     await the_session(tx, session_id)
     tree = await _tree(tx, session_id, scope)
@@ -78,7 +78,7 @@ async def _tree(tx: Tx, session_id: SessionId, scope: Scope) -> tuple[SessionId,
 
 
 async def _spared(tx: Tx, session_id: SessionId, scope: Scope) -> bool:
-    """Whether tasks go on below it: then its own has not ended, only a turn of it."""
+    """Whether background tasks go on below a session: then only its turn has ended, not its task."""
     return scope == "turn" and any(task.background for task in await live_tasks_of(tx, session_id))
 
 
@@ -107,7 +107,7 @@ async def _cancel(tx: Tx, row: SessionRow) -> None:
         control = control.woken()
         tx.interrupt(session_id)
     elif control.state == "ready" and not (await inbox(tx, session_id)).stranded:
-        # A notice had woken it, and now nothing is left to do.
+        # It was woken by a notice, and now nothing is left to do.
         control = replace(control, state="idle")
     await save(tx, row, control)
     if control.state == "idle" and row.control.state == "ready":
@@ -115,14 +115,14 @@ async def _cancel(tx: Tx, row: SessionRow) -> None:
 
 
 async def _settled(tx: Tx, row: SessionRow) -> bool:
-    """Settle what waits for the outside; True: a run has to see to the rest of it.
+    """Settle the calls that wait for the outside. True: a run must end the rest.
 
-    Now, not when a run ends the turn: nobody may be there to run it, and whoever brings a result or a
-    decision after the cancel was acknowledged must hear that it is too late.
+    Not left to the run that ends the turn: no process may be there to run it, and a result or a decision
+    that comes after the cancel was acknowledged must be refused.
     """
     try:
         calls = await unsettled(tx, row.control.id)
-    except Unreadable:  # it keeps nobody from ending what is below it
+    except Unreadable:  # its descendants are cancelled all the same
         return True
     waiting = [call for call in calls if _waits_outside(call)]
     for call in waiting:
@@ -131,14 +131,14 @@ async def _settled(tx: Tx, row: SessionRow) -> bool:
 
 
 def _waits_outside(call: Call) -> bool:
-    """Not for tasks, whose ends settle it; also if its tool is only just starting its work elsewhere."""
+    """Whether a call waits for the outside: open but not for a task, or a pending call that is starting."""
     if call.open is not None:
         return call.open.kind != "task" and not call.open.watch
     return isinstance(call.state, Running) and call.later is not None
 
 
 async def cancel_tasks(tx: Tx, fact: CancelTasks) -> None:
-    """The parent does, and knows it."""
+    """Cancel tasks on behalf of their parent, without a notice."""
     for task_id in fact.tasks:
         if await readable_session(tx, task_id) is not None:
             await cancel(tx, task_id, by=fact.by, hush=CONSUMED)
@@ -148,7 +148,7 @@ async def cancel_tasks(tx: Tx, fact: CancelTasks) -> None:
 
 
 async def clear_tasks(tx: Tx, fact: ClearTasks) -> None:
-    """Of a session: ended, and forgotten. Their sessions stay."""
+    """Cancel the live tasks of a session and delete all its task rows; the child sessions stay."""
     ended = {task.id for task in await tasks_of(tx, fact.session_id) if not task.live}
     every = await _every_task(tx, fact.session_id)
     await cancel_tasks(tx, CancelTasks(tuple(each for each in every if each not in ended), "parent"))
@@ -157,7 +157,7 @@ async def clear_tasks(tx: Tx, fact: ClearTasks) -> None:
 
 
 async def _every_task(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
-    """Those that cannot be read as well."""
+    """List the ids of all tasks of a session, also of unreadable ones."""
     return tuple(SessionId(row[0]) for row in await tx.all("task_ids", session_id, "", "~", EVERY))
 
 
@@ -170,7 +170,7 @@ async def _forget(tx: Tx, task_id: SessionId) -> None:
 
 
 async def delete_tasks(tx: Tx, session_id: SessionId) -> None:
-    """What a session launched goes with it."""
+    """Delete the task rows and the notices of a session that is being deleted."""
     for each in await _every_task(tx, session_id):
         await _forget(tx, each)
     await tx.run("delete_notices", session_id)

@@ -1,4 +1,4 @@
-"""How many there are of everything, at a bounded cost however many that is."""
+"""Counts everything in the store, at a bounded cost."""
 
 from typing import get_args
 
@@ -11,24 +11,24 @@ from asyncagents.store.verb.read import next_due
 
 MOST = 100_000
 MOST_ACTIVE = 10_000
-"""Those whose rows are looked at."""
+"""A lower limit for sessions, whose rows must be read."""
 
 
 class Census(Struct, frozen=True, kw_only=True):
-    """A count that is at its limit is that many, or more."""
+    """Counts at one moment; a count at its limit means that many or more."""
 
     sessions: int
     active: dict[str, int]
-    """Of one pool, by state: ready, running."""
+    """Sessions of one pool, by state: ready, running."""
     tasks: dict[str, int]
-    """Those in the background, by status."""
+    """Background tasks, by status."""
     pending: dict[str, int]
-    """Calls whose result comes from outside, by status."""
+    """Pending calls, by status."""
     deliveries: dict[str, int]
-    """Outgoing webhooks that are owed, or were given up."""
+    """Outgoing webhooks that are owed or dead."""
     bytes: int
     late: int
-    """By how many ms the oldest that is due is overdue; 0: nothing is."""
+    """By how many ms the oldest due row is overdue; 0: none is."""
 
 
 async def take(tx: Tx, pool: str) -> Census:

@@ -1,4 +1,4 @@
-"""What clients change of a session: its title, notes on it, its rules, and whether it is put away."""
+"""Updates what clients may change of a session: title, metadata, rules, archived."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ from asyncagents.store.tx import Tx
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """What is not said stays as it is."""
+    """Changes to a session; fields with their default stay as they are."""
 
     title: str | None = None
     metadata: dict[str, Any] | None = None
-    """Instead of what was there."""
+    """Replaces the metadata."""
     permission: tuple[Rule, ...] = ()
-    """After those that it has: the last that matches wins, within what those above it may do."""
+    """Appended to the session's rules: the last that matches wins, within the rules of its lineage."""
     archived: int | UnsetType | None = UNSET
 
 
@@ -39,5 +39,5 @@ async def change(tx: Tx, session_id: SessionId, new: Change) -> Session:
 
 
 def _last(*rules: Rule) -> tuple[Rule, ...]:
-    """Each where it stands last: there it counts, whatever stood before."""
+    """Keep only the last occurrence of each rule."""
     return tuple(reversed(dict.fromkeys(reversed(rules))))

@@ -1,7 +1,8 @@
-"""Whether the calls that wait for a task wait for work of their own tree or, through it, for the outside.
+"""Marks the calls that wait for a task with whether that task waits only for the outside.
 
-A blocking prompt is held while a task of its session works, and returns when that task waits for the outside
-alone. So a session that parks, or is claimed again, marks the calls that wait for it and wakes their session.
+A blocking prompt is held while a task of its session works, and returns when that task waits only for the
+outside. So a session that parks, or is claimed again, marks the calls that wait for it and wakes their
+session.
 """
 
 from contextlib import suppress
@@ -19,7 +20,7 @@ from asyncagents.store.verb.task import live_tasks_of, readable_session, readabl
 
 
 async def tell_above(tx: Tx, control: Control, *, waits: bool) -> None:
-    """Mark the calls that wait for this session's task with whether it waits for the outside alone."""
+    """Mark the calls that wait for this session's task with whether it waits only for the outside."""
     for call in await _calls_above(tx, control):
         assert call.open is not None, "only open calls wait"
         if call.open.child_waits == waits:
@@ -32,13 +33,13 @@ async def tell_above(tx: Tx, control: Control, *, waits: bool) -> None:
 
 
 async def tell_rest(tx: Tx, control: Control) -> None:
-    """Mark the calls that wait for a session which rests and is not done: its calls or tasks are open."""
+    """Mark the calls that wait for a session that rests with open calls or live tasks."""
     await renew_waits(tx, await unsettled(tx, control.id))
     await tell_above(tx, control, waits=await _waits(tx, control.id))
 
 
 async def _pass_on(tx: Tx, parent_id: SessionId, *, waits: bool) -> None:
-    """Tell those above a session that rests until its tasks end: it waits as they do."""
+    """Mark the calls above a session that rests until its tasks end: it waits as they do."""
     with suppress(Unreadable):
         row = await find_session(tx, parent_id)
         if row is None or row.control.parent_id is None or row.control.state != "idle":
@@ -48,7 +49,7 @@ async def _pass_on(tx: Tx, parent_id: SessionId, *, waits: bool) -> None:
 
 
 async def _calls_above(tx: Tx, control: Control) -> list[Call]:
-    """Read the open calls of its parent that wait for a session: sync ones, and those that watch tasks."""
+    """Read the open calls of the parent that wait for a session: sync ones, and those that watch tasks."""
     if control.parent_id is None:
         return []
     task = await readable_task(tx, control.id)
@@ -66,7 +67,7 @@ def _is_about(call: Call, task_id: SessionId) -> bool:
 
 
 def _readable(rows: list[Row | None]) -> list[Call]:
-    """Decode calls; one that cannot be read is its own session's trouble."""
+    """Decode the readable calls; an unreadable one fails only its own session."""
     calls = []
     for row in rows:
         with suppress(Unreadable):
@@ -75,7 +76,7 @@ def _readable(rows: list[Row | None]) -> list[Call]:
 
 
 async def _mark(tx: Tx, call: Call, state: Open, *, waits: bool) -> None:
-    """Wake a session that may let its callers go; one that is held again passes that on to those above it."""
+    """Mark a call; wake its session if it waits, so that it may answer; else mark the calls above it."""
     with suppress(Unreadable):
         row = await find_session(tx, call.session_id)
         await put_call(tx, call.to(replace(state, child_waits=waits)))
@@ -87,7 +88,7 @@ async def _mark(tx: Tx, call: Call, state: Open, *, waits: bool) -> None:
 
 
 async def renew_waits(tx: Tx, calls: tuple[Call, ...]) -> tuple[Call, ...]:
-    """Mark anew the calls of a session that stops which watch tasks: those may have changed meanwhile."""
+    """Mark again the calls of a stopping session that watch tasks: those may have changed meanwhile."""
     return tuple([await _renew(tx, call) for call in calls])
 
 
@@ -103,12 +104,12 @@ async def _renew(tx: Tx, call: Call) -> Call:
 
 
 async def _watched_wait(tx: Tx, call: Call, watch: Watch) -> bool:
-    """Whether all that a call watches waits for the outside alone."""
+    """Whether all tasks that a call watches wait only for the outside."""
     return await _children_wait(tx, call.session_id) if watch.any else await _waits(tx, watch.task_id)
 
 
 async def _children_wait(tx: Tx, parent_id: SessionId) -> bool:
-    """Whether a session has live tasks, and all of them wait for the outside alone."""
+    """Whether a session has live tasks, and all of them wait only for the outside."""
     if await tx.one("is_child_at_work", parent_id) is not None:
         return False
     tasks = await live_tasks_of(tx, parent_id)

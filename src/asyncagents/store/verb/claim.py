@@ -1,4 +1,4 @@
-"""Claim and release: the only ways into and out of a run, besides park and rest."""
+"""Claims and releases sessions: the only ways into and out of a run, besides park and rest."""
 
 import msgspec
 from msgspec.structs import replace
@@ -39,9 +39,9 @@ CUT_OFF = "The process stopped while this answer was being written; it is writte
 async def claim(
     tx: Tx, session_id: SessionId, owner: OwnerId, *, dead: OwnerId | None, counts: bool = True
 ) -> Snapshot | None:
-    """Take a session that is ready, or whose owner is `dead`; None if there is nothing to take.
+    """Claim a session that is ready, or whose owner is `dead`; None if it cannot be claimed.
 
-    It counts towards a crash loop, unless the run before it only failed to write.
+    The claim counts towards a crash loop unless `counts` is False: the last run only failed to write.
     """
     row = await find_session(tx, session_id)
     if row is None:
@@ -49,7 +49,7 @@ async def claim(
     if not _free(row.control, dead):
         return None
     if row.control.state == "ready" and await is_queued(tx, row.control):
-        return None  # whoever stops to work makes room
+        return None  # a session that stops working wakes it
     info = row.info
     if row.control.state == "running":
         info = await _close_cut_steps(tx, info)
@@ -63,12 +63,12 @@ def _free(control: Control, dead: OwnerId | None) -> bool:
 
 
 async def release(tx: Tx, lease: Lease) -> None:
-    """Give a session back before its work is done: somebody else may go on at once."""
+    """Release a claim before the work is done; another run may claim the session at once."""
     await _release(tx, await held(tx, lease))
 
 
 async def give_back(tx: Tx, session_id: SessionId, owner: OwnerId) -> None:
-    """As `release`, by who was stopped before it heard whether its claim had come through."""
+    """Release a session for an owner that does not know whether its claim was committed."""
     row = await find_session(tx, session_id)
     if row is not None and row.control.state == "running" and row.control.owner == owner:
         await _release(tx, row)
@@ -81,7 +81,7 @@ async def _release(tx: Tx, row: SessionRow) -> None:
 
 
 async def _close_cut_steps(tx: Tx, info: Session) -> Session:
-    """A step whose process died is closed for people, hidden from the model, and charged as estimated."""
+    """Close steps whose process died: visible to people, hidden from the model, charged as estimated."""
     for request_id, message_id, tokens in await tx.all("open_requests", info.id):
         await tx.one("end_request", "lost", None, request_id)
         spent = msgspec.json.decode(tokens, type=Tokens)
@@ -107,7 +107,7 @@ async def close_step(tx: Tx, message_id: MessageId, spent: Tokens) -> None:
 
 
 def _shut(part: Part | UnknownPart, now: int) -> Part | UnknownPart:
-    """No part stays half open."""
+    """Close a part that is still streaming."""
     match part:
         case TextPart(time=PartTime(end=None) as time) | ReasoningPart(time=PartTime(end=None) as time):
             return replace(part, time=replace(time, end=now))
@@ -119,5 +119,5 @@ def _shut(part: Part | UnknownPart, now: int) -> Part | UnknownPart:
 
 
 def charged(info: Session, spent: Tokens, cost: float) -> Session:
-    """A session's running sums."""
+    """Add tokens and cost to the sums of a session."""
     return replace(info, tokens=(info.tokens or Tokens.zero()).plus(spent), cost=(info.cost or 0) + cost)

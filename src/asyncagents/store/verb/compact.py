@@ -1,4 +1,4 @@
-"""When a summary is asked for instead of a step, and what is left out of what the model reads."""
+"""Decides whether a step becomes a summary, and prunes output from what the model reads."""
 
 from collections.abc import Sequence
 
@@ -27,19 +27,19 @@ SUMMARISER = "compaction"
 
 
 class NewSummary(Struct, frozen=True):
-    """The ids of the message that asks for it, unless a person does; and who writes it, whoever asks."""
+    """The ids for an automatic request for a summary, and the model that writes the summary."""
 
     message_id: MessageId
     part_id: PartId
     model: ModelRef | None = None
     room: int | None = None
-    """How much the model can be told; None: nobody knows, or cares."""
+    """How many tokens the model can read; None: unknown or unlimited."""
 
 
 async def instead(
     tx: Tx, control: Control, step: AssistantMessage, new: NewSummary | None, *, estimate: int
 ) -> tuple[Control, AssistantMessage]:
-    """The step; or, if somebody asked for it or there is no room, a summary of what was told before it."""
+    """Return the step, or turn it into a summary if one was requested or the window has no room."""
     if new is None:
         return control, step
     full = new.room is not None and estimate >= new.room
@@ -50,7 +50,7 @@ async def instead(
     if not control.compacting:
         return control, step
     asked = await tx.one("message_at", control.id, control.compacting)
-    assert asked is not None, "it was placed"
+    assert asked is not None, "the request was placed"
     model = new.model or await _wished(tx, MessageId(asked[0])) or step.model_ref
     return control, replace(
         step,
@@ -65,14 +65,14 @@ async def instead(
 
 
 async def _wished(tx: Tx, message_id: MessageId) -> ModelRef | None:
-    """Who asks for a summary may say who writes it; the session's own model goes on after it."""
+    """The model that a request for a summary names; the session's own model goes on afterwards."""
     row = await tx.one("message", message_id)
     message = decode_message(upcast(row[6], row[5])) if row is not None else None
     return message.model if isinstance(message, UserMessage) else None
 
 
 async def _ask(tx: Tx, control: Control, step: AssistantMessage, new: NewSummary) -> Control:
-    """Nobody did, so the system does, where people can see it."""
+    """Insert an automatic request for a summary, visible to people."""
     message = UserMessage(
         id=new.message_id,
         session_id=control.id,
@@ -88,15 +88,15 @@ async def _ask(tx: Tx, control: Control, step: AssistantMessage, new: NewSummary
 
 
 async def can_shrink(tx: Tx, control: Control) -> bool:
-    """Whether a step ended since the last summary: else another one would make no more room.
+    """Whether a step ended since the last summary; if none did, another summary would free nothing.
 
-    One that was refused for its length counts, too, once its turn is over: what was too much is still there.
+    A step that was refused for its length counts, too, once its turn is over: the history is still too long.
     """
     return await tx.one("step_since", control.id, control.summary) is not None
 
 
 async def show_pending(tx: Tx, control: Control) -> None:
-    """From here on the model has been told that these calls are pending."""
+    """Mark the unsettled calls as shown to the model as pending."""
     for call in await unsettled(tx, control.id):
         if not call.shown_pending:
             await put_call(tx, replace(call, shown_pending=True))
@@ -119,7 +119,7 @@ async def prune(tx: Tx, lease: Lease, parts: Sequence[PartId]) -> None:
 
 
 def _readable(row: Row) -> Call | None:
-    """None: a newer program wrote it, and the part says all that is needed, as where a call was copied."""
+    """Decode a call; None if a newer program wrote it: its part holds all that is needed."""
     try:
         return decode_call(row)
     except Unreadable:

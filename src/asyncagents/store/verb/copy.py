@@ -1,4 +1,4 @@
-"""A session that begins with a copy of another's conversation; what its calls came to is text there."""
+"""Copies a session's messages into a new session; calls are copied as parts only."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -30,15 +30,15 @@ from asyncagents.store.verb.signal import addressed
 class Source(Struct, frozen=True):
     info: Session
     messages: tuple[Placed, ...]
-    """In the order in which clients read them."""
+    """The messages in the order in which clients read them."""
 
 
 async def source(tx: Tx, session_id: SessionId, before: MessageId | None) -> Source:
-    """What is copied: all that people see before a message. What was cut off and tried again is not."""
+    """Read what a copy holds: all messages that people see before one; hidden tries are left out."""
     info = (await the_session(tx, session_id)).info
     undone = info.revert if before is None else None
     if undone is not None and undone.part_id is None:
-        before = undone.message_id  # nobody sees what comes after it
+        before = undone.message_id  # what comes after it is undone
     if before is not None:
         row = await tx.one("message", before)
         if row is None or row[1] != session_id:
@@ -64,7 +64,7 @@ async def source(tx: Tx, session_id: SessionId, before: MessageId | None) -> Sou
 
 
 async def copy(tx: Tx, new: NewSession, made: Duplicate) -> Session:
-    """The same key again gives the copy that is there. It goes on with whom it was spoken to last."""
+    """Write a copy; the same key again returns the first one. It keeps the last agent and model addressed."""
     check_names(new.info.id, new.key)
     known = await existing(tx, new)
     if known is not None:
@@ -81,7 +81,7 @@ def count_rows(made: Duplicate) -> int:
 
 
 def pieces(made: Duplicate) -> Iterator[Verb[None]]:
-    """Write the messages and parts of a copy whose session is not there yet, some of them at a time."""
+    """Yield verbs that write the messages and parts of a copy before its session row, some rows each."""
     piece: list[Placed] = []
     rows = 0
     for each in made.messages:
@@ -95,7 +95,7 @@ def pieces(made: Duplicate) -> Iterator[Verb[None]]:
 
 
 async def complete(tx: Tx, new: NewSession, made: Duplicate) -> Session | None:
-    """Write the session of a copy whose messages are there; None: the same key has given another one."""
+    """Write the session row of a copy whose messages are written; None: the key or id exists already."""
     check_names(new.info.id, new.key)
     if await existing(tx, new) is not None:
         return None
@@ -141,10 +141,10 @@ async def _complete(tx: Tx, info: Session, made: Duplicate) -> None:
 
 
 async def _last_step(tx: Tx, made: Duplicate) -> None:
-    """What the model has read begins and ends as if it had been asked here."""
+    """Insert a request for the last step, so that the history before it counts as final."""
     steps = [each for each in made.messages if isinstance(each.entry.info, AssistantMessage)]
     if not steps:
         return
     last = max(steps, key=lambda each: each.position or 0).entry.info
     columns = tx.ids.request(), last.session_id, last.id, 0
-    await tx.run("import_request", *columns, encode(Tokens.zero()), last.time.created)  # paid for elsewhere
+    await tx.run("import_request", *columns, encode(Tokens.zero()), last.time.created)  # paid there

@@ -1,4 +1,4 @@
-"""Sessions go, with all below them, and with what they launched."""
+"""Deletes a session with its descendants and the tasks they launched."""
 
 from msgspec.structs import replace
 
@@ -24,9 +24,9 @@ _TABLES = (
 
 
 async def delete(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
-    """Delete a session and all below it; a run that still works on one of them loses its lease.
+    """Delete a session and its descendants; a run that still works on one of them loses its lease.
 
-    Who launched it is told, and may still read what it came to.
+    The parent that launched it gets a notice and can still read its result.
     """
     lineage = await tx.one("lineage", session_id)
     if lineage is None:
@@ -55,12 +55,12 @@ async def delete(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
 
 
 async def _last_known(tx: Tx, session_id: SessionId) -> Session:
-    """Read a session for those who hear that it is gone; of one that cannot be read, what its columns say."""
+    """Read a session for the event of its deletion; of an unreadable one, what its columns hold."""
     try:
         return (await the_session(tx, session_id)).info
     except Unreadable:
         row = await tx.one("outline", session_id)
-        assert row is not None, "it is there"
+        assert row is not None, "the session exists"
         parent_id, project_id, directory, updated = row
         return Session(
             id=session_id,

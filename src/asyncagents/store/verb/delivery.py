@@ -1,4 +1,4 @@
-"""Outgoing webhooks: owed with the settling of a call, in the same transaction; posted by one at a time."""
+"""Outgoing webhooks: enqueued in the transaction that settles a call, posted by one process at a time."""
 
 from contextlib import suppress
 from typing import assert_never
@@ -28,25 +28,25 @@ from asyncagents.store.tx import Row, Tx
 
 
 class Parcel(Struct, frozen=True):
-    """What there is to post, for whoever claimed it."""
+    """A claimed delivery, with what is needed to post it."""
 
     id: str
     call_id: CallId
     url: str
     host: str
     secret: Secret | None
-    """None: the call's own."""
+    """None: the secret derived for the call."""
     since: int
     attempt: int
-    """Counted from 1; whoever ends it says which it was."""
+    """The number of this try, from 1; `end_attempt` compares it."""
     body: bytes
 
 
 async def owe(tx: Tx, call: Call) -> None:
-    """Whoever wanted to be told that it is settled is, once it is."""
+    """Enqueue the webhook of a settled call, if it has a webhook URL."""
     if call.later is None or not call.later.webhook_url:
         return
-    url = call.later.webhook_url.replace("\0", "\ufffd")  # no database keeps it alike
+    url = call.later.webhook_url.replace("\0", "\ufffd")  # databases store a zero byte differently
     secret = await tx.one("call_secret", call.id, "out")
     lineage = await tx.one("lineage", call.session_id)
     await tx.one(
@@ -68,7 +68,7 @@ async def owe(tx: Tx, call: Call) -> None:
 
 
 async def owe_the_end(tx: Tx, session_id: SessionId) -> None:
-    """Calls that go with their session get no result any more, and who waits to be told is told that."""
+    """Enqueue a failure for each unsettled call of a session that is being deleted."""
     for row in await tx.all("unsettled_calls", session_id):
         with suppress(Unreadable):
             await owe(tx, decode_call(row).to(Settled(Failed(DELETED), tx.now)))
@@ -77,7 +77,7 @@ async def owe_the_end(tx: Tx, session_id: SessionId) -> None:
 async def due(
     tx: Tx, root_id: SessionId | None, busy: dict[str, int], *, most: int, each: int
 ) -> tuple[str, ...]:
-    """At most so many that can be posted now, the longest owed first, and so many `each` host."""
+    """List at most `most` due deliveries, longest owed first; at most `each` per host, counting `busy`."""
     if root_id is None:
         rows = await tx.all("due_deliveries", tx.now, each)
     else:
@@ -92,7 +92,7 @@ async def due(
 
 
 async def next_due(tx: Tx, root_id: SessionId | None) -> int | None:
-    """When something becomes due that is not due now."""
+    """The time at which the next delivery becomes due that is not due now."""
     if root_id is None:
         row = await tx.one("next_delivery", tx.now)
     else:
@@ -101,7 +101,7 @@ async def next_due(tx: Tx, root_id: SessionId | None) -> int | None:
 
 
 async def claim(tx: Tx, wanted: tuple[str, ...], lease_ms: int) -> tuple[Parcel, ...]:
-    """Those of them that nobody else has taken. Not ended within the lease, they are due again."""
+    """Claim those that no other process holds; unless ended within `lease_ms`, they are due again."""
     found = []
     for delivery_id in wanted:
         if await tx.run("claim_delivery", tx.now + lease_ms, await tx.rev(), delivery_id, tx.now):
@@ -118,7 +118,7 @@ def _parcel(row: Row) -> Parcel:
 
 
 async def conclude(tx: Tx, parcel: Parcel, verdict: Verdict) -> None:
-    """How a try went; nothing, if its lease was over and somebody else has it."""
+    """Record how a try went; changes nothing if its lease has expired and another process holds it."""
     match verdict:
         case Delivered():
             change: tuple[object, ...] = "delivered", tx.now, tx.now, ""
@@ -133,17 +133,17 @@ async def conclude(tx: Tx, parcel: Parcel, verdict: Verdict) -> None:
 
 
 async def give_back(tx: Tx, parcel: Parcel) -> None:
-    """A try that was broken off does not count; whoever serves next makes it."""
+    """Return a claimed delivery; the interrupted try does not count and is made again."""
     await tx.run("give_delivery_back", tx.now, await tx.rev(), parcel.id, parcel.attempt)
     tx.expect_post(tx.now)
 
 
 async def redeliver(tx: Tx, delivery_id: str) -> Delivery:
-    """Try one again that was given up, from the first try on."""
+    """Make a dead delivery due again, beginning with its first try. Raises `Conflict` if it is not dead."""
     known = await delivery(tx, delivery_id)
     if known.state != "dead":
-        state = "is still tried" if known.state == "owed" else "was delivered"
-        raise Conflict(f"delivery {delivery_id!r} {state}; only one that is dead can be tried again")
+        state = "is still being tried" if known.state == "owed" else "was delivered"
+        raise Conflict(f"delivery {delivery_id!r} {state}; only a dead one can be tried again")
     await tx.run("owe_again", tx.now, await tx.rev(), delivery_id)
     tx.expect_post(tx.now)
     return await delivery(tx, delivery_id)
@@ -157,7 +157,7 @@ async def delivery(tx: Tx, delivery_id: str) -> Delivery:
 
 
 async def deliveries(tx: Tx, state: DeliveryState | None, *, after: str, limit: int) -> tuple[Delivery, ...]:
-    """In the order in which their calls were made."""
+    """List deliveries in the order in which their calls were created."""
     if state is None:
         rows = await tx.all("deliveries", after, limit)
     else:
@@ -180,7 +180,7 @@ def _delivery(row: Row) -> Delivery:
 
 
 async def forget(tx: Tx, before: int, limit: int) -> int:
-    """Drop what ended long ago; what is owed stays."""
+    """Delete deliveries that ended before a time; owed ones stay."""
     rows = await tx.all("forgettable_deliveries", before, limit)
     for (delivery_id,) in rows:
         await tx.rev()

@@ -1,4 +1,4 @@
-"""Expire: what is overdue is ended or woken, by the store's clock."""
+"""Expires overdue calls and tasks and wakes sessions whose next try is due, by the store's clock."""
 
 from typing import Literal, TypeAlias
 
@@ -19,14 +19,14 @@ from asyncagents.store.verb.task import find_task
 from asyncagents.store.verb.task_end import sweep, watched
 
 Kind: TypeAlias = Literal["backoff", "call", "task"]
-"""Of a row that becomes due."""
+"""The kind of a row that becomes due."""
 
 PIECE = 25
-"""So many hold the write lock for less than ten milliseconds, unless their pages must be read first."""
+"""Rows of each kind per sweep: they hold the write lock for less than 10 ms, unless pages must be read."""
 
 
 class Place:
-    """The row that a sweep is at: if the sweep fails, this row is why."""
+    """The row that a sweep is working on: if the sweep fails, this row is the cause."""
 
     def __init__(self) -> None:
         self.kind: Kind | None = None
@@ -37,7 +37,7 @@ class Place:
 
 
 async def expire(tx: Tx, limit: int, place: Place) -> int:
-    """Settle what is overdue, and wake whose next try is due, by the store's clock; returns how many."""
+    """Expire overdue calls and tasks and wake sessions whose next try is due; returns how many rows."""
     place.at(None)
     count = await _wake_due(tx, limit, place) + await _expire_calls(tx, limit, place)
     count += await _end_tasks(tx, limit, place)
@@ -46,7 +46,7 @@ async def expire(tx: Tx, limit: int, place: Place) -> int:
 
 
 async def put_off(tx: Tx, kind: str, id: str, until: int) -> None:
-    """Let a row be due at a later time; what it says itself stays as it is."""
+    """Postpone the due time of a row; its body stays as it is."""
     if kind == "backoff":
         await tx.run("put_off_backoff", until, id)
     else:
@@ -61,7 +61,7 @@ async def _wake_due(tx: Tx, limit: int, place: Place) -> int:
         try:
             row = await the_session(tx, SessionId(session_id))
         except Unreadable:
-            await tx.one("end_backoff", request_id)  # nobody can run it: it must not stand in the way
+            await tx.one("end_backoff", request_id)  # unreadable, so no run can take it: drop its due time
         else:
             await save(tx, row, row.control.woken())
     return len(rows)
@@ -74,7 +74,7 @@ async def _expire_calls(tx: Tx, limit: int, place: Place) -> int:
         place.at("call", row[0])
         try:
             call = decode_call(row[1:])
-            if call.session_id in blocked:  # that may have settled it
+            if call.session_id in blocked:  # ending that turn may have settled this call
                 call = await the_call(tx, call.id)
             if await _expire(tx, call):
                 blocked.add(call.session_id)
@@ -84,7 +84,7 @@ async def _expire_calls(tx: Tx, limit: int, place: Place) -> int:
 
 
 async def _expire(tx: Tx, call: Call) -> bool:
-    """Reads all it needs before it writes. True: that ended the turn, and with it other calls."""
+    """Settle one overdue call; reads all it needs before it writes. True: that blocked the turn."""
     state = call.open
     if state is None:  # the expiry of a sibling has settled it
         return False
@@ -105,7 +105,7 @@ async def _expire(tx: Tx, call: Call) -> bool:
 
 
 def _over(state: Open, now: int) -> Result:
-    """Whoever wanted to be told at a time is told how long ago that was, if nobody was there."""
+    """The result of an expired call; a wait that ended much too late says how long ago it was due."""
     match state:
         case Open(kind="wait", due=int(due), on_due=Completed(output) as over) if now - due >= LATE_MS:
             return replace(over, output=f"{output}\n\n{overdue(now - due)}")
@@ -114,13 +114,13 @@ def _over(state: Open, now: int) -> Result:
 
 
 async def _warn(tx: Tx, call: Call, state: Open) -> None:
-    """Once, and people only: nobody is woken."""
+    """Publish once that the call will expire soon; wakes no session."""
     await put_call(tx, call.to(replace(state, warn=None, warned=True)))
     tx.emit(expiring(call))
 
 
 async def _end_tasks(tx: Tx, limit: int, place: Place) -> int:
-    """Those that have not ended in their time."""
+    """Cancel tasks that are past their deadline."""
     rows = await tx.all("due_tasks", tx.now, limit)
     for (task_id,) in rows:
         place.at("task", task_id)
@@ -135,6 +135,6 @@ async def _end_tasks(tx: Tx, limit: int, place: Place) -> int:
 
 
 async def _is_live(tx: Tx, task_id: SessionId) -> bool:
-    """Unless the end of one above it, just now, was its own."""
+    """Whether the task is still live: the end of an ancestor in this sweep may have ended it."""
     task = await find_task(tx, task_id)
     return task is not None and task.live

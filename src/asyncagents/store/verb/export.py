@@ -1,4 +1,4 @@
-"""A session as it is exported, a piece at a time."""
+"""Reads a session for an export, a piece at a time."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from asyncagents.store.verb.notice import open_notices
 
 
 class SessionOut(Struct, frozen=True):
-    """`raw`: its JSON as it is stored."""
+    """A session for an export; `raw`: its JSON as stored."""
 
     id: SessionId
     raw: bytes
@@ -34,7 +34,7 @@ class PartOut(Struct, frozen=True):
 
 
 class MessageOut(Struct, frozen=True):
-    """`sort_id`: what it sorts by; the next piece begins after it."""
+    """A message for an export; the next piece begins after its `sort_id`."""
 
     id: MessageId
     sort_id: str
@@ -48,7 +48,7 @@ async def session_ids(tx: Tx, *, after: str, limit: int) -> tuple[SessionId, ...
 
 
 async def tree(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
-    """A session and all below it, parents first."""
+    """List a session and its descendants, parents first."""
     found = tuple(SessionId(row[0]) for row in await tx.all("subtree", session_id))
     if not found:
         raise NotFound("session", session_id)
@@ -56,7 +56,7 @@ async def tree(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
 
 
 async def change(tx: Tx, session_id: SessionId) -> int:
-    """Two exports of a session are the same if this is."""
+    """Read the newest revision of a session and what it holds; exports at the same revision are equal."""
     row = await tx.one("change_of_session", session_id)
     if row is None or row[0] is None:
         raise NotFound("session", session_id)
@@ -93,7 +93,7 @@ def _notice(row: Row) -> NoticeMark:
 
 
 async def messages(tx: Tx, session_id: SessionId, *, after: str, limit: int) -> tuple[MessageOut, ...]:
-    """Read those after a sort id, in the order in which clients read them."""
+    """Read the messages after a sort id, in the order in which clients read them."""
     rows = await tx.all("exported_messages", session_id, after, limit)
     return tuple([await _message(tx, row) for row in rows])
 
@@ -116,7 +116,7 @@ def _part(row: Row) -> PartOut:
 
 
 def _readable(row: Row) -> Call | None:
-    """None: a newer program wrote it, and the part says what there is to be known."""
+    """Decode a call; None if a newer program wrote it: its part holds what is known."""
     try:
         return decode_call(row)
     except Unreadable:

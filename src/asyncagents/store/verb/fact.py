@@ -1,4 +1,4 @@
-"""Facts: what must commit together with something else is applied here."""
+"""Applies facts: changes that must commit together with a result, an open call or a rest."""
 
 from contextlib import suppress
 from typing import assert_never
@@ -31,7 +31,7 @@ from asyncagents.store.verb.task_end import watched
 
 
 async def apply(tx: Tx, facts: tuple[Fact, ...]) -> None:
-    """A fact about what is over or gone is dropped."""
+    """Apply facts; one about a settled call or a deleted row is dropped."""
     for fact in facts:
         with suppress(AlreadySettled, NotFound):
             await _apply(tx, fact)
@@ -62,7 +62,7 @@ async def _apply(tx: Tx, fact: Fact) -> None:  # noqa: C901  one arm each
 
 
 async def finish(tx: Tx, lease: Lease, fact: Settle, facts: tuple[Fact, ...]) -> Call:
-    """A tool of the run ended: its result and what follows from it, or nothing if a result was in before."""
+    """Settle a call of the run and apply its facts; if the call is settled already, do nothing."""
     row = await held(tx, lease)
     call = await the_call(tx, fact.call_id)
     if isinstance(call.state, Settled):
@@ -77,11 +77,11 @@ async def finish(tx: Tx, lease: Lease, fact: Settle, facts: tuple[Fact, ...]) ->
 async def open_call(
     tx: Tx, lease: Lease, call_id: CallId, state: Open, *, facts: tuple[Fact, ...] = ()
 ) -> None:
-    """A tool of the run waits from here on, and what follows from that. A result that was in before stays."""
+    """Open a call of the run and apply its facts; a call that is settled already stays so."""
     row = await held(tx, lease)
     call = await the_call(tx, call_id)
     if isinstance(call.state, Settled):
-        if state.later is not None:  # whoever is to be told of the result has not been named before
+        if state.later is not None:  # the webhook URL was not known when the result arrived
             await apply(tx, facts)
             await owe(tx, call.to(state).to(call.state))
         return
@@ -98,7 +98,7 @@ async def open_call(
 
 
 async def _look_again(tx: Tx, lease: Lease, call_id: CallId) -> None:
-    """What it would wait for may have come before it began to wait."""
+    """Settle a call at once if the task it watches ended before the call was opened."""
     call = await the_call(tx, call_id)
     watch = call.open.watch if call.open else None
     if watch is None:
@@ -111,7 +111,7 @@ async def _look_again(tx: Tx, lease: Lease, call_id: CallId) -> None:
 
 
 async def refusal(tx: Tx, row: SessionRow, facts: tuple[Fact, ...]) -> Failed | None:
-    """Nothing is launched in a turn that was cancelled, nor beyond the limits, nor sent to who is gone."""
+    """Refuse launches in a cancelled turn or beyond the limits, and follow-ups to tasks that are gone."""
     if row.control.cancelled() and any(isinstance(fact, Spawn | Resume) for fact in facts):
         return Failed(ABORTED)
     for fact in facts:

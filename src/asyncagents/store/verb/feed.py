@@ -51,7 +51,7 @@ WINDOW = 500
 
 
 class Rows(Protocol):
-    """What is asked for them: a transaction, or what it would say."""
+    """Reads rows: a transaction, or rows that were fetched before."""
 
     @property
     def now(self) -> int: ...
@@ -60,7 +60,7 @@ class Rows(Protocol):
 
 
 class Changes(Struct, frozen=True):
-    """What rows say now that changed in a range of revisions."""
+    """The current state of rows that changed in a range of revisions."""
 
     events: list[Event]
     sessions: list[SessionId]
@@ -70,7 +70,7 @@ class Changes(Struct, frozen=True):
 
 
 class Feed(Struct, frozen=True):
-    """`reset`: the cursor is too old, or another store's; read everything afresh, then follow `cursor`."""
+    """`reset`: the cursor is too old or of another store; read everything afresh, then follow `cursor`."""
 
     cursor: str
     events: tuple[Event, ...]
@@ -84,7 +84,7 @@ async def cursor(tx: Tx) -> str:
 
 
 async def feed(tx: Tx, after: str | None, *, window: int = WINDOW) -> Feed:
-    """Events that bring a reader from a cursor, or from nothing, to now, a bounded piece at a time."""
+    """Read a bounded piece of the events that bring a reader from a cursor, or from nothing, to now."""
     rev, epoch, horizon = await _revision(tx)
     known_epoch, known_rev = _parse(after) if after is not None else (epoch, 0)
     if known_epoch != epoch or 0 < known_rev < horizon or known_rev > rev:
@@ -95,7 +95,7 @@ async def feed(tx: Tx, after: str | None, *, window: int = WINDOW) -> Feed:
 
 
 async def _reach(tx: Tx, after: int, now: int, window: int) -> int:
-    """So many revisions on from the first that anything is of: others may have used up many."""
+    """`window` revisions after the next one that has rows; revisions without rows are skipped."""
     if after + window >= now:
         return now
     row = await tx.one("next_change", after)
@@ -103,7 +103,7 @@ async def _reach(tx: Tx, after: int, now: int, window: int) -> int:
 
 
 async def forget(tx: Tx, upto: int) -> None:
-    """Drop old tombstones; cursors below the horizon are told to start afresh."""
+    """Delete old tombstones; readers with a cursor below the horizon get a reset."""
     upto = min(upto, await tx.rev())
     await tx.all("forget_tombstones", upto)
     await tx.all("raise_horizon", upto)
@@ -120,7 +120,7 @@ async def _revision(tx: Tx) -> tuple[int, str, int]:
 
 
 def at_revision(text: str) -> int:
-    """Of a cursor."""
+    """The revision of a cursor."""
     return _parse(text)[1]
 
 
@@ -129,17 +129,17 @@ def _parse(text: str) -> tuple[str, int]:
         case [epoch, "0", rev] if rev.isascii() and rev.isdecimal() and len(rev) < 19:
             return epoch, int(rev)
         case _:
-            raise InvalidInput(f"{text[:80]!r} is no cursor; take the one that came with the last event")
+            raise InvalidInput(f"{text[:80]!r} is not a valid cursor; take the one of the last event")
 
 
 async def changes(
     tx: Rows, after: int, upto: int, *, whole: bool = True, most_arrived: int | None = None
 ) -> Changes:
-    """Deletions first: what is there now was made after them. Statuses and answers last.
+    """Read changed rows as events: deletions first, statuses and answers last.
 
-    But what is deleted may have been answered before, and who waits for that has not heard of it. If not
-    the `whole` is wanted, it is what work depends on: who was woken, ended or answered, and what is due.
-    Of a session that came in pieces and has more messages than `most_arrived`, only the session is told.
+    Answers to messages that were deleted since come before all: their callers still wait for them. Without
+    `whole` only what runs depend on is read: sessions woken, ended or answered, and due times. Of a session
+    that came in pieces and has more messages than `most_arrived`, only the session itself is read.
     """
     answers = await tx.all("changed_inputs", after, upto)
     events: list[Event] = _answered(answers, there=False)
@@ -198,7 +198,7 @@ def _parts(tx: Rows, events: list[Event], rows: list[Row]) -> None:
 
 
 async def _arrived(tx: Rows, events: list[Event], between: tuple[int, int], most: int | None) -> None:
-    """All of a session that came in pieces: the reader may have seen them before there was a session."""
+    """Add all of a session that came in pieces: its rows may be older than the reader's cursor."""
     for session_id, messages in await tx.all("changed_arrivals", *between):
         if most is None or messages <= most:
             _messages(events, await tx.all("arrived_messages", session_id))
@@ -224,7 +224,7 @@ async def _content(tx: Rows, events: list[Event], sessions: list[Row], between: 
 
 @contextmanager
 def _spared(events: list[Event], session_id: SessionId) -> Iterator[None]:
-    """A row that cannot be read is its session's trouble; the feed of all others goes on."""
+    """Turn an unreadable row into an error event of its session; the feed goes on."""
     try:
         yield
     except Unreadable as error:
@@ -239,7 +239,7 @@ def _status(session_id: SessionId, text: str) -> Iterable[Event]:
 
 
 def _ask(call: Call) -> Iterable[Event]:
-    """An ask that is open, or how it ended. Whoever asks again was told yes before."""
+    """Events of an open ask, or of how it was closed; a call that asks again was allowed before."""
     for ask_id in call.asked_before:
         yield PermissionReplied(session_id=call.session_id, request_id=PermissionId(ask_id), reply="once")
     if call.open and call.open.warned:

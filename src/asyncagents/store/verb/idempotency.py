@@ -1,4 +1,4 @@
-"""Keys of callers: the same key with the same content is a repeat, with other content a conflict."""
+"""Idempotency keys: the same key with the same content is a repeat, with other content a conflict."""
 
 from typing import Literal, TypeAlias
 
@@ -7,11 +7,11 @@ from asyncagents.errors import KeyReused
 from asyncagents.store.tx import Tx
 
 Kind: TypeAlias = Literal["input", "session", "abort"]
-"""Of request."""
+"""The kind of request that a key belongs to."""
 
 
 async def check_same(tx: Tx, session_id: SessionId, kind: Kind, key: str, *, hash: str | None) -> bool:
-    """Whether content was kept under this key. Raises `KeyReused` if it was other content."""
+    """Whether the key was used before. Raises `KeyReused` if its content was different."""
     row = await tx.one("idempotency", session_id, kind, key)
     if row is not None and None not in (row[0], hash) and row[0] != hash:
         raise KeyReused(key)
@@ -19,5 +19,5 @@ async def check_same(tx: Tx, session_id: SessionId, kind: Kind, key: str, *, has
 
 
 async def keep_key(tx: Tx, session_id: SessionId, kind: Kind, key: str, *, hash: str | None) -> None:
-    """Keep what was given under a key, for whoever uses it again."""
+    """Store the content hash of a key."""
     await tx.run("keep_idempotency", session_id, kind, key, hash)

@@ -1,4 +1,4 @@
-"""Whether something was admitted before, under its key."""
+"""Looks up whether input was admitted under a key."""
 
 from asyncagents.domain.codec import decode_session, upcast
 from asyncagents.domain.id import SessionId
@@ -12,7 +12,7 @@ async def is_known(tx: Tx, session_id: SessionId, key: str) -> bool:
 
 
 async def has_begun(tx: Tx, session_key: str, key: str) -> bool:
-    """A session of this key with an input of that key."""
+    """Whether a session was created under `session_key` and admitted input under `key`."""
     check_names(session_key, key)
     row = await tx.one("session_by_key", session_key)
     if row is None:

@@ -1,4 +1,4 @@
-"""Lists of sessions, the last used first."""
+"""Lists sessions, the most recently used first."""
 
 from contextlib import suppress
 
@@ -9,7 +9,7 @@ from asyncagents.store.tx import Tx
 
 
 async def listing(tx: Tx, query: SessionQuery) -> tuple[Session, ...]:
-    """One that cannot be read does not hide the others."""
+    """List sessions that match a query; unreadable ones are left out."""
     search = query.search.casefold().replace("\0", "\ufffd")
     where = query.directory, query.below, query.roots, query.start, query.before
     found = []

@@ -1,4 +1,4 @@
-"""Notices: the ends of tasks, told together, from the rows as they are when they are told."""
+"""Promotes notices: one message reports the ends of tasks, built from the rows at that moment."""
 
 import logging
 
@@ -21,7 +21,7 @@ _ends = msgspec.json.Decoder(TaskEnd)
 
 
 async def open_notices(tx: Tx, session_id: SessionId) -> list[Row]:
-    """All that have not been told; those that do not wake come along."""
+    """Read the notices that were not promoted yet, also quiet ones."""
     return await tx.all("open_notices", session_id)
 
 
@@ -32,10 +32,10 @@ def is_due(row: Row) -> bool:
 async def tell(
     tx: Tx, control: Control, info: Session, rows: list[Row], *, message_id: MessageId, telling: Telling
 ) -> tuple[Control, UserMessage]:
-    """One message for all; the session stays with its agent and model. It is input, as what people say is."""
+    """Insert one message for all notices as promoted input; the session keeps its agent and model."""
     ends = [_end(row) for row in rows]
     told = notice(ends, await _counted(tx, ends), await _running(tx, control), telling)
-    assert info.agent is not None and info.model is not None, "it launched a task"
+    assert info.agent is not None and info.model is not None, "a session that launched a task has both"
     message = UserMessage(
         id=message_id,
         session_id=control.id,
@@ -82,12 +82,12 @@ async def _running(tx: Tx, control: Control) -> int:
 
 
 def _end(row: Row) -> TaskEnd:
-    """One that cannot be read is told all the same: somebody waits for it."""
+    """Decode a notice; an unreadable one is reported as an error, because the parent waits for it."""
     task_id, run, _, raw = row
     try:
         return _ends.decode(raw)
     except BROKEN as error:
-        _log.warning("%s", unreadable("notice", raw, error))
+        _log.warning("task=%s action=promote_notice: %s", task_id, unreadable("notice", raw, error))
         return TaskEnd(
             id=SessionId(task_id),
             run=run,

@@ -1,4 +1,4 @@
-"""Messages a page at a time, as the bytes that they are stored as: nobody takes them apart on the way."""
+"""Reads pages of messages as the JSON bytes that are stored, without decoding them."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -18,17 +18,17 @@ _whole: msgspec.json.Decoder[msgspec.Raw] = msgspec.json.Decoder(msgspec.Raw)
 
 
 class Page(Struct, frozen=True):
-    """`body`: a JSON array of entries, the oldest first. `first`: if there are older ones, what the oldest
-    sorts by."""
+    """`body`: a JSON array of messages with their parts, oldest first. `first`: the sort id of the oldest,
+    if there are older ones."""
 
     body: bytes
     first: str | None = None
     created: int = 0
-    """When that one was."""
+    """When the oldest was created, if there are older ones."""
 
 
 async def page(tx: Tx, session_id: SessionId, *, before: str | None, limit: int | None) -> Page:
-    """Read the newest `limit` messages before one, or all of them. `before`: its id, or what it sorts by."""
+    """Read the newest `limit` messages before one, or all of them. `before`: its id or sort id."""
     await the_session(tx, session_id)
     wanted = EVERY if limit is None else limit + 1
     rows = await tx.all("messages", session_id, await sort_id_of(tx, before) if before else LAST, wanted)
@@ -43,14 +43,14 @@ async def page(tx: Tx, session_id: SessionId, *, before: str | None, limit: int 
     pieces: list[bytes] = []
     for each, raw, shape, _ in reversed(rows):
         pieces += b"," if pieces else b"[", *_entry(_sound("message", shape, raw), parts[each])
-    body = b"".join((*pieces, b"]"))  # once: to copy megabytes is what takes time here
+    body = b"".join((*pieces, b"]"))  # joined once: copying megabytes is what takes time here
     if not more:
         return Page(body)
     return Page(body, oldest, decode_message(upcast(version, info)).time.created)
 
 
 async def one(tx: Tx, session_id: SessionId, message_id: MessageId) -> bytes:
-    """One message with its parts, in the same way."""
+    """Read one message with its parts as JSON bytes."""
     await the_session(tx, session_id)
     row = await tx.one("message", message_id)
     if row is None or row[1] != session_id:
@@ -72,7 +72,7 @@ def _entry(info: bytes, parts: list[bytes]) -> Iterator[bytes]:
 
 
 def _sound(kind: str, version: int, raw: bytes) -> bytes:
-    """What is no JSON would spoil all that it stands among."""
+    """Raise `Unreadable` for a row that is not JSON: it would break the array around it."""
     raw = upcast(version, raw)
     try:
         _whole.decode(raw)

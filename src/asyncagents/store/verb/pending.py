@@ -1,4 +1,4 @@
-"""Calls whose result comes later: looked up, signed, and forgotten when nobody asks for them any more."""
+"""Pending calls: look them up, derive their secrets, and delete them some time after they are settled."""
 
 from contextlib import suppress
 
@@ -18,7 +18,7 @@ WAITING_FOR_TASKS = (*POLLING, TASK)
 
 
 async def pending_call(tx: Tx, call_id: CallId) -> Call:
-    """Raises `NotFound` for a call that nobody outside may ask for."""
+    """Read a pending call. Raises `NotFound` for any other call."""
     call = await _find(tx, call_id)
     if call.later is None:
         raise NotFound("pending call", call_id)
@@ -33,7 +33,7 @@ async def _find(tx: Tx, call_id: CallId) -> Call:
 
 
 async def waiting_call(tx: Tx, call_id: CallId) -> Call:
-    """As `pending_call`, and a call that waits, or waited, for tasks: a status names it as well."""
+    """Read a pending call, or a call that waits or waited for tasks: a session's status names both."""
     call = await _find(tx, call_id)
     waits = call.tool in WAITING_FOR_TASKS if call.settled else call.open is not None and not call.only_asks
     if call.later is None and not waits:
@@ -44,7 +44,7 @@ async def waiting_call(tx: Tx, call_id: CallId) -> Call:
 async def pending_calls(
     tx: Tx, status: PendingStatus, session_id: SessionId | None, *, after: str, limit: int
 ) -> tuple[Call, ...]:
-    """The oldest first. What cannot be read hides nothing else: a page that is not full is the last."""
+    """List pending calls, oldest first; unreadable ones are skipped. A page that is not full is the last."""
     if session_id is not None:
         await the_session(tx, session_id)
     found: list[Call] = []
@@ -68,7 +68,7 @@ async def _page(
 
 
 async def resume(tx: Tx, call_id: CallId) -> SessionId:
-    """Wake the session of a settled call. It wakes by itself: this is for whoever does not trust that."""
+    """Wake the session of a settled call once more; settling has woken it already."""
     call = await pending_call(tx, call_id)
     if not isinstance(call.state, Settled):
         raise Conflict(f"call {call_id!r} still waits for its result; submit one first")
@@ -78,35 +78,35 @@ async def resume(tx: Tx, call_id: CallId) -> SessionId:
 
 
 async def keys(tx: Tx) -> tuple[bytes, ...]:
-    """What secrets are made of, the newest first; none before the first is wanted."""
+    """Read the keys from which secrets are derived, newest first; empty until the first is needed."""
     return tuple(bytes(row[0]) for row in await tx.all("secret_keys"))
 
 
 async def keys_since(tx: Tx, since: int) -> tuple[bytes, ...]:
-    """The one in use at that time before all others."""
+    """Read the secret keys, the one in use at that time first."""
     return tuple(bytes(row[0]) for row in await tx.all("secret_keys_since", since))
 
 
 async def first_key(tx: Tx, proposed: bytes) -> tuple[bytes, ...]:
-    """One there must be; of two that are proposed at once, one counts for all."""
+    """Return the secret keys; without any, insert `proposed`. Of two proposed at once, one is stored."""
     return await keys(tx) or await new_key(tx, proposed)
 
 
 async def new_key(tx: Tx, key: bytes) -> tuple[bytes, ...]:
-    """From here on secrets are made of it; those made of older ones still count."""
-    await tx.rev()  # what takes no revision counts as read, and is acknowledged though its commit failed
+    """Insert the key for new secrets; secrets derived from older keys stay valid."""
+    await tx.rev()  # without a revision it counts as a read, acknowledged even if its commit fails
     await tx.one("insert_secret_key", key, tx.now)
     return await keys(tx)
 
 
 async def issued_secret(tx: Tx, call_id: CallId) -> str | None:
-    """What the other side chose to sign with."""
+    """Read the secret that the external worker chose for signing, if it did."""
     row = await tx.one("call_secret", call_id, "in")
     return row[0] if row else None
 
 
 async def forget_settled(tx: Tx, before: int, limit: int) -> int:
-    """Drop calls that were settled long ago; what people and the model read of them stays."""
+    """Delete pending calls that were settled before a time; the parts that show them stay."""
     rows = await tx.all("forgettable_calls", before, limit)
     for (call_id,) in rows:
         await _forget(tx, CallId(call_id))
@@ -121,7 +121,7 @@ async def _forget(tx: Tx, call_id: CallId) -> None:
     except Unreadable:
         await tx.run("unlist_call", await tx.rev(), call_id)
         return
-    if call.shown_pending:  # the model must go on to read that it was pending
+    if call.shown_pending:  # the model must keep reading that it was pending
         await put_call(tx, replace(call, later=None))
     else:
         await tx.run("delete_call", call_id)

@@ -1,4 +1,4 @@
-"""What hooks made of a call before it is planned: noted once, so that nobody is asked about anything else."""
+"""Stores the input that hooks left to a call before it is planned, so that an ask is about that input."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ from asyncagents.store.tx import Tx
 
 
 class Prepared(Struct, frozen=True):
-    """A call that its hooks have seen, and the arguments that they left it."""
+    """A call whose hooks have run, and the input they left."""
 
     call_id: CallId
     input: dict[str, Any]
 
 
 async def prepare(tx: Tx, lease: Lease, prepared: tuple[Prepared, ...]) -> Snapshot:
-    """Once for each call. A yes to other arguments is none to these."""
+    """Store the input of each call, once. A changed input drops what was granted for the old one."""
     row = await held(tx, lease)
     for each in prepared:
         call = await the_call(tx, each.call_id)

@@ -1,4 +1,4 @@
-"""Promotion: what a session has not read gets its place in what the model reads."""
+"""Promotes unread input and notices: gives them a position in what the model reads."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from asyncagents.store.verb.notice import is_due, open_notices, tell
 
 
 class Told(Struct, frozen=True, kw_only=True):
-    """How ends of tasks are told, and under which id: it is older than the step's."""
+    """The format of a notice, and the id of its message; it is older than the step's."""
 
     message_id: MessageId = MessageId("")
     how: Telling = Telling()
@@ -42,12 +42,12 @@ class Mailbox(Struct, frozen=True):
 
     @property
     def wants_another_answer(self) -> bool:
-        """Whether prompts or notices come, and nothing with which the runtime extends the answer before."""
+        """Whether prompts or notices are queued, and no input by which the runtime extends its answer."""
         queued = [each.source for each in self.inputs if each.state == "queued"]
         return "system" not in queued and bool(queued or any(map(is_due, self.notices)))
 
     def wants_a_step(self, control: Control) -> bool:
-        """Whether there is something to answer, or to go on with."""
+        """Whether there is something to answer, or a turn to go on with."""
         stranded = sum(each.state == "aborted" and each.answer_id is None for each in self.inputs)
         if control.cancelled(stranded=stranded):
             return False
@@ -63,7 +63,7 @@ async def mailbox(tx: Tx, session_id: SessionId) -> Mailbox:
 async def promote(
     tx: Tx, control: Control, info: Session, mail: Mailbox, *, told: Told
 ) -> tuple[Control, UserMessage | None]:
-    """Give all of it a place; returns the newest message, which the step answers. People come last."""
+    """Promote all of it; returns the newest message, which the step answers. Input comes after notices."""
     rev = await tx.rev()
     control = control.in_a_turn(rev)
     newest: UserMessage | None = None
@@ -72,7 +72,7 @@ async def promote(
             tx, control, info, mail.notices, message_id=told.message_id, telling=told.how
         )
     if any(each.source == "person" for each in mail.inputs):
-        control = replace(control, steps=0)  # who speaks again may expect as much as who spoke first
+        control = replace(control, steps=0)  # a new prompt gets the full number of steps
     for each in mail.inputs:
         control = replace(control, positions=control.positions + 1)
         await tx.one("place_message", control.positions, control.turn, rev, each.message_id)

@@ -1,4 +1,4 @@
-"""Places to work: so many sessions below one root at a time, in order; who waits holds none."""
+"""Queues the sessions below one root: so many work at a time, in order; one that waits holds no place."""
 
 from contextlib import suppress
 
@@ -11,7 +11,7 @@ from asyncagents.store.verb.task import place_in_queue
 
 
 async def is_queued(tx: Tx, control: Control) -> bool:
-    """Whether it has to wait for a place; not to be ended."""
+    """Whether a session has to wait for a place; a cancelled one does not."""
     if control.parent_id is None or not await place_in_queue(tx, control):
         return False
     return control.cancel_rev <= control.turn_rev or not await _is_cancelled(tx, control)
@@ -23,27 +23,27 @@ async def _is_cancelled(tx: Tx, control: Control) -> bool:
 
 
 async def make_room(tx: Tx, control: Control) -> None:
-    """It has stopped to work: the next in the queue may."""
+    """Wake the next session in the queue, after one of its tree has stopped working."""
     next_id = await _next(tx, control)
     if next_id is not None:
         tx.wake(next_id)
 
 
 async def make_room_anywhere(tx: Tx, control: Control) -> None:
-    """As `make_room`, from a process that may run nobody: the row changes, so all processes look at it."""
+    """As `make_room`, but by changing a row, so that other processes see it: this one may run no sessions."""
     next_id = await _next(tx, control)
     if next_id is not None:
         await _let_go(tx, next_id)
 
 
 async def fill_places(tx: Tx, root_id: SessionId) -> None:
-    """As `make_room_anywhere`, when who knows how many have stopped at once."""
+    """Wake every queued session that now fits, after several siblings stopped."""
     for (next_id,) in await tx.all("may_go", root_id):
         await _let_go(tx, SessionId(next_id))
 
 
 async def hand_over(tx: Tx, sessions: tuple[SessionId, ...]) -> None:
-    """Their process stops: whom it alone had told to go on, all processes hear of."""
+    """Wake, for all processes, the sessions queued in these trees: wakes of a stopping process are lost."""
     roots = set()
     for session_id in sessions:
         with suppress(Unreadable):
@@ -54,7 +54,7 @@ async def hand_over(tx: Tx, sessions: tuple[SessionId, ...]) -> None:
 
 
 async def _let_go(tx: Tx, session_id: SessionId) -> None:
-    with suppress(Unreadable):  # nobody can run it
+    with suppress(Unreadable):  # no run could claim it
         row = await the_session(tx, session_id)
         await save(tx, row, row.control.woken())
 
@@ -63,6 +63,6 @@ async def _next(tx: Tx, control: Control) -> SessionId | None:
     if control.parent_id is None:
         return None
     if await tx.one("is_anyone_queued", control.root_id) is None:
-        return None  # who works need not be counted
+        return None  # no need to count the working sessions
     row = await tx.one("next_in_queue", control.root_id)
     return None if row is None else SessionId(row[0])

@@ -1,4 +1,4 @@
-"""Reads: what people, clients and the engine look up."""
+"""Reads for people, clients and the engine."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -52,7 +52,7 @@ class InputRow(Struct, frozen=True):
 
 
 class Active(Struct, frozen=True):
-    """A session that is not idle."""
+    """A session that is ready or running."""
 
     session_id: SessionId
     state: State
@@ -68,7 +68,7 @@ async def control(tx: Tx, session_id: SessionId) -> Control:
 
 
 async def covered(tx: Tx, session_id: SessionId) -> tuple[Control, bool]:
-    """Whether a cancel still has something to end there."""
+    """Read the control columns, and whether a cancel still has something to end."""
     control = (await the_session(tx, session_id)).control
     stranded = (await inbox(tx, session_id)).stranded
     calls = [call for call in await unsettled(tx, session_id) if call.open]
@@ -80,19 +80,19 @@ async def leased_snapshot(tx: Tx, lease: Lease) -> Snapshot:
 
 
 async def sessions(tx: Tx, project_id: str, *, after: str, limit: int) -> tuple[Session, ...]:
-    """Newest first."""
+    """List the sessions of a project, newest first."""
     return tuple(_readable(await tx.all("sessions_of_project", project_id, after, limit)))
 
 
 async def roots(tx: Tx, project_id: str | None, *, after: str, limit: int) -> tuple[Session, ...]:
-    """Sessions without a parent, of one project or of all, newest first."""
+    """List sessions without a parent, of one project or of all, newest first."""
     if project_id is None:
         return tuple(_readable(await tx.all("roots", after, limit)))
     return tuple(_readable(await tx.all("roots_of_project", project_id, after, limit)))
 
 
 async def beginning(tx: Tx, start: str, limit: int) -> tuple[SessionId, ...]:
-    """Ids of sessions that begin like this."""
+    """List session ids with a prefix."""
     return tuple(SessionId(row[0]) for row in await tx.all("session_ids", start, start + "~", limit))
 
 
@@ -102,7 +102,7 @@ async def children(tx: Tx, session_id: SessionId) -> tuple[Session, ...]:
 
 
 def _readable(rows: list[Row]) -> Iterator[Session]:
-    """A session that cannot be read does not hide the others."""
+    """Decode the readable sessions."""
     for info, version in rows:
         with suppress(Unreadable):
             yield decode_session(upcast(version, info))
@@ -113,7 +113,7 @@ async def status(tx: Tx, session_id: SessionId) -> Status:
 
 
 async def statuses(tx: Tx, root_id: SessionId | None = None) -> dict[SessionId, Status]:
-    """Of all sessions, or those of a tree, that are not idle. One that cannot be read hides no other."""
+    """Read the statuses of all sessions, or of a tree, that are not idle; unreadable ones are left out."""
     found: dict[SessionId, Status] = {}
     rows = await (tx.all("tree_statuses", root_id) if root_id else tx.all("statuses"))
     for session_id, text in rows:
@@ -123,12 +123,12 @@ async def statuses(tx: Tx, root_id: SessionId | None = None) -> dict[SessionId, 
 
 
 async def at_work(tx: Tx, root_id: SessionId) -> tuple[SessionId, ...]:
-    """Those of a tree that neither rest nor wait for the outside; a wait that is overdue is none any more."""
+    """List the sessions of a tree that neither rest nor wait for the outside; overdue waits count as work."""
     return tuple(SessionId(row[0]) for row in await tx.all("tree_at_work", root_id, tx.now))
 
 
 async def placed(tx: Tx, session_id: SessionId, since: int, *, before: int = END) -> tuple[Entry, ...]:
-    """What the model reads from one position to another, in its order."""
+    """Read the history from one position to another, in the order the model reads it."""
     parts: dict[str, list[Part | UnknownPart]] = {}
     for message_id, body, version in await tx.all("placed_parts", session_id, since, before):
         parts.setdefault(message_id, []).append(read_part((body, version)))
@@ -140,19 +140,19 @@ async def placed(tx: Tx, session_id: SessionId, since: int, *, before: int = END
 
 
 class ToldBefore(Struct, frozen=True):
-    """A history up to its last step, which is not final yet."""
+    """The history before the last step, which alone can still change."""
 
     entries: tuple[Entry, ...]
     shown: frozenset[PartId]
     since: int
     head: tuple[Entry, ...] = ()
-    """The newest summary, behind the message that asked for it; the entries begin with what is kept."""
+    """The request for the newest summary and the summary; the entries begin with the tail."""
 
 
 async def told(tx: Tx, session_id: SessionId, *, whole: bool = False) -> ToldBefore:
-    """What the model has read for good, and the place of the last step; or `whole`, with all that came since.
+    """Read the history before the last step, and that step's position; `whole`: all of the history.
 
-    Nothing that a summary stands for is read.
+    What a summary replaces is not read.
     """
     control = (await the_session(tx, session_id)).control
     step = None if whole else await tx.one("last_step_position", session_id)
@@ -171,7 +171,7 @@ async def _head(tx: Tx, control: Control) -> tuple[Entry, ...]:
 
 
 async def shown_calls(tx: Tx, session_id: SessionId, entries: tuple[Entry, ...]) -> frozenset[PartId]:
-    """The tool parts among these entries whose calls a request showed as pending, and perhaps others."""
+    """The tool parts whose calls a request showed as pending: a superset of those among the entries."""
     if not any(isinstance(part, ToolPart) for entry in entries for part in entry.parts):
         return frozenset()
     return frozenset(PartId(row[0]) for row in await tx.all("shown_calls", session_id))
@@ -220,7 +220,7 @@ async def open_calls(tx: Tx, session_id: SessionId) -> tuple[Call, ...]:
 
 
 async def asks(tx: Tx, root_id: SessionId | None) -> tuple[Waiting, ...]:
-    """What waits for a person, in one tree or in all. What cannot be read hides nothing else."""
+    """List calls that wait for a person, in one tree or in all; unreadable ones are left out."""
     if root_id is not None:
         await the_session(tx, root_id)
     found: list[Waiting] = []
@@ -233,7 +233,7 @@ async def asks(tx: Tx, root_id: SessionId | None) -> tuple[Waiting, ...]:
 
 
 async def lineage(tx: Tx, session_id: SessionId) -> tuple[Session, ...]:
-    """From the root of the tree down to a session."""
+    """Read the lineage of a session, root first."""
     info = (await the_session(tx, session_id)).info
     above = await lineage(tx, info.parent_id) if info.parent_id is not None else ()
     return (*above, info)

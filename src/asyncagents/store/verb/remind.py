@@ -1,4 +1,4 @@
-"""What the model is reminded of before a step is stored with it: what was sent never changes."""
+"""Stores the reminders of a step with its input, so that what was sent to the model never changes."""
 
 from collections.abc import Callable
 
@@ -18,34 +18,37 @@ from asyncagents.store.verb.todo import decode_todos
 
 
 class Stepping(Struct, frozen=True, kw_only=True):
-    """What is known of a step that is about to start."""
+    """Facts about a step that is about to start."""
 
     agent: str
     number: int
-    """Since a person last spoke, from 1."""
+    """Steps since the last prompt of a person, from 1."""
     asked: bool = False
-    """Whether a person has said something new."""
+    """Whether a new prompt of a person is promoted with this step."""
     agent_before: str | None = None
-    """Who was spoken to before; known if a person has spoken, as are the todos."""
+    """The agent addressed before; set, as are the todos, only if `asked`."""
     todos: tuple[Todo, ...] = ()
 
 
 class Aside(Struct, frozen=True):
-    """What the model is reminded of, and under which id if there is no input for it to stand beside."""
+    """The reminders of a step, and the id of their message if there is no input to attach them to."""
 
     message_id: MessageId
     texts: Callable[[Stepping], tuple[str, ...]]
-    """Pure: what the model reads just before such a step."""
+    """Pure: the texts that the model reads just before such a step."""
 
 
 async def remind(
     tx: Tx, control: Control, asked_by: UserMessage | None, aside: Aside, *, spoken: int | None
 ) -> Control:
-    """Beside the newest input; without any, as a message of its own. `spoken`: a person's came after it."""
+    """Attach reminders to the newest input, or to a message of their own.
+
+    `spoken`: the position after which a person's prompt was promoted; None: there is none.
+    """
     newest = asked_by or await _newest(tx, control)
     if asked_by is None and isinstance(newest, UserMessage):
         if not _after_summary(control):
-            return control  # the step before this one was cut off after it had been reminded
+            return control  # the step before this one was interrupted after its reminders were stored
         asked_by = newest
     stepping = Stepping(agent=newest.agent, number=control.steps + 1)
     said = aside.texts(stepping if spoken is None else await _asked(tx, control.id, stepping, spoken))
@@ -61,7 +64,7 @@ async def remind(
 
 
 def _after_summary(control: Control) -> bool:
-    """Whether the newest message is what a summary left to go on with: no step has begun since."""
+    """Whether the newest message is the one that follows a summary: no step has begun since."""
     return control.positions == control.summary + 1
 
 
@@ -82,14 +85,14 @@ async def _asked(tx: Tx, session_id: SessionId, stepping: Stepping, before: int)
 
 
 async def _agent(tx: Tx, message: Message) -> str:
-    """Who was spoken to: nobody speaks to the one who summarises."""
+    """The agent that a message addressed; for a summary, that of its request."""
     if isinstance(message, AssistantMessage) and message.summary:
         return (await entry(tx, message.parent_id)).info.agent
     return message.agent
 
 
 def _message(newest: Message, aside_id: MessageId, now: int) -> UserMessage:
-    assert isinstance(newest, AssistantMessage), "else it was reminded before"
+    assert isinstance(newest, AssistantMessage), "else reminders were stored before"
     return UserMessage(
         id=aside_id,
         session_id=newest.session_id,

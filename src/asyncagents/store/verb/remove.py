@@ -1,4 +1,4 @@
-"""Messages and parts go, or are written anew: only while their session rests, for nobody reads them then."""
+"""Removes messages and parts, or changes parts, only while their session rests and no run reads them."""
 
 from msgspec.structs import replace
 
@@ -22,18 +22,18 @@ REMOVED = "The message that made this call was removed."
 
 
 async def at_rest(tx: Tx, session_id: SessionId) -> SessionRow:
-    """What was sent to a provider does not change under an open turn."""
+    """Raise unless the session rests: what was sent to a provider must not change within a turn."""
     row = await the_session(tx, session_id)
     control = row.control
     if control.state != "idle" or control.in_turn or control.backoff is not None:
         raise SessionBusy(session_id)
     if row.info.revert is not None:
-        raise Conflict("part of this session is undone: redo it, or say something first, and it is gone")
+        raise Conflict("part of this session is undone: redo it, or send a prompt, which deletes it")
     return row
 
 
 async def remove_message(tx: Tx, session_id: SessionId, message_id: MessageId) -> None:
-    """With all that it holds. Its calls that are open are settled first, tasks that it launched are ended."""
+    """Remove a message with its parts; settles its open calls and ends the tasks that it launched first."""
     await at_rest(tx, session_id)
     found = await _message(tx, session_id, message_id)
     await _let_go(tx, session_id, message_id)
@@ -55,11 +55,11 @@ async def remove_part(tx: Tx, session_id: SessionId, message_id: MessageId, part
 
 
 async def change_part(tx: Tx, part: Part) -> Part:
-    """Of the same kind; of a call what came of it, not which call it was."""
+    """Replace a part by one of the same type; of a tool part only the state may change."""
     await at_rest(tx, part.session_id)
     known = read_part(await _part(tx, part.session_id, part.message_id, part.id))
     if type(known) is not type(part):
-        raise InvalidInput("a part stays of its type: remove it, or send it with the type that it has")
+        raise InvalidInput("the type of a part cannot change: remove it, or send it with its own type")
     if isinstance(part, ToolPart) and isinstance(known, ToolPart):
         _check_call(known, part)
     await put_part(tx, part)
@@ -68,11 +68,11 @@ async def change_part(tx: Tx, part: Part) -> Part:
 
 def _check_call(known: ToolPart, new: ToolPart) -> None:
     if (known.call_id, known.tool) != (new.call_id, new.tool):
-        raise InvalidInput("a part of a call keeps its callID and its tool")
+        raise InvalidInput("the callID and the tool of a tool part cannot change: send them as they are")
     for state in (known.state, new.state):
         if not isinstance(state, ToolCompleted | ToolError):
             raise InvalidInput(
-                "a part of a call can be changed once it is completed or failed, to such a state"
+                "a tool part can change only once it is completed or failed, and to such a state"
             )
 
 
@@ -94,7 +94,7 @@ async def _part(tx: Tx, session_id: SessionId, message_id: MessageId, part_id: P
 async def _let_go(
     tx: Tx, session_id: SessionId, message_id: MessageId, part_id: PartId | None = None
 ) -> None:
-    """End what goes on for a message, or for one part of it."""
+    """Dismiss the open calls and cancel the live tasks of a message, or of one part of it."""
     info = (await the_session(tx, session_id)).info
     for call in await unsettled(tx, session_id):
         if call.message_id == message_id and part_id in (None, call.part_id):
@@ -106,7 +106,7 @@ async def _let_go(
 
 
 async def _child(tx: Tx, part_id: PartId) -> object:
-    """The id of the session that a call launched, if it did."""
+    """The id of the session that the call of a part launched, if any."""
     row = await tx.one("part", part_id)
     part = read_part(row) if row else None
     if not isinstance(part, ToolPart) or isinstance(part.state, ToolPending):
@@ -115,7 +115,7 @@ async def _child(tx: Tx, part_id: PartId) -> object:
 
 
 async def _unsummed(tx: Tx, control: Control, gone: Row) -> Control:
-    """Without its newest summary, or the request for it, the model reads again what that stood for."""
+    """Forget the newest summary if it, or its request, is removed: the model reads the full history."""
     if not control.summary:
         return control
     found = await tx.one("message_at", control.id, control.summary)

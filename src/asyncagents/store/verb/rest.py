@@ -1,4 +1,4 @@
-"""Park and rest: how a run ends, and what follows from it in the same transaction."""
+"""Parks and rests sessions: ends a run, and does in the same transaction what follows from that."""
 
 from typing import Literal, TypeAlias
 
@@ -34,7 +34,7 @@ from asyncagents.store.verb.task_end import conclude
 from asyncagents.store.verb.turn_end import answer_turn, publish_answer
 
 Reason: TypeAlias = Literal["done", "blocked", "error", "aborted", "crash_loop", "ran"]
-"""`ran`: what a person ran has ended, and no model is asked about it."""
+"""`ran`: a shell command of a person has ended, and no model is asked."""
 CRASH_LOOP = (
     "crash_loop: this session was taken up several times, and each time its run ended before anything was "
     "finished: the process stopped, or the log says why. It rests now; the next prompt tries again."
@@ -42,7 +42,7 @@ CRASH_LOOP = (
 
 
 async def park(tx: Tx, lease: Lease, wake_seq: int) -> bool:
-    """Stop with calls open. False: something arrived since the decision, so the run goes on."""
+    """End the run with calls open. False: the session was woken since the decision, so the run goes on."""
     row = await held(tx, lease)
     if row.control.wake_seq > wake_seq:
         return False
@@ -53,14 +53,14 @@ async def park(tx: Tx, lease: Lease, wake_seq: int) -> bool:
         await answer_turn(tx, row.control, last.id)
     await save(tx, row, row.control.parked())
     if (backoff := await find_backoff(tx, row.control)) is not None:
-        tx.expect(backoff.next_at)  # again: what still runs does not become due, so it was not seen before
+        tx.expect(backoff.next_at)  # again: the sweep skipped it while the session was running
     await tell_above(tx, row.control, waits=outside)
     await make_room(tx, row.control)
     return True
 
 
 async def rest(tx: Tx, lease: Lease, wake_seq: int, reason: Reason, *, facts: tuple[Fact, ...] = ()) -> bool:
-    """End the turn. False: something arrived since the decision, so the run goes on."""
+    """End the turn. False: the session was woken since the decision, so the run goes on."""
     row = await held(tx, lease)
     if row.control.wake_seq > wake_seq:
         return False
@@ -88,7 +88,7 @@ async def rest(tx: Tx, lease: Lease, wake_seq: int, reason: Reason, *, facts: tu
 
 
 async def _give_up(tx: Tx, row: SessionRow, failure: Failure) -> Control:
-    """Settle what is open, close the turn with an error, and let that answer everyone who waits."""
+    """Dismiss the open calls and close the turn with an error, which answers all its prompts."""
     for call in await unsettled(tx, row.control.id):
         await dismiss(tx, row.info, call, ABORTED)
     control, answer = await _failed_step(tx, row, failure)
@@ -100,16 +100,16 @@ async def _give_up(tx: Tx, row: SessionRow, failure: Failure) -> Control:
 
 
 async def _failed_step(tx: Tx, row: SessionRow, failure: Failure) -> tuple[Control, MessageId | None]:
-    """The last step of the turn carries the error; without one, a message of its own does."""
+    """Write the error into the last step of the turn; without one, into a new message."""
     last = await last_message(tx, row.control)
-    if not isinstance(last, AssistantMessage) or last.error != failure:  # else it was told with that step
+    if not isinstance(last, AssistantMessage) or last.error != failure:  # else published with that step
         tx.emit(SessionError(session_id=row.control.id, error=failure))
     if isinstance(last, AssistantMessage):
         if not is_final(last) or (asked_by := await _newest_held_back(tx, row.control.id)) is None:
             if last.error is None:
                 await save_message(tx, _failed(last, failure, tx.now))
             return row.control, last.id
-        await answer_turn(tx, row.control, last.id)  # it stays what it was: the answer to what came before it
+        await answer_turn(tx, row.control, last.id)  # it stays the answer to the prompts before it
     elif (asked_by := last or await _newest_held_back(tx, row.control.id)) is None:
         return row.control, None
     step = _empty_step(tx, row.info, asked_by)
@@ -144,9 +144,9 @@ async def _last_step(tx: Tx, control: Control) -> MessageId | None:
 
 
 async def _completed(tx: Tx, control: Control) -> MessageId | None:
-    """Nobody else has closed it: there was no model to finish."""
+    """Complete the step of a shell command, which no model request completes."""
     last = await last_message(tx, control)
-    assert isinstance(last, AssistantMessage), "the call stands in it"
+    assert isinstance(last, AssistantMessage), "the step holds the call"
     await save_message(tx, replace(last, time=replace(last.time, completed=tx.now)))
     return last.id
 

@@ -1,4 +1,4 @@
-"""Revert: mark what is undone, end what it still does, and say which files go back to what they were."""
+"""Undo: marks messages from a point on, ends their calls and tasks, and lists the file patches to revert."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,32 +36,32 @@ UNDONE = "This call was undone."
 
 
 class Point(Struct, frozen=True):
-    """From here on. `sort_id`: what the message sorts by."""
+    """The point from which on messages are undone. `sort_id`: that of the message."""
 
     message_id: MessageId
     sort_id: str
     part_id: PartId | None = None
 
     def cuts(self, message_id: str, part_id: str | None) -> bool:
-        """Tell whether a part is undone, of a message that is this one or comes later."""
+        """Whether a part is undone, given that its message is this one or a later one."""
         if message_id != self.message_id or self.part_id is None:
             return True
         return part_id is not None and part_id >= self.part_id
 
 
 class Undoing(Struct, frozen=True):
-    """What an undo is about."""
+    """What an undo covers."""
 
     info: Session
     point: Point
     patches: tuple[PatchPart, ...]
-    """What was changed from there on, the oldest first; also by those who worked for it."""
+    """The file patches from there on, oldest first, also of tasks launched there."""
     wakes: int
-    """How often the session had been woken."""
+    """The session's wake count when it was read."""
 
 
 class Files(Struct, frozen=True, kw_only=True):
-    """What an undo made of the changes of a session: those it took back, and those that are left."""
+    """The file changes that an undo reverted, and those that are left."""
 
     undone: tuple[FileDiff, ...]
     left: tuple[FileDiff, ...]
@@ -70,7 +70,7 @@ class Files(Struct, frozen=True, kw_only=True):
 async def look(
     tx: Tx, session_id: SessionId, message_id: MessageId, part_id: PartId | None = None
 ) -> Undoing:
-    """Whole prompts are undone with all that answered them, unless a part is named that follows another."""
+    """Read what an undo covers: whole prompts with their answers, unless a part within a message is named."""
     row = await the_session(tx, session_id)
     check_at_rest(row, await unsettled(tx, session_id))
     point = await _point(tx, session_id, message_id, part_id)
@@ -78,7 +78,7 @@ async def look(
 
 
 async def marked(tx: Tx, session_id: SessionId) -> Undoing | None:
-    """What is undone now."""
+    """Read the undo that is marked now, if any."""
     row = await the_session(tx, session_id)
     revert = row.info.revert
     if revert is None:
@@ -88,7 +88,7 @@ async def marked(tx: Tx, session_id: SessionId) -> Undoing | None:
 
 
 def check_at_rest(row: SessionRow, calls: tuple[Call, ...]) -> None:
-    """What only waits for a result from outside may be undone."""
+    """Raise `SessionBusy` unless the session rests or waits only for results from outside."""
     control = row.control
     if control.state != "idle" or control.backoff is not None or any(call.holding for call in calls):
         raise SessionBusy(control.id)
@@ -129,7 +129,7 @@ async def _patches(tx: Tx, session_id: SessionId, point: Point) -> tuple[PatchPa
 
 
 async def _launched(tx: Tx, session_id: SessionId, point: Point) -> list[Task]:
-    """A task says which message launched it; one of a message that is cut in two goes with its call."""
+    """Find the tasks launched from the point on; within a split message, by the part of their call."""
     known = await tasks_of(tx, session_id)
     sorts_by = {each: await sort_id_of(tx, each) for each in dict.fromkeys(task.message_id for task in known)}
     tasks = [task for task in known if sorts_by[task.message_id] >= point.sort_id]
@@ -149,14 +149,14 @@ async def _is_cut(tx: Tx, task: Task, point: Point) -> bool:
 class Marked(Struct, frozen=True):
     info: Session
     stopping: tuple[SessionId, ...] = ()
-    """Sessions that were told to stop."""
+    """Sessions that were cancelled and may still be stopping."""
 
 
 async def mark(tx: Tx, session_id: SessionId, revert: Revert, *, wakes: int | None = None) -> Marked:
-    """Settle the calls and end the tasks that are undone, in one transaction with the mark.
+    """Write the mark, and settle the calls and end the tasks that are undone, in one transaction.
 
-    Before the files: if the process dies, what is marked can be taken up again. With `wakes` of a look: a
-    turn that came and went since was not looked at, and is not undone unseen.
+    Comes before the files change: if the process dies, the marked undo can be resumed. With `wakes` of an
+    earlier read, raises `SessionBusy` if the session was woken since: a turn it did not see is not undone.
     """
     row = await the_session(tx, session_id)
     check_at_rest(row, await unsettled(tx, session_id))
@@ -189,7 +189,7 @@ async def _end_tasks(tx: Tx, session_id: SessionId, point: Point) -> tuple[Sessi
 
 
 async def _turn_ended(tx: Tx, control: Control) -> Control:
-    """A turn that only waited for what is undone is over; one that waits for more goes on."""
+    """End a turn that waited only for what is undone; one with open calls goes on."""
     if control.state != "idle" or not control.in_turn or await unsettled(tx, control.id):
         return control
     unread = await inbox(tx, control.id)
@@ -197,7 +197,7 @@ async def _turn_ended(tx: Tx, control: Control) -> Control:
 
 
 async def files_put_back(tx: Tx, session_id: SessionId, revert: Revert, files: Files | None) -> Session:
-    """The files are as the mark says; unless somebody spoke meanwhile, or marked something else."""
+    """Record that the files were restored, unless the mark was removed or replaced meanwhile."""
     row = await the_session(tx, session_id)
     now = row.info.revert
     if now is None or (now.message_id, now.part_id) != (revert.message_id, revert.part_id):
@@ -211,7 +211,7 @@ async def files_put_back(tx: Tx, session_id: SessionId, revert: Revert, files: F
 
 
 async def reopen(tx: Tx, session_id: SessionId) -> Session:
-    """Before files change again: whoever speaks meanwhile waits for them."""
+    """Mark the undo as unfinished before files change again; input admitted meanwhile waits for them."""
     row = await the_session(tx, session_id)
     check_at_rest(row, await unsettled(tx, session_id))
     if row.info.revert is None or row.info.revert.diff is None:
@@ -222,12 +222,12 @@ async def reopen(tx: Tx, session_id: SessionId) -> Session:
 
 
 async def clear(tx: Tx, lease: Lease) -> None:
-    """A model is about to be asked."""
+    """Delete what is undone, before a model is asked."""
     await clear_undone(tx, await held(tx, lease))
 
 
 async def unmark(tx: Tx, session_id: SessionId, diffs: tuple[FileDiff, ...] | None = None) -> Session:
-    """All is as it was; what was ended stays so. `diffs`: what the session has changed, if that is known."""
+    """Remove the mark; calls and tasks stay ended. `diffs`: the session's file changes, if known."""
     row = await the_session(tx, session_id)
     if row.info.revert is None:
         return row.info

@@ -1,4 +1,4 @@
-"""Sessions come and go."""
+"""Creates sessions, once per key."""
 
 from msgspec import Struct
 
@@ -18,11 +18,11 @@ class NewSession(Struct, frozen=True, kw_only=True):
     pool: str
     key: str | None = None
     hash: str | None = None
-    """Of what the caller gave under the key."""
+    """The hash of the content that the caller gave under the key."""
 
 
 async def create(tx: Tx, new: NewSession) -> Session:
-    """The same key, or the same id, again gives the session that is there."""
+    """Create a session; the same key, or the same id, again returns the existing one."""
     check_names(new.info.id, new.key, new.info.project_id, new.pool)
     known = await existing(tx, new)
     if known is not None:
@@ -52,7 +52,7 @@ async def existing(tx: Tx, new: NewSession) -> Session | None:
 
 
 async def find_by_key(tx: Tx, key: str, *, hash: str | None) -> Session | None:
-    """The session that was made under a key. Raises `KeyReused` if it was made of other content."""
+    """Find the session created under a key. Raises `KeyReused` if its content was different."""
     check_names(key)
     row = await tx.one("session_by_key", key)
     if row is None:
@@ -63,7 +63,7 @@ async def find_by_key(tx: Tx, key: str, *, hash: str | None) -> Session | None:
 
 
 async def keep_key_of(tx: Tx, new: NewSession) -> None:
-    """Keep what a session was made of, if its maker gave a key."""
+    """Store the content hash of a session that was created under a key."""
     if new.key is not None and new.hash is not None:
         await keep_key(tx, new.info.id, "session", new.key, hash=new.hash)
 

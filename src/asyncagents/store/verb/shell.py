@@ -1,4 +1,4 @@
-"""A command that a person runs in a session: a call that no model has made, in a turn that asks none."""
+"""Admits a shell command of a person: a call that no model made, in a turn that asks no model."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,16 +32,16 @@ SHELL = "bash"
 
 class NewShell(Struct, frozen=True):
     said: Admit
-    """What stands before it, for the model to read when it is asked next."""
+    """The message before the call, which the model reads when it is asked next."""
     command: str
     message_id: MessageId
-    """Of the step that holds the call."""
+    """The id of the step that holds the call."""
 
 
 async def shell(tx: Tx, new: NewShell) -> Admitted:
-    """Write down the command and wake the session, which runs it next. The same key again changes nothing.
+    """Insert the command as a call and wake the session, which runs it next. A repeated key changes nothing.
 
-    Only where a session rests: what it is at could not tell its own calls from this one.
+    Raises `SessionBusy` unless the session rests: a turn could not tell this call from its own.
     """
     fact = new.said
     check_names(fact.message.id, fact.key)
@@ -72,7 +72,7 @@ async def shell(tx: Tx, new: NewShell) -> Admitted:
 
 
 async def _at_work(tx: Tx, control: Control) -> bool:
-    """Whether anything runs, waits to be read, or is waited for."""
+    """Whether anything runs, is unread, or is waited for."""
     if control.state != "idle" or control.in_turn or control.backoff is not None:
         return True
     unread = await inbox(tx, control.id)
@@ -80,7 +80,7 @@ async def _at_work(tx: Tx, control: Control) -> bool:
 
 
 async def _said(tx: Tx, control: Control, fact: Admit) -> Control:
-    """It is read at once: nothing of it waits for a step."""
+    """Insert the message as promoted input: it does not wait for a step."""
     rev = await tx.rev()
     control = replace(control, positions=control.positions + 1)
     place = control.positions, control.turn

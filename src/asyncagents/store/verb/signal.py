@@ -1,4 +1,4 @@
-"""Signal: an outside event becomes a row under a key, and the session is woken, in one transaction."""
+"""Admits input and settles calls: each is one transaction that writes a row and wakes the session."""
 
 from collections.abc import Iterator
 
@@ -69,7 +69,7 @@ async def admit(tx: Tx, fact: Admit) -> Admitted:
     await follow(tx, row.control, fact)
     control = row.control.woken() if fact.wakes else row.control
     info = _with_tools(touched(row.info, tx.now), fact.message)
-    if fact.source != "compaction" or info.model is None:  # who writes a summary does not answer from then on
+    if fact.source != "compaction" or info.model is None:  # a summary's model does not become the session's
         info = addressed(info, fact.message)
     row = await save(tx, row, control, _titled(info, fact))
     if fact.source == "person" and fact.wakes and control.in_turn:
@@ -78,25 +78,25 @@ async def admit(tx: Tx, fact: Admit) -> Admitted:
 
 
 async def check_newest(tx: Tx, fact: Admit) -> None:
-    """People read messages in the order of their ids."""
+    """Raise if a client's message id is taken or older than the last: clients read in the order of ids."""
     message_id = fact.message.id
     if await tx.one("message", message_id) is not None:
         raise Conflict(f"message id {message_id!r} is taken; leave it out or choose another")
     if await tx.one("input", message_id) is not None:
-        raise Conflict(f"message id {message_id!r} was of one that is gone; leave it out or choose another")
+        raise Conflict(f"message id {message_id!r} is of a deleted message; leave it out or choose another")
     newest = await tx.one("last_sort_id", fact.session_id)
     if newest is not None and newest[0] > sort_id(message_id, fact.message.time.created):
-        raise InvalidInput(f"message id {message_id!r} is older than what was said last: make one now")
+        raise InvalidInput(f"message id {message_id!r} is older than the last message: make a new one")
 
 
 async def keep(tx: Tx, fact: Admit) -> None:
-    """What it says, where the session finds it."""
+    """Insert the message, its parts and the input row."""
     rev = await tx.rev()
     await insert_message(tx, fact.message, named=fact.named)
     seen: set[PartId] = set()
     for part in fact.parts:
         if part.id in seen:
-            raise InvalidInput(f"part id {part.id!r} stands twice in one message")
+            raise InvalidInput(f"part id {part.id!r} occurs twice in one message")
         seen.add(part.id)
         await put_part(tx, part)
     state = "queued" if fact.wakes else "held"
@@ -104,7 +104,7 @@ async def keep(tx: Tx, fact: Admit) -> None:
 
 
 async def _end_waits(tx: Tx, row: SessionRow) -> None:
-    """A person who speaks ends what only waits."""
+    """Settle the calls that only wait, because a person sent a prompt."""
     for call in await unsettled(tx, row.control.id):
         if isinstance(call.state, Open) and call.state.kind == "wait":
             known = f"{WAIT_ENDED}\n\n{call.state.note}" if call.state.watch else WAIT_ENDED
@@ -113,7 +113,7 @@ async def _end_waits(tx: Tx, row: SessionRow) -> None:
 
 
 def resolved(info: Session, fact: Admit) -> Admit:
-    """Who answered before goes on, unless somebody else was chosen."""
+    """Use the session's agent and model unless the input chose others."""
     message = fact.message
     if fact.same_agent and info.agent is not None:
         message = replace(message, agent=info.agent)
@@ -123,7 +123,7 @@ def resolved(info: Session, fact: Admit) -> Admit:
 
 
 def addressed(info: Session, message: UserMessage) -> Session:
-    """A session answers with the agent and model it was last addressed with."""
+    """Set the agent and model of a message as those of the session."""
     model = SessionModel(
         id=message.model.model_id, provider_id=message.model.provider_id, variant=message.model.variant
     )
@@ -131,12 +131,12 @@ def addressed(info: Session, message: UserMessage) -> Session:
 
 
 def _with_tools(info: Session, message: UserMessage) -> Session:
-    """Keep the map of a prompt for the session from here on, instead of an earlier one."""
+    """Replace the session's tool map with that of a prompt, if it has one."""
     return replace(info, tools=message.tools) if message.tools else info
 
 
 def _titled(info: Session, fact: Admit) -> Session:
-    """What a person asks first names a root session that nobody named."""
+    """Title a root session that has the default title with a person's first prompt."""
     if info.parent_id is not None or fact.source != "person" or not is_default_title(info.title):
         return info
     texts = [part.text for part in fact.parts if isinstance(part, TextPart) and not part.synthetic]
@@ -146,9 +146,9 @@ def _titled(info: Session, fact: Admit) -> Session:
 
 
 async def settle(tx: Tx, fact: Settle, *, unless_checked: bool = False) -> Call:
-    """Give a call its result, once. The same again gets the same answer, another one is a conflict.
+    """Settle a call, once. The same result again returns the call; another raises `AlreadySettled`.
 
-    With `unless_checked` a call whose tool wants to see its result first is left open.
+    With `unless_checked` a call whose tool checks its result first is left open.
     """
     call = await the_call(tx, fact.call_id)
     if isinstance(call.state, Settled):
@@ -160,22 +160,22 @@ async def settle(tx: Tx, fact: Settle, *, unless_checked: bool = False) -> Call:
         check_time(call.open, tx.now)
     if unless_checked and call.later is not None and call.later.checked:
         return call
-    replied(tx, call, "reject")  # a question that goes with it need not be answered any more
+    replied(tx, call, "reject")  # its question needs no answer any more
     return await settle_open(tx, await the_session(tx, call.session_id), call, fact.result)
 
 
 def _same(stored: Result, given: Result) -> bool:
-    """What was stored has been through JSON."""
+    """Compare results; a stored one has been through JSON."""
     return stored == given or stored == _results.decode(body(given))
 
 
 def brief(result: Result) -> str:
-    """For whoever comes second."""
+    """First 200 characters of the stored result, for the conflict message."""
     return encode(result).decode()[:200]
 
 
 def _check_open(call: Call) -> None:
-    """Work that began elsewhere may end, whatever has become of the call here."""
+    """Raise `Conflict` unless the call accepts a result from outside; a pending call always does."""
     if call.later is not None:
         return
     if isinstance(call.state, Requested):
@@ -187,13 +187,13 @@ def _check_open(call: Call) -> None:
 
 
 def check_time(state: Open, now: int) -> None:
-    """Nobody has looked yet who would find it overdue: that lets no decision count that comes too late."""
+    """Refuse a decision after its deadline even if the sweep has not expired it yet."""
     if state.lapsed(now):
         raise Conflict(f"the time to decide was over at {moment(state.due or 0)}; it counts as not approved")
 
 
 async def settle_open(tx: Tx, row: SessionRow, call: Call, result: Result, *, expired: bool = False) -> Call:
-    """Write the result of a call that is not settled, and all that follows from it."""
+    """Settle a call, wake its session, and enqueue its webhook; a blocking failure rejects its siblings."""
     done = call.to(Settled(result, tx.now, expired))
     await put_call(tx, done)
     await owe(tx, done)
@@ -208,14 +208,14 @@ async def settle_open(tx: Tx, row: SessionRow, call: Call, result: Result, *, ex
 
 
 async def _reject_siblings(tx: Tx, info: Session, rejected: Call) -> None:
-    """A no settles what has not started; what runs may finish."""
+    """Dismiss the calls of the session that have not started; running ones may finish."""
     for call in await unsettled(tx, rejected.session_id):
         if isinstance(call.state, Requested) or call.only_asks:
             await dismiss(tx, info, call, REJECTED_TOO)
 
 
 async def dismiss(tx: Tx, info: Session, call: Call, why: str) -> None:
-    """Settle a call that nobody waits for. It wakes nobody; the model hears of it with the next input."""
+    """Settle a call as failed without a wake; the model reads the result with the next input."""
     replied(tx, call, "reject")
     over = call.to(Settled(Failed(why), tx.now))
     await put_call(tx, over)
@@ -225,7 +225,7 @@ async def dismiss(tx: Tx, info: Session, call: Call, why: str) -> None:
 
 
 def _late_result(tx: Tx, info: Session, call: Call, *, wakes: bool) -> Admit:
-    """The model was told that this call is pending: the result reaches it as a message of its own."""
+    """Build the input that brings the result of a call that was shown to the model as pending."""
     assert info.agent is not None and info.model is not None
     to = Addressee(info.id, info.agent, model_ref(info.model))
     said = remark(to, result_text(call), ids=tx.ids, now=tx.now)
@@ -235,7 +235,7 @@ def _late_result(tx: Tx, info: Session, call: Call, *, wakes: bool) -> Admit:
 
 
 def _late_files(tx: Tx, call: Call, message_id: MessageId) -> Iterator[FilePart]:
-    """The files of a late result stand beside its words, as those of a person do."""
+    """Copy the attachments of a late result into its message."""
     done = render(call).state
     for file in (done.attachments or ()) if isinstance(done, ToolCompleted) else ():
         yield replace(file, id=tx.ids.part(), message_id=message_id)

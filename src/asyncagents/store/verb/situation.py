@@ -1,4 +1,4 @@
-"""Reads all that `why` looks at."""
+"""Reads all rows that explain why a session does not move."""
 
 from asyncagents.domain.codec import decode_message, upcast
 from asyncagents.domain.id import SessionId

@@ -1,4 +1,4 @@
-"""A launch: a child session, its first input and the task that it is."""
+"""Launches a task: inserts the child session, its first input and the task row."""
 
 from msgspec.structs import replace
 
@@ -16,7 +16,7 @@ from asyncagents.store.verb.trace import set_trace
 
 
 async def spawn(tx: Tx, fact: Spawn) -> None:
-    """Whether it may be launched was asked before. The child is new, so it is written once, as it begins."""
+    """Insert a child session that is ready; the limits were checked before. Raises `NotFound`."""
     check_names(fact.info.id, fact.first.message.id, fact.first.key, *(part.id for part in fact.first.parts))
     above = await tx.one("lineage", fact.task.parent_id)
     if above is None:
@@ -36,7 +36,7 @@ async def spawn(tx: Tx, fact: Spawn) -> None:
 
 
 async def _inherit(tx: Tx, fact: Spawn) -> None:
-    """A fork begins with a copy of what its parent was told."""
+    """Insert the copy of the parent's history with which a fork begins."""
     for position, entry in enumerate(fact.history, 1):
         await insert_message(tx, entry.info, position=position, turn=0)
         for part in entry.parts:

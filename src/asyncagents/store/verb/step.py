@@ -1,4 +1,4 @@
-"""A step of the model: its start, its text as it streams, and its end with the calls it made."""
+"""A step of the model: start it, write its parts as they stream, finish or retry it, advance its calls."""
 
 from collections.abc import Callable
 
@@ -50,22 +50,22 @@ from asyncagents.store.verb.wanted import Wanted, system_of, wanted
 
 
 class NewStep(Struct, frozen=True, kw_only=True):
-    """The ids are made by the run, which goes on to stream under them."""
+    """A step to start; the run makes the ids because it streams under them."""
 
     message_id: MessageId
     part_id: PartId
     request_id: RequestId
     since: int
-    """The position from which the run has not read the history yet."""
+    """The position from which on the run has not read the history yet."""
     aside: Aside | None = None
     told: int = 0
-    """What the run has read by then, with the system text and the tools, in tokens, more or less."""
+    """Estimated tokens of the history before `since`, the system text and the tools."""
     summary: NewSummary | None = None
-    """How to ask for a summary instead, if there is need for one."""
+    """How to ask for a summary instead, if one is needed."""
     tasking: Tasking = Tasking()
     telling: Told = Told()
     kin: bool = False
-    """Whether to say for whom the session works."""
+    """Whether to read the lineage of the session."""
 
 
 class Started(Struct, frozen=True):
@@ -75,19 +75,19 @@ class Started(Struct, frozen=True):
     number: int
     attempt: int
     tail: tuple[Entry, ...]
-    """What the model reads from `since` on, before this step."""
+    """The history from `since` on, before this step."""
     shown: frozenset[PartId]
-    """The tool parts whose calls the model is told are pending."""
+    """The tool parts whose calls are shown to the model as pending."""
     wanted: Wanted | None = None
-    """The form of the answer."""
+    """The output format that the turn asks for."""
     above: tuple[Session, ...] = ()
-    """For whom it works, from the root of its tree down, if that was asked for."""
+    """The lineage above the session, root first, if `with_lineage` was set."""
     system: str = ""
-    """What the model is told beside its instructions."""
+    """The system text of the turn's prompts, beside the agent's instructions."""
 
 
 class _Try(Struct, frozen=True):
-    """Which try of a step this is, and the message that the try before it left empty."""
+    """The number of a try, and the empty message that the try before it left."""
 
     attempt: int = 1
     estimate: Tokens = Tokens.zero()
@@ -100,32 +100,32 @@ class StepEnd(Struct, frozen=True, kw_only=True):
     message: AssistantMessage
     parts: tuple[Part, ...]
     events: tuple[Event, ...] = ()
-    """What listeners have not heard of the parts."""
+    """Events of the parts that were not published yet."""
     calls: tuple[Call, ...] = ()
     tokens: Tokens | None = None
-    """What the provider reported; without a report the estimate is charged, and marked so."""
+    """What the provider reported; without a report the estimate is charged, and marked as one."""
     said: bool = True
-    """Whether anything came of it; a request that failed without a word, and without a report, is free."""
+    """Whether the model produced output; a request that failed without output and report is free."""
     full: bool = False
-    """The context is: the step came close to its end, or the provider refused it for its length."""
+    """The context window is full: the step came close to its limit, or the provider refused its length."""
     facts: tuple[Fact, ...] = ()
-    """What commits with it, unless the turn was cancelled."""
+    """Facts that commit with the step, unless the turn was cancelled."""
     over: Callable[[Snapshot], bool] | None = None
-    """Pure: whether the turn ends here, as far as the rows say. None: others have a word before it does."""
+    """Pure predicate: whether the turn ends with this step. None: hooks must be asked first."""
     minds_todos: bool = False
-    """It does not end here with todos left: somebody has a word in that."""
+    """Do not end the turn here while todos are left: hooks must be asked first."""
     goes_on: Admit | None = None
-    """What is admitted instead, where the turn would end with this step; then `over` is there."""
+    """Input to admit instead of ending the turn with this step; requires `over`."""
 
     @property
     def spent(self) -> Tokens | None:
-        """None: nobody knows."""
+        """Tokens to charge; None: not known, so the estimate is charged."""
         free = self.message.error is not None and not isinstance(self.message.error, MessageAbortedError)
         return self.tokens or (Tokens.zero() if free and not self.said else None)
 
 
 async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
-    """Promote what is unread, show open calls as pending, open the step. None: there is no need any more."""
+    """Promote unread input, show open calls as pending, insert the step. None: no step is needed any more."""
     row = await held(tx, lease)
     if row.info.revert is not None:
         row = await clear_undone(tx, row)
@@ -168,21 +168,21 @@ async def start_step(tx: Tx, lease: Lease, new: NewStep) -> Started | None:
 async def _beside(
     tx: Tx, before: Control, control: Control, unread: tuple[Unread, ...]
 ) -> tuple[Wanted | None, str]:
-    """What prompts of this turn want besides an answer; few of them do."""
+    """Read the output format and the system text that prompts of this turn ask for; few prompts do."""
     formed = before.in_turn or any(b'"format":' in each.info for each in unread)
     told = before.in_turn or any(b'"system":' in each.info for each in unread)
     return await wanted(tx, control) if formed else None, await system_of(tx, control) if told else ""
 
 
 async def end_backoff(tx: Tx, control: Control, *, reuse: bool) -> _Try:
-    """The wait is over. A try that said nothing left a message for the next; without one, it is closed."""
+    """End a backoff. The message of a try without output is reused for the next try, or closed."""
     backoff = await find_backoff(tx, control)
     if backoff is None:
         return _Try()
     await tx.one("end_backoff", backoff.request_id)
     again = _Try(backoff.attempt + 1, backoff.estimate)
     row = await tx.one("message", backoff.message_id)
-    if row is None or row[4]:  # none yet, or one that was closed with its try
+    if row is None or row[4]:  # no message yet, or one that was closed with its try
         return again
     message = decode_message(upcast(row[6], row[5]))
     assert isinstance(message, AssistantMessage)
@@ -202,7 +202,7 @@ async def _request(  # noqa: PLR0917  the columns of its row
 
 
 async def _message(tx: Tx, row: SessionRow, new: NewStep, asked_by: UserMessage | None) -> AssistantMessage:
-    """A step answers the newest promoted message, or goes on with what the step before it answered."""
+    """Build the step's message: it answers the newest promoted message, or the one the last step answered."""
     parent, agent, model_id, provider_id, variant = await _addressee(tx, row, asked_by)
     return AssistantMessage(
         id=new.message_id,
@@ -238,12 +238,12 @@ async def _addressee(
 
 
 def _estimate(tail: tuple[Entry, ...], shown: frozenset[PartId], told: int) -> Tokens:
-    """Before the provider tells: all that was told and is new; or what it told last, and all since."""
+    """Estimate the input tokens: all that is sent, or the last reported usage and all since, if larger."""
     return replace(Tokens.zero(), input=max(told + weight(tail, shown), _since_last_told(tail, shown)))
 
 
 def _since_last_told(tail: tuple[Entry, ...], shown: frozenset[PartId]) -> int:
-    """What the last step took that says so, the results of its calls, and all that follows it."""
+    """Tokens of the last step that reported its usage, the results of its calls, and all that follows."""
     since = 0
     for entry in reversed(tail):
         step = entry.info if isinstance(entry.info, AssistantMessage) else None
@@ -255,7 +255,7 @@ def _since_last_told(tail: tuple[Entry, ...], shown: frozenset[PartId]) -> int:
 
 
 async def write_parts(tx: Tx, lease: Lease, parts: tuple[Part, ...], events: tuple[Event, ...]) -> None:
-    """Keep a step as it streams; the events are what listeners have not heard of it."""
+    """Write parts of a step as it streams; `events` are those that were not published yet."""
     await check_lease(tx, lease)
     await _write(tx, parts, events)
 
@@ -268,7 +268,7 @@ async def _write(tx: Tx, parts: tuple[Part, ...], events: tuple[Event, ...]) -> 
 
 
 async def finish_step(tx: Tx, lease: Lease, end: StepEnd) -> Snapshot:
-    """Close the step and write down the calls it made, in one transaction: no tool starts before it."""
+    """Close the step and insert its calls, in one transaction: no tool starts before it commits."""
     row = await held(tx, lease)
     reported = encode(end.spent) if end.spent else None
     how = "refused" if isinstance(end.message.error, ContextOverflowError) else "done"
@@ -299,7 +299,7 @@ async def finish_step(tx: Tx, lease: Lease, end: StepEnd) -> Snapshot:
 
 
 async def _perhaps_the_last(tx: Tx, before: SessionRow, now: SessionRow, end: StepEnd) -> Snapshot:
-    """If nothing is left to do the turn ends with its step: one transaction less for most turns there are."""
+    """End the turn with its last step if nothing is left to do: saves a transaction for most turns."""
     assert end.over is not None and not end.facts, "only such a step may be the last"
     about = await snapshot(tx, now, last=end.message)
     if end.goes_on is not None and end.over(about):
@@ -314,7 +314,7 @@ async def _perhaps_the_last(tx: Tx, before: SessionRow, now: SessionRow, end: St
 
 
 async def _counted(tx: Tx, end: StepEnd) -> StepEnd:
-    """Each call knows how many of its kind came just before it in this turn."""
+    """Set in each call how many equal calls came just before it in this turn."""
     if not end.calls:
         return end
     found = await tx.one("last_call", end.message.session_id)
@@ -328,7 +328,7 @@ async def _counted(tx: Tx, end: StepEnd) -> StepEnd:
 
 
 async def close(tx: Tx, end: StepEnd, *, hidden: bool) -> None:
-    """Write down what a step said and asked for."""
+    """Write the parts, the calls and the message of a finished step."""
     await _write(tx, end.parts, end.events)
     for call in end.calls:
         await put_call(tx, call)
@@ -336,7 +336,7 @@ async def close(tx: Tx, end: StepEnd, *, hidden: bool) -> None:
 
 
 class Retrying(Struct, frozen=True, kw_only=True):
-    """A step that failed and is tried again; what it had said is closed, and kept for people."""
+    """A step that failed and is tried again; its output is closed, and kept for people."""
 
     end: StepEnd
     part: RetryPart
@@ -344,7 +344,7 @@ class Retrying(Struct, frozen=True, kw_only=True):
 
 
 async def retry_step(tx: Tx, lease: Lease, retry: Retrying) -> Snapshot:
-    """From here on the request waits as a row; whatever process is there when it is due tries again."""
+    """Store the next try of a failed step; any process may make it when it is due."""
     row = await held(tx, lease)
     end, failure = retry.end, retry.part.error.data.message
     spent = end.spent or await request_tokens(tx, end.request_id)
@@ -361,7 +361,7 @@ async def retry_step(tx: Tx, lease: Lease, retry: Retrying) -> Snapshot:
 
 
 async def hold_step(tx: Tx, lease: Lease, request_id: RequestId, *, until: int, why: str) -> Snapshot:
-    """The provider cools down: wait as a row, without counting a try."""
+    """Postpone a step while its provider cools down, without counting a try."""
     row = await held(tx, lease)
     tx.expect(until)
     waiting = row.control.backoff or request_id
@@ -380,9 +380,9 @@ class Move(Struct, frozen=True):
 
 
 async def advance(tx: Tx, lease: Lease, moves: tuple[Move, ...]) -> Snapshot:
-    """Move calls on: start them, open them, or put them back. A settled call never changes.
+    """Move calls to a new state: start them, open them, or put them back. A settled call never changes.
 
-    Nothing is started in a turn that was cancelled.
+    No call is started in a cancelled turn.
     """
     row = await held(tx, lease)
     cancelled = row.control.cancelled()

@@ -1,4 +1,4 @@
-"""A subtask that a person asks for: a call of the tool `task` that no model has made, before one is asked."""
+"""Runs subtasks of a prompt: calls of the tool `task` that no model made, before the model is asked."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,18 +17,18 @@ TASK = "task"
 
 
 class Tasking(Struct, frozen=True, kw_only=True):
-    """What a step needs to know to begin tasks, and to go on after them."""
+    """How a step begins subtasks and continues after them."""
 
     effect: Effect = "once"
-    """Of the tool."""
+    """The effect of the tool."""
     go_on: str = ""
-    """What the model reads once they have ended."""
+    """What the model reads once the subtasks have ended."""
     message_id: MessageId = MessageId("")
-    """Under which id: it is older than the step's."""
+    """The id of that message; it is older than the step's."""
 
 
 def subtasks(tail: tuple[Entry, ...], promoted: set[MessageId]) -> tuple[SubtaskPart, ...]:
-    """Of the input that this step promotes."""
+    """The subtasks in the input that this step promotes."""
     entries = [entry for entry in tail if entry.info.id in promoted] if promoted else []
     return tuple(part for entry in entries for part in entry.parts if isinstance(part, SubtaskPart))
 
@@ -36,7 +36,7 @@ def subtasks(tail: tuple[Entry, ...], promoted: set[MessageId]) -> tuple[Subtask
 async def begin_tasks(
     tx: Tx, control: Control, message: AssistantMessage, tasks: tuple[SubtaskPart, ...], *, effect: Effect
 ) -> Control:
-    """A step that nobody has thought of: its calls run next, and then the model is asked."""
+    """Insert a step without a model request; its calls run next, and then the model is asked."""
     time = replace(message.time, completed=tx.now)
     message = replace(message, finish="tool-calls", time=time)
     control = replace(control, positions=control.positions + 1)
@@ -70,7 +70,7 @@ def _input(task: SubtaskPart) -> dict[str, str]:
 async def go_on(
     tx: Tx, control: Control, tail: tuple[Entry, ...], tasking: Tasking
 ) -> tuple[Control, tuple[Entry, ...]]:
-    """The model has not asked for what it reads last: it is told what to do with it, once."""
+    """Append, once, the message that says what to do with the results of subtasks."""
     step = _begun(tail) if tasking.go_on else None
     if step is None:
         return control, tail
@@ -80,7 +80,7 @@ async def go_on(
 
 
 def _begun(tail: tuple[Entry, ...]) -> AssistantMessage | None:
-    """The step, if the last thing was one without a model."""
+    """The last step, if it was one without a model request."""
     if not tail or not isinstance(tail[-1].info, AssistantMessage):
         return None
     asked = any(isinstance(part, StepStartPart) for part in tail[-1].parts)

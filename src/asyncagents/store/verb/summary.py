@@ -1,4 +1,4 @@
-"""A summary is written: from here on it stands for what came before, and nothing open is forgotten."""
+"""Closes a summary: the model reads it instead of what came before, with a note of what is still open."""
 
 from collections.abc import Callable
 
@@ -36,35 +36,35 @@ from asyncagents.store.verb.task import live_tasks_of
 from asyncagents.store.verb.todo import decode_todos
 
 LOOK_BACK = 8
-"""So many messages of a turn are read at once to tell whether it was at work."""
+"""Messages of a turn that are read at once to find its newest."""
 
 
 class Still(Struct, frozen=True, kw_only=True):
-    """What a summary must not lose."""
+    """The open items that a summary must not lose."""
 
     calls: tuple[Call, ...] = ()
-    """Open ones: their results are still to come."""
+    """Open calls: their results are still to come."""
     todos: tuple[Todo, ...] = ()
     tasks: tuple[Task, ...] = ()
-    """Live ones: their ends are still to be told."""
+    """Live tasks: their notices are still to come."""
     prompt: str = ""
-    """What the person said last, unless it is among what is kept."""
+    """The last prompt of a person, unless it is in the tail."""
 
 
 class Summarised(Struct, frozen=True, kw_only=True):
     end: StepEnd
     position: int
     tail_id: MessageId | None
-    """The message from which on all are kept; None: none is."""
+    """The first message of the tail; None: there is no tail."""
     note: Callable[[Still], str]
-    """Pure: what the model is told beside the summary."""
+    """Pure: the text that the model reads beside the summary."""
     note_id: PartId
     go_on: str
-    """What the model is told afterwards, if it was at work."""
+    """The text that the model reads after the summary, if the turn goes on."""
 
 
 async def finish_summary(tx: Tx, lease: Lease, done: Summarised) -> Snapshot:
-    """Close it. One that failed changes nothing for the model, and ends the turn."""
+    """Close a summary. A failed one changes nothing for the model, and ends the turn."""
     row, end = await held(tx, lease), done.end
     reported = encode(end.spent) if end.spent else None
     if not await tx.run("end_request", "done", reported, end.request_id):  # a repetition: it had ended before
@@ -86,7 +86,7 @@ async def finish_summary(tx: Tx, lease: Lease, done: Summarised) -> Snapshot:
 
 
 async def _annotate(tx: Tx, control: Control, done: Summarised) -> bool:
-    """Write beside the request what must not be lost, and from where messages are kept. Was it automatic?"""
+    """Add the note and the start of the tail to the request for the summary. True: it was automatic."""
     asked = await entry(tx, done.end.message.parent_id)
     auto = False
     for part in asked.parts:
@@ -112,7 +112,7 @@ async def _still(tx: Tx, control: Control) -> Still:
 
 
 async def _dropped_prompt(tx: Tx, control: Control) -> str:
-    """The words of the last thing a person said, if they are not kept anyway."""
+    """The text of the last prompt of a person, if it is not in the tail."""
     newest = await tx.one("newest_prompt", control.id)
     if newest is None:
         return ""
@@ -123,7 +123,7 @@ async def _dropped_prompt(tx: Tx, control: Control) -> str:
 
 
 async def _newest(tx: Tx, control: Control) -> Message | None:
-    """What was said last in this turn, besides wishes for a summary and summaries, however many."""
+    """The newest message of this turn, leaving out summaries and requests for them."""
     before = END
     while rows := await tx.all("placed_before", control.id, before, LOOK_BACK):
         for message_id, before, turn, info, version in rows:  # noqa: B007  the next page begins there
@@ -142,7 +142,7 @@ async def _about_summary(tx: Tx, message_id: MessageId, message: Message) -> boo
 
 
 def _at_work(newest: Message | None) -> bool:
-    """Whether the turn has something to answer, or to go on with, besides the wish for a summary."""
+    """Whether the turn has something to answer or to go on with, besides the summary."""
     match newest:
         case AssistantMessage(finish=finish, error=error):
             return finish == "tool-calls" and error is None
@@ -151,6 +151,6 @@ def _at_work(newest: Message | None) -> bool:
 
 
 async def _go_on(tx: Tx, row: SessionRow, control: Control, done: Summarised) -> Control:
-    assert row.info.agent is not None and row.info.model is not None, "it was addressed before"
+    assert row.info.agent is not None and row.info.model is not None, "a prompt set both"
     to = Addressee(control.id, row.info.agent, model_ref(row.info.model))
     return await say(tx, control, remark(to, done.go_on, ids=tx.ids, now=tx.now))

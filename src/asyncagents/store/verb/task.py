@@ -1,4 +1,4 @@
-"""Tasks: sessions that work for sessions. Launched, followed up and read, each in one transaction."""
+"""Tasks: read and write task rows, follow-ups, progress, and places in the queue of a tree."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -51,21 +51,21 @@ async def find_task(tx: Tx, task_id: SessionId) -> Task | None:
 
 
 async def readable_task(tx: Tx, task_id: SessionId) -> Task | None:
-    """None, too, if it cannot be read: nobody else is to suffer for it."""
+    """Find a task; None if it is missing or cannot be read, so that other sessions are not affected."""
     try:
         return await find_task(tx, task_id)
     except Unreadable as error:
-        _log.warning("task %s is passed over: %s", task_id, error)
+        _log.warning("task=%s action=skip: the task cannot be read: %s", task_id, error)
         return None
 
 
 async def readable_session(tx: Tx, session_id: SessionId) -> SessionRow | None:
-    """None, too, if it or a call of it cannot be read: nobody else is to suffer for it."""
+    """Find a session; None if it is missing, or it or one of its calls cannot be read."""
     try:
         await unsettled(tx, session_id)
         return await find_session(tx, session_id)
     except Unreadable as error:
-        _log.warning("session %s is passed over: %s", session_id, error)
+        _log.warning("session=%s action=skip: the session cannot be read: %s", session_id, error)
         return None
 
 
@@ -77,18 +77,18 @@ async def the_task(tx: Tx, task_id: SessionId) -> Task:
 
 
 def folded(text: str) -> str:
-    """Without case, to be searched. A pattern would end at a zero byte."""
+    """Fold case for a search. Zero bytes are replaced: a pattern would end at one."""
     return text.casefold().replace("\0", "\ufffd")
 
 
 def task_columns(task: Task) -> tuple[object, ...]:
-    """What queries need of it, beside its body."""
+    """The columns of a task that queries use."""
     sought = task.status, task.agent, folded(task.description), task.created, task.ended, task.kind
     return task.id, task.parent_id, task.batch, task.live, task.crowd, task.due, *sought
 
 
 async def put_task(tx: Tx, task: Task, *, new: bool = False) -> None:
-    """Write it and say what changed."""
+    """Write a task and publish the change."""
     if task.due is not None and task.live:
         tx.expect(task.due)
     columns = task_columns(task)
@@ -100,14 +100,14 @@ async def put_task(tx: Tx, task: Task, *, new: bool = False) -> None:
     shown = background_task(task, None)
     if new:
         tx.emit(TaskCreated(session_id=task.id, task=shown))
-    elif task.retrieved is not None or task.gone:  # it has ended before: that is said once
+    elif task.retrieved is not None or task.gone:  # its end was published before, once
         tx.emit(TaskUpdated(session_id=task.id, task=shown))
     else:
         tx.emit(task_event(shown))
 
 
 async def resume(tx: Tx, fact: Resume) -> None:
-    """The same key again changes nothing."""
+    """Admit a follow-up to a task, and begin its next run if it has ended; the same key changes nothing."""
     task = await the_task(tx, fact.task_id)
     if not (await admit(tx, fact.follow)).new:
         return
@@ -119,14 +119,14 @@ async def resume(tx: Tx, fact: Resume) -> None:
 
 
 async def _before(tx: Tx, task: Task) -> Before:
-    """What the next run of a task begins with. People may have worked with its session since it ended."""
+    """Account with which the next run of a task begins. People may have used its session since it ended."""
     row = await find_session(tx, task.id)
     base = await account_so_far(tx, row.info) if row else Account()
     return Before(base, ended_runs(task))
 
 
 async def ask_nobody(tx: Tx, child: SessionId) -> None:
-    """Nobody waits for it any more: a question of it might never be answered."""
+    """Deny questions to a child that its parent no longer waits for: they might never be answered."""
     row = await the_session(tx, child)
     own = row.info.permission or ()
     if NO_QUESTIONS not in own:
@@ -134,7 +134,7 @@ async def ask_nobody(tx: Tx, child: SessionId) -> None:
 
 
 async def retrieve(tx: Tx, fact: Retrieve) -> None:
-    """Who has read a result need not be told that it is there."""
+    """Record that the parent has read a result, and consume its notice."""
     task = await the_task(tx, fact.task_id)
     await tx.run("consume_notices", task.id, fact.run)
     if task.run == fact.run and not task.live:
@@ -142,15 +142,15 @@ async def retrieve(tx: Tx, fact: Retrieve) -> None:
 
 
 class Place(Struct, frozen=True):
-    """Where a session stands in the queue of its tree, from 1; 0: it does not queue."""
+    """The place of a session in the queue of its tree, from 1; 0: it does not queue."""
 
     number: int
     crowd: int
-    """How many of its tree may work at once; 0: it has no limit."""
+    """How many sessions of its tree may work at once; 0: no limit."""
 
 
 async def find_place(tx: Tx, control: Control) -> Place:
-    """Count who works and who waits before a session; without a limit of its own it never queues."""
+    """Count the sessions that work or wait before this one; without a limit of its own it never queues."""
     row = await tx.one("queue", control.root_id, control.id)
     assert row is not None
     crowd, working, before = row
@@ -158,12 +158,12 @@ async def find_place(tx: Tx, control: Control) -> Place:
 
 
 async def place_in_queue(tx: Tx, control: Control) -> int:
-    """From 1; 0: it does not queue."""
+    """The place of a session in the queue of its tree, from 1; 0: it does not queue."""
     return (await find_place(tx, control)).number
 
 
 async def progress(tx: Tx, task: Task, place_of: PlaceOf = place_in_queue) -> Progress:
-    """What its child has done in this run, and what it does now."""
+    """Read what a task's session has done in this run, and its phase."""
     row = await find_session(tx, task.id)
     if row is None:
         return Progress(updated=task.ended or task.created)
@@ -182,7 +182,7 @@ async def progress(tx: Tx, task: Task, place_of: PlaceOf = place_in_queue) -> Pr
 
 
 async def account_so_far(tx: Tx, info: Session) -> Account:
-    """Count what a session has come to, in whichever run."""
+    """Sum up the tools, tokens and cost of a session over all runs."""
     return session_account(info, [row[0] for row in await tx.all("tools_used", info.id)])
 
 
@@ -198,7 +198,7 @@ async def _phase(tx: Tx, control: Control, place_of: PlaceOf) -> tuple[Phase, in
 
 
 async def tasks_of(tx: Tx, parent_id: SessionId) -> tuple[Task, ...]:
-    """The oldest first; without those that cannot be read."""
+    """Read the tasks of a parent, oldest first; unreadable ones are left out."""
     return _readable(await tx.all("tasks_of", parent_id))
 
 
@@ -215,12 +215,12 @@ def _readable(rows: list[Row]) -> tuple[Task, ...]:
 
 
 def waits_for(call: Call) -> Open | None:
-    """If it waits for a task to end."""
+    """The open state of a call that waits for a task to end, else None."""
     return call.open if call.open and call.open.kind == "task" else None
 
 
 async def shown(tx: Tx, task: Task) -> Task:
-    """Without a follow-up that its child has read."""
+    """Drop the follow-up from a task if its child has read it."""
     if task.follow is None:
         return task
     row = await tx.one("input", task.follow.message_id)

@@ -1,4 +1,4 @@
-"""The end of a task's run: its last state, whoever waits for it, and the notice, in one transaction."""
+"""Ends a task's run: writes its last state, settles the calls that wait for it and inserts the notice."""
 
 import logging
 from contextlib import suppress
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class Hush(Struct, frozen=True):
-    """Who hears of an end: its parent, at once; later, with whatever comes next; or it knows already."""
+    """Notice state: `due` wakes the parent, `quiet` waits for its next turn, `consumed` is never sent."""
 
     state: str
 
@@ -54,14 +54,14 @@ DUE, QUIET, CONSUMED = Hush("due"), Hush("quiet"), Hush("consumed")
 async def conclude(
     tx: Tx, control: Control, info: Session, *, crashed: bool = False, blocked: bool = False
 ) -> None:
-    """A session rests: if it is a live task with nothing left to do, this run has ended."""
+    """End the run of a session that rests, if it is a live task with nothing left to do."""
     if control.parent_id is None:
         return
     task = await readable_task(tx, control.id)
     if task is None or not task.live:
         return
     if await _unfinished(tx, control.id):
-        await tell_rest(tx, control)  # a no or an error ends the turn, not what began elsewhere
+        await tell_rest(tx, control)  # a rejection or an error ends the turn, not its pending calls
         return
     step = await _last_step(tx, control.id)
     how = outcome(step, crashed=crashed, blocked=blocked)
@@ -77,12 +77,12 @@ async def _unfinished(tx: Tx, session_id: SessionId) -> bool:
 
 
 async def sweep(tx: Tx, task_id: SessionId) -> None:
-    """Of a task whose end was missed, whatever the reason."""
+    """Conclude a task whose end was missed; one that cannot be read is given up."""
     row = await find_session(tx, task_id)
     try:
         task = await find_task(tx, task_id)
-    except Unreadable as error:  # it would keep its parent from an end for ever
-        _log.warning("task %s is given up: %s", task_id, error)
+    except Unreadable as error:  # it would keep its parent from ending for ever
+        _log.warning("task=%s action=give_up: the task cannot be read: %s", task_id, error)
         await tx.run("give_up_task", await tx.rev(), task_id)
         await _let_go(tx, task_id)
         return
@@ -95,12 +95,12 @@ async def sweep(tx: Tx, task_id: SessionId) -> None:
 
 
 async def _let_go(tx: Tx, task_id: SessionId) -> None:
-    """The calls that wait for a task which nobody can read."""
+    """Fail the calls of the parent that wait for a task which cannot be read."""
     found = await tx.one("parent_of_task", task_id)
-    assert found is not None, "its row is there"
+    assert found is not None, "the task has a row"
     parent_id = SessionId(found[0])
     for call in await _open_calls(tx, parent_id):
-        assert call.open is not None, "they are open"
+        assert call.open is not None, "only open calls were read"
         watched = call.open.watch.task_id if call.open.watch else None
         if task_id in (watched, waits_for(call) and call.open.metadata.get("sessionId")):
             row = await the_session(tx, parent_id)
@@ -108,13 +108,13 @@ async def _let_go(tx: Tx, task_id: SessionId) -> None:
 
 
 def outcome(step: Entry | None, *, crashed: bool = False, blocked: bool = False) -> Outcome:
-    """What the child's last step says of its run."""
+    """Derive the outcome of a run from the child's last step."""
     if step is None:
         return Outcome(status="error", error=NOTHING, ended_by="crash" if crashed else None)
     assert isinstance(step.info, AssistantMessage)
     if blocked:
         return Outcome(status="error", result=step.text, error=REJECTED, ended_by="user")
-    if isinstance(step.info.error, MessageAbortedError):  # a turn of it was, and nothing goes on below it
+    if isinstance(step.info.error, MessageAbortedError):  # a turn was aborted, and nothing runs below
         error = TaskError(*told(step.info.error))
         return Outcome(status="cancelled", result=step.text, error=error, ended_by="user")
     if step.info.error is not None:
@@ -124,25 +124,25 @@ def outcome(step: Entry | None, *, crashed: bool = False, blocked: bool = False)
 
 
 async def end(tx: Tx, task: Task, how: Outcome, *, hush: Hush = DUE) -> None:
-    """As somebody else would have it, whatever its child does."""
+    """End a task from outside (cancel, deadline, deletion)."""
     row = await readable_session(tx, task.id)
     account = run_account(task, await account_so_far(tx, row.info)) if row else Account()
     await _end(tx, task, how, hush=hush, account=account)
 
 
 async def _end(tx: Tx, task: Task, how: Outcome, *, hush: Hush, account: Account) -> None:
-    """Once for each run; the parent is woken unless it knows, or is not to be."""
+    """End a run, once; wakes the parent unless the notice is `quiet` or `consumed`."""
     done = ended(replace(task, earlier=earlier_runs(task)), how, account, tx.now)
     await put_task(tx, done)
     try:
         parent = await find_session(tx, task.parent_id)
-    except Unreadable as error:  # its own trouble: who works for it ends all the same
-        _log.warning("nobody is woken by the end of task %s: %s", task.id, error)
+    except Unreadable as error:  # the parent is broken; its task ends all the same
+        _log.warning("task=%s action=wake_parent: the parent cannot be read: %s", task.id, error)
         await _insert_notice(tx, done, hush.state)
         return
     if parent is None:
         return
-    if hush is QUIET:  # whoever waits for it is cancelled as well
+    if hush is QUIET:  # the calls that wait for it are cancelled as well
         known = bool(await _waiting(tx, task))
     else:
         known = await _settle(tx, task, done)
@@ -161,13 +161,13 @@ async def _insert_notice(tx: Tx, done: Task, state: str) -> None:
 
 
 def _finish(step: Entry | None) -> str:
-    """How the last step of a run ended; empty: there was none."""
+    """The finish reason of the last step of a run; empty: there was no step."""
     finish = step.info.finish if step and isinstance(step.info, AssistantMessage) else None
     return finish or ""
 
 
 async def _settle(tx: Tx, task: Task, done: Task) -> bool:
-    """The calls that this end is the result of. False: there is none."""
+    """Settle the calls whose result is the end of this task. False: there are none."""
     waiting = await _waiting(tx, task)
     for call in waiting:
         row = await the_session(tx, call.session_id)
@@ -176,7 +176,7 @@ async def _settle(tx: Tx, task: Task, done: Task) -> bool:
 
 
 async def _waiting(tx: Tx, task: Task) -> list[Call]:
-    """Those that still do: a turn that was given up has settled its own."""
+    """Read the calls that still wait for a task; an aborted turn has settled its own."""
     rows = [await tx.one("call", call_id) for call_id in task.calls]
     return [call for call in _readable([row for row in rows if row]) if waits_for(call) is not None]
 
@@ -186,7 +186,7 @@ async def _open_calls(tx: Tx, session_id: SessionId) -> list[Call]:
 
 
 def _readable(rows: list[Row]) -> list[Call]:
-    """The others fail their own session; who works for it ends all the same."""
+    """Decode the readable calls; the others fail their own session, not the end of this task."""
     calls = []
     for row in rows:
         with suppress(Unreadable):
@@ -195,7 +195,7 @@ def _readable(rows: list[Row]) -> list[Call]:
 
 
 async def _result(tx: Tx, done: Task, call: Call) -> Result:
-    assert call.open is not None, "it waits"
+    assert call.open is not None, "only open calls wait"
     calls = [decode_call(row) for row in await tx.all("last_calls", done.id, SHOWN_CALLS)]
     metadata = {**call.open.metadata, "status": done.status, "summary": summary(tuple(reversed(calls)))}
     told = task_text.sync_output(task_text.brief(done))
@@ -205,7 +205,7 @@ async def _result(tx: Tx, done: Task, call: Call) -> Result:
 
 
 def summary(calls: tuple[Call, ...]) -> list[dict[str, object]]:
-    """What people see of a child's calls beside the call that it works for."""
+    """Summarize a child's calls for the metadata of the parent's call."""
     return [{"id": call.part_id, "tool": call.tool, "state": _shown(call)} for call in calls]
 
 
@@ -220,14 +220,14 @@ def _shown(call: Call) -> dict[str, str]:
 
 
 async def _waits(tx: Tx, done: Task) -> list[Call]:
-    """Calls of the parent that wait for this end, or for any."""
+    """Read the calls of the parent that watch this task, or any."""
     calls = await _open_calls(tx, done.parent_id)
     watches = [(call, call.open.watch) for call in calls if call.open and call.open.watch]
     return [call for call, watch in watches if watch.any or watch.task_id == done.id]
 
 
 async def _end_waits(tx: Tx, done: Task, waits: list[Call]) -> bool:
-    """Whether one of them brings its result."""
+    """Settle the calls that watch a task. True: the result of one of them is the end of this task."""
     known = False
     for call in waits:
         assert call.open is not None and call.open.watch is not None, "it waits for a task"
@@ -238,7 +238,7 @@ async def _end_waits(tx: Tx, done: Task, waits: list[Call]) -> bool:
 
 
 async def watched(tx: Tx, call: Call) -> Completed:
-    """What is known now of the task that a call waits for; who is told of its end needs no notice."""
+    """Build the result of a call that watches a task; if the task has ended, its notice is consumed."""
     assert call.open is not None and call.open.watch is not None, "it waits for a task"
     watch = call.open.watch
     task = await find_task(tx, watch.task_id)
@@ -261,11 +261,11 @@ async def _known(tx: Tx, task: Task, watch: Watch) -> str:
 
 
 async def _last_step(tx: Tx, session_id: SessionId) -> Entry | None:
-    """The newest message of the model, besides summaries that were written."""
+    """Read the child's newest step, leaving out completed summaries."""
     before = END
     while rows := await tx.all("placed_before", session_id, before, LOOK_BACK):
         for message_id, before, turn, info, version in rows:  # noqa: B007  the next page begins there
-            if not turn:  # what a fork began with is its parent's
+            if not turn:  # copied from the parent by a fork
                 return None
             message = decode_message(upcast(version, info))
             if isinstance(message, AssistantMessage) and not (message.summary and message.error is None):

@@ -1,4 +1,4 @@
-"""What is known of tasks: read by tools, people and clients."""
+"""Reads tasks for tools, people and clients."""
 
 from contextlib import suppress
 
@@ -16,7 +16,7 @@ from asyncagents.store.verb.task import decode_task, find_task, progress, shown
 
 
 class Seen(Struct, frozen=True):
-    """A task, and how far it is; None: it has ended, and its account says it."""
+    """A task and its progress; None: it has ended, and its account holds the numbers."""
 
     task: Task
     progress: Progress | None
@@ -34,7 +34,7 @@ async def _seen(tx: Tx, task: Task) -> Seen:
 
 
 async def of_parent(tx: Tx, parent_id: SessionId) -> tuple[Seen, ...]:
-    """The oldest first."""
+    """Read the tasks of a parent, oldest first."""
     return await _all(tx, await tx.all("tasks_of", parent_id))
 
 
@@ -52,12 +52,12 @@ async def live(tx: Tx) -> tuple[Seen, ...]:
 
 
 async def newest(tx: Tx, *, after: str, limit: int) -> tuple[Seen, ...]:
-    """Newest first, a page at a time."""
+    """Read a page of tasks, newest first."""
     return await _all(tx, await tx.all("tasks_page", after, limit))
 
 
 async def _all(tx: Tx, rows: list[Row]) -> tuple[Seen, ...]:
-    """One that cannot be read hides no other."""
+    """Decode tasks and read their progress; unreadable ones are left out."""
     found = []
     for row in rows:
         with suppress(Unreadable):
@@ -66,7 +66,7 @@ async def _all(tx: Tx, rows: list[Row]) -> tuple[Seen, ...]:
 
 
 async def beginning(tx: Tx, parent_id: SessionId, start: str, *, limit: int) -> tuple[SessionId, ...]:
-    """Ids of a session's tasks that begin like this."""
+    """List ids of a session's tasks with a prefix."""
     rows = await tx.all("task_ids", parent_id, start, start + "~", limit)
     return tuple(SessionId(row[0]) for row in rows)
 
@@ -78,17 +78,17 @@ async def count_live(tx: Tx, session_id: SessionId) -> int:
 
 
 async def last_calls(tx: Tx, session_id: SessionId, limit: int) -> tuple[Call, ...]:
-    """The newest first."""
+    """Read the last calls of a session, newest first."""
     return tuple(decode_call(row) for row in await tx.all("last_calls", session_id, limit))
 
 
 async def unconcluded(tx: Tx, limit: int) -> tuple[SessionId, ...]:
-    """Live tasks whose end was missed."""
+    """List live tasks whose end was missed."""
     return tuple(SessionId(row[0]) for row in await tx.all("unconcluded", limit))
 
 
 class Launcher(Struct, frozen=True):
-    """Who launches, and how many sessions of its tree work, or wait for a place to."""
+    """The launching session, and how many sessions of its tree work or wait for a place."""
 
     info: Session
     turn: int

@@ -1,4 +1,4 @@
-"""A session gets a title from a model: a request like any other, noted before it is sent and charged."""
+"""Stores the request for a title before it is sent, and the title and its cost afterwards."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,12 +12,12 @@ from asyncagents.store.verb.claim import charged
 
 
 class Titled(Struct, frozen=True, kw_only=True):
-    """How it ended. Without a report the estimate is charged."""
+    """The end of a request for a title. Without reported tokens the estimate is charged."""
 
     session_id: SessionId
     request_id: RequestId
     before: str
-    """The title it had; another one by now was given by a person, and stays."""
+    """The title before the request; if it has changed since, a person set it, and it stays."""
     title: str = ""
     tokens: Tokens | None = None
     cost: float = 0
@@ -30,7 +30,7 @@ async def start_title(tx: Tx, session_id: SessionId, request_id: RequestId, esti
 
 
 async def end_title(tx: Tx, end: Titled) -> None:
-    """Once; a session that is gone by now needs no title."""
+    """Charge the request, once, and set the title; does nothing if the session was deleted."""
     row = await find_session(tx, end.session_id)
     reported = encode(end.tokens) if end.tokens else None
     if row is None or not await tx.run("end_request", "done", reported, end.request_id):

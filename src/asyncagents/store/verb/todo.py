@@ -1,4 +1,4 @@
-"""A session's todos: written whole, read whole."""
+"""A session's todos, written and read as one list."""
 
 from contextlib import suppress
 
@@ -17,7 +17,7 @@ _todos = msgspec.json.Decoder(tuple[Todo, ...])
 
 
 async def write(tx: Tx, fact: WriteTodos) -> None:
-    """The list replaces the one before; listeners get the whole of it."""
+    """Replace the list of todos and publish the new one."""
     await the_session(tx, fact.session_id)
     await tx.one("put_todos", fact.session_id, body(fact.todos), await tx.rev())
     tx.emit(TodoUpdated(session_id=fact.session_id, todos=fact.todos))
@@ -30,7 +30,7 @@ async def read(tx: Tx, session_id: SessionId) -> tuple[Todo, ...]:
 
 
 async def are_left(tx: Tx, session_id: SessionId) -> bool:
-    """One that cannot be read counts: whoever has a word then says what is wrong."""
+    """Whether todos are left; True for an unreadable list, whose error is then raised where it is read."""
     row = await tx.one("todos", session_id)
     with suppress(Unreadable):
         return row is not None and left(decode_todos(row[0])) > 0

@@ -1,4 +1,4 @@
-"""Where a session stands in a trace: it outlives the run that began it, a park, and the process."""
+"""Stores the trace of a session, so that it outlives a run, a park and the process."""
 
 from asyncagents.domain.control import Control, Lease
 from asyncagents.domain.fact import Admit
@@ -8,14 +8,14 @@ from asyncagents.store.tx import Tx
 
 
 async def follow(tx: Tx, control: Control, fact: Admit) -> None:
-    """What a person says to a session that rests begins a turn under his own trace, or under a new one."""
+    """Set the trace of a prompt, or none, when a person's prompt begins a turn of a session that rests."""
     speaks = fact.source == "person" and fact.wakes
     if speaks and control.state == "idle" and not control.in_turn and fact.trace != control.trace:
         await set_trace(tx, control.id, fact.trace)
 
 
 async def keep(tx: Tx, lease: Lease, trace: str) -> None:
-    """The run of a session that stands nowhere has begun a trace."""
+    """Store the trace that a run began for a session without one."""
     await check_lease(tx, lease)
     await set_trace(tx, lease.session_id, trace)
 

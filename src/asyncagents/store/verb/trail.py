@@ -1,4 +1,4 @@
-"""What steps did to files: the snapshots before and after their calls, and what came of them."""
+"""Stores the file snapshots before and after the calls of a step, and the file changes of a turn."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,11 +23,11 @@ from asyncagents.store.row import (
 from asyncagents.store.tx import Tx
 
 EVERY = "~"
-"""After all ids."""
+"""Sorts after all ids."""
 
 
 class Stretch(Struct, frozen=True):
-    """The files before the first step of some messages, and after the last."""
+    """The snapshots before the first and after the last step of a range of messages."""
 
     before: str
     after: str
@@ -47,14 +47,14 @@ async def stretch(tx: Tx, session_id: SessionId, first: str = "", last: str = EV
 
 
 def begun(step: Entry) -> str | None:
-    """The snapshot of a step that was taken before its calls, if none was taken after them."""
+    """The snapshot taken before the calls of a step, if none was taken after them."""
     starts = [part.snapshot for part in step.parts if isinstance(part, StepStartPart)]
     ends = [part.snapshot for part in step.parts if isinstance(part, StepFinishPart)]
     return starts[0] if starts and ends and not any(ends) else None
 
 
 async def keep_before(tx: Tx, lease: Lease, message_id: MessageId, snapshot: str) -> None:
-    """The calls of a step are about to change files."""
+    """Store the snapshot taken before the calls of a step run."""
     await check_lease(tx, lease)
     for part in (await entry(tx, message_id)).parts:
         if isinstance(part, StepStartPart):
@@ -62,7 +62,7 @@ async def keep_before(tx: Tx, lease: Lease, message_id: MessageId, snapshot: str
 
 
 class Changed(Struct, frozen=True, kw_only=True):
-    """Of the calls of a step."""
+    """The file changes of the calls of one step."""
 
     message_id: MessageId
     before: str
@@ -72,7 +72,7 @@ class Changed(Struct, frozen=True, kw_only=True):
 
 
 async def keep_after(tx: Tx, lease: Lease, changed: Changed) -> None:
-    """Once for a step: the last snapshot counts where it was taken first."""
+    """Store the snapshot and the changed files after the calls of a step; a repeat changes nothing."""
     await check_lease(tx, lease)
     step = await entry(tx, changed.message_id)
     if begun(step) is None:
@@ -92,7 +92,7 @@ async def keep_after(tx: Tx, lease: Lease, changed: Changed) -> None:
 
 
 class Told(Struct, frozen=True, kw_only=True):
-    """What a turn came to, and the session so far."""
+    """The file changes of a turn, and of the session so far."""
 
     asked_id: MessageId
     diffs: tuple[FileDiff, ...]

@@ -1,4 +1,4 @@
-"""The end of a turn: everyone whose input it took in gets its answer, and what follows from resting."""
+"""Ends a turn: answers the prompts it promoted, rests the session, concludes its task."""
 
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ from asyncagents.store.verb.task_end import conclude
 
 
 async def end_turn(tx: Tx, row: SessionRow, control: Control, info: Session, *, answer: MessageId) -> Control:
-    """With its last step, in one transaction: nothing is left to read or to wait for."""
+    """End a turn with its last step, in one transaction; nothing is unread or open."""
     raw, version = merged(row.raw, row.version, info)
     tx.emit(SessionUpdated(session_id=control.id, info=info))
     await answer_turn(tx, control, answer)
@@ -26,7 +26,7 @@ async def end_turn(tx: Tx, row: SessionRow, control: Control, info: Session, *, 
 
 
 async def answer_earlier(tx: Tx, about: Snapshot) -> None:
-    """Answer the prompts of this turn with its last step, if what is unread wants an answer of its own."""
+    """Answer the prompts of this turn with its last step, if unread input needs an answer of its own."""
     if about.answers_earlier and about.step is not None:
         await answer_turn(tx, about.control, about.step.id)
 
@@ -39,7 +39,7 @@ async def answer_before(tx: Tx, control: Control, *, joins: bool) -> None:
 
 
 async def answer_turn(tx: Tx, control: Control, answer: MessageId | None) -> None:
-    """Everyone whose input this turn took in gets its last message."""
+    """Set `answer` as the answer of all prompts that this turn promoted and that have none."""
     if answer is None or not control.in_turn:
         return
     for (message_id,) in await tx.all("unanswered", control.id, control.turn):

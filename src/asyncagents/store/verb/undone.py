@@ -1,4 +1,4 @@
-"""What was undone goes for good as soon as somebody speaks: the model never reads it again."""
+"""Deletes what was undone as soon as the next input is admitted; the model never reads it again."""
 
 from msgspec.structs import replace
 
@@ -17,7 +17,7 @@ LAST = "~"
 
 
 async def clear_undone(tx: Tx, row: SessionRow) -> SessionRow:
-    """Remove what a revert marked, and the mark; what it said of files is true of nothing any more."""
+    """Delete what an undo marked, and the mark with its file summary."""
     revert = row.info.revert
     if revert is None:
         return row
@@ -35,7 +35,7 @@ async def clear_undone(tx: Tx, row: SessionRow) -> SessionRow:
 
 
 async def take_out(tx: Tx, session_id: SessionId, message_id: MessageId) -> None:
-    """A message and its parts, for good."""
+    """Delete a message and its parts, and publish that."""
     rev = await tx.rev()
     await tx.run("undo_parts", message_id, "")
     await tx.run("undo_message", message_id)
@@ -46,7 +46,7 @@ async def take_out(tx: Tx, session_id: SessionId, message_id: MessageId) -> None
 
 
 async def _remove_parts(tx: Tx, session_id: SessionId, revert: Revert) -> None:
-    assert revert.part_id is not None, "else all of it goes"
+    assert revert.part_id is not None, "else the whole message is deleted"
     message_id = revert.message_id
     doomed = [PartId(row[0]) for row in await tx.all("part_ids", message_id) if row[0] >= revert.part_id]
     await tx.run("undo_parts", message_id, revert.part_id)
@@ -57,7 +57,7 @@ async def _remove_parts(tx: Tx, session_id: SessionId, revert: Revert) -> None:
 
 
 async def _read_on(tx: Tx, control: Control, place: int, revert: Revert) -> Control:
-    """A summary that went, or was wanted, stands for nothing; the one before it does again."""
+    """Forget a deleted or requested summary; the summary before it counts again."""
     control = replace(control, compacting=0)
     if control.summary < place:
         return control
@@ -65,7 +65,7 @@ async def _read_on(tx: Tx, control: Control, place: int, revert: Revert) -> Cont
     if before is None:
         return replace(control, summary=0, tail=0)
     message = decode_message(upcast(before[2], before[1]))
-    assert isinstance(message, AssistantMessage), "summaries are the model's"
+    assert isinstance(message, AssistantMessage), "a summary is an assistant message"
     asked = await entry(tx, message.parent_id)
     starts = [part.tail_start_id for part in asked.parts if isinstance(part, CompactionPart)]
     kept = await tx.one("place_of", starts[0]) if starts and starts[0] else None

@@ -1,4 +1,4 @@
-"""The form that a turn's answer is wanted in: what the newest prompt of the turn says that wants one."""
+"""Finds the output format and the system text that prompts of a turn ask for."""
 
 from msgspec import Struct
 
@@ -14,7 +14,7 @@ class Wanted(Struct, frozen=True):
     message_id: MessageId
     format: JsonFormat
     tries: int
-    """How often the model has been asked again; counted in the inbox, so a crash forgets nothing."""
+    """How often the model was asked again; counted in the inbox, so that a crash does not reset it."""
 
     @property
     def next_key(self) -> str:
@@ -26,14 +26,14 @@ def _prefix(message_id: MessageId) -> str:
 
 
 async def system_of(tx: Tx, control: Control) -> str:
-    """What the model is told in this turn beside its instructions, by whoever spoke last and said so."""
+    """Read the system text of the newest prompt of this turn that has one, else an empty text."""
     row = await tx.one("newest_system", control.id, control.turn)
     message = decode_message(upcast(row[1], row[0])) if row is not None else None
     return message.system or "" if isinstance(message, UserMessage) else ""
 
 
 async def wanted(tx: Tx, control: Control) -> Wanted | None:
-    """None: as the model likes."""
+    """Find the output format of the newest prompt of this turn that has one; None: free text."""
     row = await tx.one("newest_format", control.id, control.turn)
     if row is None:
         return None

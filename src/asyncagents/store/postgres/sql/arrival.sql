@@ -1,6 +1,6 @@
 -- name: begin_arrival
 -- tree: session 1
--- What another process began is this one's from now on.
+-- Takes over an arrival that another process began.
 INSERT INTO arrival (session_id, token, touched, rev) VALUES ($1, $2, $3, 0)
 ON CONFLICT (session_id) DO UPDATE SET token = excluded.token, touched = excluded.touched, rev = 0;
 
@@ -21,20 +21,20 @@ UPDATE arrival SET rev = $1 WHERE session_id = $2 AND token = $3 AND rev = 0;
 DELETE FROM arrival WHERE session_id = $1 AND token = $2 AND rev = 0;
 
 -- name: stale_arrivals
--- That no process goes on with.
+-- Arrivals that no process has written to for some time.
 SELECT session_id, token FROM arrival WHERE rev = 0 AND touched < $1 ORDER BY session_id LIMIT $2;
 
 -- name: forget_arrivals
 DELETE FROM arrival WHERE rev > 0 AND touched < $1;
 
 -- name: changed_arrivals
--- With the number of their messages.
+-- Finished arrivals with the number of their messages.
 SELECT session_id, (SELECT COUNT(*) FROM message WHERE message.session_id = arrival.session_id) FROM arrival
 WHERE rev > $1 AND rev <= $2 ORDER BY rev, session_id;
 
 -- name: drop_arrived_parts
 -- tree: session 1
--- Of the first messages of a session.
+-- Deletes the parts of the first messages of a session.
 DELETE FROM part WHERE message_id IN (SELECT id FROM message WHERE session_id = $1 ORDER BY COALESCE(sort_id, id) LIMIT $2);
 
 -- name: drop_arrived_inputs

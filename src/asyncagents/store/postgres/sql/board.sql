@@ -1,6 +1,6 @@
 -- name: board_page
 -- Newest first: session ids descend in time. The ids come from an index alone, bodies are read for one page.
--- Here and below a kind that is NULL stands for either.
+-- Here and below a kind of NULL matches both kinds.
 SELECT body, version FROM task
 WHERE id IN (SELECT id FROM task WHERE ($3::text IS NULL OR kind = $3) ORDER BY id LIMIT $1 OFFSET $2) ORDER BY id;
 
@@ -15,7 +15,7 @@ WHERE id IN (SELECT id FROM task WHERE status = $4 AND ($3::text IS NULL OR kind
 SELECT COUNT(*) FROM task WHERE status = $2 AND ($1::text IS NULL OR kind = $1);
 
 -- name: board_page_of_agent
--- NULL: of whatever status.
+-- A status of NULL matches any.
 SELECT body, version FROM task
 WHERE id IN (SELECT id FROM task WHERE agent = $4 AND ($5::text IS NULL OR status = $5) AND ($3::text IS NULL OR kind = $3)
              ORDER BY id LIMIT $1 OFFSET $2) ORDER BY id;
@@ -24,7 +24,7 @@ WHERE id IN (SELECT id FROM task WHERE agent = $4 AND ($5::text IS NULL OR statu
 SELECT COUNT(*) FROM task WHERE agent = $2 AND ($3::text IS NULL OR status = $3) AND ($1::text IS NULL OR kind = $1);
 
 -- name: board_page_of_words
--- By the words themselves, not by their pattern. NULL: of whatever agent or status.
+-- Matches the text itself, not the pattern. An agent or status of NULL matches any.
 SELECT body, version FROM task
 WHERE id IN (SELECT id FROM task
              WHERE $6::text IS NOT NULL AND position($7 in folded) > 0 AND ($4::text IS NULL OR agent = $4) AND ($5::text IS NULL OR status = $5)
@@ -37,13 +37,13 @@ WHERE $4::text IS NOT NULL AND position($5 in folded) > 0 AND ($2::text IS NULL 
   AND ($1::text IS NULL OR kind = $1);
 
 -- name: board_state
--- Other than before if a task has changed, or is gone. The newest revision alone does not tell: an older one may come later.
+-- Changes whenever a task is changed or deleted. The newest revision alone is not enough: an older one may commit later.
 SELECT newest, gone, CASE WHEN GREATEST(newest, gone) > base + durable()
                           THEN pg_current_snapshot()::text ELSE horizon::text END
 FROM revision, (SELECT (SELECT MAX(rev) FROM task) AS newest, (SELECT MAX(rev) FROM tombstone) AS gone) AS last WHERE id = 1;
 
 -- name: board_sums
--- Of tasks in the background, in the order of domain/board.py's Sum.
+-- Sums over background tasks; columns in the order of domain/board.py's Sum.
 SELECT status, agent, COUNT(*), COUNT(ended), COALESCE(SUM(GREATEST(0, ended - created)) FILTER (WHERE ended IS NOT NULL), 0)::bigint,
        MAX(GREATEST(0, ended - created)) FILTER (WHERE ended IS NOT NULL), MIN(GREATEST(0, ended - created)) FILTER (WHERE ended IS NOT NULL)
 FROM task WHERE kind = 'background' GROUP BY status, agent;
@@ -52,12 +52,12 @@ FROM task WHERE kind = 'background' GROUP BY status, agent;
 SELECT body, version FROM task WHERE live = 1 AND ($1::text IS NULL OR kind = $1);
 
 -- name: board_ended
--- Those that ended last.
+-- The tasks that ended last.
 SELECT body, version FROM task WHERE ended IS NOT NULL AND ($1::text IS NULL OR kind = $1)
 ORDER BY ended DESC, id DESC LIMIT $2;
 
 -- name: queued_of
--- How many of a tree work, and who waits for a place, the first one first.
+-- How many sessions of a tree work, and those that wait for a place, in order.
 SELECT id, (SELECT COUNT(*) FROM session WHERE root_id = $1 AND state = 'running' AND depth > 0)
 FROM session WHERE root_id = $1 AND state = 'ready' AND depth > 0 ORDER BY id DESC;
 
@@ -65,7 +65,7 @@ FROM session WHERE root_id = $1 AND state = 'ready' AND depth > 0 ORDER BY id DE
 SELECT crowd FROM task WHERE id = $1;
 
 -- name: board_reach
--- The revision of the task that is so many further on.
+-- The revision of the n-th changed task after a revision.
 SELECT rev FROM task WHERE rev > $1 AND rev <= $2 ORDER BY rev LIMIT 1 OFFSET $3;
 
 -- name: board_reach_removed
@@ -78,7 +78,7 @@ SELECT rev, born, done, turned, id, body, version FROM task WHERE rev > $1 AND r
 SELECT rev, id FROM tombstone WHERE rev > $1 AND rev <= $2 AND kind = 'task' ORDER BY rev, id;
 
 -- name: board_moved
--- Live tasks whose session or calls changed, and those that queue: who goes before them changes their place.
+-- Live tasks whose session or calls changed, and queued ones: their place changes when sessions before them go.
 SELECT body, version FROM task WHERE live = 1 AND id IN (
   SELECT id FROM session WHERE rev > $1 AND rev <= $2
   UNION SELECT session_id FROM call WHERE rev > $1 AND rev <= $2
@@ -86,7 +86,7 @@ SELECT body, version FROM task WHERE live = 1 AND id IN (
 ) ORDER BY id;
 
 -- name: board_moved_since
--- The same, by looking at each live task.
+-- The same, by reading every live task.
 SELECT task.body, task.version FROM task JOIN session ON session.id = task.id
 WHERE task.live = 1 AND (session.rev > $1 OR session.state = 'ready'
   OR EXISTS (SELECT 1 FROM call WHERE call.session_id = task.id AND call.rev > $1))

@@ -29,31 +29,31 @@ WHERE session_id = $1 AND state <> 'settled' ORDER BY id;
 
 -- name: open_waits
 -- tree: session 1
--- Those that may wait for a task of the session, besides sync ones: what else has the word in it is sorted out by who reads it.
+-- Open calls that may watch a task of the session; a superset, which the caller filters.
 SELECT body, version FROM call
 WHERE session_id = $1 AND state <> 'settled' AND state = 'open' AND position('"watch":{'::bytea IN body) > 0 ORDER BY id;
 
 -- name: parts_of_unsettled
 -- tree: session 1
--- What people see of them, whether the calls can be read or not.
+-- The parts of unsettled calls, whether the calls can be read or not.
 SELECT part.body, part.version FROM call JOIN part ON part.id = call.part_id
 WHERE call.session_id = $1 AND call.state <> 'settled' ORDER BY call.id;
 
 -- name: open_calls
 -- tree: session 1
--- Those that wait; not those that run, of which there may be hundreds.
+-- Calls that wait; not running ones, of which there may be hundreds.
 SELECT body, version FROM call
 WHERE session_id = $1 AND state <> 'settled' AND state = 'open' ORDER BY id;
 
 -- name: tree_asks
 -- tree: session 1
--- What waits for a person in a tree of sessions.
+-- Calls of a tree of sessions that wait for a person.
 SELECT call.body, call.version FROM session
 JOIN call ON call.session_id = session.id AND call.state = 'open' AND call.ask_id IS NOT NULL
 WHERE session.root_id = $1 ORDER BY call.id;
 
 -- name: asks
--- Of all sessions.
+-- Calls of all sessions that wait for a person.
 SELECT body, version FROM call WHERE state = 'open' AND ask_id IS NOT NULL ORDER BY id;
 
 -- name: last_call
@@ -87,12 +87,12 @@ SELECT call_id, call_body, call_version FROM due_calls($1, $2);
 
 -- name: forget_due
 -- tree: call 2
--- Nobody can read it, so nobody can settle it: it must not stand in the way of what else is due.
+-- Clears the due time of a call that cannot be read and so cannot be settled.
 UPDATE call SET due = NULL, rev = $1 WHERE id = $2;
 
 -- name: put_off_call
 -- tree: call 3
--- Whoever ends it fails: it is tried again later, and stands in nobody's way until then.
+-- Postpones a call whose expiry fails, so that it does not block other due rows.
 UPDATE call SET due = $1, rev = $2 WHERE id = $3 AND state = 'open';
 
 -- name: put_off_backoff
@@ -115,7 +115,7 @@ INSERT INTO request (id, session_id, message_id, turn, fence, attempt, state, to
 VALUES ($1, $2, $3, $4, $5, $6, 'open', $7, 1, $8);
 
 -- name: end_request
--- Ends it once: a second end changes nothing. Without a report the estimate stays, marked as one.
+-- Ends a request once: a second end changes nothing. Without a report the estimate stays, marked as one.
 UPDATE request SET state = $1, tokens = COALESCE($2::bytea, tokens), estimated = ($2::bytea IS NULL)::int WHERE id = $3 AND state = 'open';
 
 -- name: back_off
@@ -124,7 +124,7 @@ UPDATE request SET state = 'backoff', next_at = $1, failure = $2, estimate = tok
 WHERE id = $5 AND state = 'open';
 
 -- name: hold_back
--- It waits longer: its provider cools down.
+-- Postpones the next try: its provider cools down.
 UPDATE request SET next_at = $1, failure = $2 WHERE id = $3 AND state = 'backoff';
 
 -- name: end_backoff

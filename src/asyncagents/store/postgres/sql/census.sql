@@ -1,10 +1,10 @@
 -- name: census_sessions
--- As many as the last analysis found, which is for a metric; counted while they are few. The others stop at a limit.
+-- The estimate of the last ANALYZE, which is enough for a metric; counted while there are few. The other counts stop at a limit.
 SELECT CASE WHEN reltuples < 100000 THEN (SELECT COUNT(*) FROM session) ELSE reltuples::bigint END
 FROM pg_class WHERE oid = 'session'::regclass;
 
 -- name: census_active
--- Those at work or to be, by state; few, so their rows may be looked at.
+-- Ready and running sessions, by state; few, so their rows may be read.
 SELECT state, COUNT(*) FROM (SELECT state FROM session WHERE pool = $1 AND state <> 'idle' LIMIT $2) AS active
 GROUP BY state;
 
@@ -18,5 +18,5 @@ SELECT COUNT(*) FROM (SELECT 1 FROM call WHERE pending IS NOT NULL AND pending =
 SELECT COUNT(*) FROM (SELECT 1 FROM delivery WHERE state = $1 LIMIT $2) AS counted;
 
 -- name: census_bytes
--- Of the whole database.
+-- The size of the whole database.
 SELECT pg_database_size(current_database());

@@ -1,11 +1,11 @@
 -- name: insert_delivery
 -- tree: session 3
--- A call is settled once, so it is owed once.
+-- A call is settled once, so it has one delivery.
 INSERT INTO delivery (id, call_id, session_id, root_id, url, host, secret, since, state, attempts, next_at, created, error, rev, body)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'owed', 0, $9, $10, '', $11, $12) ON CONFLICT (call_id) DO NOTHING;
 
 -- name: due_deliveries
--- Of every host the first few that are due: one host may have a hundred thousand, and is passed over in one step.
+-- The first few due deliveries of every host; a host with a hundred thousand is skipped in one step.
 WITH RECURSIVE hosts (host) AS (
   SELECT min(host) FROM delivery WHERE state = 'owed'
   UNION ALL
@@ -21,7 +21,7 @@ ORDER BY delivery.next_at, delivery.id;
 
 -- name: due_of_tree
 -- tree: session 3
--- The same, of one tree of sessions.
+-- The same, for one tree of sessions.
 WITH RECURSIVE hosts (host) AS (
   SELECT min(host) FROM delivery WHERE state = 'owed' AND root_id = $3
   UNION ALL
@@ -38,7 +38,7 @@ WHERE delivery.id IN (
 ORDER BY delivery.next_at, delivery.id;
 
 -- name: next_delivery
--- When there is more to do than now.
+-- When the next delivery becomes due that is not due now.
 SELECT next_at FROM delivery
 WHERE state = 'owed' AND next_at > $1 ORDER BY next_at LIMIT 1;
 
@@ -54,7 +54,7 @@ UPDATE delivery SET attempts = attempts + 1, next_at = $1, rev = $2 WHERE id = $
 SELECT id, call_id, url, host, secret, since, attempts, body FROM delivery WHERE id = $1;
 
 -- name: end_attempt
--- Unless it is somebody else's by now.
+-- Changes nothing if another process has claimed the delivery since.
 UPDATE delivery SET state = $1, next_at = $2, ended = $3, error = $4, rev = $5
 WHERE id = $6 AND state = 'owed' AND attempts = $7;
 

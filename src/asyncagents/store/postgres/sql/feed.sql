@@ -1,5 +1,5 @@
 -- name: revision
--- Nothing up to there is under way any more: a reader misses nothing.
+-- The revision below all open transactions, so that a reader misses nothing.
 SELECT base + durable(), epoch, horizon FROM revision WHERE id = 1;
 
 -- name: next_change
@@ -17,7 +17,7 @@ SELECT MIN(rev) FROM (
 ) AS next;
 
 -- name: changed_sessions
--- The last column: whether a cancel covers what it does, or came just now.
+-- The last column: whether a cancel covers the turn, or is within the range.
 SELECT rev, id, info, version, status, cancel_rev > turn_rev AND (in_turn <> 0 OR cancel_rev > $1)
 FROM session WHERE rev > $1 AND rev <= $2 ORDER BY rev, id;
 
@@ -28,7 +28,7 @@ SELECT rev, session_id, info, version FROM message WHERE rev > $1 AND rev <= $2 
 SELECT rev, session_id, body, version FROM part WHERE rev > $1 AND rev <= $2 AND session_id NOT IN (SELECT session_id FROM arrival WHERE rev = 0) ORDER BY rev, id;
 
 -- name: changed_inputs
--- And whether what was asked is there still.
+-- Answered inputs, and whether their messages still exist.
 SELECT session_id, message_id, answer_id, EXISTS (SELECT 1 FROM message WHERE message.id = input.message_id) FROM input
 WHERE rev > $1 AND rev <= $2 AND answer_id IS NOT NULL AND session_id NOT IN (SELECT session_id FROM arrival WHERE rev = 0) ORDER BY rev, message_id;
 
@@ -36,28 +36,28 @@ WHERE rev > $1 AND rev <= $2 AND answer_id IS NOT NULL AND session_id NOT IN (SE
 SELECT rev, session_id, body, version FROM call WHERE rev > $1 AND rev <= $2 ORDER BY rev, id;
 
 -- name: changed_due
--- The earliest deadline among them.
+-- The earliest due time among the changed calls.
 SELECT due FROM call WHERE rev > $1 AND rev <= $2 AND state = 'open' AND due IS NOT NULL ORDER BY due LIMIT 1;
 
 -- name: changed_backoffs
--- The earliest among the sessions that changed.
+-- The earliest backoff among the changed sessions.
 SELECT request.next_at FROM session JOIN request ON request.id = session.backoff
 WHERE session.rev > $1 AND session.rev <= $2 AND session.backoff IS NOT NULL AND request.state = 'backoff'
 ORDER BY request.next_at LIMIT 1;
 
 -- name: changed_deadlines
--- The earliest of tasks.
+-- The earliest deadline among the changed tasks.
 SELECT due FROM task WHERE rev > $1 AND rev <= $2 AND live = 1 AND due IS NOT NULL ORDER BY due LIMIT 1;
 
 -- name: changed_deliveries
--- The earliest that is owed.
+-- The earliest due time among the changed deliveries.
 SELECT next_at FROM delivery WHERE rev > $1 AND rev <= $2 AND state = 'owed' ORDER BY next_at LIMIT 1;
 
 -- name: changed_tombstones
 SELECT rev, kind, id, body FROM tombstone WHERE rev > $1 AND rev <= $2 ORDER BY rev, kind, id;
 
 -- name: changed_work
--- All that work depends on, at once, each row with the name of the statement that would give it.
+-- All that runs depend on, in one statement; each row carries the name of the statement that it belongs to.
 WITH reach AS MATERIALIZED (SELECT base + durable() AS upto FROM revision WHERE id = 1)
 SELECT 'revision', upto, NULL::text, NULL::text, NULL::text, NULL::bytea, NULL::bigint FROM reach
 UNION ALL

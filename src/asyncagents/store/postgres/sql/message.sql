@@ -15,7 +15,7 @@ UPDATE message SET hidden = $1, info = $2, version = $3, rev = $4 WHERE id = $5 
 
 -- name: place_message
 -- tree: message 4
--- Promotion: the message gets its place in the order the model reads.
+-- Gives a promoted message its position in the order the model reads.
 UPDATE message SET position = $1, turn = $2, rev = $3 WHERE id = $4;
 
 -- name: last_message
@@ -46,24 +46,24 @@ ORDER BY request.id DESC LIMIT 1;
 
 -- name: placed_upto
 -- tree: session 1
--- The newest message the model would see, up to a place.
+-- The newest message the model would see, up to a position.
 SELECT info, version FROM message WHERE session_id = $1 AND position <= $2 AND hidden = 0 ORDER BY position DESC LIMIT 1;
 
 -- name: step_since
 -- tree: session 1
--- Whether a step was finished after a place, or was refused for good.
+-- Whether a step was finished after a position, or was refused for good.
 SELECT 1 FROM request JOIN message ON message.id = request.message_id
 WHERE request.session_id = $1 AND request.state IN ('done', 'refused') AND message.hidden = 0 AND message.position > $2
 ORDER BY request.id DESC LIMIT 1;
 
 -- name: message_at
 -- tree: session 1
--- The message at a place.
+-- The message at a position.
 SELECT id FROM message WHERE session_id = $1 AND position = $2;
 
 -- name: sort_id_of
 -- tree: message 1
--- What a message sorts by.
+-- The sort id of a message.
 SELECT COALESCE(sort_id, id) FROM message WHERE id = $1;
 
 -- name: place_of
@@ -72,19 +72,19 @@ SELECT position FROM message WHERE id = $1;
 
 -- name: placed_before
 -- tree: session 1
--- What the model would see before a place, the newest first.
+-- What the model would see before a position, newest first.
 SELECT id, position, turn, info, version FROM message
 WHERE session_id = $1 AND position < $2 AND hidden = 0 ORDER BY position DESC LIMIT $3;
 
 -- name: newest_promoted
 -- tree: session 1
--- The input that a turn answers: nothing that it was only reminded of.
+-- The newest promoted input, which a turn answers; reminders are not inputs.
 SELECT message.info, message.version FROM message JOIN input ON input.message_id = message.id
 WHERE message.session_id = $1 AND message.position IS NOT NULL ORDER BY message.position DESC LIMIT 1;
 
 -- name: newest_format
 -- tree: session 1
--- What a person said last in a turn of which the answer is to have a form, unless it has its answer. A step that waits is none.
+-- The newest prompt of a turn that has an output format and no final answer; a step with calls is none.
 SELECT message.info, message.version FROM input JOIN message ON message.id = input.message_id
 WHERE input.session_id = $1 AND input.turn = $2 AND input.source = 'person' AND message.position IS NOT NULL
   AND position('"format":'::bytea in message.info) > 0
@@ -93,7 +93,7 @@ ORDER BY message.position DESC LIMIT 1;
 
 -- name: positions
 -- tree: session 1
--- For checks: the places given out so far.
+-- The positions of a session, for invariant checks.
 SELECT position FROM message WHERE session_id = $1 AND position IS NOT NULL ORDER BY position;
 
 -- name: messages
@@ -105,7 +105,7 @@ ORDER BY COALESCE(sort_id, id) DESC LIMIT NULLIF($3::bigint, -1);
 
 -- name: page_parts
 -- tree: session 1
--- Of the messages from one sort id to another.
+-- The parts of the messages from one sort id to another.
 SELECT part.message_id, part.body, part.version FROM message
 JOIN part ON part.message_id = message.id
 WHERE message.session_id = $1 AND COALESCE(message.sort_id, message.id) >= $2 AND COALESCE(message.sort_id, message.id) <= $3
@@ -132,14 +132,14 @@ DELETE FROM part WHERE id = $1;
 
 -- name: copied_messages
 -- tree: session 1
--- What people see before a sort id, in their order, and the place that the model reads it at.
+-- The messages before a sort id that people see, in the order of sort ids, with their positions.
 SELECT id, position, info, version, COALESCE(sort_id, id) FROM message
 WHERE session_id = $1 AND COALESCE(sort_id, id) < $2 AND hidden = 0
 ORDER BY COALESCE(sort_id, id);
 
 -- name: newest_system
 -- tree: session 1
--- What a person said last in a turn that has a word for the system prompt, unless it has its answer.
+-- The newest prompt of a turn that has a system text and no answer yet.
 SELECT message.info, message.version FROM input JOIN message ON message.id = input.message_id
 WHERE input.session_id = $1 AND input.turn = $2 AND input.source = 'person' AND message.position IS NOT NULL
   AND position('"system":'::bytea in message.info) > 0

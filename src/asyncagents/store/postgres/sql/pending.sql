@@ -32,11 +32,11 @@ DELETE FROM call_secret WHERE session_id = $1;
 
 -- name: secret_keys
 -- lock: secret keys
--- The newest first. Who writes waits for who writes: of two first ones, one counts.
+-- Secret keys, newest first. Writers lock each other, so that of two first keys one is stored.
 SELECT key FROM secret_key ORDER BY id DESC;
 
 -- name: secret_keys_since
--- The one in use at that time before all others; if there was none yet, the one that came next.
+-- Secret keys, the one in use at a time first; if there was none yet, the next one.
 SELECT key FROM secret_key ORDER BY created > $1, CASE WHEN created > $1 THEN id ELSE -id END;
 
 -- name: insert_secret_key

@@ -1,6 +1,6 @@
 -- name: messages_between
 -- tree: session 1
--- From one sort id to another, both included.
+-- The messages from one sort id to another, both included.
 SELECT id FROM message
 WHERE session_id = $1 AND COALESCE(sort_id, id) >= $2
   AND COALESCE(sort_id, id) <= $3 ORDER BY COALESCE(sort_id, id);
@@ -11,7 +11,7 @@ SELECT COALESCE(sort_id, id) FROM message WHERE session_id = $1 ORDER BY COALESC
 
 -- name: last_user_id
 -- tree: session 1
--- What was said to the model last, up to a sort id.
+-- The newest user message up to a sort id.
 SELECT id FROM message
 WHERE session_id = $1 AND COALESCE(sort_id, id) <= $2
   AND position('"role":"user"'::bytea in info) > 0 ORDER BY COALESCE(sort_id, id) DESC LIMIT 1;
@@ -22,7 +22,7 @@ SELECT id FROM part WHERE message_id = $1 ORDER BY id;
 
 -- name: patches
 -- tree: session 1
--- What steps changed, from a sort id on.
+-- The file patches of steps, from a sort id on.
 SELECT part.body, part.version FROM message JOIN part ON part.message_id = message.id
 WHERE message.session_id = $1 AND COALESCE(message.sort_id, message.id) >= $2
   AND position('"type":"patch"'::bytea in part.body) > 0
@@ -30,7 +30,7 @@ ORDER BY COALESCE(message.sort_id, message.id), part.id;
 
 -- name: first_snapshot
 -- tree: session 1
--- Of the steps from one sort id to another.
+-- The first snapshot of the steps from one sort id to another.
 SELECT part.body, part.version FROM message JOIN part ON part.message_id = message.id
 WHERE message.session_id = $1 AND COALESCE(message.sort_id, message.id) >= $2
   AND COALESCE(message.sort_id, message.id) <= $3
@@ -55,16 +55,16 @@ DELETE FROM part WHERE message_id = $1 AND id >= $2;
 
 -- name: undo_input
 -- tree: message 2
--- Its key stays known: sent again, it is not said again.
+-- Keeps the row and its key, so that a repeat is not admitted again.
 UPDATE input SET state = 'promoted', rev = $1 WHERE message_id = $2;
 
 -- name: last_summary
 -- tree: session 1
--- The newest one that is written, up to a place, and the message that asked for it.
+-- The newest completed summary before a position.
 SELECT position, info, version FROM message
 WHERE session_id = $1 AND position < $2 AND hidden = 0 AND position('"summary":true'::bytea in info) > 0 ORDER BY position DESC LIMIT 1;
 
 -- name: hush_task
 -- tree: session 1
--- Nobody is told of its ends any more.
+-- Consumes the notices of a task.
 UPDATE notice SET state = 'consumed', open = 0 WHERE task_id = $1 AND open = 1;

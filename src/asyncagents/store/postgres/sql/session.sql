@@ -1,11 +1,11 @@
 -- name: lease
 -- tree: session 1
--- Only what tells whether a run still holds its session.
+-- The columns that tell whether a run still holds its claim.
 SELECT fence, state FROM session WHERE id = $1;
 
 -- name: lineage
 -- tree: session 1
--- What a child has of its parent.
+-- The columns that a child takes from its parent.
 SELECT root_id, depth, pool FROM session WHERE id = $1;
 
 -- name: session
@@ -17,12 +17,12 @@ FROM session WHERE id = $1;
 
 -- name: outline
 -- tree: session 1
--- What is known of a session that cannot be read.
+-- The columns that describe a session that cannot be read.
 SELECT parent_id, project_id, directory, updated FROM session WHERE id = $1;
 
 -- name: set_aside
 -- tree: session 3
--- Only below a root, and not what another process runs.
+-- Only for child sessions, and not for one that another owner runs.
 UPDATE session SET state = 'idle', owner = NULL, fence = fence + 1, status = $1, rev = $2
 WHERE id = $3 AND parent_id IS NOT NULL AND (state = 'ready' OR (state = 'running' AND owner = $4));
 
@@ -53,17 +53,17 @@ WHERE id = $21;
 
 -- name: begin_summed
 -- tree: session 3
--- A copy begins where the model reads on.
+-- Sets the summary and the tail of a copied session.
 UPDATE session SET summary = $1, tail = $2 WHERE id = $3;
 
 -- name: list_session
 -- tree: session 4
--- Where a list has it; an index has these, so they are written only when they change.
+-- Writes the indexed columns of session lists, only when they change.
 UPDATE session SET updated = $1, folded = $2, archived = $3 WHERE id = $4;
 
 -- name: sessions_listed
--- The last used first, of one directory (?1), of one and all below it (?2), or of all. The index alone says which: rows are read
--- for what is shown.
+-- Sessions, most recently used first, of one directory (?1), of one and all below it (?2), or of all. The index selects them;
+-- only the rows of the page are read.
 SELECT info, version FROM (
   SELECT id AS wanted, updated AS used FROM session
   WHERE updated >= $4 AND updated < $5
@@ -81,11 +81,11 @@ SELECT info, version FROM session WHERE project_id = $1 AND id > $2 ORDER BY id 
 SELECT info, version FROM session WHERE project_id = $1 AND parent_id IS NULL AND id > $2 ORDER BY id LIMIT $3;
 
 -- name: roots
--- Of all projects.
+-- Sessions of all projects without a parent.
 SELECT info, version FROM session WHERE parent_id IS NULL AND id > $1 ORDER BY id LIMIT $2;
 
 -- name: session_ids
--- At or after one id, before another.
+-- Session ids at or after one id and before another.
 SELECT id FROM session WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3;
 
 -- name: children
@@ -97,12 +97,12 @@ SELECT id, status FROM session WHERE status <> '{"type":"idle"}' ORDER BY id;
 
 -- name: tree_statuses
 -- tree: session 1
--- Of the sessions of a tree that are not idle.
+-- Statuses of the sessions of a tree that are not idle.
 SELECT id, status FROM session WHERE root_id = $1 AND status <> '{"type":"idle"}' ORDER BY id;
 
 -- name: tree_at_work
 -- tree: session 1
--- Sessions of a tree that are run, ought to be, or will be when their next try is due or what is overdue has expired.
+-- Sessions of a tree that are running, ready, wait for their next try, or have an overdue call.
 SELECT id FROM session WHERE root_id = $1 AND (
   state <> 'idle' OR backoff IS NOT NULL OR EXISTS (
     SELECT 1 FROM call WHERE session_id = session.id AND state <> 'settled' AND state = 'open' AND due <= $2
@@ -110,8 +110,8 @@ SELECT id FROM session WHERE root_id = $1 AND (
 ) ORDER BY id;
 
 -- name: active_sessions
--- Sessions that want a run or had one: the dispatcher decides which of their owners live. Those whose job waits in the queue
--- are not forgotten: they have their turn there.
+-- Sessions that are ready or running: the dispatcher decides which owners are alive. Sessions whose job is queued are left
+-- out: the queue runs them.
 SELECT id, state, owner FROM session WHERE pool = $1 AND state <> 'idle' AND id < $2 AND (state = 'running' OR NOT EXISTS (
   SELECT 1 FROM pgqueuer WHERE entrypoint = 'turn.' || session.pool AND payload = convert_to(session.id, 'UTF8')))
 ORDER BY id DESC LIMIT $3;

@@ -20,7 +20,7 @@ SELECT parent_id FROM task WHERE id = $1;
 
 -- name: tasks_of
 -- tree: session 1
--- Of one parent, the oldest first: session ids descend in time.
+-- Tasks of one parent, oldest first: session ids descend in time.
 SELECT body, version FROM task WHERE parent_id = $1 ORDER BY id DESC;
 
 -- name: live_tasks_of
@@ -38,7 +38,7 @@ SELECT body, version FROM task WHERE live = 1 ORDER BY id DESC;
 
 -- name: tasks_of_tree
 -- tree: session 1
--- Of those that launched them: a task is kept when its own session is deleted.
+-- Tasks of the parents in a tree: a task row stays when its own session is deleted.
 SELECT task.body, task.version FROM session JOIN task ON task.parent_id = session.id
 WHERE session.root_id = $1 ORDER BY task.id DESC;
 
@@ -51,17 +51,17 @@ SELECT body, version FROM task WHERE batch = $1 ORDER BY id DESC;
 
 -- name: task_ids
 -- tree: session 1
--- Of one parent, beginning alike.
+-- Ids of one parent's tasks with a prefix.
 SELECT id FROM task WHERE parent_id = $1 AND id >= $2 AND id < $3 ORDER BY id LIMIT $4;
 
 -- name: most_launched
 -- tree: session 1
--- No less than there were, and cheap: those that are there, and those whose tasks are.
+-- A cheap upper bound of the launches of a session: its children and its tasks.
 SELECT (SELECT COUNT(*) FROM session WHERE parent_id = $1) + (SELECT COUNT(*) FROM task WHERE parent_id = $1);
 
 -- name: launched
 -- tree: session 1
--- Also those whose tasks were cleared, and those that were deleted.
+-- All launches of a session, also those whose task was cleared or session deleted.
 SELECT COUNT(*) FROM (SELECT id FROM session WHERE parent_id = $1 UNION SELECT id FROM task WHERE parent_id = $1) AS launched;
 
 -- name: count_live
@@ -73,7 +73,7 @@ SELECT COUNT(*) FROM task WHERE parent_id = $1 AND live = 1;
 SELECT COUNT(*) FROM task WHERE parent_id = $1 AND live = 1 AND kind = 'background';
 
 -- name: count_batch
--- How many have ended, and how many there are, in the background.
+-- How many background tasks of a batch have ended, and how many there are.
 SELECT COUNT(*) FILTER (WHERE live = 0), COUNT(*) FROM task WHERE batch = $1 AND kind = 'background';
 
 -- name: unfinished
@@ -112,7 +112,7 @@ UPDATE task SET due = $1, rev = $2 WHERE id = $3 AND live = 1;
 
 -- name: give_up_task
 -- tree: session 2
--- One that cannot be read.
+-- Ends a task whose row cannot be read.
 UPDATE task SET live = 0, due = NULL, status = '', rev = $1 WHERE id = $2;
 
 -- name: next_deadline
@@ -123,7 +123,7 @@ SELECT rev, body, version FROM task WHERE rev > $1 AND rev <= $2 ORDER BY rev, i
 
 -- name: keep_crowd
 -- tree: session 1
--- Before its task is cleared: the limit of its tree counts for the session as before.
+-- Copies the crowd limit of a task to its session, before the task is cleared.
 UPDATE session SET crowd = (SELECT crowd FROM task WHERE task.id = $1) WHERE id = $1;
 
 -- name: delete_task
@@ -132,7 +132,7 @@ DELETE FROM task WHERE id = $1;
 
 -- name: insert_notice
 -- tree: session 3
--- One for each run that ends.
+-- One notice per ended run.
 INSERT INTO notice (task_id, run, session_id, seq, state, open, message_id, body) VALUES ($1, $2, $3, $4, $5, $6, NULL, $7);
 
 -- name: open_notices
@@ -150,12 +150,12 @@ UPDATE notice SET state = 'told', open = 0, message_id = $1 WHERE session_id = $
 
 -- name: consume_notices
 -- tree: session 1
--- Of one run: a call has brought what it says.
+-- Consumes the notice of one run: a call has returned its result.
 UPDATE notice SET state = 'consumed', open = 0 WHERE task_id = $1 AND run = $2 AND open = 1;
 
 -- name: hush_notices
 -- tree: session 1
--- An abort: they wake nobody any more.
+-- Makes notices quiet on an abort: they wake no session any more.
 UPDATE notice SET state = 'quiet' WHERE session_id = $1 AND open = 1 AND state = 'due';
 
 -- name: delete_notices
@@ -168,8 +168,8 @@ DELETE FROM notice WHERE task_id = $1;
 
 -- name: queue
 -- tree: session 1
--- How many of its tree may work at once, how many do, and how many older ones wait for a place. The task says how many may, or
--- after it was cleared the session; nothing says it of a session that no session launched: it does not wait.
+-- How many sessions of a tree may work at once, how many do, and how many older ones wait for a place. The limit is that of
+-- the task or, after it was cleared, of the session; a session that was not launched has none and does not wait.
 SELECT COALESCE((SELECT crowd FROM task WHERE id = $2), (SELECT crowd FROM session WHERE id = $2)),
        (SELECT COUNT(*) FROM session WHERE root_id = $1 AND state = 'running' AND depth > 0),
        (SELECT COUNT(*) FROM session
@@ -181,8 +181,8 @@ SELECT 1 FROM session WHERE root_id = $1 AND state = 'ready' AND depth > 0 LIMIT
 
 -- name: next_in_queue
 -- tree: session 1
--- A session of the tree has stopped to work: the one just behind those that may go anyway may go now. The limit is that of the
--- first that waits and has one.
+-- The session that may go after one of its tree stopped working: the first behind those that may go anyway. The limit is that
+-- of the first waiting session that has one.
 SELECT id FROM session WHERE root_id = $1 AND state = 'ready' AND depth > 0
 ORDER BY id DESC LIMIT 1 OFFSET GREATEST(0, COALESCE((
   SELECT crowd FROM (
@@ -194,7 +194,7 @@ ORDER BY id DESC LIMIT 1 OFFSET GREATEST(0, COALESCE((
 
 -- name: may_go
 -- tree: session 1
--- As many of those that wait as there are places, by the limit of the first that has one; all of them, if none has.
+-- As many waiting sessions as there are places, by the limit of the first that has one; all, if none has.
 SELECT id FROM session WHERE root_id = $1 AND state = 'ready' AND depth > 0
 ORDER BY id DESC LIMIT (SELECT CASE WHEN crowd IS NULL THEN NULL ELSE GREATEST(0, crowd - (
   SELECT COUNT(*) FROM session WHERE root_id = $1 AND state = 'running' AND depth > 0)) END
@@ -207,15 +207,15 @@ ORDER BY id DESC LIMIT (SELECT CASE WHEN crowd IS NULL THEN NULL ELSE GREATEST(0
 
 -- name: tools_used
 -- tree: session 1
--- In the order they were called; rows of an older program have no column for it.
+-- Tools of calls in the order of the calls; older rows have no column for it.
 SELECT CASE tool WHEN '' THEN readable(body) ->> 'tool' ELSE tool END FROM call WHERE session_id = $1 ORDER BY id;
 
 -- name: last_calls
 -- tree: session 1
--- The newest first.
+-- Calls of a session, newest first.
 SELECT body, version FROM call WHERE session_id = $1 ORDER BY id DESC LIMIT $2;
 
 -- name: is_asked
 -- tree: session 1
--- Whether a model is being asked.
+-- Whether a request to a model is open.
 SELECT 1 FROM request WHERE session_id = $1 AND state = 'open' LIMIT 1;

@@ -1,5 +1,5 @@
 -- name: sessions_after
--- For an export: ids, a piece at a time.
+-- Session ids for an export, a page at a time.
 SELECT id FROM session WHERE id > $1 ORDER BY id LIMIT $2;
 
 -- name: exported_session
@@ -8,7 +8,7 @@ SELECT info, version, turn, in_turn, blocked_turn, steps, compacting, summary, t
 
 -- name: exported_messages
 -- tree: session 1
--- After a sort id, with how each was admitted.
+-- Messages after a sort id, with their inputs.
 SELECT message.id, message.info, message.version, message.position, message.turn, message.hidden,
        input.key, input.state, input.source, input.turn, input.answer_id,
        COALESCE(message.sort_id, message.id)
@@ -18,13 +18,13 @@ ORDER BY COALESCE(message.sort_id, message.id) LIMIT $3;
 
 -- name: exported_parts
 -- tree: message 1
--- With the calls that they show.
+-- Parts with the calls that they show.
 SELECT part.id, part.body, part.version, call.body, call.version
 FROM part LEFT JOIN call ON call.part_id = part.id WHERE part.message_id = $1 ORDER BY part.id;
 
 -- name: change_of_session
 -- tree: session 1
--- The newest change of a session, or of what is in it.
+-- The newest revision of a session and of its rows.
 SELECT GREATEST((SELECT rev FROM session WHERE id = $1),
            COALESCE((SELECT MAX(rev) FROM message WHERE session_id = $1), 0),
            COALESCE((SELECT MAX(part.rev) FROM message JOIN part ON part.message_id = message.id
@@ -50,7 +50,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9);
 
 -- name: import_request
 -- tree: session 2
--- The last step was made somewhere: what the model has read begins and ends as if it had been here.
+-- Inserts a finished request for the last imported step, so that the history before it counts as final.
 INSERT INTO request (id, session_id, message_id, turn, fence, attempt, state, tokens, estimated, started)
 VALUES ($1, $2, $3, $4, 0, 1, 'done', $5, 0, $6);
 
@@ -65,5 +65,5 @@ ON CONFLICT (task_id, run) DO NOTHING;
 
 -- name: is_told
 -- tree: session 1
--- Whether an end of this run of a task, or of a later one, is told.
+-- Whether there is a notice for this run of a task, or for a later one.
 SELECT 1 FROM notice WHERE task_id = $1 AND run >= $2 LIMIT 1;

@@ -9,7 +9,7 @@ SELECT permission, pattern FROM approval WHERE project_id = ? ORDER BY permissio
 DELETE FROM approval WHERE project_id = ?1 AND (?2 IS NULL OR permission = ?2);
 
 -- name: approval_rows
--- The newest first, each with a directory of its project.
+-- Approvals, newest first, each with a directory of its project.
 SELECT project_id, permission, pattern, at,
        (SELECT directory FROM session WHERE session.project_id = approval.project_id ORDER BY id LIMIT 1)
 FROM approval WHERE ?1 IS NULL OR project_id = ?1

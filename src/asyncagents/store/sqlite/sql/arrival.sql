@@ -1,5 +1,5 @@
 -- name: begin_arrival
--- What another process began is this one's from now on.
+-- Takes over an arrival that another process began.
 INSERT INTO arrival (session_id, token, touched, rev) VALUES (?, ?, ?, 0)
 ON CONFLICT (session_id) DO UPDATE SET token = excluded.token, touched = excluded.touched, rev = 0;
 
@@ -16,19 +16,19 @@ UPDATE arrival SET rev = ? WHERE session_id = ? AND token = ? AND rev = 0;
 DELETE FROM arrival WHERE session_id = ? AND token = ? AND rev = 0;
 
 -- name: stale_arrivals
--- That no process goes on with.
+-- Arrivals that no process has written to for some time.
 SELECT session_id, token FROM arrival WHERE rev = 0 AND touched < ? ORDER BY session_id LIMIT ?;
 
 -- name: forget_arrivals
 DELETE FROM arrival WHERE rev > 0 AND touched < ?;
 
 -- name: changed_arrivals
--- With the number of their messages.
+-- Finished arrivals with the number of their messages.
 SELECT session_id, (SELECT COUNT(*) FROM message WHERE message.session_id = arrival.session_id) FROM arrival
 WHERE rev > ? AND rev <= ? ORDER BY rev, session_id;
 
 -- name: drop_arrived_parts
--- Of the first messages of a session.
+-- Deletes the parts of the first messages of a session.
 DELETE FROM part WHERE message_id IN (SELECT id FROM message WHERE session_id = ? ORDER BY COALESCE(sort_id, id) LIMIT ?);
 
 -- name: drop_arrived_inputs

@@ -21,28 +21,28 @@ SELECT body, version FROM call INDEXED BY call_unsettled
 WHERE session_id = ? AND state <> 'settled' ORDER BY id;
 
 -- name: open_waits
--- Those that may wait for a task of the session, besides sync ones: what else has the word in it is sorted out by who reads it.
+-- Open calls that may watch a task of the session; a superset, which the caller filters.
 SELECT body, version FROM call INDEXED BY call_unsettled
 WHERE session_id = ? AND state <> 'settled' AND state = 'open' AND instr(body, CAST('"watch":{' AS BLOB)) ORDER BY id;
 
 -- name: parts_of_unsettled
--- What people see of them, whether the calls can be read or not.
+-- The parts of unsettled calls, whether the calls can be read or not.
 SELECT part.body, part.version FROM call INDEXED BY call_unsettled JOIN part ON part.id = call.part_id
 WHERE call.session_id = ? AND call.state <> 'settled' ORDER BY call.id;
 
 -- name: open_calls
--- Those that wait; not those that run, of which there may be hundreds.
+-- Calls that wait; not running ones, of which there may be hundreds.
 SELECT body, version FROM call INDEXED BY call_unsettled
 WHERE session_id = ? AND state <> 'settled' AND state = 'open' ORDER BY id;
 
 -- name: tree_asks
--- What waits for a person in a tree of sessions.
+-- Calls of a tree of sessions that wait for a person.
 SELECT call.body, call.version FROM session
 JOIN call INDEXED BY call_asks ON call.session_id = session.id AND call.state = 'open' AND call.ask_id IS NOT NULL
 WHERE session.root_id = ? ORDER BY call.id;
 
 -- name: asks
--- Of all sessions.
+-- Calls of all sessions that wait for a person.
 SELECT body, version FROM call INDEXED BY call_asks WHERE state = 'open' AND ask_id IS NOT NULL ORDER BY id;
 
 -- name: last_call
@@ -70,11 +70,11 @@ WHERE call.version <= excluded.version;
 SELECT id, body, version FROM call WHERE state = 'open' AND due IS NOT NULL AND due <= ? ORDER BY due, id LIMIT ?;
 
 -- name: forget_due
--- Nobody can read it, so nobody can settle it: it must not stand in the way of what else is due.
+-- Clears the due time of a call that cannot be read and so cannot be settled.
 UPDATE call SET due = NULL, rev = ? WHERE id = ?;
 
 -- name: put_off_call
--- Whoever ends it fails: it is tried again later, and stands in nobody's way until then.
+-- Postpones a call whose expiry fails, so that it does not block other due rows.
 UPDATE call SET due = ?, rev = ? WHERE id = ? AND state = 'open';
 
 -- name: put_off_backoff
@@ -94,7 +94,7 @@ INSERT INTO request (id, session_id, message_id, turn, fence, attempt, state, to
 VALUES (?, ?, ?, ?, ?, ?, 'open', ?, 1, ?);
 
 -- name: end_request
--- Ends it once: a second end changes nothing. Without a report the estimate stays, marked as one.
+-- Ends a request once: a second end changes nothing. Without a report the estimate stays, marked as one.
 UPDATE request SET state = ?1, tokens = COALESCE(?2, tokens), estimated = ?2 IS NULL WHERE id = ?3 AND state = 'open';
 
 -- name: back_off
@@ -103,7 +103,7 @@ UPDATE request SET state = 'backoff', next_at = ?, failure = ?, estimate = token
 WHERE id = ? AND state = 'open';
 
 -- name: hold_back
--- It waits longer: its provider cools down.
+-- Postpones the next try: its provider cools down.
 UPDATE request SET next_at = ?, failure = ? WHERE id = ? AND state = 'backoff';
 
 -- name: end_backoff
@@ -113,8 +113,8 @@ UPDATE request SET state = 'failed' WHERE id = ? AND state = 'backoff';
 SELECT id, message_id, attempt, next_at, failure, estimate FROM request WHERE id = ?;
 
 -- name: due_backoffs
--- Of sessions that nobody runs: a run looks after its own. One that is held by a call is woken by that call's end: before it, a run
--- could do nothing but stop again, and be woken again.
+-- Due backoffs of idle sessions: a run handles its own. A session that is held by a call is woken when that call ends: an earlier
+-- run could only stop again, and be woken again.
 SELECT session.id, request.id FROM request
 JOIN session ON session.id = request.session_id AND session.backoff = request.id
 WHERE request.state = 'backoff' AND request.next_at <= ? AND session.state = 'idle' AND NOT EXISTS (

@@ -1,9 +1,9 @@
 -- name: census_sessions
--- Of all, which SQLite counts by pages of its smallest index. The others look at each entry, and stop at a limit.
+-- Counts all sessions, which SQLite does by pages of its smallest index. The other counts read each entry, up to a limit.
 SELECT COUNT(*) FROM session;
 
 -- name: census_active
--- Those at work or to be, by state; few, so their rows may be looked at.
+-- Ready and running sessions, by state; few, so their rows may be read.
 SELECT state, COUNT(*) FROM (SELECT state FROM session INDEXED BY session_active WHERE pool = ? AND state <> 'idle' LIMIT ?)
 GROUP BY state;
 
@@ -17,5 +17,5 @@ SELECT COUNT(*) FROM (SELECT 1 FROM call INDEXED BY call_pending WHERE pending I
 SELECT COUNT(*) FROM (SELECT 1 FROM delivery INDEXED BY delivery_state WHERE state = ? LIMIT ?);
 
 -- name: census_bytes
--- Of the database's file, without its log.
+-- The size of the database file, without its log.
 SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size();

@@ -1,10 +1,10 @@
 -- name: insert_delivery
--- A call is settled once, so it is owed once.
+-- A call is settled once, so it has one delivery.
 INSERT INTO delivery (id, call_id, session_id, root_id, url, host, secret, since, state, attempts, next_at, created, error, rev, body)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'owed', 0, ?, ?, '', ?, ?) ON CONFLICT (call_id) DO NOTHING;
 
 -- name: due_deliveries
--- Of every host the first few that are due: one host may have a hundred thousand, and is passed over in one step.
+-- The first few due deliveries of every host; a host with a hundred thousand is skipped in one step.
 WITH RECURSIVE hosts (host) AS (
   SELECT min(host) FROM delivery INDEXED BY delivery_host WHERE state = 'owed'
   UNION ALL
@@ -19,7 +19,7 @@ WHERE delivery.id IN (
 ORDER BY delivery.next_at, delivery.id;
 
 -- name: due_of_tree
--- The same, of one tree of sessions.
+-- The same, for one tree of sessions.
 WITH RECURSIVE hosts (host) AS (
   SELECT min(host) FROM delivery INDEXED BY delivery_tree WHERE state = 'owed' AND root_id = ?3
   UNION ALL
@@ -36,7 +36,7 @@ WHERE delivery.id IN (
 ORDER BY delivery.next_at, delivery.id;
 
 -- name: next_delivery
--- When there is more to do than now.
+-- When the next delivery becomes due that is not due now.
 SELECT next_at FROM delivery INDEXED BY delivery_owed
 WHERE state = 'owed' AND next_at > ? ORDER BY next_at LIMIT 1;
 
@@ -51,7 +51,7 @@ UPDATE delivery SET attempts = attempts + 1, next_at = ?, rev = ? WHERE id = ? A
 SELECT id, call_id, url, host, secret, since, attempts, body FROM delivery WHERE id = ?;
 
 -- name: end_attempt
--- Unless it is somebody else's by now.
+-- Changes nothing if another process has claimed the delivery since.
 UPDATE delivery SET state = ?, next_at = ?, ended = ?, error = ?, rev = ?
 WHERE id = ? AND state = 'owed' AND attempts = ?;
 

@@ -16,7 +16,7 @@ SELECT MIN(rev) FROM (
 );
 
 -- name: changed_sessions
--- The last column: whether a cancel covers what it does, or came just now.
+-- The last column: whether a cancel covers the turn, or is within the range.
 SELECT rev, id, info, version, status, cancel_rev > turn_rev AND (in_turn OR cancel_rev > ?1)
 FROM session WHERE rev > ?1 AND rev <= ?2 ORDER BY rev, id;
 
@@ -27,7 +27,7 @@ SELECT rev, session_id, info, version FROM message WHERE rev > ? AND rev <= ? AN
 SELECT rev, session_id, body, version FROM part WHERE rev > ? AND rev <= ? AND session_id NOT IN (SELECT session_id FROM arrival WHERE rev = 0) ORDER BY rev, id;
 
 -- name: changed_inputs
--- And whether what was asked is there still.
+-- Answered inputs, and whether their messages still exist.
 SELECT session_id, message_id, answer_id, EXISTS (SELECT 1 FROM message WHERE message.id = input.message_id) FROM input
 WHERE rev > ? AND rev <= ? AND answer_id IS NOT NULL AND session_id NOT IN (SELECT session_id FROM arrival WHERE rev = 0) ORDER BY rev, message_id;
 
@@ -35,21 +35,21 @@ WHERE rev > ? AND rev <= ? AND answer_id IS NOT NULL AND session_id NOT IN (SELE
 SELECT rev, session_id, body, version FROM call WHERE rev > ? AND rev <= ? ORDER BY rev, id;
 
 -- name: changed_due
--- The earliest deadline among them.
+-- The earliest due time among the changed calls.
 SELECT due FROM call WHERE rev > ? AND rev <= ? AND state = 'open' AND due IS NOT NULL ORDER BY due LIMIT 1;
 
 -- name: changed_backoffs
--- The earliest among the sessions that changed.
+-- The earliest backoff among the changed sessions.
 SELECT request.next_at FROM session JOIN request ON request.id = session.backoff
 WHERE session.rev > ? AND session.rev <= ? AND session.backoff IS NOT NULL AND request.state = 'backoff'
 ORDER BY request.next_at LIMIT 1;
 
 -- name: changed_deadlines
--- The earliest of tasks.
+-- The earliest deadline among the changed tasks.
 SELECT due FROM task WHERE rev > ? AND rev <= ? AND live = 1 AND due IS NOT NULL ORDER BY due LIMIT 1;
 
 -- name: changed_deliveries
--- The earliest that is owed.
+-- The earliest due time among the changed deliveries.
 SELECT next_at FROM delivery INDEXED BY delivery_rev WHERE rev > ? AND rev <= ? AND state = 'owed' ORDER BY next_at LIMIT 1;
 
 -- name: changed_tombstones

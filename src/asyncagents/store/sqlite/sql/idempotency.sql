@@ -9,7 +9,7 @@ ON CONFLICT (session_id, kind, key) DO UPDATE SET hash = excluded.hash;
 DELETE FROM idempotency WHERE session_id = ?;
 
 -- name: try_write
--- More than a page: it does not fit where a disk is full. It is taken out again in the same transaction.
+-- Larger than a page, so that it fails on a full disk. Deleted again in the same transaction.
 INSERT INTO idempotency (session_id, kind, key, hash) VALUES ('', 'try', ?, ?);
 
 -- name: end_try

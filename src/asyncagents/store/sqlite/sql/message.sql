@@ -11,7 +11,7 @@ ON CONFLICT (id) DO NOTHING;
 UPDATE message SET hidden = ?, info = ?, version = ?3, rev = ? WHERE id = ? AND version <= ?3;
 
 -- name: place_message
--- Promotion: the message gets its place in the order the model reads.
+-- Gives a promoted message its position in the order the model reads.
 UPDATE message SET position = ?, turn = ?, rev = ? WHERE id = ?;
 
 -- name: last_message
@@ -37,38 +37,38 @@ WHERE request.session_id = ? AND message.hidden = 0 AND message.position IS NOT 
 ORDER BY request.id DESC LIMIT 1;
 
 -- name: placed_upto
--- The newest message the model would see, up to a place.
+-- The newest message the model would see, up to a position.
 SELECT info, version FROM message WHERE session_id = ? AND position <= ? AND hidden = 0 ORDER BY position DESC LIMIT 1;
 
 -- name: step_since
--- Whether a step was finished after a place, or was refused for good.
+-- Whether a step was finished after a position, or was refused for good.
 SELECT 1 FROM request CROSS JOIN message ON message.id = request.message_id
 WHERE request.session_id = ? AND request.state IN ('done', 'refused') AND message.hidden = 0 AND message.position > ?
 ORDER BY request.id DESC LIMIT 1;
 
 -- name: message_at
--- The message at a place.
+-- The message at a position.
 SELECT id FROM message WHERE session_id = ? AND position = ?;
 
 -- name: sort_id_of
--- What a message sorts by.
+-- The sort id of a message.
 SELECT COALESCE(sort_id, id) FROM message WHERE id = ?;
 
 -- name: place_of
 SELECT position FROM message WHERE id = ?;
 
 -- name: placed_before
--- What the model would see before a place, the newest first.
+-- What the model would see before a position, newest first.
 SELECT id, position, turn, info, version FROM message
 WHERE session_id = ? AND position < ? AND hidden = 0 ORDER BY position DESC LIMIT ?;
 
 -- name: newest_promoted
--- The input that a turn answers: nothing that it was only reminded of.
+-- The newest promoted input, which a turn answers; reminders are not inputs.
 SELECT message.info, message.version FROM message CROSS JOIN input ON input.message_id = message.id
 WHERE message.session_id = ? AND message.position IS NOT NULL ORDER BY message.position DESC LIMIT 1;
 
 -- name: newest_format
--- What a person said last in a turn of which the answer is to have a form, unless it has its answer. A step that waits is none.
+-- The newest prompt of a turn that has an output format and no final answer; a step with calls is none.
 SELECT message.info, message.version FROM input JOIN message ON message.id = input.message_id
 WHERE input.session_id = ? AND input.turn = ? AND input.source = 'person' AND message.position IS NOT NULL
   AND instr(message.info, '"format":')
@@ -76,7 +76,7 @@ WHERE input.session_id = ? AND input.turn = ? AND input.source = 'person' AND me
 ORDER BY message.position DESC LIMIT 1;
 
 -- name: positions
--- For checks: the places given out so far.
+-- The positions of a session, for invariant checks.
 SELECT position FROM message WHERE session_id = ? AND position IS NOT NULL ORDER BY position;
 
 -- name: messages
@@ -86,7 +86,7 @@ WHERE session_id = ? AND COALESCE(sort_id, id) < ?
 ORDER BY COALESCE(sort_id, id) DESC LIMIT ?;
 
 -- name: page_parts
--- Of the messages from one sort id to another.
+-- The parts of the messages from one sort id to another.
 SELECT part.message_id, part.body, part.version FROM message INDEXED BY message_wire
 JOIN part ON part.message_id = message.id
 WHERE message.session_id = ? AND COALESCE(message.sort_id, message.id) >= ? AND COALESCE(message.sort_id, message.id) <= ?
@@ -108,13 +108,13 @@ WHERE part.message_id = excluded.message_id AND part.version <= excluded.version
 DELETE FROM part WHERE id = ?;
 
 -- name: copied_messages
--- What people see before a sort id, in their order, and the place that the model reads it at.
+-- The messages before a sort id that people see, in the order of sort ids, with their positions.
 SELECT id, position, info, version, COALESCE(sort_id, id) FROM message
 WHERE session_id = ? AND COALESCE(sort_id, id) < ? AND hidden = 0
 ORDER BY COALESCE(sort_id, id);
 
 -- name: newest_system
--- What a person said last in a turn that has a word for the system prompt, unless it has its answer.
+-- The newest prompt of a turn that has a system text and no answer yet.
 SELECT message.info, message.version FROM input JOIN message ON message.id = input.message_id
 WHERE input.session_id = ? AND input.turn = ? AND input.source = 'person' AND message.position IS NOT NULL
   AND instr(message.info, '"system":')

@@ -26,11 +26,11 @@ ON CONFLICT (call_id, direction) DO UPDATE SET secret = excluded.secret;
 DELETE FROM call_secret WHERE session_id = ?;
 
 -- name: secret_keys
--- The newest first.
+-- Secret keys, newest first.
 SELECT key FROM secret_key ORDER BY id DESC;
 
 -- name: secret_keys_since
--- The one in use at that time before all others; if there was none yet, the one that came next.
+-- Secret keys, the one in use at a time first; if there was none yet, the next one.
 SELECT key FROM secret_key ORDER BY created > ?1, CASE WHEN created > ?1 THEN id ELSE -id END;
 
 -- name: insert_secret_key

@@ -1,13 +1,13 @@
 -- name: save_rev
--- Once for a batch: the last revision that its transactions took.
+-- Writes the last revision of a batch, once per batch.
 UPDATE revision SET rev = ? WHERE id = 1;
 
 -- name: lease
--- Only what tells whether a run still holds its session.
+-- The columns that tell whether a run still holds its claim.
 SELECT fence, state FROM session WHERE id = ?;
 
 -- name: lineage
--- What a child has of its parent.
+-- The columns that a child takes from its parent.
 SELECT root_id, depth, pool FROM session WHERE id = ?;
 
 -- name: session
@@ -17,11 +17,11 @@ SELECT id, parent_id, root_id, depth, pool, state, wake_seq, fence, owner, turn,
 FROM session WHERE id = ?;
 
 -- name: outline
--- What is known of a session that cannot be read.
+-- The columns that describe a session that cannot be read.
 SELECT parent_id, project_id, directory, updated FROM session WHERE id = ?;
 
 -- name: set_aside
--- Only below a root, and not what another process runs.
+-- Only for child sessions, and not for one that another owner runs.
 UPDATE session SET state = 'idle', owner = NULL, fence = fence + 1, status = ?, rev = ?
 WHERE id = ? AND parent_id IS NOT NULL AND (state = 'ready' OR (state = 'running' AND owner = ?));
 
@@ -47,16 +47,16 @@ UPDATE session SET state = ?, wake_seq = ?, fence = ?, owner = ?, turn = ?, turn
 WHERE id = ?;
 
 -- name: begin_summed
--- A copy begins where the model reads on.
+-- Sets the summary and the tail of a copied session.
 UPDATE session SET summary = ?, tail = ? WHERE id = ?;
 
 -- name: list_session
--- Where a list has it; an index has these, so they are written only when they change.
+-- Writes the indexed columns of session lists, only when they change.
 UPDATE session SET updated = ?, folded = ?, archived = ? WHERE id = ?;
 
 -- name: sessions_listed
--- The last used first, of one directory (?1), of one and all below it (?2), or of all. The index alone says which: rows are read
--- for what is shown.
+-- Sessions, most recently used first, of one directory (?1), of one and all below it (?2), or of all. The index selects them;
+-- only the rows of the page are read.
 SELECT info, version FROM (
   SELECT id AS wanted, updated AS used FROM session INDEXED BY session_listed
   WHERE updated >= ?4 AND updated < ?5
@@ -74,11 +74,11 @@ SELECT info, version FROM session WHERE project_id = ? AND id > ? ORDER BY id LI
 SELECT info, version FROM session WHERE project_id = ? AND parent_id IS NULL AND id > ? ORDER BY id LIMIT ?;
 
 -- name: roots
--- Of all projects.
+-- Sessions of all projects without a parent.
 SELECT info, version FROM session WHERE parent_id IS NULL AND id > ? ORDER BY id LIMIT ?;
 
 -- name: session_ids
--- At or after one id, before another.
+-- Session ids at or after one id and before another.
 SELECT id FROM session WHERE id >= ? AND id < ? ORDER BY id LIMIT ?;
 
 -- name: children
@@ -88,11 +88,11 @@ SELECT info, version FROM session WHERE parent_id = ? ORDER BY id DESC;
 SELECT id, status FROM session WHERE status <> '{"type":"idle"}' ORDER BY id;
 
 -- name: tree_statuses
--- Of the sessions of a tree that are not idle.
+-- Statuses of the sessions of a tree that are not idle.
 SELECT id, status FROM session WHERE root_id = ? AND status <> '{"type":"idle"}' ORDER BY id;
 
 -- name: tree_at_work
--- Sessions of a tree that are run, ought to be, or will be when their next try is due or what is overdue has expired.
+-- Sessions of a tree that are running, ready, wait for their next try, or have an overdue call.
 SELECT id FROM session WHERE root_id = ? AND (
   state <> 'idle' OR backoff IS NOT NULL OR EXISTS (
     SELECT 1 FROM call WHERE session_id = session.id AND state <> 'settled' AND state = 'open' AND due <= ?
@@ -100,7 +100,7 @@ SELECT id FROM session WHERE root_id = ? AND (
 ) ORDER BY id;
 
 -- name: active_sessions
--- Sessions that want a run or had one: the dispatcher decides which of their owners live.
+-- Sessions that are ready or running: the dispatcher decides which owners are alive.
 SELECT id, state, owner FROM session WHERE pool = ? AND state <> 'idle' AND id < ? ORDER BY id DESC LIMIT ?;
 
 -- name: subtree

@@ -16,7 +16,7 @@ SELECT body, version FROM task WHERE id = ?;
 SELECT parent_id FROM task WHERE id = ?;
 
 -- name: tasks_of
--- Of one parent, the oldest first: session ids descend in time.
+-- Tasks of one parent, oldest first: session ids descend in time.
 SELECT body, version FROM task WHERE parent_id = ? ORDER BY id DESC;
 
 -- name: live_tasks_of
@@ -31,7 +31,7 @@ WHERE task.parent_id = ? AND task.live = 1 AND session.state <> 'idle' LIMIT 1;
 SELECT body, version FROM task WHERE live = 1 ORDER BY id DESC;
 
 -- name: tasks_of_tree
--- Of those that launched them: a task is kept when its own session is deleted.
+-- Tasks of the parents in a tree: a task row stays when its own session is deleted.
 SELECT task.body, task.version FROM session JOIN task ON task.parent_id = session.id
 WHERE session.root_id = ? ORDER BY task.id DESC;
 
@@ -43,15 +43,15 @@ SELECT body, version FROM task WHERE id > ? ORDER BY id LIMIT ?;
 SELECT body, version FROM task WHERE batch = ? ORDER BY id DESC;
 
 -- name: task_ids
--- Of one parent, beginning alike.
+-- Ids of one parent's tasks with a prefix.
 SELECT id FROM task WHERE parent_id = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?;
 
 -- name: most_launched
--- No less than there were, and cheap: those that are there, and those whose tasks are.
+-- A cheap upper bound of the launches of a session: its children and its tasks.
 SELECT (SELECT COUNT(*) FROM session WHERE parent_id = ?1) + (SELECT COUNT(*) FROM task WHERE parent_id = ?1);
 
 -- name: launched
--- Also those whose tasks were cleared, and those that were deleted.
+-- All launches of a session, also those whose task was cleared or session deleted.
 SELECT COUNT(*) FROM (SELECT id FROM session WHERE parent_id = ?1 UNION SELECT id FROM task WHERE parent_id = ?1);
 
 -- name: count_live
@@ -61,7 +61,7 @@ SELECT COUNT(*) FROM task INDEXED BY task_live WHERE parent_id = ? AND live = 1;
 SELECT COUNT(*) FROM task INDEXED BY task_live WHERE parent_id = ? AND live = 1 AND kind = 'background';
 
 -- name: count_batch
--- How many have ended, and how many there are, in the background.
+-- How many background tasks of a batch have ended, and how many there are.
 SELECT COALESCE(SUM(live = 0), 0), COUNT(*) FROM task INDEXED BY task_batch WHERE batch = ? AND kind = 'background';
 
 -- name: unfinished
@@ -96,7 +96,7 @@ UPDATE task SET due = NULL, rev = ? WHERE id = ?;
 UPDATE task SET due = ?, rev = ? WHERE id = ? AND live = 1;
 
 -- name: give_up_task
--- One that cannot be read.
+-- Ends a task whose row cannot be read.
 UPDATE task SET live = 0, due = NULL, status = '', rev = ? WHERE id = ?;
 
 -- name: next_deadline
@@ -106,14 +106,14 @@ SELECT MIN(due) FROM task WHERE live = 1 AND due IS NOT NULL;
 SELECT rev, body, version FROM task WHERE rev > ? AND rev <= ? ORDER BY rev, id;
 
 -- name: keep_crowd
--- Before its task is cleared: the limit of its tree counts for the session as before.
+-- Copies the crowd limit of a task to its session, before the task is cleared.
 UPDATE session SET crowd = (SELECT crowd FROM task WHERE task.id = ?1) WHERE id = ?1;
 
 -- name: delete_task
 DELETE FROM task WHERE id = ?;
 
 -- name: insert_notice
--- One for each run that ends.
+-- One notice per ended run.
 INSERT INTO notice (task_id, run, session_id, seq, state, open, message_id, body) VALUES (?, ?, ?, ?, ?, ?, NULL, ?);
 
 -- name: open_notices
@@ -127,11 +127,11 @@ SELECT COUNT(*) FROM notice INDEXED BY notice_open WHERE session_id = ? AND open
 UPDATE notice INDEXED BY notice_open SET state = 'told', open = 0, message_id = ? WHERE session_id = ? AND open = 1;
 
 -- name: consume_notices
--- Of one run: a call has brought what it says.
+-- Consumes the notice of one run: a call has returned its result.
 UPDATE notice SET state = 'consumed', open = 0 WHERE task_id = ? AND run = ? AND open = 1;
 
 -- name: hush_notices
--- An abort: they wake nobody any more.
+-- Makes notices quiet on an abort: they wake no session any more.
 UPDATE notice INDEXED BY notice_open SET state = 'quiet' WHERE session_id = ? AND open = 1 AND state = 'due';
 
 -- name: delete_notices
@@ -141,8 +141,8 @@ DELETE FROM notice WHERE session_id = ?;
 DELETE FROM notice WHERE task_id = ?;
 
 -- name: queue
--- How many of its tree may work at once, how many do, and how many older ones wait for a place. The task says how many may, or
--- after it was cleared the session; nothing says it of a session that no session launched: it does not wait.
+-- How many sessions of a tree may work at once, how many do, and how many older ones wait for a place. The limit is that of
+-- the task or, after it was cleared, of the session; a session that was not launched has none and does not wait.
 SELECT COALESCE((SELECT crowd FROM task WHERE id = ?2), (SELECT crowd FROM session WHERE id = ?2)),
        (SELECT COUNT(*) FROM session INDEXED BY session_working WHERE root_id = ?1 AND state = 'running' AND depth > 0),
        (SELECT COUNT(*) FROM session INDEXED BY session_queued
@@ -152,8 +152,8 @@ SELECT COALESCE((SELECT crowd FROM task WHERE id = ?2), (SELECT crowd FROM sessi
 SELECT 1 FROM session INDEXED BY session_queued WHERE root_id = ? AND state = 'ready' AND depth > 0 LIMIT 1;
 
 -- name: next_in_queue
--- A session of the tree has stopped to work: the one just behind those that may go anyway may go now. The limit is that of the
--- first that waits and has one.
+-- The session that may go after one of its tree stopped working: the first behind those that may go anyway. The limit is that
+-- of the first waiting session that has one.
 SELECT id FROM session INDEXED BY session_queued WHERE root_id = ?1 AND state = 'ready' AND depth > 0
 ORDER BY id DESC LIMIT 1 OFFSET MAX(0, COALESCE((
   SELECT crowd FROM (
@@ -164,7 +164,7 @@ ORDER BY id DESC LIMIT 1 OFFSET MAX(0, COALESCE((
   SELECT COUNT(*) FROM session INDEXED BY session_working WHERE root_id = ?1 AND state = 'running' AND depth > 0));
 
 -- name: may_go
--- As many of those that wait as there are places, by the limit of the first that has one; all of them, if none has.
+-- As many waiting sessions as there are places, by the limit of the first that has one; all, if none has.
 SELECT id FROM session INDEXED BY session_queued WHERE root_id = ?1 AND state = 'ready' AND depth > 0
 ORDER BY id DESC LIMIT COALESCE(MAX(0, (
   SELECT crowd FROM (
@@ -175,13 +175,13 @@ ORDER BY id DESC LIMIT COALESCE(MAX(0, (
   SELECT COUNT(*) FROM session INDEXED BY session_working WHERE root_id = ?1 AND state = 'running' AND depth > 0)), -1);
 
 -- name: tools_used
--- In the order they were called; rows of an older program have no column for it.
+-- Tools of calls in the order of the calls; older rows have no column for it.
 SELECT CASE tool WHEN '' THEN body ->> 'tool' ELSE tool END FROM call WHERE session_id = ? ORDER BY id;
 
 -- name: last_calls
--- The newest first.
+-- Calls of a session, newest first.
 SELECT body, version FROM call WHERE session_id = ? ORDER BY id DESC LIMIT ?;
 
 -- name: is_asked
--- Whether a model is being asked.
+-- Whether a request to a model is open.
 SELECT 1 FROM request INDEXED BY request_open WHERE session_id = ? AND state = 'open' LIMIT 1;

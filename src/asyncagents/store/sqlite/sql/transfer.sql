@@ -1,12 +1,12 @@
 -- name: sessions_after
--- For an export: ids, a piece at a time.
+-- Session ids for an export, a page at a time.
 SELECT id FROM session WHERE id > ? ORDER BY id LIMIT ?;
 
 -- name: exported_session
 SELECT info, version, turn, in_turn, blocked_turn, steps, compacting, summary, tail, crowd, rev FROM session WHERE id = ?;
 
 -- name: exported_messages
--- After a sort id, with how each was admitted.
+-- Messages after a sort id, with their inputs.
 SELECT message.id, message.info, message.version, message.position, message.turn, message.hidden,
        input.key, input.state, input.source, input.turn, input.answer_id,
        COALESCE(message.sort_id, message.id)
@@ -15,12 +15,12 @@ WHERE message.session_id = ? AND COALESCE(message.sort_id, message.id) > ?
 ORDER BY COALESCE(message.sort_id, message.id) LIMIT ?;
 
 -- name: exported_parts
--- With the calls that they show.
+-- Parts with the calls that they show.
 SELECT part.id, part.body, part.version, call.body, call.version
 FROM part LEFT JOIN call ON call.part_id = part.id WHERE part.message_id = ? ORDER BY part.id;
 
 -- name: change_of_session
--- The newest change of a session, or of what is in it.
+-- The newest revision of a session and of its rows.
 SELECT MAX((SELECT rev FROM session WHERE id = ?1),
            COALESCE((SELECT MAX(rev) FROM message WHERE session_id = ?1), 0),
            COALESCE((SELECT MAX(part.rev) FROM message JOIN part ON part.message_id = message.id
@@ -42,7 +42,7 @@ INSERT INTO input (message_id, session_id, key, seq, state, source, turn, answer
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: import_request
--- The last step was made somewhere: what the model has read begins and ends as if it had been here.
+-- Inserts a finished request for the last imported step, so that the history before it counts as final.
 INSERT INTO request (id, session_id, message_id, turn, fence, attempt, state, tokens, estimated, started)
 VALUES (?, ?, ?, ?, 0, 1, 'done', ?, 0, ?);
 
@@ -54,5 +54,5 @@ INSERT INTO notice (task_id, run, session_id, seq, state, open, message_id, body
 ON CONFLICT (task_id, run) DO NOTHING;
 
 -- name: is_told
--- Whether an end of this run of a task, or of a later one, is told.
+-- Whether there is a notice for this run of a task, or for a later one.
 SELECT 1 FROM notice WHERE task_id = ? AND run >= ? LIMIT 1;
