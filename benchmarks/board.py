@@ -16,11 +16,11 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents import Runtime, ScriptedModel, open_runtime
-from asyncagents.config.system import SystemClock, SystemRng
-from asyncagents.domain.board import TaskQuery
+from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.domain.shape import encode
-from asyncagents.domain.task import Account, Task, TaskStatus
+from asyncagents.domain.task.board import TaskQuery
+from asyncagents.domain.task.task import Account, Task, TaskStatus
 from asyncagents.store.sqlite.statement import load_statements
 from asyncagents.store.verb.task import task_columns
 from benchmarks.parked import memory

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from asyncagents import ScriptedModel, open_runtime
+from asyncagents.domain.conversation.message import MessageTime, ModelRef, UserMessage
+from asyncagents.domain.conversation.part import TextPart
+from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import Ids
-from asyncagents.domain.message import MessageTime, ModelRef, UserMessage
-from asyncagents.domain.part import TextPart
-from asyncagents.domain.session import Session
 from asyncagents.domain.shape import encode
-from asyncagents.domain.transfer import Brought, BroughtMessage, BroughtPart, MessageMark, SessionMark
-from asyncagents.store.transfer import TransferStore
+from asyncagents.domain.transfer.records import Brought, BroughtMessage, BroughtPart, MessageMark, SessionMark
+from asyncagents.store.facade.transfer import TransferStore
 from asyncagents.store.tx import Commit, Database, Verb
 from benchmarks.machine import measure as machine
 from benchmarks.report import Figure, table

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from asyncagents.config.system import SystemClock, SystemRng
+from asyncagents.config.clock import SystemClock, SystemRng
+from asyncagents.domain.conversation.message import MessageTime, ModelRef, UserMessage
+from asyncagents.domain.conversation.part import TextPart
+from asyncagents.domain.conversation.session import Session, SessionTime, Tokens
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import Ids
-from asyncagents.domain.message import MessageTime, ModelRef, UserMessage
-from asyncagents.domain.part import TextPart
-from asyncagents.domain.session import Session, SessionTime, Tokens
 from asyncagents.store.sqlite.connection import Connection, Cursor, connect
 from asyncagents.store.sqlite.database import SqliteDatabase, open_sqlite
 from asyncagents.store.sqlite.statement import load_statements

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from asyncagents import Completed, Tool, ToolContext, open_runtime
-from asyncagents.domain.message import ModelRef
-from asyncagents.domain.session import CacheTokens, Tokens
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.window import Window
 from asyncagents.llm.model import (
     FromTool,

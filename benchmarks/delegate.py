@@ -18,12 +18,13 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents import Pending, Runtime, Tool, ToolContext
-from asyncagents.app import Setup, bare, start
+from asyncagents.app.backend import World
+from asyncagents.app.runtime import Setup, bare, start
+from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.config.config import DelegationConfig
-from asyncagents.config.system import SystemClock, SystemRng
+from asyncagents.domain.agent.permission import Action
+from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.id import Ids, SessionId
-from asyncagents.domain.permission import Action
-from asyncagents.domain.session import Tokens
 from asyncagents.llm.model import (
     FromUser,
     ModelEvent,
@@ -39,7 +40,6 @@ from asyncagents.llm.model import (
 )
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners
-from asyncagents.world import World
 from benchmarks.report import Figure
 
 CHILDREN = 500

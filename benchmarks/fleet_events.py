@@ -9,10 +9,10 @@ from functools import partial
 from msgspec import Struct
 
 from asyncagents import PartDelta, PartUpdated, Runtime
+from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.event import Event
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.part import TextPart
-from asyncagents.store.postgres.line import LIVE, NEWS
+from asyncagents.store.postgres.control_connection import LIVE, NEWS
 from benchmarks.fleet_stage import Stage, a_stage, evenly, share
 from benchmarks.fleet_worker import Orders
 from benchmarks.report import Figure

@@ -15,12 +15,13 @@ import uvloop
 from msgspec import Struct
 
 from asyncagents import Runtime
-from asyncagents.app import Setup, bare, start
+from asyncagents.app.backend import open_shared
+from asyncagents.app.runtime import Setup, bare, start
 from asyncagents.config.fleet import Fleet
 from asyncagents.domain.control import Snapshot
 from asyncagents.domain.id import SessionId
+from asyncagents.engine.observer import Seen, Unwatched
 from asyncagents.engine.run import Run
-from asyncagents.engine.watch import Seen, Unwatched
 from asyncagents.llm.model import (
     ModelEvent,
     Request,
@@ -31,7 +32,6 @@ from asyncagents.llm.model import (
     TextEnd,
     TextStart,
 )
-from asyncagents.world import open_shared
 from benchmarks.fleet_tally import Tally, Times
 from benchmarks.parked import MODEL, TOOLS, memory
 

@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from asyncagents import ScriptedModel, open_runtime
-from asyncagents.domain.duplicate import Duplicate, Placed
-from asyncagents.domain.history import Entry
-from asyncagents.domain.id import Ids, MessageId, SessionId
-from asyncagents.domain.message import AssistantMessage, MessagePath, MessageTime, ModelRef, UserMessage
-from asyncagents.domain.part import (
+from asyncagents.domain.conversation.copy import Duplicate, Placed
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.message import (
+    AssistantMessage,
+    MessagePath,
+    MessageTime,
+    ModelRef,
+    UserMessage,
+)
+from asyncagents.domain.conversation.part import (
     Part,
     PartTime,
     StepFinishPart,
@@ -21,8 +26,9 @@ from asyncagents.domain.part import (
     ToolCompleted,
     ToolPart,
 )
-from asyncagents.domain.session import Session, Tokens
-from asyncagents.engine.runtime import Runtime
+from asyncagents.domain.conversation.session import Session, Tokens
+from asyncagents.domain.id import Ids, MessageId, SessionId
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.store.verb.session import NewSession
 from benchmarks.machine import measure as machine
 from benchmarks.report import Figure, table

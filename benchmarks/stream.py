@@ -9,8 +9,8 @@ from pathlib import Path
 
 from asyncagents import PartDelta, Runtime, open_runtime
 from asyncagents.config.config import Config
-from asyncagents.domain.message import ModelRef
-from asyncagents.engine.input import model_ref
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.engine.input.message import model_ref
 from asyncagents.llm.model import FromUser, Request, TextDelta
 from asyncagents.llm.providers import Providers, open_providers
 from asyncagents.server.serve import Listening, open_server

@@ -16,14 +16,14 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from asyncagents.app import Setup, bare, start
-from asyncagents.config.system import SystemClock, SystemRng
+from asyncagents.app.backend import World
+from asyncagents.app.runtime import Setup, bare, start
+from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.id import CallId, Ids, SessionId
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.store.sqlite.connection import Connection, Cursor, connect
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners
-from asyncagents.world import World
 from benchmarks.parked import FEW, MANY, MODEL, TOOLS, fill, memory
 from benchmarks.report import Figure
 

@@ -1,4 +1,4 @@
-"""Writes src/asyncagents/llm/catalog.json from the price list of genai-prices and our own table of facts.
+"""Writes src/asyncagents/llm/catalog/catalog.json from genai-prices and our own table of facts.
 
 Run it after an upgrade of genai-prices or a change of catalog_facts.json; the output depends on nothing else.
 """
@@ -16,10 +16,10 @@ import msgspec
 from genai_prices import data as prices
 from genai_prices import types as source
 
-from asyncagents.llm.catalog_data import Data, Entry, Family, Numbers, plain, undated
+from asyncagents.llm.catalog.data import Data, Entry, Family, Numbers, plain, undated
 
 FACTS = Path(__file__).with_name("catalog_facts.json")
-CATALOG = Path(__file__).parent.parent / "src" / "asyncagents" / "llm" / "catalog.json"
+CATALOG = Path(__file__).parent.parent / "src" / "asyncagents" / "llm" / "catalog" / "catalog.json"
 UNITS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok")
 # What is sold beside models that chat.
 NO_CHAT = re.compile(

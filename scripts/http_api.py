@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from asyncagents.server.http import STREAM
+from asyncagents.server.http.messages import STREAM
 from asyncagents.server.openapi import statuses
 from asyncagents.server.route import Route
 from asyncagents.server.routes import ROUTES

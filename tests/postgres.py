@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 
 import asyncpg
 
-from asyncagents.config.system import SystemClock, SystemRng
+from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.store.postgres.database import open_postgres
 from asyncagents.store.postgres.migrate import load_scripts
 from tests.postgres_proxy import Proxy, proxy

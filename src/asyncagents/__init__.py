@@ -1,8 +1,8 @@
 """A runtime and server for LLM agents with durable sessions, delegation and async tools."""
 
-from asyncagents.app import open_runtime
-from asyncagents.archive.read import import_from
-from asyncagents.archive.write import export_to
+from asyncagents.app.runtime import open_runtime
+from asyncagents.archive.export import export_to
+from asyncagents.archive.import_ import import_from
 from asyncagents.config.config import (
     AgentConfig,
     AsksConfig,
@@ -15,12 +15,19 @@ from asyncagents.config.config import (
     WebhooksConfig,
 )
 from asyncagents.config.secret import Secret
-from asyncagents.domain.approval import Approval
-from asyncagents.domain.ask import Option, Question
-from asyncagents.domain.background_task import BackgroundTask
-from asyncagents.domain.board import BoardSnapshot, TaskGroup, TaskPage, TaskQuery, TaskStats
-from asyncagents.domain.call import Always, Answers, Call, Completed, Failed, Once, Reject
-from asyncagents.domain.delivery import Delivery
+from asyncagents.domain.agent.approval import Approval
+from asyncagents.domain.call.ask import Option, Question
+from asyncagents.domain.call.call import Always, Answers, Call, Completed, Failed, Once, Reject
+from asyncagents.domain.call.pending_tool import PendingToolCall, ToolResult
+from asyncagents.domain.call.result_file import ResultFile
+from asyncagents.domain.call.waiting import Waiting
+from asyncagents.domain.call.webhook import Delivery
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.message import JsonFormat
+from asyncagents.domain.conversation.part_input import AgentInput, FileInput, SubtaskInput, TextInput
+from asyncagents.domain.conversation.session import Rule, Session
+from asyncagents.domain.conversation.status import Busy, Idle, Retry, Status, WaitingAsync
+from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.event import (
     AsyncToolExpiring,
     CommandExecuted,
@@ -47,19 +54,12 @@ from asyncagents.domain.event import (
     TaskUpdated,
     TodoUpdated,
 )
-from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, SessionId
-from asyncagents.domain.message import JsonFormat
-from asyncagents.domain.part_input import AgentInput, FileInput, SubtaskInput, TextInput
-from asyncagents.domain.pending_tool import PendingToolCall, ToolResult
-from asyncagents.domain.result_file import ResultFile
-from asyncagents.domain.session import Rule, Session
-from asyncagents.domain.status import Busy, Idle, Retry, Status, WaitingAsync
-from asyncagents.domain.todo import Todo
-from asyncagents.domain.waiting import Waiting
+from asyncagents.domain.task.board import BoardSnapshot, TaskGroup, TaskPage, TaskQuery, TaskStats
+from asyncagents.domain.task.view import BackgroundTask
 from asyncagents.domain.why import Why
-from asyncagents.engine.intake import CommandInfo
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.input.intake import CommandInfo
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import Ask, Pending, Together, Tool, ToolContext
 from asyncagents.errors import (
     AlreadySettled,
@@ -77,10 +77,10 @@ from asyncagents.errors import (
 )
 from asyncagents.llm.model import Attachment, Model
 from asyncagents.llm.scripted import ScriptedModel, call, end, fail, pause, say, think
-from asyncagents.plugins.approval import approval
-from asyncagents.plugins.author import Plugin, PluginContext, PluginHooks
-from asyncagents.plugins.decorate import async_tool, tool
-from asyncagents.tools.wait import wait as wait_tool
+from asyncagents.plugins.api import Plugin, PluginContext, PluginHooks
+from asyncagents.plugins.tool.approval import approval
+from asyncagents.plugins.tool.decorate import async_tool, tool
+from asyncagents.tools.builtin.wait import wait as wait_tool
 
 __all__ = [
     "AgentConfig",

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from msgspec.structs import replace
 
-from asyncagents.domain.board import BoardSnapshot, KindFilter
-from asyncagents.domain.call import Call, Completed, Requested, Running
+from asyncagents.domain.call.call import Call, Completed, Requested, Running
 from asyncagents.domain.control import Lease
 from asyncagents.domain.fact import ClearTasks, Fact, Resume, Retrieve, Spawn
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import encode
-from asyncagents.domain.task import Task, batch_of
-from asyncagents.engine.follower import News
+from asyncagents.domain.task.board import BoardSnapshot, KindFilter
+from asyncagents.domain.task.task import Task, batch_of
+from asyncagents.engine.event.task_stream import News
 from asyncagents.store.verb.promote import Told
 from tests.contract.build import ALICE, POOL, Lab, Step
 from tests.contract.tasks import parent

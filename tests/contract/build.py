@@ -5,16 +5,16 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.ask import Option, PermissionRequest, Question, QuestionRequest
-from asyncagents.domain.call import Call, CallState, Completed, Failed, Kind, Open, Result, Running
+from asyncagents.domain.call.ask import Option, PermissionRequest, Question, QuestionRequest
+from asyncagents.domain.call.call import Call, CallState, Completed, Failed, Kind, Open, Result, Running
 from asyncagents.domain.control import Lease, Snapshot
+from asyncagents.domain.conversation.failure import Failure
+from asyncagents.domain.conversation.message import MessageTime, ModelRef, UserMessage
+from asyncagents.domain.conversation.part import Part, PartTime, TextPart
+from asyncagents.domain.conversation.session import CacheTokens, Session, SessionTime, Tokens, default_title
 from asyncagents.domain.event import Event, PartUpdated
 from asyncagents.domain.fact import Admit, Admitted, Settle, Source
-from asyncagents.domain.failure import Failure
 from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, RequestId, SessionId
-from asyncagents.domain.message import MessageTime, ModelRef, UserMessage
-from asyncagents.domain.part import Part, PartTime, TextPart
-from asyncagents.domain.session import CacheTokens, Session, SessionTime, Tokens, default_title
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit, Database, Row
 from asyncagents.store.verb.session import NewSession

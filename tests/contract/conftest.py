@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import pytest
 
+from asyncagents.app.backend import PolledDatabase
 from asyncagents.domain.id import Ids
 from asyncagents.store.postgres.database import open_postgres
 from asyncagents.store.sqlite.connection import Connection, connect_with
@@ -16,7 +17,6 @@ from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Database
 from asyncagents.testing.clock import FakeClock, SeededRng
-from asyncagents.world import PolledDatabase
 from tests.contract.build import Lab
 from tests.postgres import Server, an_empty_database
 

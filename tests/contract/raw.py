@@ -2,9 +2,9 @@
 
 import re
 
-from asyncagents.domain.call import Call
+from asyncagents.domain.call.call import Call
+from asyncagents.domain.call.pending_tool import pending_status
 from asyncagents.domain.id import MessageId, PartId, SessionId
-from asyncagents.domain.pending_tool import pending_status
 from asyncagents.store.postgres.transaction import PostgresTx
 from asyncagents.store.tx import Row, Tx
 from tests.contract.build import Lab

@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from asyncagents.domain.duplicate import duplicate
+from asyncagents.domain.conversation.copy import duplicate
 from asyncagents.errors import SessionBusy
-from asyncagents.store.verb.change import Change
 from asyncagents.store.verb.session import NewSession
+from asyncagents.store.verb.session_update import Change
 from tests.contract.build import POOL, PROJECT
 from tests.contract.walk import MAX_SESSIONS, Walk
 

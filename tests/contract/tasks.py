@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from asyncagents.domain.call import Call, Completed, Open, Running, Watch
+from asyncagents.domain.call.call import Call, Completed, Open, Running, Watch
 from asyncagents.domain.control import Lease
+from asyncagents.domain.conversation.failure import Failure
 from asyncagents.domain.fact import Spawn
-from asyncagents.domain.failure import Failure
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.task import Task, batch_of
+from asyncagents.domain.task.task import Task, batch_of
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.task import task_columns
 from tests.contract.build import Lab, Step

@@ -3,14 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call import ABORTED, Always, Failed, Later, Running, result_text
+from asyncagents.domain.call.call import ABORTED, Always, Failed, Later, Running, result_text
 from asyncagents.domain.control import Lease
+from asyncagents.domain.conversation.failure import MessageAbortedError, aborted, api
+from asyncagents.domain.conversation.message import AssistantMessage
+from asyncagents.domain.conversation.part import PartTime, TextPart, ToolError, ToolPart
+from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import PermissionReplied, PromptAnswered, SessionError
-from asyncagents.domain.failure import MessageAbortedError, aborted, api
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.part import PartTime, TextPart, ToolError, ToolPart
-from asyncagents.domain.status import Idle
 from asyncagents.errors import AlreadySettled, Conflict, NotFound
 from asyncagents.store.tx import Tx
 from tests.contract.build import ALICE, BOB, Lab, ask_id, done, result_of

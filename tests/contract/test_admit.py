@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.event import MessageUpdated, PartUpdated
 from asyncagents.domain.fact import Admitted
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.part import TextPart
 from asyncagents.errors import Conflict, NotFound, RequestError
 from asyncagents.store.verb.read import InputRow
 from tests.contract.build import ALICE, MODEL, Lab

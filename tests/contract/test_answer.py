@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call import BY_HAND, Always, Answers, Completed, Failed, Once, Reject, Reply
+from asyncagents.domain.call.call import BY_HAND, Always, Answers, Completed, Failed, Once, Reject, Reply
 from asyncagents.domain.event import PermissionReplied, QuestionRejected, QuestionReplied
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import Conflict, InvalidInput, NotFound

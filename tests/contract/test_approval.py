@@ -8,8 +8,8 @@ from typing import TypeAlias
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.ask import Question, QuestionRequest
-from asyncagents.domain.call import (
+from asyncagents.domain.call.ask import Question, QuestionRequest
+from asyncagents.domain.call.call import (
     ABORTED,
     CANCELLED,
     REJECTED,
@@ -24,13 +24,13 @@ from asyncagents.domain.call import (
     Reply,
     Settled,
 )
+from asyncagents.domain.call.pending_tool import pending_status
+from asyncagents.domain.call.reply import CHOICES, unanswered
 from asyncagents.domain.control import Lease
-from asyncagents.domain.decision import CHOICES, unanswered
+from asyncagents.domain.conversation.part import ToolPart, ToolWaiting
+from asyncagents.domain.conversation.status import WaitingAsync
 from asyncagents.domain.event import Event, QuestionAsked, QuestionRejected, QuestionReplied
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.part import ToolPart, ToolWaiting
-from asyncagents.domain.pending_tool import pending_status
-from asyncagents.domain.status import WaitingAsync
 from asyncagents.errors import Conflict, InvalidInput, LeaseLost
 from tests.contract.build import Lab, ask_id, result_of
 

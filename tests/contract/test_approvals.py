@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.approval import time_in_id
-from asyncagents.domain.call import Always
+from asyncagents.domain.agent.approval import time_in_id
+from asyncagents.domain.call.call import Always
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import NotFound
 from tests.contract.build import PROJECT, Lab, ask_id

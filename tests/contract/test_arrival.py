@@ -8,16 +8,15 @@ from typing import Any, TypeVar
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.duplicate import Duplicate, Placed
+from asyncagents.domain.conversation.copy import Duplicate, Placed
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.message import MessageTime, UserMessage
+from asyncagents.domain.conversation.part import TextPart
+from asyncagents.domain.conversation.session import Session, SessionQuery
 from asyncagents.domain.event import Event, MessageUpdated, PartUpdated, SessionCreated
-from asyncagents.domain.history import Entry
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.listing import SessionQuery
-from asyncagents.domain.message import MessageTime, UserMessage
-from asyncagents.domain.part import TextPart
-from asyncagents.domain.session import Session
 from asyncagents.domain.shape import encode
-from asyncagents.domain.transfer import (
+from asyncagents.domain.transfer.records import (
     Brought,
     BroughtMessage,
     BroughtPart,
@@ -27,8 +26,8 @@ from asyncagents.domain.transfer import (
 )
 from asyncagents.errors import Conflict, NotFound, StoreError
 from asyncagents.store.tx import Commit, Database, Row, Tx, Verb
-from asyncagents.store.verb import bring as verb_bring
 from asyncagents.store.verb import copy
+from asyncagents.store.verb import import_ as verb_bring
 from asyncagents.store.verb.arrive import ROWS, STALE_MS
 from asyncagents.store.verb.session import NewSession
 from tests.contract.build import MODEL, POOL, Lab

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from asyncagents.domain.board import NEWEST_ENDED, TaskPage, TaskQuery
-from asyncagents.domain.call import Completed
+from asyncagents.domain.call.call import Completed
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import encode
-from asyncagents.domain.task import Task, TaskError, TaskStatus
+from asyncagents.domain.task.board import NEWEST_ENDED, TaskPage, TaskQuery
+from asyncagents.domain.task.task import Task, TaskError, TaskStatus
 from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.task import put_task

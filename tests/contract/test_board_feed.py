@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from asyncagents.domain.board import KINDS
-from asyncagents.domain.call import Completed
+from asyncagents.domain.call.call import Completed
 from asyncagents.domain.fact import Resume, Retrieve
 from asyncagents.domain.id import CallId
-from asyncagents.engine.follower import Follower
+from asyncagents.domain.task.board import KINDS
+from asyncagents.engine.event.task_stream import Follower
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb import board_feed
 from asyncagents.store.verb.board_feed import Look, point

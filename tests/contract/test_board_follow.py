@@ -9,12 +9,11 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from asyncagents.domain.background_task import BackgroundTask
-from asyncagents.domain.call import Completed
+from asyncagents.domain.call.call import Completed
 from asyncagents.domain.id import SessionId
-from asyncagents.engine import board as board_module
-from asyncagents.engine.board import Board
-from asyncagents.engine.follower import QUEUE, News
+from asyncagents.domain.task.view import BackgroundTask
+from asyncagents.engine.event import task_stream as board_module
+from asyncagents.engine.event.task_stream import QUEUE, Board, News
 from asyncagents.store.tx import Database, Verb
 from tests.contract.board_walk import TaskWalk, Watcher, fresh
 from tests.contract.build import Lab

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from asyncagents.domain.call import (
+from asyncagents.domain.call.call import (
     REJECTED,
     Call,
     Completed,
@@ -16,11 +16,11 @@ from asyncagents.domain.call import (
     Settled,
     render,
 )
+from asyncagents.domain.call.result_file import ResultFile
+from asyncagents.domain.conversation.message import UserMessage
+from asyncagents.domain.conversation.part import FilePart, TextPart, ToolCompleted, ToolPart
 from asyncagents.domain.event import PartUpdated, PermissionAsked, PermissionReplied, QuestionAsked
 from asyncagents.domain.id import CallId, SessionId
-from asyncagents.domain.message import UserMessage
-from asyncagents.domain.part import FilePart, TextPart, ToolCompleted, ToolPart
-from asyncagents.domain.result_file import ResultFile
 from asyncagents.errors import AlreadySettled, Conflict, NotFound
 from asyncagents.store.verb.step import Move
 from tests.contract.build import ALICE, BOB, Lab, ask_id, done, result_of, state_of

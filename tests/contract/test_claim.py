@@ -7,10 +7,8 @@ import msgspec
 import pytest
 
 from asyncagents.domain.control import Lease
-from asyncagents.domain.event import SessionStatus
-from asyncagents.domain.id import OwnerId, SessionId
-from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.part import (
+from asyncagents.domain.conversation.message import AssistantMessage
+from asyncagents.domain.conversation.part import (
     PartTime,
     ReasoningPart,
     StepStartPart,
@@ -19,8 +17,10 @@ from asyncagents.domain.part import (
     ToolPart,
     ToolPending,
 )
-from asyncagents.domain.session import Tokens
-from asyncagents.domain.status import Busy
+from asyncagents.domain.conversation.session import Tokens
+from asyncagents.domain.conversation.status import Busy
+from asyncagents.domain.event import SessionStatus
+from asyncagents.domain.id import OwnerId, SessionId
 from asyncagents.errors import LeaseLost
 from asyncagents.store.verb.read import Active
 from tests.contract.build import ALICE, BOB, POOL, Lab, Step

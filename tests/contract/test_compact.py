@@ -3,15 +3,15 @@
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Completed
+from asyncagents.domain.call.call import Completed
 from asyncagents.domain.control import WANTED, Lease, Snapshot
+from asyncagents.domain.conversation.failure import context_overflow, unknown
+from asyncagents.domain.conversation.message import UserMessage
+from asyncagents.domain.conversation.part import CompactionPart, TextPart, ToolCompleted, ToolPart
+from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.event import SessionCompacted
 from asyncagents.domain.fact import WriteTodos
-from asyncagents.domain.failure import context_overflow, unknown
 from asyncagents.domain.id import MessageId, PartId
-from asyncagents.domain.message import UserMessage
-from asyncagents.domain.part import CompactionPart, TextPart, ToolCompleted, ToolPart
-from asyncagents.domain.todo import Todo
 from asyncagents.engine.decide import CallModel, Rest, decide
 from asyncagents.errors import LeaseLost
 from asyncagents.store.verb.compact import NewSummary

@@ -6,20 +6,19 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Completed, Settled
-from asyncagents.domain.duplicate import UNDER_WAY, duplicate
+from asyncagents.domain.call.call import Completed, Settled
+from asyncagents.domain.conversation.copy import UNDER_WAY, duplicate
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.message import AssistantMessage
+from asyncagents.domain.conversation.part import CompactionPart, Part, TextPart, ToolCompleted, ToolPart
+from asyncagents.domain.conversation.session import Revert, Rule, Session, SessionModel, SessionQuery
 from asyncagents.domain.event import MessageRemoved, PartRemoved, PartUpdated, SessionUpdated
-from asyncagents.domain.history import Entry
 from asyncagents.domain.id import MessageId, PartId, SessionId
-from asyncagents.domain.listing import SessionQuery
-from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.part import CompactionPart, Part, TextPart, ToolCompleted, ToolPart
-from asyncagents.domain.session import Revert, Rule, Session, SessionModel
 from asyncagents.errors import Conflict, InvalidInput, NotFound, SessionBusy
 from asyncagents.store.row import save, the_session
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.change import Change
 from asyncagents.store.verb.session import NewSession
+from asyncagents.store.verb.session_update import Change
 from tests.contract.build import POOL, Lab
 from tests.contract.tasks import parent
 from tests.contract.test_compact import answered as before_summary

@@ -7,8 +7,8 @@ from asyncagents.domain.control import Lease
 from asyncagents.domain.event import SessionCreated, SessionDeleted
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import LeaseLost, NotFound
-from asyncagents.store.verb.change import Change
 from asyncagents.store.verb.session import NewSession
+from asyncagents.store.verb.session_update import Change
 from tests.contract.build import POOL, PROJECT, Lab
 
 

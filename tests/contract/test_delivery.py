@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.config.secret import Secret
-from asyncagents.domain.call import Completed, Failed, Later, Open, Running
-from asyncagents.domain.delivery import DELETED, Again, Dead, Delivered, Delivery
+from asyncagents.domain.call.call import Completed, Failed, Later, Open, Running
+from asyncagents.domain.call.webhook import DELETED, Again, Dead, Delivered, Delivery
 from asyncagents.domain.fact import KeepSecret
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import Conflict, NotFound

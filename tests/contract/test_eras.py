@@ -6,10 +6,10 @@ from random import Random
 import msgspec
 import pytest
 
-from asyncagents.domain.duplicate import duplicate
+from asyncagents.domain.conversation.copy import duplicate
+from asyncagents.domain.conversation.session import Revert
 from asyncagents.domain.event import MessageRemoved
 from asyncagents.domain.id import MessageId, SessionId, sort_id
-from asyncagents.domain.session import Revert
 from asyncagents.errors import InvalidInput
 from asyncagents.store.verb.session import NewSession
 from tests.contract.build import ALICE, POOL, PROJECT, Lab

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from asyncagents.domain.call import Once
+from asyncagents.domain.call.call import Once
+from asyncagents.domain.conversation.message import UserMessage
+from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import (
     Event,
     MessageRemoved,
@@ -27,8 +29,6 @@ from asyncagents.domain.event import (
     SessionUpdated,
 )
 from asyncagents.domain.id import MessageId
-from asyncagents.domain.message import UserMessage
-from asyncagents.domain.status import Idle
 from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.store.store import Store
 from asyncagents.store.verb import feed

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import pytest
 
-from asyncagents.domain.call import Call, Running
+from asyncagents.domain.call.call import Call, Running
 from asyncagents.domain.control import Lease
 from asyncagents.errors import LeaseLost
 from asyncagents.store.verb.step import Move

@@ -7,12 +7,12 @@ from typing import Any, TypeAlias
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Completed, Failed, Reject, Running
+from asyncagents.domain.call.call import Completed, Failed, Reject, Running
+from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.id import MessageId, PartId, SessionId
-from asyncagents.domain.part import TextPart
 from asyncagents.errors import InvalidInput
-from asyncagents.store.verb.change import Change
 from asyncagents.store.verb.session import NewSession
+from asyncagents.store.verb.session_update import Change
 from asyncagents.store.verb.step import Move
 from tests.contract.build import POOL, Lab, ask_id
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from asyncagents.delegation.look import Look
+from asyncagents.delegation.parent_reader import Look
 from asyncagents.errors import NotFound
 from tests.contract.build import Lab
 

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from asyncagents.domain.call import render
-from asyncagents.domain.codec import SHAPE_VERSION, UnknownPart
+from asyncagents.domain.call.call import render
+from asyncagents.domain.conversation.codec import SHAPE_VERSION, UnknownPart
+from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.event import PartUpdated
-from asyncagents.domain.part import TextPart
-from asyncagents.store.verb.change import Change
+from asyncagents.store.verb.session_update import Change
 from tests.contract.build import ALICE, BOB, Lab, done, state_of
 from tests.contract.raw import (
     call_row,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from asyncagents.domain.call import Call
+from asyncagents.domain.call.call import Call
 from asyncagents.domain.control import Lease
 from asyncagents.domain.id import MessageId, SessionId
 from tests.contract.build import Lab, done

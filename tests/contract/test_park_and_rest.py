@@ -2,13 +2,13 @@
 
 import pytest
 
-from asyncagents.domain.call import Completed, Reject
+from asyncagents.domain.call.call import Completed, Reject
 from asyncagents.domain.control import Lease
+from asyncagents.domain.conversation.failure import api
+from asyncagents.domain.conversation.message import AssistantMessage
+from asyncagents.domain.conversation.status import Busy, Idle, WaitingAsync
 from asyncagents.domain.event import PromptAnswered, SessionIdle, SessionStatus
-from asyncagents.domain.failure import api
 from asyncagents.domain.id import CallId, MessageId, SessionId
-from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.status import Busy, Idle, WaitingAsync
 from tests.contract.build import ALICE, Lab, ask_id, done, result_of, state_of
 
 

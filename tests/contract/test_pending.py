@@ -4,11 +4,20 @@ import asyncio
 
 import pytest
 
-from asyncagents.domain.call import CANCELLED, Completed, Failed, Later, Open, Requested, Running, Settled
+from asyncagents.domain.call.call import (
+    CANCELLED,
+    Completed,
+    Failed,
+    Later,
+    Open,
+    Requested,
+    Running,
+    Settled,
+)
+from asyncagents.domain.call.pending_tool import pending_status, pending_tool
 from asyncagents.domain.event import AsyncToolExpiring, QuestionRejected
 from asyncagents.domain.fact import KeepSecret
 from asyncagents.domain.id import CallId
-from asyncagents.domain.pending_tool import pending_status, pending_tool
 from asyncagents.errors import AlreadySettled, Conflict, NotFound
 from asyncagents.store.verb.step import Move
 from tests.contract.build import ALICE, BOB, Lab, done, state_of

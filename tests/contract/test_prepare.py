@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Once, Requested, Running, render
+from asyncagents.domain.call.call import Once, Requested, Running, render
 from asyncagents.errors import LeaseLost
 from asyncagents.store.verb.prepare import Prepared
 from tests.contract.build import ALICE, BOB, Lab, ask_id

@@ -3,12 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.failure import unknown
+from asyncagents.domain.conversation.message import AssistantMessage, UserMessage
+from asyncagents.domain.conversation.part import TextPart
+from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.fact import WriteTodos
-from asyncagents.domain.failure import unknown
-from asyncagents.domain.history import Entry
-from asyncagents.domain.message import AssistantMessage, UserMessage
-from asyncagents.domain.part import TextPart
-from asyncagents.domain.todo import Todo
 from asyncagents.store.verb.remind import Aside, Stepping
 from asyncagents.store.verb.step import NewStep, Started
 from tests.contract.build import ALICE, BOB, Lab, Step, done

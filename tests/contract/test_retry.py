@@ -3,16 +3,16 @@
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Kind
+from asyncagents.domain.call.call import Kind
 from asyncagents.domain.control import Lease
+from asyncagents.domain.conversation.failure import APIError, Failure, aborted, api
+from asyncagents.domain.conversation.message import AssistantMessage
+from asyncagents.domain.conversation.part import RetryPart, RetryTime
+from asyncagents.domain.conversation.session import Tokens
+from asyncagents.domain.conversation.status import Busy, Idle, Retry
 from asyncagents.domain.event import PartUpdated, SessionStatus
-from asyncagents.domain.failure import APIError, Failure, aborted, api
-from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.part import RetryPart, RetryTime
-from asyncagents.domain.session import Tokens
-from asyncagents.domain.status import Busy, Idle, Retry
 from asyncagents.errors import LeaseLost
-from asyncagents.store.verb.change import Change
+from asyncagents.store.verb.session_update import Change
 from asyncagents.store.verb.step import Retrying
 from tests.contract.build import ALICE, BOB, SPENT, Lab, Step
 

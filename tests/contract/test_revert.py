@@ -2,15 +2,15 @@
 
 import pytest
 
-from asyncagents.domain.call import Completed, Failed, Settled
+from asyncagents.domain.call.call import Completed, Failed, Settled
+from asyncagents.domain.conversation.part import PatchPart, StepFinishPart, StepStartPart
+from asyncagents.domain.conversation.session import Revert, Tokens
+from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.event import MessageRemoved
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.part import PatchPart, StepFinishPart, StepStartPart
-from asyncagents.domain.session import Revert, Tokens
-from asyncagents.domain.status import Idle, WaitingAsync
 from asyncagents.errors import AlreadySettled, LeaseLost, SessionBusy
+from asyncagents.store.verb.file_changes import Changed
 from asyncagents.store.verb.revert import UNDONE
-from asyncagents.store.verb.trail import Changed
 from tests.contract.build import BOB, Lab
 
 

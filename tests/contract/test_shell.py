@@ -3,13 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call import ABORTED, Completed, Failed, Requested, Running
+from asyncagents.domain.call.call import ABORTED, Completed, Failed, Requested, Running
+from asyncagents.domain.conversation.message import AssistantMessage
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart
+from asyncagents.domain.conversation.status import Busy, Idle
 from asyncagents.domain.event import MessageUpdated, PromptAnswered
 from asyncagents.domain.fact import Settle
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart
-from asyncagents.domain.status import Busy, Idle
 from asyncagents.errors import InvalidInput, NotFound, SessionBusy
 from asyncagents.store.verb.shell import NewShell
 from tests.contract.build import Lab

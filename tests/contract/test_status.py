@@ -2,9 +2,9 @@
 
 import pytest
 
+from asyncagents.domain.conversation.status import Busy, Idle, Status, WaitingAsync
 from asyncagents.domain.event import SessionIdle, SessionStatus
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.status import Busy, Idle, Status, WaitingAsync
 from asyncagents.errors import NotFound
 from tests.contract.build import Lab, done
 

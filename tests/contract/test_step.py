@@ -3,13 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Running
+from asyncagents.domain.call.call import Running
+from asyncagents.domain.conversation.failure import api
+from asyncagents.domain.conversation.message import AssistantMessage
+from asyncagents.domain.conversation.part import StepStartPart, TextPart, ToolPart, ToolPending
+from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.event import MessageUpdated, PartUpdated, PromptAnswered, SessionError
-from asyncagents.domain.failure import api
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.part import StepStartPart, TextPart, ToolPart, ToolPending
-from asyncagents.domain.session import Tokens
 from asyncagents.engine.decide import is_over
 from asyncagents.store.verb.step import StepEnd
 from tests.contract.build import SPENT, Lab, Step, done, state_of

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Call
+from asyncagents.domain.call.call import Call
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import encode
 from asyncagents.errors import StuckRow

@@ -2,15 +2,15 @@
 
 import pytest
 
-from asyncagents.domain.call import Completed, Failed
+from asyncagents.domain.call.call import Completed, Failed
+from asyncagents.domain.conversation.failure import api
+from asyncagents.domain.conversation.status import Busy, Idle
 from asyncagents.domain.event import (
     TaskCompleted,
     TaskCreated,
     TaskUpdated,
 )
 from asyncagents.domain.fact import Resume, Retrieve
-from asyncagents.domain.failure import api
-from asyncagents.domain.status import Busy, Idle
 from asyncagents.errors import Conflict
 from tests.contract.build import Lab, result_of, state_of
 from tests.contract.tasks import Parent, open_notices, parent, work

@@ -4,14 +4,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Completed, Failed
-from asyncagents.domain.codec import SHAPE_VERSION
+from asyncagents.domain.call.call import Completed, Failed
+from asyncagents.domain.conversation.codec import SHAPE_VERSION
+from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import (
     TaskCancelled,
     TaskCleared,
 )
 from asyncagents.domain.fact import CancelTasks, ClearTasks, Resume
-from asyncagents.domain.status import Idle
 from asyncagents.errors import NotFound
 from asyncagents.store.verb.feed import changes, revision
 from tests.contract.build import ALICE, BOB, Lab, result_of

@@ -2,12 +2,12 @@
 
 import pytest
 
-from asyncagents.domain.call import Completed, Failed, Open
+from asyncagents.domain.call.call import Completed, Failed, Open
 from asyncagents.domain.control import Lease
+from asyncagents.domain.conversation.failure import api
+from asyncagents.domain.conversation.part import RetryPart, RetryTime
 from asyncagents.domain.event import TaskCompleted, TaskUpdated
 from asyncagents.domain.fact import Resume, Retrieve
-from asyncagents.domain.failure import api
-from asyncagents.domain.part import RetryPart, RetryTime
 from asyncagents.store.verb.rest import Reason
 from asyncagents.store.verb.step import Retrying
 from tests.contract.build import Lab, result_of

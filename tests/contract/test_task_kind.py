@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from asyncagents.domain.board import KindFilter, TaskQuery
+from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.fact import Resume
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.part import TextPart
+from asyncagents.domain.task.board import KindFilter, TaskQuery
 from asyncagents.store.tx import Row
 from tests.contract.build import Lab
 from tests.contract.tasks import Parent, parent, rewrite_task, task_row, work

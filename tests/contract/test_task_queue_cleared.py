@@ -2,7 +2,7 @@
 
 import pytest
 
-from asyncagents.domain.call import Completed
+from asyncagents.domain.call.call import Completed
 from asyncagents.domain.fact import ClearTasks
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.why import why

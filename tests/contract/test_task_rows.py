@@ -6,14 +6,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Completed, Open, Settled
-from asyncagents.domain.codec import SHAPE_VERSION
+from asyncagents.domain.call.call import Completed, Open, Settled
+from asyncagents.domain.conversation.codec import SHAPE_VERSION
+from asyncagents.domain.conversation.part import TextPart
+from asyncagents.domain.conversation.session import Rule
+from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import TaskCompleted
 from asyncagents.domain.fact import ClearTasks
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.part import TextPart
-from asyncagents.domain.session import Rule
-from asyncagents.domain.status import Idle
 from asyncagents.errors import StoreError
 from asyncagents.store.tx import Tx
 from tests.contract.build import Lab

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from asyncagents.domain.call import Completed, Running
+from asyncagents.domain.call.call import Completed, Running
 from asyncagents.domain.fact import Resume
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.task import Account, Task
-from asyncagents.domain.task_account import all_runs
+from asyncagents.domain.task.account import all_runs
+from asyncagents.domain.task.task import Account, Task
 from tests.contract.build import SPENT, Lab
 from tests.contract.tasks import parent, rewrite_task, task_row
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from asyncagents.domain.call import Completed, Running
+from asyncagents.domain.call.call import Completed, Running
+from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.event import TodoUpdated
 from asyncagents.domain.fact import WriteTodos
-from asyncagents.domain.todo import Todo
 from asyncagents.errors import NotFound
 from tests.contract.build import Lab
 

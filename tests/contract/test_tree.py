@@ -2,8 +2,8 @@
 
 import pytest
 
+from asyncagents.domain.conversation.part import FilePart
 from asyncagents.domain.event import SessionCreated
-from asyncagents.domain.part import FilePart
 from asyncagents.errors import InvalidInput
 from asyncagents.store.verb.session import NewSession
 from tests.contract.build import POOL, PROJECT, Lab

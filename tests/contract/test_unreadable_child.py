@@ -5,9 +5,9 @@ from typing import TypeAlias
 
 import pytest
 
+from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import SessionDeleted, SessionError
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.status import Idle
 from asyncagents.errors import Damaged, NotFound
 from tests.contract.build import ALICE, BOB, POOL, Lab
 from tests.contract.raw import rewrite_call, rewrite_session

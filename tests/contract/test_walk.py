@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from asyncagents.domain.call import Result, Settled, render
+from asyncagents.domain.call.call import Result, Settled, render
 from asyncagents.domain.control import status
+from asyncagents.domain.conversation.message import AssistantMessage, UserMessage
+from asyncagents.domain.conversation.part import PartTime, ReasoningPart, TextPart, ToolPart, ToolPending
+from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.id import CallId, SessionId
-from asyncagents.domain.message import AssistantMessage, UserMessage
-from asyncagents.domain.part import PartTime, ReasoningPart, TextPart, ToolPart, ToolPending
-from asyncagents.domain.session import Tokens
 from tests.contract.build import PROJECT, Lab
 from tests.contract.walk import Walk
 

@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Answers, Call, CallState, Once, Reject, Reply, Requested, Running
+from asyncagents.domain.call.call import Answers, Call, CallState, Once, Reject, Reply, Requested, Running
 from asyncagents.domain.control import Lease
-from asyncagents.domain.failure import api
+from asyncagents.domain.conversation.failure import api
+from asyncagents.domain.conversation.part import PartTime, TextPart
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.part import PartTime, TextPart
-from asyncagents.store.verb.change import Change
+from asyncagents.store.verb.session_update import Change
 from asyncagents.store.verb.step import Move
 from tests.contract.build import ALICE, POOL, PROJECT, Lab, Step, ask_id, done
 

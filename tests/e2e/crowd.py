@@ -7,9 +7,9 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from asyncagents.domain.call import Answers, Completed, Failed, Once, Reject, Reply, Result
+from asyncagents.domain.call.call import Answers, Completed, Failed, Once, Reject, Reply, Result
 from asyncagents.domain.id import CallId, SessionId
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import RequestError
 from tests.simulation.mirror import Mirror
 from tests.simulation.stage import Stage, Violation

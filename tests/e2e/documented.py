@@ -21,14 +21,14 @@ from msgspec import Struct
 from schemathesis.engine import events, from_schema
 from schemathesis.hooks import GLOBAL_HOOK_DISPATCHER
 
-from asyncagents.app import open_runtime
+from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import DelegationConfig
-from asyncagents.domain.ask import Question
-from asyncagents.domain.call import Call
+from asyncagents.domain.call.ask import Question
+from asyncagents.domain.call.call import Call
+from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.event import MessageUpdated, PermissionAsked, QuestionAsked
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.message import UserMessage
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import Ask, ToolContext
 from asyncagents.errors import RequestError
 from asyncagents.llm.scripted import ScriptedModel, call, say

@@ -26,7 +26,11 @@ AT_ONCE = 25
 LOOK_SECONDS = 0.01
 START_SECONDS = 30.0
 REST_SECONDS = 60.0
-PRELOAD = ["tests.e2e.fleet_worker", "asyncagents.store.postgres.jobs", "asyncagents.store.postgres.line"]
+PRELOAD = [
+    "tests.e2e.fleet_worker",
+    "asyncagents.store.postgres.wake_queue",
+    "asyncagents.store.postgres.control_connection",
+]
 AT_WORK = "SELECT COUNT(*) FROM session WHERE state <> 'idle'"
 OPEN = "SELECT COUNT(*) FROM call WHERE state <> 'settled'"
 LEFT = "SELECT id, state, owner, fence, claims FROM session WHERE state <> 'idle' LIMIT 20"

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from asyncagents.domain.call import IN_DOUBT, Call, Completed, Failed, Result, Settled
+from asyncagents.domain.call.call import IN_DOUBT, Call, Completed, Failed, Result, Settled
 from asyncagents.domain.id import CallId
 from asyncagents.store.verb.claim import CUT_OFF
 from tests.e2e.fleet import Ack, Crew, Office, rows

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from asyncagents import Runtime, ScriptedModel, open_runtime
 from asyncagents.config.fleet import HEARTBEAT_VARIABLE, POOL_VARIABLE, STORE_VARIABLE, Fleet
+from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.id import MessageId
-from asyncagents.domain.message import AssistantMessage
 from asyncagents.testing.provider import Provider, Reply
 from tests.e2e.cli_kit import PATIENCE, Desk, open_desk, said
 from tests.e2e.fleet import AT_WORK, count

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from asyncagents.domain.call import IN_DOUBT, Failed, Settled
+from asyncagents.domain.call.call import IN_DOUBT, Failed, Settled
 from asyncagents.domain.id import MessageId
 from tests.e2e.fleet import AT_ONCE, Office, crew, office
 from tests.e2e.fleet_check import check_fleet, read_history

@@ -21,12 +21,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents import Completed, Tool, ToolContext, async_tool
-from asyncagents.app import Setup, bare, start
+from asyncagents.app.backend import PolledDatabase, open_shared
+from asyncagents.app.runtime import Setup, bare, start
 from asyncagents.config.fleet import Fleet
 from asyncagents.domain.control import Snapshot
+from asyncagents.engine.observer import Seen, Unwatched
 from asyncagents.engine.run import Run
 from asyncagents.engine.tool import AnyTool, Outcome
-from asyncagents.engine.watch import Seen, Unwatched
 from asyncagents.errors import LeaseLost
 from asyncagents.llm.model import (
     FromModel,
@@ -45,7 +46,6 @@ from asyncagents.llm.model import (
     ToolCallStart,
 )
 from asyncagents.store.tx import Commit, Tx, Verb
-from asyncagents.world import PolledDatabase, open_shared
 
 T = TypeVar("T")
 What: TypeAlias = Literal[

@@ -26,7 +26,12 @@ from msgspec import Struct
 from msgspec.json import decode, encode
 
 ROOT = Path(__file__).parents[2]
-EXTRAS = ("asyncagents.llm.longtail", "asyncagents.tools.mcp_")
+EXTRAS = (
+    "asyncagents.llm.pydantic_ai",
+    "asyncagents.tools.mcp.content",
+    "asyncagents.tools.mcp.sdk_session",
+    "asyncagents.tools.mcp.stdio",
+)
 UNUSED = ("asyncagents.__main__", "asyncagents.testing", "asyncagents.cli.demo", *EXTRAS)
 
 

@@ -12,15 +12,15 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from asyncagents import Completed, Runtime, ScriptedModel, Tool, ToolContext, call, open_runtime, say
-from asyncagents.app import Setup, bare, start
-from asyncagents.config.system import SystemClock, SystemRng
+from asyncagents.app.backend import World
+from asyncagents.app.runtime import Setup, bare, start
+from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.engine.tool import Outcome
 from asyncagents.errors import StoreError
 from asyncagents.store.sqlite.connection import Connection, Cursor, connect
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners
-from asyncagents.world import World
 from tests.simulation.checker import check
 from tests.simulation.stage import Stage, Violation
 

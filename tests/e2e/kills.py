@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from asyncagents import Runtime, ScriptedModel, open_runtime
-from asyncagents.domain.call import Answers, Completed, Failed, Once, Reject, Reply, Result
+from asyncagents.domain.call.call import Answers, Completed, Failed, Once, Reject, Reply, Result
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.errors import RequestError
 from tests.e2e.ledger_check import Abort, Outside, check_ledger, read_lines

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from asyncagents.domain.call import ABORTED, IN_DOUBT, Call, Completed, Failed, Settled
+from asyncagents.domain.call.call import ABORTED, IN_DOUBT, Call, Completed, Failed, Settled
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.store.verb.claim import CUT_OFF
 from tests.e2e.worker import Line

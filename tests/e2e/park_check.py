@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from asyncagents.domain.call import Call, Completed, Failed, Settled
+from asyncagents.domain.call.call import Call, Completed, Failed, Settled
 from asyncagents.domain.id import CallId
 from asyncagents.store.verb.claim import CUT_OFF
 from tests.e2e.park_worker import Line, Reader

@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 
 from asyncagents import Pending, ToolContext, async_tool
-from asyncagents.app import Setup, bare
+from asyncagents.app.runtime import Setup, bare
 from asyncagents.config.secret import Secret
-from asyncagents.domain.call import CANCELLED, Call, Completed, Failed, Result
-from asyncagents.domain.delivery import told
+from asyncagents.domain.call.call import CANCELLED, Call, Completed, Failed, Result
+from asyncagents.domain.call.webhook import told
 from asyncagents.domain.id import CallId
 from asyncagents.domain.shape import encode
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool
 from asyncagents.errors import RequestError
 from asyncagents.llm.model import (

@@ -15,8 +15,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from asyncagents import Runtime, open_runtime
+from asyncagents.domain.conversation.status import Busy, Status, WaitingAsync
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.status import Busy, Status, WaitingAsync
 from asyncagents.testing.provider import Provider, Reply, ToolUse, open_provider
 from tests.e2e.park_check import FINISHED, Plan, check_parked
 from tests.e2e.park_worker import Ledger, Orders, Reader, Role, What, live

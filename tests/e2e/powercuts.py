@@ -21,15 +21,15 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from asyncagents.app import Setup
-from asyncagents.engine.runtime import Runtime
-from asyncagents.store.sqlite.batch import Batches
+from asyncagents.app.runtime import Setup
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.store.sqlite.connection import Connection, prepare
 from asyncagents.store.sqlite.database import open_sqlite
+from asyncagents.store.sqlite.group_commit import Batches
 from asyncagents.store.sqlite.writer import Report
 from asyncagents.testing.clock import FakeClock, SeededRng
-from asyncagents.testing.inline import InlineWriter
-from asyncagents.testing.powercut import PowerCut
+from asyncagents.testing.inline_writer import InlineWriter
+from asyncagents.testing.power_cut import PowerCut
 from asyncagents.testing.process import Machine, Odds, Process
 from asyncagents.testing.simloop import SimLoop
 from tests.e2e.crowd import Crowd

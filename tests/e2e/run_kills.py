@@ -17,8 +17,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from asyncagents import Entry, Runtime
-from asyncagents.cli.run_result import failure_text
-from asyncagents.domain.message import AssistantMessage, UserMessage
+from asyncagents.cli.run.result import failure_text
+from asyncagents.domain.conversation.message import AssistantMessage, UserMessage
 from asyncagents.testing.provider import Provider
 from tests.e2e.cli_kit import Desk, open_desk
 from tests.simulation.stage import Violation

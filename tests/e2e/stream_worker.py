@@ -14,20 +14,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents import Runtime, ScriptedModel, open_runtime
+from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.config.config import DelegationConfig
-from asyncagents.config.system import SystemClock, SystemRng
-from asyncagents.domain.call import Completed
+from asyncagents.domain.call.call import Completed
 from asyncagents.domain.fact import ClearTasks
 from asyncagents.domain.id import Ids, SessionId
-from asyncagents.domain.task import Account, Task
+from asyncagents.domain.task.task import Account, Task
 from asyncagents.engine.tool import Tool, ToolContext
 from asyncagents.llm.scripted import call, fail, pause, say
-from asyncagents.server.patience import Patience
+from asyncagents.server.http.timeouts import Patience
 from asyncagents.server.serve import Listening, open_server
-from asyncagents.store.door import Door
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.cancel import clear_tasks
 from asyncagents.store.verb.task import put_task
+from asyncagents.store.verb_runner import Door
 from benchmarks.parked import memory
 from tests.flows.delegating import allow, launch
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from asyncagents.domain.call import IN_DOUBT, Call, Completed, Failed, Settled
-from asyncagents.domain.task import Task
+from asyncagents.domain.call.call import IN_DOUBT, Call, Completed, Failed, Settled
+from asyncagents.domain.task.task import Task
 from tests.e2e.ledger_check import read_lines
 from tests.simulation.stage import Violation
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from asyncagents import Completed, Tool, ToolContext, open_runtime
 from asyncagents.config.config import Config, DelegationConfig, ModelConfig, ProviderConfig
 from asyncagents.config.secret import Secret
-from asyncagents.domain.permission import Action
+from asyncagents.domain.agent.permission import Action
 from asyncagents.engine.tool import AnyTool, Ask
 from tests.e2e.worker import Ledger
 

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from asyncagents.cli.main import COMMANDS, main
-from asyncagents.engine.runtime import VERSION
+from asyncagents.engine.runtime.runtime import VERSION
 
 PROGRAM = str(Path(sys.executable).with_name("asyncagents"))
 
@@ -29,7 +29,7 @@ def test_it_says_its_version(command: tuple[str, ...]) -> None:
 def test_help_lists_every_command(flag: str) -> None:
     ran = run(PROGRAM, flag)
     assert ran.returncode == 0
-    assert all(name in ran.stdout and summary in ran.stdout for name, summary in COMMANDS.items())
+    assert all(name in ran.stdout and summary in ran.stdout for name, (_, summary) in COMMANDS.items())
 
 
 @pytest.mark.parametrize("words", [(), ("dmo",), ("--bogus",), ("demo", "--bogus"), ("demo", "extra")])
@@ -44,7 +44,7 @@ def test_the_summary_of_a_command_is_the_first_line_of_its_help(name: str) -> No
     command = main.get_command(click.Context(main), name)
     assert command is not None
     assert command.name == name
-    assert (command.help or "").partition("\n")[0] == COMMANDS[name]
+    assert (command.help or "").partition("\n")[0] == COMMANDS[name][1]
 
 
 def test_help_loads_no_command() -> None:

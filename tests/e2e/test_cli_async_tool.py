@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from asyncagents import ResultRefused, ScriptedModel, call, open_runtime
-from asyncagents.app import Setup, bare
-from asyncagents.config.system import SystemClock
+from asyncagents.app.runtime import Setup, bare
+from asyncagents.config.clock import SystemClock
 from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.provider import Reply, Script, ToolUse
 from tests.e2e.cli_kit import Desk, open_desk

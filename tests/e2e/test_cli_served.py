@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents import SessionId
-from asyncagents.domain.status import Idle
+from asyncagents.domain.conversation.status import Idle
 from tests.e2e.cli_kit import ended, open_desk, said, slow
 from tests.e2e.serve_kit import serving
 from tests.e2e.test_cli_ask import ASK_EDITS, steps, write

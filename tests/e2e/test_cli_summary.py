@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.engine.agents import prompt_text
+from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.testing.provider import Reply, ToolUse, Usage
 from tests.e2e.cli_kit import CTRL_C, on_a_terminal, open_desk
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from asyncagents.domain.part import TextPart
+from asyncagents.domain.conversation.part import TextPart
 from asyncagents.testing.provider import Provider, Reply, Script, ToolUse
 from tests.e2e.cli_kit import CTRL_C, Desk, ended, on_a_terminal, open_desk, said
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.archive.write import export_to
+from asyncagents.archive.export import export_to
 from asyncagents.testing.provider import Reply
 from tests.e2e.cli_kit import Desk, ended, open_desk, said
 from tests.flows.moving import RECORDED, ROOT_ID, files, write

@@ -8,6 +8,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from asyncagents.client import open_client
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.message import Message, UserMessage
+from asyncagents.domain.conversation.part import Part, ReasoningPart, TextPart
 from asyncagents.domain.event import (
     Event,
     MessageRemoved,
@@ -16,10 +19,7 @@ from asyncagents.domain.event import (
     PartRemoved,
     PartUpdated,
 )
-from asyncagents.domain.history import Entry
 from asyncagents.domain.id import MessageId, PartId
-from asyncagents.domain.message import Message, UserMessage
-from asyncagents.domain.part import Part, ReasoningPart, TextPart
 from asyncagents.testing.provider import Reply
 from tests.e2e.cli_kit import PATIENCE, Desk, open_desk
 from tests.e2e.serve_kit import serving

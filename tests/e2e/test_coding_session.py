@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from asyncagents import Runtime, ScriptedModel, open_runtime
-from asyncagents.domain.call import IN_DOUBT, Open
+from asyncagents.domain.call.call import IN_DOUBT, Open
+from asyncagents.domain.call.waiting import Waiting
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart
+from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart
-from asyncagents.domain.status import Idle
-from asyncagents.domain.waiting import Waiting
 from tests.e2e.coding_worker import DONE, FILES, STEPS
 from tests.e2e.forge import Forged, Order, forge
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.cli.demo_crew import STOCK, title
-from asyncagents.cli.demo_ledger import Effect
-from asyncagents.cli.demo_screen import DoesNotHold, Screen
-from asyncagents.cli.demo_team_check import Team, check_counted, check_told
-from asyncagents.domain.background_task import BackgroundTask
-from asyncagents.domain.history import Entry
+from asyncagents.cli.demo.crew import STOCK, title
+from asyncagents.cli.demo.ledger import Effect
+from asyncagents.cli.demo.screen import DoesNotHold, Screen
+from asyncagents.cli.demo.team import Team, check_counted, check_told
+from asyncagents.domain.conversation.entry import Entry
 from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.task.view import BackgroundTask
 from tests.unit.cli.build import SESSION, asked, text
 
 COMMAND = [str(Path(sys.executable).with_name("asyncagents")), "demo"]
@@ -102,7 +102,7 @@ def test_the_demo_shows_that_killed_work_goes_on(tmp_path: Path) -> None:
 
 def test_the_demo_is_coloured_on_a_terminal(tmp_path: Path) -> None:
     """Its screen alone: what is shown on it takes a while."""
-    program = "from asyncagents.cli.demo_screen import Screen; Screen().line('agent', 'Hello.')"
+    program = "from asyncagents.cli.demo.screen import Screen; Screen().line('agent', 'Hello.')"
     assert COLOUR.search(on_a_terminal(tmp_path, sys.executable, "-c", program))
 
 

@@ -22,8 +22,8 @@ from click import Context
 
 from asyncagents.cli.main import main
 from asyncagents.config.env import Environment
+from asyncagents.config.file.redact import is_secret_name
 from asyncagents.config.fleet import CONNECTIONS, fleet_config
-from asyncagents.config.veil import is_secret_name
 from asyncagents.testing.provider import Reply
 from tests.e2e.cli_kit import PATIENCE, PROGRAM, Desk, Ran, ended, open_desk, said
 from tests.postgres import database

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.config.jsonc import parse
+from asyncagents.config.file.jsonc import parse
 from asyncagents.testing.provider import Reply, ToolUse
 from tests.e2e.cli_kit import open_desk
 

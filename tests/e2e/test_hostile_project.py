@@ -41,7 +41,7 @@ async def _until_it_searches(server: Server) -> None:
 
 
 def _searching(server: Server) -> list[int]:
-    return [pid for pid in descendants(server.process.pid) if b"search_main" in _command(pid)]
+    return [pid for pid in descendants(server.process.pid) if b"search_worker" in _command(pid)]
 
 
 def _command(pid: int) -> bytes:

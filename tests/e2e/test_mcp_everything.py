@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from asyncagents.config.config import McpConfig
+from asyncagents.domain.conversation.part import ToolPart, ToolRunning
 from asyncagents.domain.event import PartUpdated
-from asyncagents.domain.part import ToolPart, ToolRunning
 from asyncagents.llm.model import FromTool
 from asyncagents.llm.scripted import Script, call, say
 from tests.e2e.npm import SECONDS, have_npm, installed

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from asyncagents.testing.provider import Reply, Script, ToolUse
-from asyncagents.tools.process import find_bwrap
+from asyncagents.tools.process.processes import find_bwrap
 from tests.e2e.cli_kit import Desk, open_desk
 from tests.e2e.server_process import served
 from tests.e2e.test_environment import outputs

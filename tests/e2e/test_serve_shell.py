@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from asyncagents.domain.call import IN_DOUBT
+from asyncagents.domain.call.call import IN_DOUBT
 from asyncagents.testing.provider import Reply
 from tests.e2e.cli_kit import PATIENCE, open_desk
 from tests.e2e.server_process import Server, served

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from asyncagents.client.client import Client, open_client
+from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.event import Event, PartDelta, PartUpdated, PromptAnswered, SessionStatus
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.part import TextPart
 from asyncagents.server.discovery import FILE, Listing
 from asyncagents.testing.provider import Reply, Script
 from tests.e2e.cli_kit import PATIENCE, Desk, ended, open_desk, said

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.domain.session import Session
+from asyncagents.domain.conversation.session import Session
 from tests.e2e.undo_worker import MANY, runtime
 
 PATIENCE = 60

@@ -8,7 +8,7 @@ from pathlib import Path
 from asyncagents import Completed, Tool, ToolContext, open_runtime
 from asyncagents.config.config import Config
 from asyncagents.domain.event import SessionUpdated
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from tests.flows.kit import Nothing
 

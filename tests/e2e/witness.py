@@ -13,15 +13,15 @@ from typing import Any, Literal, TypeAlias, cast
 import apsw
 
 from asyncagents.domain.port import Rng
-from asyncagents.store.sqlite.batch import Batches
-from asyncagents.store.sqlite.batch import Outcome as Member
 from asyncagents.store.sqlite.connection import Connection, Cursor
+from asyncagents.store.sqlite.group_commit import Batches
+from asyncagents.store.sqlite.group_commit import Outcome as Member
 from asyncagents.store.sqlite.transaction import SqliteTx
 from asyncagents.store.sqlite.writer import Report
 from asyncagents.store.tx import Commit, Tx, Verb
 from asyncagents.testing.fault import Crash
-from asyncagents.testing.inline import InlineWriter
-from asyncagents.testing.powercut import PowerCut, PowerLost
+from asyncagents.testing.inline_writer import InlineWriter
+from asyncagents.testing.power_cut import PowerCut, PowerLost
 
 Outcome: TypeAlias = Literal["kept", "lost", "broken"]
 State: TypeAlias = dict[str, str]

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents import Ask, Completed, Failed, Pending, Tool, ToolContext, open_runtime
-from asyncagents.domain.ask import Option, Question
-from asyncagents.domain.session import CacheTokens, Tokens
+from asyncagents.domain.call.ask import Option, Question
+from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.engine.tool import AnyTool, Outcome
 from asyncagents.llm.model import (
     FromModel,

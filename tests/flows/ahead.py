@@ -7,8 +7,8 @@ from typing import Any
 
 from aiohttp import ClientSession, ClientTimeout
 
-from asyncagents.app import Setup, bare
-from asyncagents.config.system import SystemClock
+from asyncagents.app.runtime import Setup, bare
+from asyncagents.config.clock import SystemClock
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.server.serve import Listening, open_server
 from tests.flows.calling import Caller

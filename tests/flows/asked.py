@@ -4,13 +4,13 @@ import asyncio
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from asyncagents.config.system import SystemClock
-from asyncagents.engine.runtime import Runtime
-from asyncagents.server.asgi import Application
-from asyncagents.server.gate import Gate
-from asyncagents.server.http import Answer, Pairs, Request
-from asyncagents.server.limit import Rates
-from asyncagents.server.patience import Patience
+from asyncagents.config.clock import SystemClock
+from asyncagents.engine.runtime.runtime import Runtime
+from asyncagents.server.application import Application
+from asyncagents.server.auth import Gate
+from asyncagents.server.http.messages import Answer, Pairs, Request
+from asyncagents.server.http.timeouts import Patience
+from asyncagents.server.rate_limit import Rates
 from asyncagents.server.route import Site
 from asyncagents.server.routes import ROUTES
 

@@ -16,8 +16,8 @@ from msgspec import Struct
 from asyncagents import Runtime, ScriptedModel, open_runtime
 from asyncagents.llm.scripted import Script
 from asyncagents.server.discovery import Listing
-from asyncagents.server.patience import Patience
-from asyncagents.server.protocol import Protocol
+from asyncagents.server.http.connection import Protocol
+from asyncagents.server.http.timeouts import Patience
 from asyncagents.server.serve import Listening, open_server
 
 WAIT = 20.0

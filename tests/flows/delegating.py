@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from asyncagents.config.config import DelegationConfig
-from asyncagents.domain.background_task import BackgroundTask
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.message import UserMessage
+from asyncagents.domain.conversation.part import TextPart
+from asyncagents.domain.conversation.status import Busy, Idle, Retry
 from asyncagents.domain.event import TaskCancelled, TaskCompleted, TaskFailed
-from asyncagents.domain.history import Entry
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.message import UserMessage
-from asyncagents.domain.part import TextPart
-from asyncagents.domain.status import Busy, Idle, Retry
-from asyncagents.engine.runtime import Runtime
+from asyncagents.domain.task.view import BackgroundTask
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.model import FromTool, FromUser, Request
 from asyncagents.llm.scripted import Line, ScriptedModel, Step, call

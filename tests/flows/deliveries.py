@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from asyncagents import ToolContext, async_tool
-from asyncagents.config.system import SystemClock
+from asyncagents.config.clock import SystemClock
+from asyncagents.domain.call.pending_tool import PendingToolCall, ToolResult
 from asyncagents.domain.event import SessionIdle
-from asyncagents.domain.pending_tool import PendingToolCall, ToolResult
 from asyncagents.engine.tool import AnyTool, Pending
 from asyncagents.llm.model import FromTool
 from asyncagents.llm.scripted import call, say
-from asyncagents.server.async_tool import RESULT, WEBHOOK
-from asyncagents.server.http import Answer, Pairs, Request
+from asyncagents.server.http.messages import Answer, Pairs, Request
+from asyncagents.server.v1.async_tool import RESULT, WEBHOOK
 from tests.flows.asked import TOKEN, application, ask
 from tests.flows.kit import PATIENCE, Stage, stage
 

@@ -9,8 +9,8 @@ from typing import Any
 import asyncpg
 from msgspec import Struct
 
+from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import Event, SessionCreated, SessionDeleted, SessionStatus, SessionUpdated
-from asyncagents.domain.status import Idle
 from asyncagents.store.postgres.database import PostgresDatabase
 from asyncagents.store.postgres.pool import Connection
 from asyncagents.store.store import Store

@@ -10,13 +10,13 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.json import decode, encode
 
-from asyncagents.config.system import SystemClock, SystemRng
+from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.errors import Conflict
 from asyncagents.store.postgres.database import PostgresDatabase, open_postgres
 from asyncagents.store.row import the_session
 from asyncagents.store.tx import Database, Tx, Verb
-from asyncagents.store.verb.change import Change, change
+from asyncagents.store.verb.session_update import Change, change
 from asyncagents.store.verb.signal import admit
 from asyncagents.testing.clock import FakeClock
 from tests.contract.build import Lab

@@ -10,9 +10,9 @@ from typing import Any
 from msgspec import Struct
 
 from asyncagents.config.config import AgentConfig, Config
-from asyncagents.domain.ask import PermissionRequest
+from asyncagents.domain.call.ask import PermissionRequest
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart
 from asyncagents.domain.event import Event, PartUpdated, PermissionAsked
-from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart
 from asyncagents.llm.scripted import Call, Line, call, say
 from tests.flows.kit import Stage, stage
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from asyncagents.app import open_runtime
+from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import Config
 from asyncagents.llm.scripted import Script, ScriptedModel, call, say
 from tests.flows.kit import later

@@ -9,14 +9,13 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from asyncagents.app import Setup, open_runtime, start
-from asyncagents.config.system import SystemClock, SystemRng
-from asyncagents.domain.call import Call, Completed
-from asyncagents.domain.event import Event, PartDelta, SessionStatus
-from asyncagents.domain.history import Entry
-from asyncagents.domain.id import Ids, SessionId
-from asyncagents.domain.message import AssistantMessage, UserMessage
-from asyncagents.domain.part import (
+from asyncagents.app.backend import PolledDatabase, World
+from asyncagents.app.runtime import Setup, open_runtime, start
+from asyncagents.config.clock import SystemClock, SystemRng
+from asyncagents.domain.call.call import Call, Completed
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.message import AssistantMessage, UserMessage
+from asyncagents.domain.conversation.part import (
     PartTime,
     ReasoningPart,
     TextPart,
@@ -25,16 +24,17 @@ from asyncagents.domain.part import (
     ToolPart,
     ToolState,
 )
+from asyncagents.domain.conversation.status import Idle, Status
+from asyncagents.domain.event import Event, PartDelta, SessionStatus
+from asyncagents.domain.id import Ids, SessionId
 from asyncagents.domain.port import Clock
-from asyncagents.domain.status import Idle, Status
-from asyncagents.engine.bus import Subscription
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.event.bus import Subscription
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool, Ask, Pending, Tool, ToolContext
 from asyncagents.llm.model import Request, Told
 from asyncagents.llm.scripted import Script, ScriptedModel
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners
-from asyncagents.world import PolledDatabase, World
 
 E = TypeVar("E", bound=Event)
 PATIENCE = 20.0

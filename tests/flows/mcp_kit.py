@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from asyncagents.config.config import Config, McpConfig
+from asyncagents.domain.conversation.part import ToolPart, ToolRunning
 from asyncagents.domain.event import PartUpdated
-from asyncagents.domain.part import ToolPart, ToolRunning
 from asyncagents.llm.scripted import Script
-from asyncagents.plugins.author import Plugin
+from asyncagents.plugins.api import Plugin
 from tests.flows.kit import PATIENCE, Stage, stage
 
 HERE = Path(__file__).parent

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from asyncagents.app import open_runtime
-from asyncagents.archive.read import Imported, import_from
-from asyncagents.archive.write import export_to
+from asyncagents.app.runtime import open_runtime
+from asyncagents.archive.export import export_to
+from asyncagents.archive.import_ import Imported, import_from
 from asyncagents.domain.id import SessionId
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.scripted import Script, ScriptedModel
 

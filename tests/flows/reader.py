@@ -5,11 +5,11 @@ from typing import assert_never
 
 import msgspec
 
-from asyncagents.domain.failure import context_overflow
-from asyncagents.domain.message import ModelRef
-from asyncagents.domain.session import CacheTokens, Tokens
+from asyncagents.domain.conversation.failure import context_overflow
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.window import Window
-from asyncagents.engine.agents import prompt_text
+from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.llm.model import (
     Finish,
     FromModel,

@@ -14,10 +14,10 @@ from aiohttp import ClientSession, ClientTimeout
 from msgspec import Struct
 from yarl import URL
 
-from asyncagents.app import open_runtime
+from asyncagents.app.runtime import open_runtime
 from asyncagents.config.env import system_environment
 from asyncagents.config.load import load
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.server.discovery import Listing
 from asyncagents.server.serve import Listening, open_server
 from tests.flows.kit import PATIENCE

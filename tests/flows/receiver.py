@@ -10,9 +10,9 @@ from aiohttp import web
 from msgspec import Struct
 
 from asyncagents.config.config import AsyncToolsConfig, WebhooksConfig
-from asyncagents.domain.delivery import Delivery, DeliveryState
-from asyncagents.domain.signature import Genuine, verify
-from asyncagents.engine.runtime import Runtime
+from asyncagents.domain.call.signature import Genuine, verify
+from asyncagents.domain.call.webhook import Delivery, DeliveryState
+from asyncagents.engine.runtime.runtime import Runtime
 from tests.flows.kit import PATIENCE
 
 HERE = AsyncToolsConfig(webhooks=WebhooksConfig(enabled=True, hosts=("127.0.0.1",)))

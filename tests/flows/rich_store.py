@@ -10,28 +10,28 @@ from typing import Any
 import asyncpg
 from msgspec import Struct
 
-from asyncagents.app import Setup, bare, start
+from asyncagents.app.backend import World
+from asyncagents.app.runtime import Setup, bare, start
+from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.config.config import DelegationConfig
-from asyncagents.config.system import SystemClock, SystemRng
-from asyncagents.domain.board import TaskQuery
 from asyncagents.domain.control import Lease
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.event import PermissionAsked, TaskCompleted
-from asyncagents.domain.history import Entry
 from asyncagents.domain.id import Ids, OwnerId, SessionId
-from asyncagents.domain.message import UserMessage
-from asyncagents.engine.post import Answer, Answered, Letter
-from asyncagents.engine.runtime import Runtime
+from asyncagents.domain.task.board import TaskQuery
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool, Ask, Tool, ToolContext
+from asyncagents.engine.webhook.delivery import Answer, Answered, Letter
 from asyncagents.llm.scripted import call, pause, say
 from asyncagents.store.postgres.database import open_postgres
-from asyncagents.store.postgres.move import TABLES
+from asyncagents.store.postgres.move_from_sqlite import TABLES
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Database
 from asyncagents.store.verb.step import NewStep
-from asyncagents.tools.todo import todowrite
-from asyncagents.world import World
+from asyncagents.tools.builtin.todo import todowrite
 from tests.flows.delegating import Players, Scenes, launch, office, until_ended
 from tests.flows.kit import Gate, Stage, Text, echo, later
 from tests.flows.receiver import HERE, until_so

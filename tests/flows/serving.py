@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import ClientResponse, ClientSession, ClientTimeout
 from msgspec import Struct
 
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool
 from asyncagents.server.discovery import Listing
 from asyncagents.server.serve import Listening, open_server

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app import open_runtime
-from asyncagents.domain.call import ABORTED
+from asyncagents.app.runtime import open_runtime
+from asyncagents.domain.call.call import ABORTED
+from asyncagents.domain.conversation.failure import aborted
+from asyncagents.domain.conversation.part import ToolError
+from asyncagents.domain.conversation.status import Busy, Idle, WaitingAsync
 from asyncagents.domain.event import (
     PartUpdated,
     PermissionAsked,
@@ -17,9 +20,6 @@ from asyncagents.domain.event import (
     SessionIdle,
     SessionStatus,
 )
-from asyncagents.domain.failure import aborted
-from asyncagents.domain.part import ToolError
-from asyncagents.domain.status import Busy, Idle, WaitingAsync
 from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import AlreadySettled, Conflict
 from asyncagents.llm.model import (

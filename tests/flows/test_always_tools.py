@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from asyncagents.delegation.task import launch_ask
-from asyncagents.domain.permission import Effective, exact_permission
-from asyncagents.domain.session import Rule
-from asyncagents.engine.project import judge_ask
+from asyncagents.domain.agent.permission import Effective, exact_permission
+from asyncagents.domain.conversation.session import Rule
 from asyncagents.engine.tool import Ask
+from asyncagents.engine.workplace.project import judge_ask
 from asyncagents.errors import ToolError
 from asyncagents.llm.scripted import call
-from asyncagents.tools.place import Inside, Outside, edit_asks, read_asks
-from asyncagents.tools.web_address import parse_address
-from asyncagents.tools.webfetch import page_ask
+from asyncagents.tools.builtin.webfetch import page_ask
+from asyncagents.tools.file.path import Inside, Outside, edit_asks, read_asks
+from asyncagents.tools.web.url import parse_address
 from tests.flows.hostile import asks_after_always, yard
 
 ASKED = Effective.of((Rule(permission="*", pattern="*", action="ask"),))

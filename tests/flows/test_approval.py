@@ -33,8 +33,8 @@ from asyncagents import (
     open_runtime,
     say,
 )
-from asyncagents.domain.call import UNSURE
-from asyncagents.domain.history import Entry
+from asyncagents.domain.call.call import UNSURE
+from asyncagents.domain.conversation.entry import Entry
 from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.model import FromTool
 from asyncagents.llm.scripted import ScriptedModel
@@ -213,7 +213,7 @@ async def test_a_name_that_cannot_be_kept_is_refused_and_one_that_plays_tricks_i
 
 def test_whom_it_asks_is_a_short_text() -> None:
     for who in ("x" * 201, 7):
-        with pytest.raises(InvalidInput, match="who (is|must be) a text"):
+        with pytest.raises(InvalidInput, match=r"who (is|must be) a text"):
             approval(who=who)  # type: ignore[arg-type]
 
 

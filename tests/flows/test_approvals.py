@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app import open_runtime
+from asyncagents.app.runtime import open_runtime
 from asyncagents.client.client import Client, open_client
 from asyncagents.config.config import Config
 from asyncagents.domain.event import PermissionAsked

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.domain.ask import Question, QuestionRequest
-from asyncagents.domain.call import WAIT_ENDED, WAIT_OVER, Answers, Completed, Open, Reject, Reply
-from asyncagents.domain.decision import CHOICES, result_of, unanswered
+from asyncagents.domain.call.ask import Question, QuestionRequest
+from asyncagents.domain.call.call import WAIT_ENDED, WAIT_OVER, Answers, Completed, Open, Reject, Reply
+from asyncagents.domain.call.reply import CHOICES, result_of, unanswered
 from asyncagents.domain.id import QuestionId, SessionId
-from asyncagents.plugins.approval import ApprovalOptions
-from asyncagents.plugins.decorate import AsyncToolOptions
+from asyncagents.plugins.tool.approval import ApprovalOptions
+from asyncagents.plugins.tool.decorate import AsyncToolOptions
 from tests.flows.test_pages import DOCS, blocks
 
 PAGE = (DOCS / "approvals.md").read_text(encoding="utf-8")

@@ -6,9 +6,12 @@ from typing import Literal
 
 import pytest
 
-from asyncagents.domain.ask import Option, Question
-from asyncagents.domain.call import REJECTED, REJECTED_TOO, Reject
+from asyncagents.domain.call.ask import Option, Question
+from asyncagents.domain.call.call import REJECTED, REJECTED_TOO, Reject
 from asyncagents.domain.control import CLAIM_LIMIT
+from asyncagents.domain.conversation.failure import UnknownError
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart, ToolRunning
+from asyncagents.domain.conversation.status import Busy, Idle
 from asyncagents.domain.event import (
     PartUpdated,
     PermissionAsked,
@@ -19,9 +22,6 @@ from asyncagents.domain.event import (
     SessionIdle,
     SessionStatus,
 )
-from asyncagents.domain.failure import UnknownError
-from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart, ToolRunning
-from asyncagents.domain.status import Busy, Idle
 from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.llm.model import FromTool

@@ -6,19 +6,19 @@ from typing import TypeVar
 
 import pytest
 
-from asyncagents.app import Setup, bare
-from asyncagents.domain.call import TIMED_OUT, WAIT_ENDED, WAIT_OVER, Completed, pending_text
+from asyncagents.app.backend import PolledDatabase
+from asyncagents.app.runtime import Setup, bare
+from asyncagents.domain.call.call import TIMED_OUT, WAIT_ENDED, WAIT_OVER, Completed, pending_text
+from asyncagents.domain.conversation.part import TextPart, ToolCompleted, ToolError, ToolPart, ToolWaiting
+from asyncagents.domain.conversation.status import Busy, Idle, WaitingAsync
 from asyncagents.domain.event import PartUpdated, SessionIdle, SessionStatus
 from asyncagents.domain.id import CallId
-from asyncagents.domain.part import TextPart, ToolCompleted, ToolError, ToolPart, ToolWaiting
-from asyncagents.domain.status import Busy, Idle, WaitingAsync
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import Pending, Tool, ToolContext
 from asyncagents.errors import AlreadySettled, NotFound
 from asyncagents.llm.model import FromTool, FromUser
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.store.tx import Verb
-from asyncagents.world import PolledDatabase
 from tests.flows.kit import ECHO, PATIENCE, Ears, Gate, Nothing, Stage, later, open_world, stage
 
 T = TypeVar("T")

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from asyncagents.config.config import DelegationConfig
+from asyncagents.domain.conversation.part import ToolCompleted
 from asyncagents.domain.event import TaskCancelled, TaskCompleted, TaskFailed
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.part import ToolCompleted
 from asyncagents.llm.model import FromUser, Request
 from asyncagents.llm.scripted import Step, call, fail, say
 from tests.flows.delegating import (

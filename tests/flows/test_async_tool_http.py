@@ -13,13 +13,13 @@ from msgspec import Struct
 
 from asyncagents import ToolContext, async_tool
 from asyncagents.config.config import AsyncToolsConfig
-from asyncagents.domain.delivered import MOST_BYTES
+from asyncagents.domain.call.incoming_result import MOST_BYTES
+from asyncagents.domain.call.pending_tool import ToolResult
 from asyncagents.domain.event import SessionIdle
-from asyncagents.domain.pending_tool import ToolResult
 from asyncagents.engine.tool import Pending
 from asyncagents.llm.model import FromTool
-from asyncagents.server.async_tool import ERROR, PENDING, RESULT, WEBHOOK
-from asyncagents.server.limit import AT_ONCE
+from asyncagents.server.rate_limit import AT_ONCE
+from asyncagents.server.v1.async_tool import ERROR, PENDING, RESULT, WEBHOOK
 from tests.flows.deliveries import SCRIPT, UNKNOWN, Service, done, failed, hexed, standard
 from tests.flows.kit import PATIENCE, Stage, stage
 from tests.flows.serving import Caller, Told, serve

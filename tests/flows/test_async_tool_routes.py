@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from asyncagents.domain.event import SessionIdle
-from asyncagents.server.async_tool import ERROR, PENDING, RESULT, WEBHOOK
-from asyncagents.server.http import Pairs, Request
+from asyncagents.server.http.messages import Pairs, Request
+from asyncagents.server.v1.async_tool import ERROR, PENDING, RESULT, WEBHOOK
 from tests.flows.asked import application, ask
 from tests.flows.deliveries import SCRIPT, UNKNOWN, Post, Service, done, failed, kept_posting, posting, said
 from tests.flows.kit import stage

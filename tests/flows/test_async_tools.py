@@ -20,14 +20,14 @@ from asyncagents import (
     ToolResult,
     async_tool,
 )
-from asyncagents.app import Setup, bare
+from asyncagents.app.runtime import Setup, bare
 from asyncagents.config.config import AsyncToolsConfig
-from asyncagents.domain.call import CANCELLED, TIMED_OUT, UNSURE, Open
+from asyncagents.domain.call.call import CANCELLED, TIMED_OUT, UNSURE, Open
+from asyncagents.domain.conversation.part import ToolCompleted, ToolPart, ToolWaiting
+from asyncagents.domain.conversation.part import ToolError as ErrorState
+from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.event import AsyncToolExpiring, SessionIdle
-from asyncagents.domain.part import ToolCompleted, ToolPart, ToolWaiting
-from asyncagents.domain.part import ToolError as ErrorState
-from asyncagents.domain.status import Idle, WaitingAsync
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool
 from asyncagents.errors import Conflict, Unavailable
 from asyncagents.llm.model import FromTool

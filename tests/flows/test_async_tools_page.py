@@ -29,12 +29,12 @@ from asyncagents import (
 )
 from asyncagents.config.env import system_environment
 from asyncagents.config.load import load
-from asyncagents.config.untrusted import TRUST_VARIABLE
-from asyncagents.domain.pending_tool import PendingStatus
-from asyncagents.domain.status import Idle
-from asyncagents.engine.post import HOUR, PAUSES_MS
-from asyncagents.engine.runtime import Runtime
-from asyncagents.plugins.decorate import AsyncToolOptions, ToolOptions
+from asyncagents.config.untrusted_settings import TRUST_VARIABLE
+from asyncagents.domain.call.pending_tool import PendingStatus
+from asyncagents.domain.conversation.status import Idle
+from asyncagents.engine.runtime.runtime import Runtime
+from asyncagents.engine.webhook.delivery import HOUR, PAUSES_MS
+from asyncagents.plugins.tool.decorate import AsyncToolOptions, ToolOptions
 from tests.flows.test_pages import DOCS, blocks
 
 PAGE = (DOCS / "async-tools.md").read_text(encoding="utf-8")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError
 from asyncagents.domain.event import TaskCleared, TaskCompleted
-from asyncagents.domain.part import ToolCompleted, ToolError
 from asyncagents.llm.model import FromUser, Request
 from asyncagents.llm.scripted import Step, call, say
 from tests.flows.delegating import (

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call import REJECTED, Completed
+from asyncagents.domain.call.call import REJECTED, Completed
 from asyncagents.domain.control import Snapshot
+from asyncagents.domain.conversation.failure import UnknownError
+from asyncagents.domain.conversation.status import Busy, Idle
 from asyncagents.domain.event import PermissionAsked, SessionIdle, SessionStatus
 from asyncagents.domain.fact import Admit, Settle
-from asyncagents.domain.failure import UnknownError
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.status import Busy, Idle
 from asyncagents.engine.runner import Continue, Verdict
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.model import FromModel, FromUser, Said
 from asyncagents.llm.scripted import call, fail, pause, say
 from asyncagents.store.verb.rest import Reason

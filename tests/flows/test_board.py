@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from asyncagents.app import open_runtime
-from asyncagents.domain.background_task import BackgroundTask
-from asyncagents.domain.board import TaskQuery
-from asyncagents.engine.follower import News
-from asyncagents.engine.runtime import Runtime
+from asyncagents.app.runtime import open_runtime
+from asyncagents.domain.task.board import TaskQuery
+from asyncagents.domain.task.view import BackgroundTask
+from asyncagents.engine.event.task_stream import News
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import Closed, InvalidInput, NotFound
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
 from tests.flows.delegating import Scenes, child_of, launch, office, until_quiet

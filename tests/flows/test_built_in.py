@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError
+from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.event import QuestionAsked, TodoUpdated
 from asyncagents.domain.id import Ids, SessionId
-from asyncagents.domain.part import ToolCompleted, ToolError
-from asyncagents.domain.todo import Todo
 from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.model import FromTool
 from asyncagents.llm.scripted import call, say
 from asyncagents.testing.clock import FakeClock, SeededRng
-from asyncagents.tools.question import question
-from asyncagents.tools.todo import todoread, todowrite
+from asyncagents.tools.builtin.question import question
+from asyncagents.tools.builtin.todo import todoread, todowrite
 from tests.flows.kit import Stage, stage
 
 

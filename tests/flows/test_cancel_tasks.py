@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from asyncagents.domain.conversation.failure import MessageAbortedError
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError
+from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.event import TaskCancelled, TaskCleared, TaskCompleted
-from asyncagents.domain.failure import MessageAbortedError
-from asyncagents.domain.part import ToolCompleted, ToolError
-from asyncagents.domain.status import Idle, WaitingAsync
 from asyncagents.errors import AlreadySettled, NotFound
 from asyncagents.llm.model import FromUser, Request
 from asyncagents.llm.scripted import Step, call, say

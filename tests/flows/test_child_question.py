@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from asyncagents.config.config import AgentConfig
+from asyncagents.domain.conversation.status import Busy
 from asyncagents.domain.event import QuestionAsked, TaskCompleted
-from asyncagents.domain.status import Busy
 from asyncagents.llm.scripted import say
 from tests.flows.delegating import Scenes, child_of, outputs, task_named, until_quiet
 from tests.flows.kit import PATIENCE, Stage

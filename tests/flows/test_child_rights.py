@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from asyncagents.config.config import AgentConfig, CommandConfig, Config, DelegationConfig
+from asyncagents.domain.conversation.part_input import SubtaskInput
+from asyncagents.domain.conversation.session import LaunchRights, Rule
 from asyncagents.domain.event import PermissionAsked
-from asyncagents.domain.part_input import SubtaskInput
-from asyncagents.domain.session import LaunchRights, Rule
 from asyncagents.llm.model import FromUser, Request
 from asyncagents.llm.scripted import Line, Step, call, say
-from asyncagents.store.verb.change import Change
+from asyncagents.store.verb.session_update import Change
 from tests.flows.delegating import Players, Scenes, child_of, ids, until_quiet
 from tests.flows.kit import PATIENCE, Gate, Stage, stage
 from tests.flows.moving import brought, elsewhere, exported

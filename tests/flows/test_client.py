@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from asyncagents.client.client import Client, open_client
-from asyncagents.domain.board import BoardSnapshot
+from asyncagents.domain.conversation.part import TextPart
+from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.event import (
     Event,
     PartDelta,
@@ -19,10 +20,9 @@ from asyncagents.domain.event import (
     SessionDeleted,
     SessionIdle,
 )
+from asyncagents.domain.http_shapes import SentFile
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.part import TextPart
-from asyncagents.domain.served import SentFile
-from asyncagents.domain.status import Idle, WaitingAsync
+from asyncagents.domain.task.board import BoardSnapshot
 from asyncagents.engine.tool import AnyTool
 from asyncagents.errors import Conflict, InvalidInput, NotFound, Unauthorized, Unavailable
 from asyncagents.llm.scripted import Script, call, say

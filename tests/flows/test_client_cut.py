@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from asyncagents.client import BoardSnapshot, Client, Removed, open_client
-from asyncagents.domain.background_task import BackgroundTask
+from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.event import PartDelta, PartUpdated, PermissionAsked, SessionIdle
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.part import TextPart
+from asyncagents.domain.task.view import BackgroundTask
 from asyncagents.errors import NotFound, Unavailable
 from asyncagents.llm.scripted import Script, call, say
 from asyncagents.server.serve import Listening, open_server

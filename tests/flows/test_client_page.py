@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from asyncagents.app import open_runtime
+from asyncagents.app.runtime import open_runtime
 from asyncagents.client import Client
 from asyncagents.client.async_tools import AsyncTools
 from asyncagents.client.client import PATIENCE_SECONDS

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from asyncagents.config.config import CommandConfig, Config
-from asyncagents.domain.message import ModelRef, UserMessage
-from asyncagents.domain.part import AgentPart, CompactionPart, FilePart, SubtaskPart, TextPart
+from asyncagents.domain.conversation.message import ModelRef, UserMessage
+from asyncagents.domain.conversation.part import AgentPart, CompactionPart, FilePart, SubtaskPart, TextPart
 from asyncagents.domain.text import without_reminders
 from asyncagents.engine.tool import AnyTool
 from asyncagents.errors import InvalidInput

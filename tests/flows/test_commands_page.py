@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.domain.command import FilePiece, ShellPiece, fill
+from asyncagents.domain.agent.command import FilePiece, ShellPiece, fill
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")

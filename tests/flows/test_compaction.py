@@ -12,18 +12,18 @@ from msgspec.structs import replace
 from asyncagents import Completed, Tool, ToolContext, open_runtime
 from asyncagents.config.config import AgentConfig, Config
 from asyncagents.domain.control import Control
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.failure import ContextOverflowError, UnknownError
+from asyncagents.domain.conversation.message import AssistantMessage, ModelRef, UserMessage
+from asyncagents.domain.conversation.part import CompactionPart, TextPart, ToolCompleted, ToolPart
+from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.event import Event, SessionCompacted, SessionIdle
-from asyncagents.domain.failure import ContextOverflowError, UnknownError
-from asyncagents.domain.history import Entry
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.message import AssistantMessage, ModelRef, UserMessage
-from asyncagents.domain.part import CompactionPart, TextPart, ToolCompleted, ToolPart
-from asyncagents.domain.session import CacheTokens, Tokens
 from asyncagents.domain.window import Window
-from asyncagents.engine.agents import prompt_text
-from asyncagents.engine.compaction import EMPTY, NOTHING
-from asyncagents.engine.prompt import CLEARED, SUMMARISED
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.model_input import CLEARED, SUMMARISED
+from asyncagents.engine.runtime.runtime import Runtime
+from asyncagents.engine.step.compaction import EMPTY, NOTHING
+from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.llm.model import FromModel, FromTool, FromUser, Request, StepFinish
 from asyncagents.llm.scripted import Line, call, fail, say
 from tests.flows.kit import PATIENCE, Ears, Text, answer_of, later

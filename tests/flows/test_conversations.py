@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, ClientTimeout
 
-from asyncagents.app import Setup
+from asyncagents.app.runtime import Setup
 from asyncagents.config.config import AgentConfig, Config
+from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.event import MessageRemoved, PermissionAsked, SessionIdle, SessionUpdated
-from asyncagents.domain.message import ModelRef
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import FromUser
 from asyncagents.llm.scripted import ScriptedModel, call, say

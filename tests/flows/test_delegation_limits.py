@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from asyncagents.app import open_runtime
+from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import Config, DelegationConfig
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError
+from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import TaskCancelled, TaskCompleted
-from asyncagents.domain.part import ToolCompleted, ToolError
-from asyncagents.domain.status import Idle
 from asyncagents.errors import ConfigError, InvalidInput
 from asyncagents.llm.model import FromUser
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say

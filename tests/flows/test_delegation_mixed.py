@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from asyncagents.config.config import DelegationConfig
-from asyncagents.domain.ask import Question
+from asyncagents.domain.call.ask import Question
+from asyncagents.domain.conversation.failure import aborted
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError
+from asyncagents.domain.conversation.status import Busy, Idle, WaitingAsync
 from asyncagents.domain.event import QuestionAsked, TaskCancelled, TaskCompleted, TaskFailed, TaskUpdated
-from asyncagents.domain.failure import aborted
-from asyncagents.domain.part import ToolCompleted, ToolError
-from asyncagents.domain.status import Busy, Idle, WaitingAsync
 from asyncagents.engine.tool import Pending, Tool, ToolContext
 from asyncagents.errors import Conflict
 from asyncagents.llm.model import FromUser, ModelEvent, Request, TextEnd

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from asyncagents.app import open_runtime
+from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import (
     AgentConfig,
     CommandConfig,
@@ -16,13 +16,13 @@ from asyncagents.config.config import (
     ProviderConfig,
 )
 from asyncagents.config.secret import Secret
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart
 from asyncagents.domain.event import TaskCompleted
-from asyncagents.domain.message import ModelRef
-from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart
 from asyncagents.domain.window import Window
 from asyncagents.llm.model import FromUser
 from asyncagents.llm.scripted import Step, call, say
-from asyncagents.plugins.author import PluginContext, PluginHooks
+from asyncagents.plugins.api import PluginContext, PluginHooks
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
 from tests.flows.delegating import (
     Players,

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from asyncagents.config.config import AgentConfig, Config, DelegationConfig, NoticesConfig
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError
 from asyncagents.domain.event import PermissionAsked, TaskCompleted
-from asyncagents.domain.message import ModelRef
-from asyncagents.domain.part import ToolCompleted, ToolError
 from asyncagents.llm.model import FromUser, Request
 from asyncagents.llm.scripted import Line, call, say
 from tests.flows.delegating import (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app import open_runtime
+from asyncagents.app.runtime import open_runtime
 from asyncagents.domain.event import SessionIdle
 from asyncagents.engine import dispatcher
 from asyncagents.llm.scripted import ScriptedModel, call, say

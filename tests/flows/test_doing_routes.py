@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from asyncagents.config.config import CommandConfig, Config
+from asyncagents.domain.conversation.failure import unknown
+from asyncagents.domain.conversation.message import AssistantMessage
+from asyncagents.domain.conversation.part import ToolPart, ToolRunning
+from asyncagents.domain.conversation.status import Idle, Retry
 from asyncagents.domain.event import (
     CommandExecuted,
     MessageUpdated,
@@ -18,10 +22,6 @@ from asyncagents.domain.event import (
     SessionIdle,
     TaskCreated,
 )
-from asyncagents.domain.failure import unknown
-from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.part import ToolPart, ToolRunning
-from asyncagents.domain.status import Idle, Retry
 from asyncagents.llm.model import FromTool, FromUser
 from asyncagents.llm.scripted import Script, ScriptedModel, call, fail, pause, say
 from tests.flows.calling import Caller, calling

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from asyncagents.config.config import CommandConfig, Config, DelegationConfig
+from asyncagents.domain.conversation.part import ToolCompleted, ToolPart
 from asyncagents.domain.envelope import TAGS, opened
-from asyncagents.domain.part import ToolCompleted, ToolPart
 from asyncagents.llm.model import FromTool, FromUser, Request
 from asyncagents.llm.scripted import Line, call, say
-from asyncagents.tools.webfetch import webfetch
+from asyncagents.tools.builtin.webfetch import webfetch
 from tests.flows.delegating import Players, allow, outputs, sync, until_quiet
 from tests.flows.kit import ECHO, PATIENCE, later, stage
 from tests.flows.mcp_kit import hostile as hostile_server

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from asyncagents.app import Setup, bare
-from asyncagents.archive.read import import_from
-from asyncagents.archive.write import export_to
-from asyncagents.config.system import SystemClock
+from asyncagents.app.runtime import Setup, bare
+from asyncagents.archive.export import export_to
+from asyncagents.archive.import_ import import_from
+from asyncagents.config.clock import SystemClock
 from asyncagents.domain.id import MessageId
 from asyncagents.llm.model import FromUser
 from asyncagents.llm.scripted import ScriptedModel

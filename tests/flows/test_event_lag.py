@@ -10,10 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from asyncagents.engine import broadcast as broadcast_room
-from asyncagents.engine.broadcast import Lost
-from asyncagents.engine.receiver import Item, Place
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.event import global_stream as broadcast_room
+from asyncagents.engine.event.global_stream import Item, Lost, Place
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import Closed
 from asyncagents.llm.scripted import say
 from tests.flows.hearing import Screen

@@ -14,18 +14,18 @@ import pytest
 from aiohttp import ClientSession
 from msgspec import Struct
 
-from asyncagents.app import open_runtime
+from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import Config
-from asyncagents.domain.history import Entry
-from asyncagents.domain.part import TextPart
-from asyncagents.domain.session import project_id
-from asyncagents.engine.instances import DISPOSED
-from asyncagents.engine.receiver import Place
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.part import TextPart
+from asyncagents.domain.conversation.session import project_id
+from asyncagents.engine.event.global_stream import Place
+from asyncagents.engine.runtime.instances import DISPOSED
 from asyncagents.llm.model import ModelEvent, Request, TextDelta
 from asyncagents.llm.scripted import Script, ScriptedModel, call, fail, pause, say
 from asyncagents.server.discovery import Listing
 from asyncagents.server.serve import Listening, open_server
-from asyncagents.tools import projects
+from asyncagents.tools.project import projects
 from tests.flows.hearing import BEATS, Hearer, Screen, hearing
 from tests.flows.kit import CAREFUL, PATIENCE, Stage, stage
 from tests.flows.serving import LATE, calling

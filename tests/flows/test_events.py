@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.part import ReasoningPart, TextPart
+from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import (
     Event,
     MessageUpdated,
@@ -17,9 +20,6 @@ from asyncagents.domain.event import (
     SessionIdle,
     SessionStatus,
 )
-from asyncagents.domain.history import Entry
-from asyncagents.domain.part import ReasoningPart, TextPart
-from asyncagents.domain.status import Idle
 from asyncagents.llm.scripted import call, say, think
 from tests.flows.kit import ECHO, PATIENCE, Gate, stage
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from asyncagents import Completed, Tool, ToolContext
-from asyncagents.app import Setup
+from asyncagents.app.runtime import Setup
 from asyncagents.domain.control import Snapshot
+from asyncagents.domain.conversation.status import Retry
 from asyncagents.domain.event import SessionIdle, SessionStatus
-from asyncagents.domain.status import Retry
+from asyncagents.engine.observer import Edge, Unwatched
 from asyncagents.engine.runner import Verdict
 from asyncagents.engine.tool import Outcome
-from asyncagents.engine.watch import Edge, Unwatched
 from asyncagents.errors import ToolError
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
 from asyncagents.store.verb.rest import Reason

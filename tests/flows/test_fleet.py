@@ -8,11 +8,11 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from asyncagents.app import open_runtime
+from asyncagents.app.runtime import open_runtime
+from asyncagents.config.clock import SystemRng
 from asyncagents.config.fleet import Fleet
-from asyncagents.config.system import SystemRng
-from asyncagents.domain.status import Idle
-from asyncagents.engine.runtime import Runtime
+from asyncagents.domain.conversation.status import Idle
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import SchemaMismatch
 from asyncagents.llm.scripted import ScriptedModel, say
 from asyncagents.store.postgres.migrate import begin_afresh

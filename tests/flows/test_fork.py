@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from asyncagents.app import open_runtime
+from asyncagents.app.runtime import open_runtime
+from asyncagents.domain.conversation.part import TextPart, ToolCompleted, ToolPart
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.part import TextPart, ToolCompleted, ToolPart
 from asyncagents.domain.window import Window
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.model import FromModel, FromTool, FromUser, Request
 from asyncagents.llm.scripted import Line, call, say
 from tests.flows.delegating import allow, launch, notices, task_named, until_quiet, visible

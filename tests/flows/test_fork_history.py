@@ -8,11 +8,11 @@ import pytest
 
 from asyncagents import Completed, Tool, ToolContext
 from asyncagents.delegation.fork import Fork, forked
-from asyncagents.delegation.fork_close import UNDER_WAY
+from asyncagents.delegation.fork_copy import UNDER_WAY
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.domain.window import Window
-from asyncagents.engine.prompt import SUMMARISED
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.model_input import SUMMARISED
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.model import FromModel, FromTool, FromUser, Request
 from asyncagents.llm.scripted import Line, call, say
 from asyncagents.testing.clock import FakeClock, SeededRng

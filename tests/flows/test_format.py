@@ -7,10 +7,10 @@ import pytest
 from msgspec import Struct
 
 from asyncagents.config.config import AgentConfig, Config
+from asyncagents.domain.conversation.failure import APIError, MessageAbortedError, StructuredOutputError
+from asyncagents.domain.conversation.message import JsonFormat, UserMessage
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError
 from asyncagents.domain.event import SessionError
-from asyncagents.domain.failure import APIError, MessageAbortedError, StructuredOutputError
-from asyncagents.domain.message import JsonFormat, UserMessage
-from asyncagents.domain.part import ToolCompleted, ToolError
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import FromUser, Request
 from asyncagents.llm.scripted import Line, ScriptedModel, call, end, fail, pause, say

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError
 from asyncagents.domain.event import PermissionAsked
-from asyncagents.domain.part import ToolCompleted, ToolError
 from asyncagents.llm.scripted import Line, call, say
 from tests.flows.hostile import CANARY, Yard, asks_after_always, coder, judged, tallied, written, yard
 from tests.flows.kit import stage

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from asyncagents import wait_tool
-from asyncagents.domain.history import Entry
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.status import Busy, WaitingAsync
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.status import Busy, WaitingAsync
-from asyncagents.engine.async_tools import AsyncTools
+from asyncagents.engine.runtime.async_tools import AsyncTools
 from asyncagents.errors import Conflict
 from asyncagents.llm.scripted import call, say
 from tests.flows.delegating import (

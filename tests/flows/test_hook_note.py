@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from asyncagents.config.config import AgentConfig, Config
+from asyncagents.domain.conversation.message import UserMessage
+from asyncagents.domain.conversation.part import TextPart
+from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.message import UserMessage
-from asyncagents.domain.part import TextPart
-from asyncagents.domain.status import Idle
-from asyncagents.engine.agents import prompt_text
+from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.llm.model import (
     Finish,
     FromModel,
@@ -26,7 +26,7 @@ from asyncagents.llm.model import (
     TextStart,
 )
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
-from asyncagents.plugins.author import Plugin
+from asyncagents.plugins.api import Plugin
 from tests.flows.kit import PATIENCE, Stage, answer_of, stage
 from tests.flows.test_plugin import project, with_hooks
 from tests.flows.test_todo_enforcer import OPEN, nudges, todos

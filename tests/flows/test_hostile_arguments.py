@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from asyncagents.app import open_runtime
+from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import AsksConfig, Config
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart
 from asyncagents.domain.event import PermissionAsked, QuestionAsked
-from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import Call, ScriptedModel, Step, call, say
 from tests.flows.hostile import coder, yard

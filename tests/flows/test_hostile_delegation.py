@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from asyncagents.config.config import AgentConfig, Config, DelegationConfig, NoticesConfig
+from asyncagents.domain.conversation.message import ModelRef, UserMessage
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart
+from asyncagents.domain.conversation.part_input import SubtaskInput
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.message import ModelRef, UserMessage
-from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart
-from asyncagents.domain.part_input import SubtaskInput
 from asyncagents.llm.model import FromTool, Request
 from asyncagents.llm.scripted import Line, ScriptedModel, Step, call, fail, say
 from tests.flows.delegating import (

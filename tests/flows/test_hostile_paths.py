@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError
 from asyncagents.domain.event import PermissionAsked
-from asyncagents.domain.part import ToolCompleted, ToolError
 from asyncagents.llm.scripted import Line, call
 from tests.flows.hostile import CANARY, Judged, Yard, asks_after_always, coder, judged, tallied, written, yard
 from tests.flows.hostile_traps import TRAPS, Lies

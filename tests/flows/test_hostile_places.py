@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from asyncagents.config.config import Config
-from asyncagents.domain.part import ToolCompleted
+from asyncagents.domain.conversation.part import ToolCompleted
 from asyncagents.llm.scripted import Line, call, say
 from tests.flows.hostile import CANARY, Yard, judged, tallied, written, yard
 from tests.flows.kit import stage

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from asyncagents.archive.read import import_from
+from asyncagents.archive.import_ import import_from
 from asyncagents.config.config import AgentConfig
+from asyncagents.domain.conversation.part import ToolError, ToolPart
+from asyncagents.domain.conversation.session import Rule
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.part import ToolError, ToolPart
-from asyncagents.domain.session import Rule
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import AsyncAgentsError
 from asyncagents.llm.scripted import call, say
-from asyncagents.store.verb.change import Change
+from asyncagents.store.verb.session_update import Change
 from tests.flows.delegating import Scenes, child_of, until_quiet
 from tests.flows.kit import PATIENCE
 from tests.flows.moving import exported

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from asyncagents.domain.part import ToolCompleted, ToolError
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError
 from asyncagents.llm.scripted import Line, call
 from tests.flows import hostile_holes
 from tests.flows.hostile import CANARY, Yard, asks_after_always, coder, judged, shell, yard

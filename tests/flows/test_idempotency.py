@@ -8,11 +8,11 @@ import pytest
 
 from asyncagents import Attachment, call, open_runtime, say
 from asyncagents.client import Client, open_client
-from asyncagents.config.system import SystemClock, SystemRng
+from asyncagents.config.clock import SystemClock, SystemRng
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.domain.conversation.part_input import FileInput, PartInput, TextInput
+from asyncagents.domain.conversation.session import Rule
 from asyncagents.domain.id import Ids, PartId
-from asyncagents.domain.message import ModelRef
-from asyncagents.domain.part_input import FileInput, PartInput, TextInput
-from asyncagents.domain.session import Rule
 from asyncagents.errors import Conflict, KeyReused
 from asyncagents.llm.scripted import ScriptedModel, pause
 from tests.flows.cutting import cutting

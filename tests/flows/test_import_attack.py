@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from asyncagents.archive.read import import_from
-from asyncagents.domain.call import Completed, Once
+from asyncagents.archive.import_ import import_from
+from asyncagents.domain.call.call import Completed, Once
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.tool import Tool, ToolContext
 from asyncagents.errors import RequestError

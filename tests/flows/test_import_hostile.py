@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from asyncagents.archive import folder as folders
-from asyncagents.archive.read import import_from
-from asyncagents.archive.write import export_to
+from asyncagents.archive import layout as folders
+from asyncagents.archive.export import export_to
+from asyncagents.archive.import_ import import_from
+from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.status import Idle
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import call, say
 from tests.flows.kit import PATIENCE, later, stage

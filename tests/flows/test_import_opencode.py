@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.archive.read import import_from
+from asyncagents.archive.import_ import import_from
+from asyncagents.domain.conversation.message import AssistantMessage, UserMessage
+from asyncagents.domain.conversation.part import ToolError, ToolPart
+from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.message import AssistantMessage, UserMessage
-from asyncagents.domain.part import ToolError, ToolPart
-from asyncagents.domain.status import Idle, WaitingAsync
-from asyncagents.domain.transfer import CUT_OFF
+from asyncagents.domain.transfer.records import CUT_OFF
 from asyncagents.llm.model import FromModel, FromTool, FromUser
 from asyncagents.llm.scripted import say
 from tests.flows.kit import PATIENCE

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from asyncagents.app import open_runtime
+from asyncagents.app.runtime import open_runtime
 from asyncagents.errors import Closed, InvalidInput, NotFound
 from asyncagents.llm.scripted import ScriptedModel, call
 from tests.flows.kit import ECHO, PATIENCE, Gate, stage

@@ -12,12 +12,12 @@ from typing import Any, assert_never
 import pytest
 
 from asyncagents import Completed, Pending, Tool, ToolContext, open_runtime
+from asyncagents.domain.conversation.status import Idle
+from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.fact import WriteTodos
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.status import Idle
-from asyncagents.domain.todo import Todo
 from asyncagents.domain.window import Window
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import Together
 from asyncagents.llm.model import FromModel, FromTool, FromUser, Request, Told
 from asyncagents.llm.scripted import Line, call, say

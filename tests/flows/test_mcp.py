@@ -8,14 +8,21 @@ from typing import Any
 import pytest
 
 from asyncagents.config.config import McpConfig
+from asyncagents.domain.conversation.part import (
+    ResourceSource,
+    Span,
+    ToolCompleted,
+    ToolError,
+    ToolPart,
+    ToolRunning,
+)
+from asyncagents.domain.conversation.part_input import FileInput
 from asyncagents.domain.event import PartUpdated, PermissionAsked
-from asyncagents.domain.part import ResourceSource, Span, ToolCompleted, ToolError, ToolPart, ToolRunning
-from asyncagents.domain.part_input import FileInput
 from asyncagents.errors import InvalidInput
 from asyncagents.errors import ToolError as Refused
 from asyncagents.llm.model import Attachment, FromTool, FromUser
 from asyncagents.llm.scripted import Script, call, say
-from asyncagents.plugins.author import PluginContext, PluginHooks
+from asyncagents.plugins.api import PluginContext, PluginHooks
 from tests.flows.kit import PATIENCE, Stage
 from tests.flows.mcp_kit import (
     Ledger,

@@ -16,15 +16,15 @@ from msgspec.structs import replace
 
 from asyncagents.config.config import Config, McpConfig
 from asyncagents.config.env import system_environment
-from asyncagents.domain.call import Completed, Failed
+from asyncagents.domain.call.call import Completed, Failed
+from asyncagents.domain.conversation.status import Busy
 from asyncagents.domain.id import CallId, MessageId, SessionId
-from asyncagents.domain.status import Busy
 from asyncagents.engine.tool import ToolContext
 from asyncagents.errors import ToolError
 from asyncagents.llm.scripted import say
-from asyncagents.tools.mcp import open_servers, wanted
-from asyncagents.tools.mcp_line import Tail
-from asyncagents.tools.mcp_link import Link, Wanted
+from asyncagents.tools.mcp.client import Link, Wanted
+from asyncagents.tools.mcp.connection import Tail
+from asyncagents.tools.mcp.servers import open_servers, wanted
 from tests.flows.kit import PATIENCE
 from tests.flows.mcp_kit import Ledger, hostile, local, session_with, until_dead
 
@@ -140,7 +140,7 @@ async def test_without_the_extra_a_server_says_how_to_install_it(
     def none_of_it(name: str, package: str | None = None) -> ModuleSpec | None:
         return None if name == "mcp" else find(name, package)
 
-    monkeypatch.setattr("asyncagents.tools.mcp_link.find_spec", none_of_it)
+    monkeypatch.setattr("asyncagents.tools.mcp.client.find_spec", none_of_it)
     async with session_with(tmp_path, {"go": [[say("Hi.")]]}, {"kit": local(ledger)}) as at:
         await at.prompt("go")
     assert "run `pip install 'asyncagents[mcp]'`" in caplog.text
@@ -149,7 +149,7 @@ async def test_without_the_extra_a_server_says_how_to_install_it(
 
 async def test_without_servers_nothing_of_the_sdk_is_loaded(tmp_path: Path) -> None:
     program = (
-        "import asyncio, sys, asyncagents, asyncagents.tools.coding\n"
+        "import asyncio, sys, asyncagents, asyncagents.tools.project.factory\n"
         "heavy = {'mcp', 'mcp_types', 'httpx2', 'anyio', 'pydantic'}\n"
         "print([name for name in sys.modules if name.split('.')[0] in heavy])"
     )
@@ -211,7 +211,7 @@ async def test_a_question_without_an_answer_is_given_up(tmp_path: Path) -> None:
 OWNER = """
 import asyncio, sys
 from pathlib import Path
-from asyncagents.tools.mcp import open_servers
+from asyncagents.tools.mcp.servers import open_servers
 from tests.flows.mcp_kit import Ledger, local
 from tests.flows.test_mcp_servers import called, wants
 

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from asyncagents.domain.session import project_id
+from asyncagents.domain.conversation.session import project_id
 from tests.flows.reading import reading, root, write
 
 __all__ = ["root"]

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
-from asyncagents.app import open_runtime
+from asyncagents.app.runtime import open_runtime
 from asyncagents.domain.id import CallId
-from asyncagents.engine.counters import BOUNDS, MOST_LABELS, OTHER, Counters
+from asyncagents.engine.metrics import BOUNDS, MOST_LABELS, OTHER, Counters
 from asyncagents.errors import StoreError
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
-from asyncagents.server.metrics import KIND
+from asyncagents.server.v1.metrics import KIND
 from asyncagents.testing.clock import FakeClock
 from tests.flows.delegating import launch, until_quiet
 from tests.flows.deliveries import SCRIPT, Service, done

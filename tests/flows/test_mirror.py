@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from asyncagents.domain.conversation.part import ToolCompleted, ToolPart, ToolRunning
 from asyncagents.domain.event import PartUpdated
-from asyncagents.domain.part import ToolCompleted, ToolPart, ToolRunning
 from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from tests.flows.kit import ECHO, Gate, Stage, stage

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app import open_runtime
-from asyncagents.domain.call import IN_DOUBT, Open
+from asyncagents.app.runtime import open_runtime
+from asyncagents.domain.call.call import IN_DOUBT, Open
+from asyncagents.domain.conversation.part import ToolCompleted, ToolPart, ToolRunning
+from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import PartUpdated, PermissionAsked
-from asyncagents.domain.part import ToolCompleted, ToolPart, ToolRunning
-from asyncagents.domain.status import Idle
 from asyncagents.llm.model import FromTool
 from asyncagents.llm.scripted import ScriptedModel
 from tests.flows.hostile import yard

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.domain.call import NEVER_RAN
+from asyncagents.domain.call.call import NEVER_RAN
+from asyncagents.domain.conversation.failure import APIError, ContentFilterError, Failure, UnknownError, api
+from asyncagents.domain.conversation.message import AssistantMessage
+from asyncagents.domain.conversation.part import ToolError
+from asyncagents.domain.conversation.status import Busy, Idle
 from asyncagents.domain.event import PartUpdated, SessionError, SessionIdle, SessionStatus
-from asyncagents.domain.failure import APIError, ContentFilterError, Failure, UnknownError, api
-from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.part import ToolError
-from asyncagents.domain.status import Busy, Idle
 from asyncagents.errors import ModelError
 from asyncagents.llm.model import FromModel, FromUser, ModelEvent, Request, Said, StreamError, TextDelta
 from asyncagents.llm.scripted import ScriptedModel, Step, call, end, fail, say

@@ -12,13 +12,13 @@ from threading import Thread
 
 import pytest
 
-from asyncagents.config.system import SystemClock, SystemRng
+from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.id import Ids, OwnerId
-from asyncagents.engine.post import Letter
+from asyncagents.engine.webhook.delivery import Letter
 from asyncagents.errors import Conflict, InvalidInput, SchemaMismatch, StoreError
 from asyncagents.server.discovery import LOCK
 from asyncagents.store.postgres.database import open_postgres
-from asyncagents.store.postgres.move import Moved, move
+from asyncagents.store.postgres.move_from_sqlite import Moved, move
 from asyncagents.store.sqlite.connection import connect
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.migrate import load_scripts, migrate

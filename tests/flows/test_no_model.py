@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from asyncagents import Idle, Runtime, WaitingAsync, call, open_runtime, say
+from asyncagents.app.default_model import NO_MODEL
 from asyncagents.config.config import Config
-from asyncagents.domain.status import Busy
-from asyncagents.engine.voice import NO_MODEL
+from asyncagents.domain.conversation.status import Busy
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import ScriptedModel
 from tests.flows.kit import PATIENCE, later

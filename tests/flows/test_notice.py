@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from asyncagents import wait_tool
-from asyncagents.app import open_runtime
+from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import DelegationConfig
+from asyncagents.domain.conversation.message import UserMessage
+from asyncagents.domain.conversation.part import ToolCompleted
+from asyncagents.domain.conversation.session import Session
+from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.event import MessageUpdated, PermissionAsked, TaskCompleted
-from asyncagents.domain.message import UserMessage
-from asyncagents.domain.part import ToolCompleted
-from asyncagents.domain.session import Session
-from asyncagents.domain.status import Idle, WaitingAsync
 from asyncagents.engine.tool import ToolContext
 from asyncagents.llm.model import FromUser
 from asyncagents.llm.scripted import call, fail, pause, say

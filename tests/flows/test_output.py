@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from asyncagents.domain.conversation.part import ToolCompleted, ToolPart, ToolWaiting
+from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.event import PartUpdated, SessionStatus, TaskCompleted
-from asyncagents.domain.part import ToolCompleted, ToolPart, ToolWaiting
-from asyncagents.domain.status import Idle, WaitingAsync
 from asyncagents.llm.model import FromUser, Request
 from asyncagents.llm.scripted import Step, call, say, think
 from tests.flows.delegating import (

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from asyncagents.domain.conversation.failure import MessageOutputLengthError
 from asyncagents.domain.event import SessionError, TaskFailed
-from asyncagents.domain.failure import MessageOutputLengthError
 from asyncagents.llm.model import Request
 from asyncagents.llm.scripted import Step, call, end, say, think
 from tests.flows.delegating import Players, launch, office, task_named, until_ended

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app import open_runtime
-from asyncagents.config.untrusted import TRUST_VARIABLE
+from asyncagents.app.runtime import open_runtime
+from asyncagents.config.untrusted_settings import TRUST_VARIABLE
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart
 from asyncagents.domain.event import PermissionAsked
-from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.plugins.load import NAMES
 from tests.flows.kit import Ears

@@ -13,10 +13,10 @@ from threading import Event
 import pytest
 from msgspec import Struct
 
-from asyncagents.server import peer as peer_room
-from asyncagents.server import socket_owner
-from asyncagents.server.peer import Owner, Peer, Users
-from asyncagents.server.socket_owner import Ends, SocketOwners, ask_kernel, read_tables
+from asyncagents.server.http import peer as peer_room
+from asyncagents.server.http import socket_owner
+from asyncagents.server.http.peer import Owner, Peer, Users
+from asyncagents.server.http.socket_owner import Ends, SocketOwners, ask_kernel, read_tables
 from tests.flows.attack import WAIT, target
 from tests.flows.stranger import STRANGER, ask_as, takes_root
 

@@ -10,16 +10,16 @@ from typing import Any, cast
 import pytest
 
 from asyncagents.config.config import AgentConfig, Config
-from asyncagents.domain.call import Completed
+from asyncagents.domain.call.call import Completed
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.domain.conversation.part import ToolCompleted, ToolPart
+from asyncagents.domain.conversation.session import Rule
 from asyncagents.domain.event import PartUpdated, PermissionAsked, PromptAnswered
-from asyncagents.domain.message import ModelRef
-from asyncagents.domain.part import ToolCompleted, ToolPart
-from asyncagents.domain.session import Rule
 from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import call, say
-from asyncagents.tools.pattern_letters import letters_of
-from asyncagents.tools.shell_rules import split
+from asyncagents.tools.search.required_literals import letters_of
+from asyncagents.tools.shell.rules import split
 from tests.flows.kit import Nothing, answer_of, stage
 from tests.flows.test_project import ASK_EDITS, project, repository
 

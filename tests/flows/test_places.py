@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app import open_runtime
+from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import DelegationConfig
-from asyncagents.domain.part import ToolCompleted, ToolPart
-from asyncagents.domain.permission import Action
+from asyncagents.domain.agent.permission import Action
+from asyncagents.domain.conversation.part import ToolCompleted, ToolPart
 from asyncagents.engine.tool import Ask, ToolContext
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from tests.flows.kit import Gate

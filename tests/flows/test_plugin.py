@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.app import open_runtime
+from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import Config
 from asyncagents.config.env import system_environment
 from asyncagents.config.trust import distrust, trust
-from asyncagents.domain.call import Completed
+from asyncagents.domain.call.call import Completed
+from asyncagents.domain.conversation.message import UserMessage
+from asyncagents.domain.conversation.part import TextPart, ToolCompleted, ToolError
 from asyncagents.domain.event import Event, PartUpdated, PermissionAsked, SessionIdle
-from asyncagents.domain.message import UserMessage
-from asyncagents.domain.part import TextPart, ToolCompleted, ToolError
 from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import ToolError as Refusal
 from asyncagents.llm.model import Finish, FromTool, ModelEvent, Request, StepFinish, TextDelta, TextStart
 from asyncagents.llm.scripted import Script, ScriptedModel, call, end, say
-from asyncagents.plugins.author import Plugin, PluginContext, PluginHooks
-from asyncagents.tools.projects import Projects
+from asyncagents.plugins.api import Plugin, PluginContext, PluginHooks
+from asyncagents.tools.project.projects import Projects
 from tests.flows.kit import ECHO, PATIENCE, Ears, Nothing, Stage, Text, stage
 from tests.flows.test_project import repository
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from asyncagents import PluginContext, PluginHooks, tool
+from asyncagents.domain.conversation.part import TextPart, ToolCompleted
 from asyncagents.domain.event import Event, PermissionAsked, SessionIdle
-from asyncagents.domain.part import TextPart, ToolCompleted
 from asyncagents.engine.tool import Ask
 from asyncagents.llm.model import FromTool, FromUser
 from asyncagents.llm.scripted import call, say

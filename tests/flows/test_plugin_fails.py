@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.app import open_runtime
+from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import AgentConfig, CommandConfig, Config, ModelConfig, ProviderConfig
 from asyncagents.config.secret import Secret
+from asyncagents.domain.conversation.failure import MessageAbortedError
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.domain.conversation.part import TextPart, ToolCompleted, ToolPart
 from asyncagents.domain.event import Event
-from asyncagents.domain.failure import MessageAbortedError
-from asyncagents.domain.message import ModelRef
-from asyncagents.domain.part import TextPart, ToolCompleted, ToolPart
-from asyncagents.engine.hook import HookName
+from asyncagents.engine.workplace.hooks import HookName
 from asyncagents.llm.scripted import Script, ScriptedModel, call, pause, say
-from asyncagents.plugins.author import Hook, PluginContext, PluginHooks
-from asyncagents.plugins.configured import read_config
-from asyncagents.plugins.health import MOST_HANGS
+from asyncagents.plugins.api import Hook, PluginContext, PluginHooks
+from asyncagents.plugins.config_check import read_config
+from asyncagents.plugins.hook_health import MOST_HANGS
 from tests.flows.kit import ECHO, PATIENCE, Stage, answer_of
 from tests.flows.test_plugin import Both, project, with_hooks
 

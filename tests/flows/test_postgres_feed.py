@@ -10,7 +10,7 @@ import pytest
 from asyncagents.domain.id import Ids
 from asyncagents.store.postgres.database import PostgresDatabase, open_postgres
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.change import Change
+from asyncagents.store.verb.session_update import Change
 from asyncagents.store.verb.signal import admit
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.contract.build import Lab

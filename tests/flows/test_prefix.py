@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from asyncagents import Completed, Tool, ToolContext, open_runtime
 from asyncagents.config.config import Config
 from asyncagents.domain.window import Window
-from asyncagents.engine.prompt import CLEARED
-from asyncagents.engine.runtime import Runtime
-from asyncagents.llm.anthropic_body import write_body as anthropic_body
-from asyncagents.llm.endpoint import Endpoint
+from asyncagents.engine.model_input import CLEARED
+from asyncagents.engine.runtime.runtime import Runtime
+from asyncagents.llm.anthropic.request import write_body as anthropic_body
+from asyncagents.llm.http.request import Endpoint
 from asyncagents.llm.model import FromTool, FromUser, Request
-from asyncagents.llm.openai_body import write_body as openai_body
+from asyncagents.llm.openai.request import write_body as openai_body
 from asyncagents.llm.scripted import Line, ScriptedModel, call, say
 from tests.e2e.coding_worker import FILES, SCRIPT
 from tests.flows.kit import PATIENCE, Text, later

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from asyncagents.config.config import AgentConfig, AsksConfig, Config
-from asyncagents.domain.call import Failed, Settled
+from asyncagents.domain.call.call import Failed, Settled
+from asyncagents.domain.conversation.message import AssistantMessage, ModelRef
+from asyncagents.domain.conversation.part import TextPart, ToolCompleted, ToolError
+from asyncagents.domain.conversation.session import Rule
 from asyncagents.domain.event import PermissionAsked, PermissionReplied, SessionUpdated
-from asyncagents.domain.message import AssistantMessage, ModelRef
-from asyncagents.domain.part import TextPart, ToolCompleted, ToolError
-from asyncagents.domain.session import Rule
 from asyncagents.llm.model import FromTool, FromUser
 from asyncagents.llm.scripted import Line, Script, call, end, fail, pause, say
 from tests.flows.kit import Stage, stage

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from asyncagents.app import Setup
+from asyncagents.app.runtime import Setup
 from asyncagents.config.config import CommandConfig, Config
-from asyncagents.domain.history import Entry
-from asyncagents.domain.id import PartId
-from asyncagents.domain.message import UserMessage
-from asyncagents.domain.part import (
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.message import UserMessage
+from asyncagents.domain.conversation.part import (
     AgentPart,
     FilePart,
     FileSource,
@@ -24,11 +23,18 @@ from asyncagents.domain.part import (
     TextPart,
     ToolCompleted,
 )
-from asyncagents.domain.part_input import AgentInput, FileInput, PartInput, SubtaskInput, TextInput
-from asyncagents.engine.material import FOLDER
-from asyncagents.engine.served import Argument, Content, ReadyPrompt, Resource
+from asyncagents.domain.conversation.part_input import (
+    AgentInput,
+    FileInput,
+    PartInput,
+    SubtaskInput,
+    TextInput,
+)
+from asyncagents.domain.id import PartId
 from asyncagents.engine.tool import ask_everything
-from asyncagents.engine.workplace import Bare
+from asyncagents.engine.workplace.mcp import Argument, Content, ReadyPrompt, Resource
+from asyncagents.engine.workplace.prompt_sources import FOLDER
+from asyncagents.engine.workplace.workplace import Bare
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Attachment, FromUser
 from asyncagents.llm.scripted import Script, ScriptedModel, call, say

@@ -7,11 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents import Attachment, PartUpdated, ScriptedModel, open_runtime
+from asyncagents.app.default_model import NO_MODEL
 from asyncagents.config.config import Config, ModelConfig, ModelCost, ModelLimit, ProviderConfig
 from asyncagents.config.secret import Secret
-from asyncagents.domain.failure import APIError, ProviderAuthError
-from asyncagents.domain.part import ReasoningPart, RetryPart, StepFinishPart
-from asyncagents.engine.voice import NO_MODEL
+from asyncagents.domain.conversation.failure import APIError, ProviderAuthError
+from asyncagents.domain.conversation.part import ReasoningPart, RetryPart, StepFinishPart
 from asyncagents.errors import InvalidInput
 from asyncagents.testing.provider import Provider, Reply, ToolUse, Usage, open_provider
 from tests.flows.kit import ECHO, PATIENCE, answer_of

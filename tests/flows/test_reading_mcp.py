@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from asyncagents.server.mcp import WAITING
-from asyncagents.tools.process import Processes
-from asyncagents.tools.process_piped import open_piped
+from asyncagents.server.opencode.mcp import WAITING
+from asyncagents.tools.process.pipes import open_piped
+from asyncagents.tools.process.processes import Processes
 from tests.flows.kit import PATIENCE
 from tests.flows.mcp_kit import COMPILED, HERE, Ledger, until_dead
 from tests.flows.reading import KEY, Asker, Told, reading, root, write

@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from asyncagents.app import Setup
-from asyncagents.engine import readiness
+from asyncagents.app.backend import PolledDatabase
+from asyncagents.app.runtime import Setup
+from asyncagents.engine.runtime import readiness
 from asyncagents.errors import DatabaseGone
 from asyncagents.llm.scripted import ScriptedModel, say
 from asyncagents.store.tx import Commit, Verb
 from asyncagents.store.verb.health import try_write
-from asyncagents.world import PolledDatabase
 from tests.e2e.full_disk import LONG, LastPage, Sender, open_limited
 from tests.flows.kit import PATIENCE, open_world
 from tests.flows.serving import Caller, Told, serve

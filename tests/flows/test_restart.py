@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app import Setup, bare, open_runtime
-from asyncagents.domain.call import IN_DOUBT, TIMED_OUT, Completed
+from asyncagents.app.runtime import Setup, bare, open_runtime
+from asyncagents.domain.call.call import IN_DOUBT, TIMED_OUT, Completed
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.failure import aborted
+from asyncagents.domain.conversation.message import AssistantMessage
+from asyncagents.domain.conversation.part import ToolError, ToolPart
+from asyncagents.domain.conversation.status import Busy, Idle, WaitingAsync
 from asyncagents.domain.event import PartUpdated, PermissionAsked, SessionIdle
-from asyncagents.domain.failure import aborted
-from asyncagents.domain.history import Entry
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.part import ToolError, ToolPart
-from asyncagents.domain.status import Busy, Idle, WaitingAsync
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool, Tool, ToolContext
 from asyncagents.errors import Closed
 from asyncagents.llm.model import FromModel, FromTool, FromUser

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from asyncagents import Completed, ResultFile, open_runtime, tool
-from asyncagents.archive.read import import_from
+from asyncagents.archive.import_ import import_from
 from asyncagents.config.config import Config
 from asyncagents.llm.model import FromTool
 from asyncagents.llm.scripted import call, say

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.domain.background_task import BackgroundTask
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError
 from asyncagents.domain.event import TaskCancelled, TaskCompleted, TaskFailed, TaskUpdated
-from asyncagents.domain.part import ToolCompleted, ToolError
+from asyncagents.domain.task.view import BackgroundTask
 from asyncagents.errors import NotFound
 from asyncagents.llm.model import FromUser, Request
 from asyncagents.llm.scripted import Step, call, fail, say

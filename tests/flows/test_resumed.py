@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from asyncagents import SessionId
-from asyncagents.app import Setup, bare, open_runtime
-from asyncagents.config.system import SystemClock
+from asyncagents.app.runtime import Setup, bare, open_runtime
+from asyncagents.config.clock import SystemClock
 from asyncagents.domain.event import PermissionAsked
-from asyncagents.engine.resumed import MISSED_MS
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.event.replay import MISSED_MS
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.clock import FakeClock
 from tests.flows.delegating import office

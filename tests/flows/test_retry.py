@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app import Setup
+from asyncagents.app.runtime import Setup
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.failure import APIError, MessageAbortedError
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.domain.conversation.part import RetryPart, TextPart
+from asyncagents.domain.conversation.status import Busy, Idle, Retry
 from asyncagents.domain.event import PartUpdated, SessionError, SessionIdle, SessionStatus
-from asyncagents.domain.failure import APIError, MessageAbortedError
-from asyncagents.domain.history import Entry
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.message import ModelRef
-from asyncagents.domain.part import RetryPart, TextPart
-from asyncagents.domain.status import Busy, Idle, Retry
-from asyncagents.engine.draft import NO_FINISH
-from asyncagents.engine.runtime import Runtime
-from asyncagents.engine.turn import COOLING
+from asyncagents.engine.runtime.runtime import Runtime
+from asyncagents.engine.step.draft import NO_FINISH
+from asyncagents.engine.step.step import COOLING
 from asyncagents.llm.model import Finish, FromModel, FromUser, ModelEvent, Request, Said
 from asyncagents.llm.scripted import ScriptedModel, Step, end, fail, say
 from asyncagents.testing.clock import FakeClock

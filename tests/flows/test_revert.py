@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from asyncagents.config.config import Config
-from asyncagents.domain.call import Completed
+from asyncagents.domain.call.call import Completed
+from asyncagents.domain.conversation.message import UserMessage
+from asyncagents.domain.conversation.part import PatchPart, StepFinishPart, StepStartPart
 from asyncagents.domain.id import MessageId
-from asyncagents.domain.message import UserMessage
-from asyncagents.domain.part import PatchPart, StepFinishPart, StepStartPart
 from asyncagents.engine.tool import AnyTool, Tool, ToolContext
 from asyncagents.llm.model import FromUser
 from asyncagents.llm.scripted import Script, call, say

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.config.system import SystemClock, SystemRng
+from asyncagents.config.clock import SystemClock, SystemRng
+from asyncagents.domain.conversation.part import ToolPart
+from asyncagents.domain.conversation.session import Revert
 from asyncagents.domain.id import Ids
-from asyncagents.domain.part import ToolPart
-from asyncagents.domain.session import Revert
 from asyncagents.errors import Conflict, SessionBusy
 from asyncagents.llm.scripted import Script, call, say
 from tests.flows.delegating import launch

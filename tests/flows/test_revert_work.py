@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from asyncagents.domain.conversation.part import PatchPart, ToolPart
+from asyncagents.domain.conversation.session import Revert
+from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.event import MessageRemoved, PartRemoved, SessionDiff
 from asyncagents.domain.id import MessageId, PartId
-from asyncagents.domain.part import PatchPart, ToolPart
-from asyncagents.domain.session import Revert
-from asyncagents.domain.status import Idle, WaitingAsync
-from asyncagents.engine.snapshots import NoSnapshots
+from asyncagents.engine.workplace.snapshots import NoSnapshots
 from asyncagents.errors import AlreadySettled, NotFound, SessionBusy
 from asyncagents.llm.model import FromTool, FromUser
 from asyncagents.llm.scripted import Script, call, say

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.config.config import AgentConfig, Permission, SandboxConfig
-from asyncagents.domain.part import ToolError
+from asyncagents.domain.conversation.part import ToolError
 from asyncagents.llm.scripted import call, say
 from tests.flows.delegating import Scenes
 from tests.flows.test_delegation_rules import project
@@ -42,7 +42,7 @@ async def test_a_task_is_confined_as_its_launcher_is(tmp_path: Path, confined: b
 async def test_a_sandboxed_agent_without_bwrap_is_told_why_and_runs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncagents.tools.process.SYSTEM_FOLDERS", ())
+    monkeypatch.setattr("asyncagents.tools.process.processes.SYSTEM_FOLDERS", ())
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("git", "bash"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.server.patience import Patience
+from asyncagents.server.http.timeouts import Patience
 from tests.flows.attack import WAIT, Heard, Target, Wire, target
 
 EVENTS, HEALTH, PENDING = "/v1/events", "/v1/health", "/async-tool/pending"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.server.peer import Users
-from asyncagents.server.socket_owner import Ends, SocketOwners
+from asyncagents.server.http.peer import Users
+from asyncagents.server.http.socket_owner import Ends, SocketOwners
 from tests.flows.attack import Target, target
 from tests.flows.stranger import STRANGER, ask_as, takes_root
 from tests.flows.test_approvals import approving

@@ -10,11 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents import ScriptedModel, open_runtime, say
-from asyncagents.domain.message import UserMessage
+from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.llm.scripted import Pause, Script
-from asyncagents.server.asgi import PIECE
-from asyncagents.server.patience import Patience
-from asyncagents.server.protocol import HEADER_BYTES, MOST_HEADERS, SURPLUS_BYTES
+from asyncagents.server.application import PIECE
+from asyncagents.server.http.connection import HEADER_BYTES, MOST_HEADERS, SURPLUS_BYTES
+from asyncagents.server.http.timeouts import Patience
 from asyncagents.server.route import Site
 from asyncagents.server.serve import Listening, open_server
 from tests.flows.asked import TOKEN, application

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from asyncagents import ScriptedModel, open_runtime
-from asyncagents.client.address import Working
-from asyncagents.config.system import SystemRng
+from asyncagents.client.server_finder import Working
+from asyncagents.config.clock import SystemRng
 from asyncagents.errors import ConfigError, StoreError, Unavailable
-from asyncagents.server import gate as gate_room
+from asyncagents.server import auth as gate_room
 from asyncagents.server.discovery import Listing, Lock, find_server, read_token, write_listing
 from asyncagents.server.routes import ROUTES
 from asyncagents.server.serve import Listening, open_server

@@ -6,10 +6,10 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from asyncagents.app import open_runtime
+from asyncagents.app.runtime import open_runtime
+from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.event import PartDelta, PartUpdated, PromptAnswered
-from asyncagents.domain.part import TextPart
-from asyncagents.engine.follow import Heard
+from asyncagents.engine.event.session_stream import Heard
 from asyncagents.llm.model import ModelEvent, Request, TextDelta
 from asyncagents.llm.scripted import Script, ScriptedModel, say
 from tests.flows.calling import Caller, Frame, calling

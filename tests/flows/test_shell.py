@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from asyncagents import InvalidInput, SessionBusy
-from asyncagents.domain.call import ABORTED
+from asyncagents.domain.call.call import ABORTED
+from asyncagents.domain.conversation.failure import MessageAbortedError
+from asyncagents.domain.conversation.message import UserMessage
+from asyncagents.domain.conversation.part import TextPart, ToolCompleted, ToolError, ToolPart, ToolRunning
+from asyncagents.domain.conversation.status import Busy, Idle
 from asyncagents.domain.event import MessageUpdated, PartUpdated, PermissionAsked, SessionIdle, SessionUpdated
-from asyncagents.domain.failure import MessageAbortedError
-from asyncagents.domain.message import UserMessage
-from asyncagents.domain.part import TextPart, ToolCompleted, ToolError, ToolPart, ToolRunning
-from asyncagents.domain.status import Busy, Idle
 from asyncagents.llm.model import FromModel, FromTool, FromUser
 from asyncagents.llm.scripted import call, say
 from tests.flows.kit import PATIENCE, Gate, Stage, answer_of, roles, stage

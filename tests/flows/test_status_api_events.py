@@ -11,8 +11,8 @@ import pytest
 from asyncagents import open_runtime
 from asyncagents.domain.shape import encode
 from asyncagents.llm.scripted import call, fail, say
+from asyncagents.server.http.sse import RETRY_MS
 from asyncagents.server.serve import Listening, open_server
-from asyncagents.server.sse import RETRY_MS
 from tests.flows.delegating import Players, Scenes, allow, launch, task_named, until_quiet
 from tests.flows.kit import ECHO, PATIENCE, Gate
 from tests.flows.serving import Listener, Served, calling, serve, serving

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from asyncagents.domain.call import Completed
-from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart, ToolWaiting
-from asyncagents.domain.part_input import PartInput, SubtaskInput
-from asyncagents.domain.status import WaitingAsync
-from asyncagents.engine.agents import prompt_text
+from asyncagents.domain.call.call import Completed
+from asyncagents.domain.conversation.message import AssistantMessage
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart, ToolWaiting
+from asyncagents.domain.conversation.part_input import PartInput, SubtaskInput
+from asyncagents.domain.conversation.status import WaitingAsync
 from asyncagents.engine.tool import Pending, Tool, ToolContext
+from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.llm.model import FromModel, FromTool, FromUser
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from tests.flows.kit import Gate, Stage, answer_of, roles, stage

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents import Idle, SessionIdle, WaitingAsync, call, say, wait_tool
-from asyncagents.app import Setup, bare
+from asyncagents.app.runtime import Setup, bare
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.expiry import PUT_OFF_MS
 from asyncagents.llm.scripted import ScriptedModel

@@ -8,10 +8,10 @@ from typing import Literal
 import pytest
 
 from asyncagents.config.config import DelegationConfig
-from asyncagents.domain.call import Completed
+from asyncagents.domain.call.call import Completed
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart, ToolRunning
+from asyncagents.domain.conversation.status import Busy, Idle, WaitingAsync
 from asyncagents.domain.event import PartUpdated, PermissionAsked, SessionIdle, SessionStatus, TaskCompleted
-from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart, ToolRunning
-from asyncagents.domain.status import Busy, Idle, WaitingAsync
 from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.llm.model import FromTool, FromUser
 from asyncagents.llm.scripted import call, fail, say

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from asyncagents.client import BoardSnapshot, open_client
-from asyncagents.domain.part import ToolCompleted
+from asyncagents.domain.conversation.part import ToolCompleted
 from asyncagents.llm.scripted import call, say
 from asyncagents.store.postgres.migrate import load_scripts, migrate
 from tests.flows.delegating import (

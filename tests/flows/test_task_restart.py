@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.app import open_runtime
+from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import DelegationConfig
-from asyncagents.domain.background_task import BackgroundTask
+from asyncagents.domain.conversation.status import WaitingAsync
 from asyncagents.domain.event import TaskCancelled, TaskCompleted
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.status import WaitingAsync
-from asyncagents.engine.runtime import Runtime
+from asyncagents.domain.task.view import BackgroundTask
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.scripted import call, pause, say
 from tests.flows.delegating import (
     Players,

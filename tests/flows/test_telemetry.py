@@ -9,14 +9,14 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.trace import SpanKind, StatusCode
 
 from asyncagents import ToolContext, async_tool
+from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.status import Idle
-from asyncagents.engine.counters import MOST_LABELS
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.metrics import MOST_LABELS
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool, Pending, Tool
 from asyncagents.errors import AlreadySettled, ToolError
 from asyncagents.llm.scripted import ScriptedModel, call, fail, pause, say
-from asyncagents.telemetry.measure import Measures
+from asyncagents.telemetry.metrics import Measures
 from tests.flows.delegating import launch, sync
 from tests.flows.deliveries import done, standard
 from tests.flows.kit import ECHO, PATIENCE, Ears, Nothing

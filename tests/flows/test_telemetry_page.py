@@ -11,7 +11,7 @@ import pytest
 from opentelemetry import trace
 
 from asyncagents import ScriptedModel, TelemetryConfig, open_runtime, say
-from asyncagents.engine.watch import UNWATCHED
+from asyncagents.engine.observer import UNWATCHED
 from asyncagents.llm.scripted import call
 from tests.flows.kit import ECHO
 from tests.flows.serving import serving
@@ -110,7 +110,7 @@ async def calls_made(folder: Path, chunks: int, collector: Collector | None) -> 
         nonlocal count
         path = frame.f_code.co_filename
         count += event == "call" and (
-            "/engine/watch" in path or "/engine/counters" in path or "/telemetry/" in path
+            "/engine/observer" in path or "/engine/metrics" in path or "/telemetry/" in path
         )
 
     async with traced(folder, {"go": [[say(*(["word "] * chunks))]]}, collector) as runtime:

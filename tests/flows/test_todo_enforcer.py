@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from asyncagents.config.config import AgentConfig, Config
+from asyncagents.domain.conversation.part import TextPart
+from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.event import PermissionAsked
-from asyncagents.domain.part import TextPart
-from asyncagents.domain.todo import Todo
 from asyncagents.llm.model import FromUser
 from asyncagents.llm.scripted import Line, call, fail, say
 from asyncagents.plugins.todo_enforcer import reminder

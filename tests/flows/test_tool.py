@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Completed, Failed
-from asyncagents.domain.part import ToolCompleted, ToolError
+from asyncagents.domain.call.call import Completed, Failed
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError
 from asyncagents.engine.tool import Ask, Outcome, Pending, Together, Tool, ToolContext
 from asyncagents.errors import ToolError as ToolFailure
 from asyncagents.llm.model import FromTool, FromUser

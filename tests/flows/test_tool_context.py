@@ -8,9 +8,9 @@ import pytest
 
 from asyncagents import Completed, Failed, ToolContext, async_tool, tool
 from asyncagents.config.config import Config
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart, ToolRunning
+from asyncagents.domain.conversation.status import WaitingAsync
 from asyncagents.domain.event import PartUpdated
-from asyncagents.domain.part import ToolCompleted, ToolError, ToolPart, ToolRunning
-from asyncagents.domain.status import WaitingAsync
 from asyncagents.llm.scripted import call, say
 from tests.flows.kit import PATIENCE, stage
 from tests.flows.test_project import repository

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.archive.read import import_from
-from asyncagents.archive.write import export_to
+from asyncagents.archive.export import export_to
+from asyncagents.archive.import_ import import_from
 from asyncagents.config.secret import Secret
+from asyncagents.domain.conversation.part import ToolError, ToolPart, UnknownPart
+from asyncagents.domain.conversation.session import Rule
+from asyncagents.domain.conversation.status import Idle, WaitingAsync
+from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.fact import WriteTodos
-from asyncagents.domain.part import ToolError, ToolPart, UnknownPart
-from asyncagents.domain.session import Rule
-from asyncagents.domain.status import Idle, WaitingAsync
-from asyncagents.domain.todo import Todo
-from asyncagents.domain.transfer import CUT_OFF
+from asyncagents.domain.transfer.records import CUT_OFF
 from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.llm.model import FromModel, FromTool, FromUser
 from asyncagents.llm.scripted import call, say

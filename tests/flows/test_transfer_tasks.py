@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from asyncagents import approval, async_tool
+from asyncagents.domain.conversation.part import ToolError
+from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.event import PermissionAsked
-from asyncagents.domain.part import ToolError
-from asyncagents.domain.status import Idle, WaitingAsync
-from asyncagents.domain.transfer import CUT_SHORT
+from asyncagents.domain.transfer.records import CUT_SHORT
 from asyncagents.llm.model import FromTool, FromUser
 from asyncagents.llm.scripted import call, say
 from tests.flows.delegating import Scenes, launch, notices, office, sync, until_quiet

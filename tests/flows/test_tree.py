@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from asyncagents.domain.conversation.status import Busy, WaitingAsync
 from asyncagents.domain.event import PermissionAsked
-from asyncagents.domain.status import Busy, WaitingAsync
 from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from tests.flows.kit import CAREFUL, PATIENCE, later, stage

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from asyncagents.server.tui import _OPENS
+from asyncagents.server.opencode.tui import _OPENS
 from tests.flows.calling import Caller, calling
 from tests.flows.serving import Listener
 

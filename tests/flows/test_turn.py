@@ -5,6 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from asyncagents.domain.conversation.part import (
+    ReasoningPart,
+    StepFinishPart,
+    StepStartPart,
+    TextPart,
+    ToolCompleted,
+    ToolPart,
+)
+from asyncagents.domain.conversation.status import Busy, Idle
 from asyncagents.domain.event import (
     MessageUpdated,
     PartDelta,
@@ -14,15 +23,6 @@ from asyncagents.domain.event import (
     SessionStatus,
 )
 from asyncagents.domain.id import PartId
-from asyncagents.domain.part import (
-    ReasoningPart,
-    StepFinishPart,
-    StepStartPart,
-    TextPart,
-    ToolCompleted,
-    ToolPart,
-)
-from asyncagents.domain.status import Busy, Idle
 from asyncagents.llm.model import CallMade, FromModel, FromTool, FromUser, Said, Thought
 from asyncagents.llm.scripted import call, end, pause, say, think
 from tests.flows.kit import ECHO, Gate, answer_of, roles, stage

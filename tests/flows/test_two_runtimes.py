@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from asyncagents.app import open_runtime
-from asyncagents.config.system import SystemClock, SystemRng
-from asyncagents.domain.call import Completed
+from asyncagents.app.runtime import open_runtime
+from asyncagents.config.clock import SystemClock, SystemRng
+from asyncagents.domain.call.call import Completed
+from asyncagents.domain.conversation.failure import aborted
+from asyncagents.domain.conversation.status import Busy, Idle, WaitingAsync
 from asyncagents.domain.event import PartUpdated, SessionIdle, SessionStatus
-from asyncagents.domain.failure import aborted
 from asyncagents.domain.id import AHEAD_MS, Ids, SessionId
-from asyncagents.domain.status import Busy, Idle, WaitingAsync
 from asyncagents.engine.tool import Tool, ToolContext
 from asyncagents.llm.model import FromUser, ModelEvent, Request
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from asyncagents import Idle, PermissionAsked, SessionIdle, WaitingAsync, call, say, wait_tool
-from asyncagents.app import Setup, bare
-from asyncagents.domain.call import WAIT_ENDED
-from asyncagents.domain.decision import moment
+from asyncagents.app.runtime import Setup, bare
+from asyncagents.domain.call.call import WAIT_ENDED
+from asyncagents.domain.call.reply import moment
 from asyncagents.llm.model import FromTool
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.testing.clock import EPOCH_MS, FakeClock

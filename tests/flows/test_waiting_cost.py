@@ -14,9 +14,9 @@ import pytest
 
 from asyncagents import Runtime, ScriptedModel, ToolContext, async_tool, call, open_runtime, say
 from asyncagents.config.config import AsyncToolsConfig
-from asyncagents.domain.call import Call, Completed, Later, Settled
+from asyncagents.domain.call.call import Call, Completed, Later, Settled
+from asyncagents.domain.conversation.status import WaitingAsync
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
-from asyncagents.domain.status import WaitingAsync
 from asyncagents.engine.dispatcher import PIECES, RETRY_MS, SWEEP_MS
 from asyncagents.store.sqlite.connection import Connection, Cursor, connect
 from asyncagents.store.sqlite.database import open_sqlite

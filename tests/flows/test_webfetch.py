@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from asyncagents.config.config import AgentConfig, Config
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError
 from asyncagents.domain.event import PermissionAsked
-from asyncagents.domain.part import ToolCompleted, ToolError
 from asyncagents.llm.scripted import Line, call, say
 from asyncagents.server.serve import Listening, open_server
-from asyncagents.tools.webfetch import webfetch
+from asyncagents.tools.builtin.webfetch import webfetch
 from tests.flows.hostile import asks_after_always, coder, judged, yard
 from tests.flows.kit import stage
 from tests.unit.tools.local_spellings import NEVER, SPELLINGS

@@ -10,16 +10,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from asyncagents import Runtime, ToolContext, async_tool
-from asyncagents.app import Setup, bare, open_runtime
-from asyncagents.domain.call import TIMED_OUT
-from asyncagents.domain.delivered import MOST_BYTES
+from asyncagents.app.runtime import Setup, bare, open_runtime
+from asyncagents.domain.call.call import TIMED_OUT
+from asyncagents.domain.call.incoming_result import MOST_BYTES
+from asyncagents.domain.call.pending_tool import ToolResult
+from asyncagents.domain.call.signature import sign_plain, sign_standard
 from asyncagents.domain.event import SessionIdle
-from asyncagents.domain.pending_tool import ToolResult
-from asyncagents.domain.signature import sign_plain, sign_standard
 from asyncagents.errors import InvalidInput, Unauthorized
 from asyncagents.llm.model import FromTool
 from asyncagents.llm.scripted import ScriptedModel
-from asyncagents.server.http import Pairs, Request
+from asyncagents.server.http.messages import Pairs, Request
 from asyncagents.testing.clock import FakeClock
 from tests.flows.deliveries import (
     FORGED,

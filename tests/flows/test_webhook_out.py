@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from asyncagents.app import Setup, bare, open_runtime
+from asyncagents.app.runtime import Setup, bare, open_runtime
 from asyncagents.config.config import AsyncToolsConfig, WebhooksConfig
 from asyncagents.config.secret import Secret
-from asyncagents.domain.call import Completed
-from asyncagents.domain.delivery import DELETED
+from asyncagents.domain.call.call import Completed
+from asyncagents.domain.call.webhook import DELETED
 from asyncagents.domain.event import SessionIdle
 from asyncagents.domain.id import CallId
-from asyncagents.engine.post import Answer, Answered, Letter
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import Pending, Tool, ToolContext
+from asyncagents.engine.webhook.delivery import Answer, Answered, Letter
 from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.testing.clock import FakeClock
-from asyncagents.tools.outgoing import open_outgoing
+from asyncagents.tools.web.webhook_sender import open_outgoing
 from tests.flows.kit import Nothing, later, open_world, stage
 from tests.flows.receiver import HERE, Receiver, receiving, until_so, until_state
 
@@ -290,7 +290,7 @@ async def test_deleting_a_session_drops_nothing_that_is_owed(tmp_path: Path) -> 
 async def test_a_post_that_is_broken_off_by_the_end_of_its_process_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncagents.engine.courier.GRACE_SECONDS", 0)
+    monkeypatch.setattr("asyncagents.engine.webhook.delivery_loop.GRACE_SECONDS", 0)
     async with receiving() as receiver:
         receiver.silent = True
         async with stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=HERE) as at:
@@ -320,7 +320,7 @@ async def test_an_end_waits_for_a_post_that_is_under_way(tmp_path: Path) -> None
 async def test_a_receiver_that_never_answers_is_left_after_the_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncagents.engine.courier.DEADLINE_SECONDS", 0.05)
+    monkeypatch.setattr("asyncagents.engine.webhook.delivery_loop.DEADLINE_SECONDS", 0.05)
     async with receiving() as receiver:
         receiver.silent = True
         async with stage(tmp_path, SCRIPT, tools=[deploy(receiver)], async_tools=HERE) as at:

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app import Setup, bare
+from asyncagents.app.runtime import Setup, bare
 from asyncagents.config.config import AsyncToolsConfig
 from asyncagents.config.secret import Secret
-from asyncagents.domain.signature import sign_plain
+from asyncagents.domain.call.signature import sign_plain
 from asyncagents.errors import NotFound, Unauthorized
 from asyncagents.llm.model import FromTool
 from asyncagents.llm.scripted import ScriptedModel
-from asyncagents.server.http import Request
+from asyncagents.server.http.messages import Request
 from asyncagents.testing.clock import FakeClock
 from tests.flows.deliveries import (
     SCRIPT,

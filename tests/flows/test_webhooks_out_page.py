@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from asyncagents.app import Setup, bare
+from asyncagents.app.runtime import Setup, bare
 from asyncagents.config.config import WebhooksConfig
-from asyncagents.engine.courier import AT_ONCE, AT_ONE_HOST, DEADLINE_SECONDS
-from asyncagents.engine.post import PAUSES_MS, Answer, Answered, Letter
+from asyncagents.engine.webhook.delivery import PAUSES_MS, Answer, Answered, Letter
+from asyncagents.engine.webhook.delivery_loop import AT_ONCE, AT_ONE_HOST, DEADLINE_SECONDS
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from tests.flows.kit import open_world
 from tests.flows.receiver import until_state

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app import open_runtime
+from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import DelegationConfig
+from asyncagents.domain.conversation.status import Retry, WaitingAsync
 from asyncagents.domain.event import PermissionAsked, SessionStatus
-from asyncagents.domain.status import Retry, WaitingAsync
 from asyncagents.domain.why import Why
 from asyncagents.engine.tool import ToolContext
 from asyncagents.errors import NotFound

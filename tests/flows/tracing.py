@@ -11,10 +11,10 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from asyncagents.app import Setup, bare
+from asyncagents.app.runtime import Setup, bare
+from asyncagents.config.clock import SystemClock
 from asyncagents.config.config import DelegationConfig
-from asyncagents.config.system import SystemClock
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.scripted import Script, ScriptedModel
 from asyncagents.telemetry.tracing import Tracing

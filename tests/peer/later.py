@@ -4,7 +4,7 @@ import sys
 import time
 
 from asyncagents.cli.main import main
-from asyncagents.config.system import SystemClock
+from asyncagents.config.clock import SystemClock
 
 
 def put_ahead(ms: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 
-from asyncagents.engine.runtime import VERSION
+from asyncagents.engine.runtime.runtime import VERSION
 from asyncagents.store.postgres.migrate import load_scripts as load_postgres_scripts
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.migrate import load_scripts

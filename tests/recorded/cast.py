@@ -8,31 +8,31 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents import Ask, Completed, Failed, Pending, Tool, ToolContext, approval
-from asyncagents.app import Setup
+from asyncagents.app.runtime import Setup
 from asyncagents.config.config import AsyncToolsConfig, DelegationConfig
 from asyncagents.config.secret import Secret
-from asyncagents.delegation.desk import Desk
+from asyncagents.delegation.launch import Desk
 from asyncagents.delegation.tools import delegation_tools
-from asyncagents.domain.call import Call
-from asyncagents.domain.message import ModelRef
-from asyncagents.domain.pending_tool import ToolResult
-from asyncagents.domain.permission import Effective, judge
+from asyncagents.domain.agent.permission import Effective, judge
+from asyncagents.domain.call.call import Call
+from asyncagents.domain.call.pending_tool import ToolResult
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.domain.conversation.session import CacheTokens, Rule, Session, Tokens
 from asyncagents.domain.port import Clock
-from asyncagents.domain.session import CacheTokens, Rule, Session, Tokens
 from asyncagents.domain.window import Window
-from asyncagents.engine.agents import prompt_text
-from asyncagents.engine.hook import HookName, NoHooks
-from asyncagents.engine.post import Answer, Answered, Letter
-from asyncagents.engine.snapshots import Snapshots
+from asyncagents.engine.observer import UNWATCHED, Watch
 from asyncagents.engine.tool import AnyTool, Lasting, Outcome, Policy
-from asyncagents.engine.watch import UNWATCHED, Watch
-from asyncagents.engine.workplace import Asking, Bare, Workplaces
+from asyncagents.engine.webhook.delivery import Answer, Answered, Letter
+from asyncagents.engine.workplace.agents import prompt_text
+from asyncagents.engine.workplace.hooks import HookName, NoHooks
+from asyncagents.engine.workplace.snapshots import Snapshots
+from asyncagents.engine.workplace.workplace import Asking, Bare, Workplaces
 from asyncagents.llm.model import FromUser, ModelEvent, Request, StepFinish
 from asyncagents.llm.scripted import Fail, Pause, Say, ScriptedModel, Step, say
 from asyncagents.testing.process import Process
-from asyncagents.tools.question import question
-from asyncagents.tools.todo import todowrite
-from asyncagents.tools.wait import wait
+from asyncagents.tools.builtin.question import question
+from asyncagents.tools.builtin.todo import todowrite
+from asyncagents.tools.builtin.wait import wait
 from tests.simulation.undo_files import Disk, DiskSnapshots
 
 Scene: TypeAlias = Step | Callable[[Request], Step]

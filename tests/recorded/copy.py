@@ -7,17 +7,17 @@ from typing import Any, Protocol
 
 import pytest
 
-from asyncagents.app import start
-from asyncagents.cli.migrate_do import bring
+from asyncagents.app.backend import PolledDatabase, World
+from asyncagents.app.runtime import start
+from asyncagents.cli.serve.migrate import bring
+from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.config.fleet import STORE_VARIABLE
-from asyncagents.config.system import SystemClock, SystemRng
 from asyncagents.domain.id import Ids
 from asyncagents.domain.port import Clock
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.store.postgres.database import open_postgres
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners
-from asyncagents.world import PolledDatabase, World
 from tests.recorded.cast import Actor, Cast, Record, Terms
 from tests.recorded.fixture import Recording
 from tests.recorded.record import SCENES

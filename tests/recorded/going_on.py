@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from asyncagents.domain.call import Call
+from asyncagents.domain.call.call import Call
+from asyncagents.domain.conversation.status import Retry, Status, WaitingAsync
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.status import Retry, Status, WaitingAsync
 from asyncagents.errors import Conflict, NotFound
 from asyncagents.llm.model import FromTool, FromUser, Request
 from tests.recorded.copy import At, Copy, running

@@ -5,16 +5,16 @@ from typing import Any, get_args
 
 import msgspec
 
-from asyncagents.domain.call import Call, Open, Settled
-from asyncagents.domain.codec import UnknownPart
-from asyncagents.domain.history import Entry
+from asyncagents.domain.call.call import Call, Open, Settled
+from asyncagents.domain.call.pending_tool import PendingStatus
+from asyncagents.domain.conversation.codec import UnknownPart
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.message import AssistantMessage
+from asyncagents.domain.conversation.part import Part, ToolPart
+from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.part import Part, ToolPart
-from asyncagents.domain.pending_tool import PendingStatus
-from asyncagents.domain.session import Session
 from asyncagents.domain.shape import encode
-from asyncagents.domain.task import Task
+from asyncagents.domain.task.task import Task
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Database
 from tests.recorded.rows import Row, Tables, counts

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from asyncagents.archive.read import import_from
-from asyncagents.archive.write import export_to
+from asyncagents.archive.export import export_to
+from asyncagents.archive.import_ import import_from
 from asyncagents.domain.id import SessionId
 from asyncagents.testing.simloop import SimLoop
 from tests.recorded.acts import asks, crashes, outside, talk, tasks

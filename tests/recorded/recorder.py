@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from asyncagents.app import Setup
-from asyncagents.domain.call import Call
-from asyncagents.domain.history import Entry
+from asyncagents.app.runtime import Setup
+from asyncagents.domain.call.call import Call
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.status import Idle, WaitingAsync
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.store.store import Store
 from asyncagents.testing.clock import LoopClock, SeededRng
 from asyncagents.testing.fault import Fault

@@ -5,11 +5,11 @@ from typing import Any, get_args
 
 import pytest
 
-from asyncagents.domain.call import Effect, Kind
-from asyncagents.domain.delivery import STATES
-from asyncagents.domain.pending_tool import PendingStatus
-from asyncagents.domain.task import EndedBy, TaskStatus
-from asyncagents.domain.todo import TodoStatus
+from asyncagents.domain.call.call import Effect, Kind
+from asyncagents.domain.call.pending_tool import PendingStatus
+from asyncagents.domain.call.webhook import STATES
+from asyncagents.domain.conversation.todo import TodoStatus
+from asyncagents.domain.task.task import EndedBy, TaskStatus
 from tests.recorded.__main__ import inventory_of
 from tests.recorded.coverage import demands, lacking
 from tests.recorded.fixture import VERSIONS, Recording

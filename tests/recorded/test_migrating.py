@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from asyncagents.config.system import SystemRng
+from asyncagents.config.clock import SystemRng
 from asyncagents.store.postgres.database import open_postgres
-from asyncagents.store.postgres.move import move
+from asyncagents.store.postgres.move_from_sqlite import move
 from tests.postgres import Server, database
 from tests.recorded.copy import Copy, Shifted, SqliteCopy
 from tests.recorded.fixture import Recording

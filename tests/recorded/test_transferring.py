@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.archive.read import import_from
-from asyncagents.archive.write import export_to
+from asyncagents.archive.export import export_to
+from asyncagents.archive.import_ import import_from
+from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.id import CallId
-from asyncagents.domain.status import Idle, WaitingAsync
 from tests.recorded.compare import lost_messages, lost_results
 from tests.recorded.copy import Copy, EmptyStore, Shifted, running
 from tests.recorded.going_on import PATIENCE, SOON, told

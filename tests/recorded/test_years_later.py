@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from asyncagents import open_runtime
+from asyncagents.app.backend import POOL
+from asyncagents.config.clock import SystemClock
 from asyncagents.config.config import DelegationConfig
 from asyncagents.config.fleet import Fleet
-from asyncagents.config.system import SystemClock
-from asyncagents.engine.runtime import Runtime
-from asyncagents.world import POOL
+from asyncagents.engine.runtime.runtime import Runtime
 from tests.recorded.cast import Cast, Record, Terms
 from tests.recorded.compare import lost_messages
 from tests.recorded.copy import Copy, PostgresCopy

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from asyncagents.domain.call import LONG_WAIT_MS, Call, Open
+from asyncagents.domain.call.call import LONG_WAIT_MS, Call, Open
 
 Query = Callable[..., list[tuple[Any, ...]]]
 HELD = """SELECT DISTINCT session.id FROM session JOIN input ON input.session_id = session.id

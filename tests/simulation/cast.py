@@ -8,20 +8,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents import Ask, Completed, Failed, Pending, Tool, ToolContext
-from asyncagents.app import Setup
-from asyncagents.delegation.desk import Desk
+from asyncagents.app.runtime import Setup
+from asyncagents.delegation.launch import Desk
 from asyncagents.delegation.tools import delegation_tools
-from asyncagents.domain.ask import Option, Question
+from asyncagents.domain.agent.permission import Effective, judge
+from asyncagents.domain.call.ask import Option, Question
 from asyncagents.domain.control import Snapshot
-from asyncagents.domain.failure import api, context_overflow
-from asyncagents.domain.message import ModelRef
-from asyncagents.domain.permission import Effective, judge
-from asyncagents.domain.session import CacheTokens, Rule, Session, Tokens
+from asyncagents.domain.conversation.failure import api, context_overflow
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.domain.conversation.session import CacheTokens, Rule, Session, Tokens
 from asyncagents.domain.window import Window
-from asyncagents.engine.agents import prompt_text
 from asyncagents.engine.runner import Verdict, rest_in_peace
 from asyncagents.engine.tool import AnyTool, Outcome, Policy, ask_everything
-from asyncagents.engine.workplace import Bare, Brief, Workplaces
+from asyncagents.engine.workplace.agents import prompt_text
+from asyncagents.engine.workplace.workplace import Bare, Brief, Workplaces
 from asyncagents.llm.model import (
     Finish,
     FromModel,

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from asyncagents.domain.background_task import background_task
-from asyncagents.domain.call import IN_DOUBT, Always, Call, Completed, Failed, Once, Settled, render
+from asyncagents.domain.call.call import IN_DOUBT, Always, Call, Completed, Failed, Once, Settled, render
 from asyncagents.domain.shape import encode
-from asyncagents.domain.task import Task
-from asyncagents.engine.retry import RETRIES
+from asyncagents.domain.task.task import Task
+from asyncagents.domain.task.view import background_task
+from asyncagents.engine.step.retry import RETRIES
 from asyncagents.store.verb.claim import CUT_OFF
 from asyncagents.testing.clock import EPOCH_MS
 from tests.simulation.answer_checker import find_foreign_answer

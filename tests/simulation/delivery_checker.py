@@ -3,8 +3,8 @@
 import json
 import sqlite3
 
-from asyncagents.domain.call import ABORTED, Call, Failed, Settled
-from asyncagents.domain.delivery import told
+from asyncagents.domain.call.call import ABORTED, Call, Failed, Settled
+from asyncagents.domain.call.webhook import told
 from asyncagents.domain.shape import encode
 from tests.simulation.park_post import GONE
 from tests.simulation.park_stage import ParkStage

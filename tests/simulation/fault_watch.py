@@ -4,9 +4,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from asyncagents.domain.failure import Failure
+from asyncagents.domain.conversation.failure import Failure
 from asyncagents.domain.id import SessionId
-from asyncagents.engine.watch import Edge, SeenModel, Unwatched
+from asyncagents.engine.observer import Edge, SeenModel, Unwatched
 from asyncagents.errors import AsyncAgentsError
 from asyncagents.llm.model import FromModel, Request, StepFinish
 

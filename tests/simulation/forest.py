@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec import Struct
 
-from asyncagents.domain.task import Task
+from asyncagents.domain.task.task import Task
 from tests.simulation.checker import all_calls
 from tests.simulation.stage import Violation
 

@@ -43,7 +43,7 @@ MUTANTS = (
     ),
     Mutant(
         "tool_started_before_the_commit",
-        "engine/calls.py",
+        "engine/call/executor.py",
         """        after = await self._store.advance(lease, moves)
         for call in after.executing:
             if call.id in jobs:
@@ -64,7 +64,7 @@ MUTANTS = (
     ),
     Mutant(
         "rerun_of_a_once_call",
-        "engine/calls.py",
+        "engine/call/executor.py",
         """if call.effect != "once" and await""",
         "if await",
         first=111,
@@ -78,7 +78,7 @@ MUTANTS = (
     ),
     Mutant(
         "savepoint_neighbour_lost",
-        "store/sqlite/batch.py",
+        "store/sqlite/group_commit.py",
         """            if not self._connection.in_transaction:
                 raise Undone(str(outcome.error)) from outcome.error
 """,
@@ -184,7 +184,7 @@ MUTANTS = (
     ),
     Mutant(
         "an_ask_that_nobody_waits_for",
-        "engine/permission.py",
+        "engine/workplace/permission.py",
         """if action == "ask" and not""",
         """if action == "ask" and call.repeats and not""",
         first=2,
@@ -198,7 +198,7 @@ MUTANTS = (
     ),
     Mutant(
         "one_step_too_many",
-        "engine/turn.py",
+        "engine/step/step.py",
         "started.number >= brief.steps",
         "started.number > brief.steps",
         first=5,

@@ -4,7 +4,7 @@ import json
 
 import msgspec
 
-from asyncagents.domain.call import Call, Completed, Settled
+from asyncagents.domain.call.call import Call, Completed, Settled
 from tests.simulation.forest import Forest, Notice, fail
 
 READS = {"task", "asyncagents_output", "async_task_result", "asyncagents_cancel"}

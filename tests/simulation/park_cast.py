@@ -8,20 +8,20 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from asyncagents import Completed, Failed, Pending, Tool, ToolContext
-from asyncagents.app import Setup
+from asyncagents.app.runtime import Setup
 from asyncagents.config.config import AsyncToolsConfig
 from asyncagents.config.secret import Secret
-from asyncagents.delegation.desk import Desk
+from asyncagents.delegation.launch import Desk
 from asyncagents.delegation.tools import delegation_tools
-from asyncagents.domain.ask import Option, Question
-from asyncagents.domain.call import Effect as CallEffect
-from asyncagents.domain.call import Result
-from asyncagents.domain.message import ModelRef
-from asyncagents.domain.pending_tool import ToolResult
+from asyncagents.domain.call.ask import Option, Question
+from asyncagents.domain.call.call import Effect as CallEffect
+from asyncagents.domain.call.call import Result
+from asyncagents.domain.call.pending_tool import ToolResult
+from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.window import Window
 from asyncagents.engine.runner import rest_in_peace
 from asyncagents.engine.tool import AnyTool, Execute, Lasting, Outcome, Plan, ask_everything
-from asyncagents.engine.workplace import Workplaces
+from asyncagents.engine.workplace.workplace import Workplaces
 from asyncagents.llm.model import (
     FromModel,
     FromUser,

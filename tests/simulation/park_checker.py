@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from asyncagents.domain.call import (
+from asyncagents.domain.call.call import (
     ABORTED,
     IN_DOUBT,
     TIMED_OUT,
@@ -23,8 +23,8 @@ from asyncagents.domain.call import (
     pending_text,
     result_text,
 )
-from asyncagents.domain.decision import LATE_MS, overdue, unanswered
-from asyncagents.domain.pending_tool import PendingToolCall, pending_status
+from asyncagents.domain.call.pending_tool import PendingToolCall, pending_status
+from asyncagents.domain.call.reply import LATE_MS, overdue, unanswered
 from asyncagents.domain.shape import encode
 from asyncagents.llm.model import FromTool, FromUser, Told
 from tests.simulation.checker import all_calls

@@ -6,11 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from asyncagents.config.secret import Secret
-from asyncagents.domain.call import Completed, Failed, Result
+from asyncagents.domain.call.call import Completed, Failed, Result
+from asyncagents.domain.call.pending_tool import PendingToolCall
+from asyncagents.domain.conversation.status import Status
 from asyncagents.domain.id import CallId, SessionId
-from asyncagents.domain.pending_tool import PendingToolCall
-from asyncagents.domain.status import Status
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import AlreadySettled, Conflict, NotFound, RequestError, ResultRefused, Unavailable
 from tests.simulation.park_stage import Refused
 from tests.simulation.parks import BAD, Errand, Send

@@ -107,7 +107,7 @@ PARK_MUTANTS = (
     ),
     Mutant(
         "async_start_begun_again",
-        "engine/calls.py",
+        "engine/call/executor.py",
         """if call.effect != "once" and await""",
         """if (call.effect != "once" or call.tool == "job") and await""",
         first=PARKS + 4,
@@ -128,7 +128,7 @@ PARK_MUTANTS = (
     ),
     Mutant(
         "async_start_in_doubt",
-        "engine/calls.py",
+        "engine/call/executor.py",
         "        if call.later is not None:\n            doubt = self._lastings.reopened(",
         "        if False:\n            doubt = self._lastings.reopened(",
         first=PARKS + 4,
@@ -172,7 +172,7 @@ PARK_MUTANTS = (
     ),
     Mutant(
         "secret_of_a_key_that_nobody_keeps",
-        "engine/keys.py",
+        "engine/call/incoming_webhook.py",
         "await self._store.keys() or await self._store.first_key(self._draw())",
         "await self._store.keys() or (self._draw(),)",
         first=PARKS,
@@ -186,7 +186,7 @@ PARK_MUTANTS = (
     ),
     Mutant(
         "nobody_is_warned",
-        "domain/call.py",
+        "domain/call/call.py",
         "        return self.due if self.warn is None else self.warn\n",
         "        return self.due\n",
         first=PARKS + 53,

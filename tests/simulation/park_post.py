@@ -3,9 +3,9 @@
 import asyncio
 import random
 
+from asyncagents.domain.call.signature import sign_standard
 from asyncagents.domain.id import CallId
-from asyncagents.domain.signature import sign_standard
-from asyncagents.engine.post import Answer, Answered, Letter, Unreachable
+from asyncagents.engine.webhook.delivery import Answer, Answered, Letter, Unreachable
 from asyncagents.testing.process import Process
 from tests.simulation.park_stage import ParkStage, Posted
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from asyncagents.domain.call import Completed, Failed, Result, pending_text
+from asyncagents.domain.call.call import Completed, Failed, Result, pending_text
+from asyncagents.domain.call.pending_tool import PendingToolCall
 from asyncagents.domain.id import CallId, SessionId
-from asyncagents.domain.pending_tool import PendingToolCall
-from asyncagents.engine.post import Letter
+from asyncagents.engine.webhook.delivery import Letter
 from asyncagents.llm.model import FromModel, FromTool, Told
 from tests.simulation.parks import BAD, Errand, errand
 from tests.simulation.rows import Rows

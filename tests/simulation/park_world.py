@@ -5,9 +5,9 @@ import random
 from functools import partial
 from pathlib import Path
 
-from asyncagents.domain.call import UNSURE, Answers, Completed, Once, Open
+from asyncagents.domain.call.call import UNSURE, Answers, Completed, Once, Open
 from asyncagents.domain.id import CallId, SessionId
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import NotFound
 from asyncagents.testing.clock import EPOCH_MS
 from tests.simulation.park_cast import LAST, ParkCast

@@ -5,7 +5,7 @@ import random
 from msgspec import Struct
 
 from asyncagents.config.config import DelegationConfig
-from asyncagents.domain.call import Completed, Failed, Result
+from asyncagents.domain.call.call import Completed, Failed, Result
 
 PARKS = 2_000_000
 """Seeds from here on are such worlds."""

@@ -9,12 +9,12 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from asyncagents.app import Setup
-from asyncagents.domain.call import Always, Answers, Completed, Failed, Once, Reject, Reply, Result
+from asyncagents.app.runtime import Setup
+from asyncagents.domain.call.call import Always, Answers, Completed, Failed, Once, Reject, Reply, Result
+from asyncagents.domain.conversation.session import Session
+from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.id import CallId, SessionId
-from asyncagents.domain.session import Session
-from asyncagents.domain.status import Idle
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import NotFound, RequestError, StoreError
 from asyncagents.testing.clock import SeededRng
 from asyncagents.testing.process import Machine, Odds, Process

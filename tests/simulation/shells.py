@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from asyncagents.app import Setup
-from asyncagents.domain.call import Call, Completed
+from asyncagents.app.runtime import Setup
+from asyncagents.domain.call.call import Call, Completed
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.engine.tool import Outcome, Tool, ToolContext
 from asyncagents.engine.tool import ask_everything as ask

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from msgspec import Struct
 
-from asyncagents.domain.call import Reply, Result
+from asyncagents.domain.call.call import Reply, Result
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.errors import NotFound
 from asyncagents.llm.model import FromModel, FromTool, FromUser, Told

@@ -13,13 +13,13 @@ from typing import Any
 from msgspec import Struct
 
 from asyncagents.domain.id import Ids
-from asyncagents.store.sqlite.batch import Batches
 from asyncagents.store.sqlite.connection import Connection, Cursor, connect_with
+from asyncagents.store.sqlite.group_commit import Batches
 from asyncagents.store.sqlite.writer import Report
 from asyncagents.store.tx import Tx, Verb
 from asyncagents.testing.clock import SeededRng
 from asyncagents.testing.fault import FaultyConnection
-from asyncagents.testing.inline import InlineWriter
+from asyncagents.testing.inline_writer import InlineWriter
 from asyncagents.testing.process import Process
 from asyncagents.testing.simloop import SimLoop
 from tests.simulation.play import LONG_MAX_STEPS, _memory, _world

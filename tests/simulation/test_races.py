@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app import Setup, bare
+from asyncagents.app.runtime import Setup, bare
 from asyncagents.config.config import DelegationConfig
-from asyncagents.domain.call import Call, Failed, Settled
+from asyncagents.domain.call.call import Call, Failed, Settled
 from asyncagents.domain.id import SessionId
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.clock import SeededRng
 from asyncagents.testing.process import Machine, Odds, Process

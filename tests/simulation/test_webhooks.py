@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app import Setup, bare
-from asyncagents.domain.delivery import Delivery
-from asyncagents.engine.courier import TRIES
-from asyncagents.engine.post import Answer, Answered, Letter, Post, Unreachable
-from asyncagents.engine.runtime import Runtime
+from asyncagents.app.runtime import Setup, bare
+from asyncagents.domain.call.webhook import Delivery
+from asyncagents.engine.runtime.runtime import Runtime
+from asyncagents.engine.webhook.delivery import Answer, Answered, Letter, Post, Unreachable
+from asyncagents.engine.webhook.delivery_loop import TRIES
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.testing.clock import SeededRng
 from asyncagents.testing.process import Machine, Odds, Process

@@ -5,10 +5,10 @@ from collections import Counter
 from pathlib import Path
 
 from asyncagents.config.config import DelegationConfig
-from asyncagents.domain.call import ABORTED, Call, Completed, Failed, Settled
-from asyncagents.domain.task import Task
-from asyncagents.domain.task_account import all_runs
-from asyncagents.domain.task_text import sync_output
+from asyncagents.domain.call.call import ABORTED, Call, Completed, Failed, Settled
+from asyncagents.domain.task.account import all_runs
+from asyncagents.domain.task.task import Task
+from asyncagents.domain.task.texts import sync_output
 from tests.simulation.cancel_checker import check_cancels
 from tests.simulation.forest import Forest, fail
 from tests.simulation.notice_checker import check_notices

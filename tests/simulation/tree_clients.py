@@ -6,9 +6,9 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from asyncagents.domain.background_task import BackgroundTask
 from asyncagents.domain.id import SessionId
-from asyncagents.engine.runtime import Runtime
+from asyncagents.domain.task.view import BackgroundTask
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import Conflict, NotFound
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ TREE_MUTANTS = (
     ),
     Mutant(
         "notice_rendered_when_the_task_ends",
-        "domain/notice.py",
+        "domain/task/notice.py",
         "    visible = tuple(_visible(end, batches[end.batch], telling) for end in ends)\n",
         "    visible = tuple(\n"
         "        _visible(end, Counted(batch.ended - later(end, n), batch.all), telling)\n"
@@ -147,7 +147,7 @@ TREE_MUTANTS = (
     ),
     Mutant(
         "fork_without_a_past",
-        "delegation/desk.py",
+        "delegation/launch.py",
         "            history=fork.entries if fork else (),\n",
         "            history=(),\n",
         first=TREES + 2,

@@ -7,8 +7,8 @@ import random
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
-from asyncagents.domain.session import FileDiff
-from asyncagents.engine.snapshots import PutBack
+from asyncagents.domain.conversation.session import FileDiff
+from asyncagents.engine.workplace.snapshots import PutBack
 from asyncagents.testing.process import Process
 
 Tree = dict[str, str]

@@ -9,13 +9,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from asyncagents.app import Setup
-from asyncagents.domain.call import Completed
+from asyncagents.app.runtime import Setup
+from asyncagents.domain.call.call import Completed
+from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.session import Session
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import Outcome, Pending, Tool, ToolContext
-from asyncagents.engine.workplace import Bare
+from asyncagents.engine.workplace.workplace import Bare
 from asyncagents.errors import NotFound, SessionBusy
 from asyncagents.llm.model import (
     FromModel,

@@ -47,7 +47,7 @@ class Complaint(click.ClickException):
         self.exit_code = code  # type: ignore[misc]  # click reads it from the instance
 
     def show(self, file: IO[Any] | None = None) -> None:
-        from asyncagents.cli.screen import plain  # start-up: most commands end well
+        from asyncagents.cli.terminal.screen import plain  # start-up: most commands end well
 
         click.echo(f"error: {plain(self.message)}", err=True)
         if self.hint:

@@ -5,15 +5,15 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol, Unpack
 
-from asyncagents.domain.awaited import Awaited
-from asyncagents.domain.background_task import BackgroundTask
-from asyncagents.domain.call import Reply
+from asyncagents.domain.call.call import Reply
+from asyncagents.domain.call.waiting import Awaited
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.session import Rule, Session
+from asyncagents.domain.conversation.status import Status
 from asyncagents.domain.event import Event
-from asyncagents.domain.history import Entry
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.session import Rule, Session
-from asyncagents.domain.status import Status
-from asyncagents.engine.input import To
+from asyncagents.domain.task.view import BackgroundTask
+from asyncagents.engine.input.message import To
 from asyncagents.errors import StoreError
 
 

@@ -3,7 +3,6 @@
 import sys
 from importlib import import_module
 from io import TextIOWrapper
-from keyword import iskeyword
 from typing import Any
 
 import click
@@ -12,40 +11,41 @@ from asyncagents.cli.exit import NobodyReads, ends_well
 from asyncagents.config.conceal import conceal_environment
 
 COMMANDS = {
-    "run": "Send a prompt and stream the answer.",
-    "serve": "Run all sessions of a data directory, and serve the HTTP API.",
-    "worker": "Run sessions of a shared database, beside other workers.",
-    "migrate": "Upgrade a shared database, or move a data directory into it.",
-    "sessions": "List the sessions of this directory, newest first.",
-    "show": "Print the transcript of a session.",
-    "asks": "List open asks, the newest last.",
-    "answer": "Answer an open ask and continue its session.",
-    "approvals": "List approvals (answers `always`), newest first.",
-    "pending": "List pending calls of async tools, oldest first.",
-    "submit": "Submit the result of a pending call.",
-    "tasks": "Show the tasks of this directory as a tree, once or live.",
-    "task": "Show one task in full: its state, its result, its own tasks.",
-    "cancel": "Cancel tasks, batches, sessions or pending calls.",
-    "resume": "Send a follow-up to a task and run it.",
-    "webhooks": "List outgoing webhooks that are owed, delivered or dead.",
-    "why": "Explain why a session or task does not proceed.",
-    "export": "Write sessions as JSON, for a backup or another machine.",
-    "import": "Import exported sessions, also those of OpenCode.",
-    "agents": "List the agents of this directory, or show one in full.",
-    "tools": "List the tools of an agent and the rules for each.",
-    "commands": "List the slash commands of this directory.",
-    "mcp": "Show the MCP servers of this directory.",
-    "plugins": "List the plugins of this directory with their state.",
-    "models": "List the models that can be used, and why others cannot.",
-    "config": "Show every setting and where it came from.",
-    "trust": "Trust a project, so that all of its config files apply.",
-    "doctor": "Check the installation and say how to fix what is wrong.",
-    "demo": "Watch agents survive kill -9: offline, no key, half a minute.",
+    "run": ("run.command:run", "Send a prompt and stream the answer."),
+    "serve": ("serve.serve:serve", "Run all sessions of a data directory, and serve the HTTP API."),
+    "worker": ("serve.worker:worker", "Run sessions of a shared database, beside other workers."),
+    "migrate": ("serve.migrate:migrate", "Upgrade a shared database, or move a data directory into it."),
+    "sessions": ("inspect.sessions:sessions", "List the sessions of this directory, newest first."),
+    "show": ("inspect.show:show", "Print the transcript of a session."),
+    "asks": ("inspect.asks:asks", "List open asks, the newest last."),
+    "answer": ("act.answer:answer", "Answer an open ask and continue its session."),
+    "approvals": ("project.approvals:approvals", "List approvals (answers `always`), newest first."),
+    "pending": ("inspect.pending:pending", "List pending calls of async tools, oldest first."),
+    "submit": ("act.submit:submit", "Submit the result of a pending call."),
+    "tasks": ("inspect.tasks:tasks", "Show the tasks of this directory as a tree, once or live."),
+    "task": ("inspect.task:task", "Show one task in full: its state, its result, its own tasks."),
+    "cancel": ("act.cancel:cancel", "Cancel tasks, batches, sessions or pending calls."),
+    "resume": ("act.resume:resume", "Send a follow-up to a task and run it."),
+    "webhooks": ("inspect.webhooks:webhooks", "List outgoing webhooks that are owed, delivered or dead."),
+    "why": ("inspect.why:why", "Explain why a session or task does not proceed."),
+    "export": ("act.export:export", "Write sessions as JSON, for a backup or another machine."),
+    "import": ("act.import_:import_", "Import exported sessions, also those of OpenCode."),
+    "agents": ("project.agents:agents", "List the agents of this directory, or show one in full."),
+    "tools": ("project.tools:tools", "List the tools of an agent and the rules for each."),
+    "commands": ("project.commands:commands", "List the slash commands of this directory."),
+    "mcp": ("project.mcp:mcp", "Show the MCP servers of this directory."),
+    "plugins": ("project.plugins:plugins", "List the plugins of this directory with their state."),
+    "models": ("project.models:models", "List the models that can be used, and why others cannot."),
+    "config": ("project.config:config", "Show every setting and where it came from."),
+    "trust": ("project.trust:trust", "Trust a project, so that all of its config files apply."),
+    "doctor": ("doctor.command:doctor", "Check the installation and say how to fix what is wrong."),
+    "demo": ("demo.command:demo", "Watch agents survive kill -9: offline, no key, half a minute."),
 }
+"""For each command: where it is defined below `asyncagents.cli`, and its line in the help."""
 
 
 class LazyGroup(click.Group):
-    """Loads command `name` from `asyncagents.cli.name` (or `name_`); the group's help needs no import."""
+    """A group that imports the module of a command only when that command is used."""
 
     def __call__(self, *args: Any, **more: Any) -> Any:
         """Run the program; hide its environment from other processes of the same user first."""
@@ -74,13 +74,13 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
-        command: click.Command = getattr(import_module(f"asyncagents.cli.{name}"), name)
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(f"asyncagents.cli.{module}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

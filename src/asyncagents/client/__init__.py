@@ -1,9 +1,9 @@
 """Client for the HTTP API of a server: `open_client`."""
 
 from asyncagents.client.client import Client, To, open_client
-from asyncagents.client.follow import BoardEvent
-from asyncagents.domain.board import BoardSnapshot, Removed, TaskGroup, TaskPage, TaskStats
-from asyncagents.domain.served import Health, SentFile, SessionState
+from asyncagents.client.events import BoardEvent
+from asyncagents.domain.http_shapes import Health, SentFile, SessionState
+from asyncagents.domain.task.board import BoardSnapshot, Removed, TaskGroup, TaskPage, TaskStats
 
 __all__ = [
     "BoardEvent",

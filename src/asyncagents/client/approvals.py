@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from asyncagents.client.call import Calls, at
-from asyncagents.client.read import read
-from asyncagents.domain.approval import Approval
-from asyncagents.domain.served import Withdrawn
+from asyncagents.client.decode import read
+from asyncagents.client.json_client import Calls, at
+from asyncagents.domain.agent.approval import Approval
+from asyncagents.domain.http_shapes import Withdrawn
 
 
 class Approvals:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from asyncagents.client.call import Calls, at
-from asyncagents.client.read import read
+from asyncagents.client.decode import read
+from asyncagents.client.json_client import Calls, at
+from asyncagents.domain.call.pending_tool import PendingStatus, PendingToolCall
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.pending_tool import PendingStatus, PendingToolCall
 
 
 class AsyncTools:

@@ -7,26 +7,25 @@ from typing import Any, TypedDict, Unpack
 
 from aiohttp import ClientSession, TCPConnector
 
-from asyncagents.client.address import At, Finder, Working
 from asyncagents.client.approvals import Approvals
 from asyncagents.client.async_tools import AsyncTools
-from asyncagents.client.call import Calls, at
-from asyncagents.client.follow import Anew, BoardEvent, News, board_news, session_news
-from asyncagents.client.key import fresh_key
-from asyncagents.client.link import Link, counting
-from asyncagents.client.read import read_answer, read_entries, read_entry
+from asyncagents.client.decode import read_answer, read_entries, read_entry
+from asyncagents.client.events import Anew, BoardEvent, News, board_news, session_news
+from asyncagents.client.json_client import Calls, at, fresh_key
+from asyncagents.client.server_finder import At, Finder, Working
 from asyncagents.client.tasks import Tasks
-from asyncagents.domain.board import KindFilter, TaskStats
-from asyncagents.domain.call import Call, Reply
+from asyncagents.client.transport import Link, counting
+from asyncagents.domain.call.call import Call, Reply
+from asyncagents.domain.call.waiting import Waiting
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.message import ModelRef, OutputFormat
+from asyncagents.domain.conversation.session import Rule, Session
+from asyncagents.domain.conversation.status import Busy, Retry, Status
+from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.event import Event, PromptAnswered, SessionDeleted, SessionStatus
-from asyncagents.domain.history import Entry
+from asyncagents.domain.http_shapes import Begun, Health, Sent, SentFile, SessionState, Stands, Stopped
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.message import ModelRef, OutputFormat
-from asyncagents.domain.served import Begun, Health, Sent, SentFile, SessionState, Stands, Stopped
-from asyncagents.domain.session import Rule, Session
-from asyncagents.domain.status import Busy, Retry, Status
-from asyncagents.domain.todo import Todo
-from asyncagents.domain.waiting import Waiting
+from asyncagents.domain.task.board import KindFilter, TaskStats
 from asyncagents.errors import InvalidInput, NotFound
 
 PATIENCE_SECONDS = 30.0

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.client.link import LOST, Link, Question
+from asyncagents.client.transport import LOST, Link, Question
 from asyncagents.errors import AsyncAgentsError, Unavailable
 
 MOST_BYTES = 64 * 1024 * 1024

@@ -1,12 +1,12 @@
 """Reading and controlling tasks over HTTP, like `runtime.tasks`."""
 
-from asyncagents.client.call import Calls, at
-from asyncagents.domain.awaited import Awaited
-from asyncagents.domain.background_task import BackgroundTask
-from asyncagents.domain.board import KindFilter, TaskGroup, TaskPage
+from asyncagents.client.json_client import Calls, at
+from asyncagents.domain.call.waiting import Awaited
+from asyncagents.domain.http_shapes import Stopped
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.served import Stopped
-from asyncagents.domain.task import TaskStatus
+from asyncagents.domain.task.board import KindFilter, TaskGroup, TaskPage
+from asyncagents.domain.task.task import TaskStatus
+from asyncagents.domain.task.view import BackgroundTask
 from asyncagents.domain.why import Why
 
 

@@ -6,8 +6,8 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from asyncagents.config.secret import Secret
-from asyncagents.config.untrusted import Untrusted
-from asyncagents.domain.message import ModelRef
+from asyncagents.config.untrusted_settings import Untrusted
+from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import ConfigError
 
 Action: TypeAlias = Literal["allow", "deny", "ask"]

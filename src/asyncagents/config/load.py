@@ -8,15 +8,15 @@ from msgspec.structs import replace
 
 from asyncagents.config.config import Config
 from asyncagents.config.env import Environment
-from asyncagents.config.known import defaults
-from asyncagents.config.place import Place, data_folder, places
-from asyncagents.config.read import is_key, read_config
-from asyncagents.config.shape import ConfigFile
-from asyncagents.config.source import Source, read_source, read_untrusted
-from asyncagents.config.tighten import tighten
+from asyncagents.config.file.build import is_key, read_config
+from asyncagents.config.file.builtin_providers import defaults
+from asyncagents.config.file.shape import ConfigFile
+from asyncagents.config.file.source import Source, read_source, read_untrusted
+from asyncagents.config.file.untrusted import tighten
+from asyncagents.config.paths import Place, data_folder, places
 from asyncagents.config.tree import DEFAULT, Branch, KeyPath, Leaf, at, branch, dotted, lay, leaves, plain
 from asyncagents.config.trust import is_trusted, project_root, untrusted_warning
-from asyncagents.config.untrusted import name_untrusted
+from asyncagents.config.untrusted_settings import name_untrusted
 
 
 class Setting(Struct, frozen=True):

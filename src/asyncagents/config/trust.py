@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents.config.env import Environment
-from asyncagents.config.place import config_folder, folders_up
-from asyncagents.config.text import read_text
+from asyncagents.config.paths import config_folder, folders_up
+from asyncagents.config.text_file import read_text
 from asyncagents.config.tree import KeyPath, dotted
-from asyncagents.config.untrusted import TRUST_VARIABLE
+from asyncagents.config.untrusted_settings import TRUST_VARIABLE
 from asyncagents.errors import ConfigError
 
 _YES = {"1", "true", "yes"}

@@ -10,15 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from asyncagents.config.check import check
 from asyncagents.config.env import Environment
-from asyncagents.config.harmless import sift
-from asyncagents.config.interpolate import tokens_in
+from asyncagents.config.file.check import check, meaningless
+from asyncagents.config.file.interpolate import tokens_in
+from asyncagents.config.file.untrusted import sift
 from asyncagents.config.load import Loaded, load
-from asyncagents.config.meaning import meaningless
-from asyncagents.config.place import Family, Place, config_folder, places
-from asyncagents.config.text import read_text
-from asyncagents.config.told import VEIL
+from asyncagents.config.paths import Family, Place, config_folder, places
+from asyncagents.config.redacted_settings import VEIL
+from asyncagents.config.text_file import read_text
 from asyncagents.config.tree import KeyPath, dotted
 from asyncagents.config.trust import is_trusted, project_root
 from asyncagents.errors import ConfigError

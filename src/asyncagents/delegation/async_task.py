@@ -5,14 +5,14 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from asyncagents.config.config import DelegationConfig
-from asyncagents.delegation.described import described
-from asyncagents.delegation.desk import Desk, Order
+from asyncagents.delegation.launch import Desk, Order
 from asyncagents.delegation.poll import polled
 from asyncagents.delegation.task import Description, Prompt, launch_ask, unasked
-from asyncagents.domain.call import Completed
+from asyncagents.delegation.texts import described
+from asyncagents.domain.call.call import Completed
 from asyncagents.domain.fact import Retrieve
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.task_text import foreign_result, launched, missing, result
+from asyncagents.domain.task.texts import foreign_result, launched, missing, result
 from asyncagents.engine.tool import Ask, Outcome, Together, Tool, ToolContext
 from asyncagents.errors import NotFound
 

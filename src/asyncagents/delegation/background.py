@@ -5,16 +5,16 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from asyncagents.config.config import DelegationConfig
-from asyncagents.delegation.described import described
-from asyncagents.delegation.desk import Desk, Order
+from asyncagents.delegation.launch import Desk, Order
 from asyncagents.delegation.output import output_tool
 from asyncagents.delegation.task import Prompt, launch_ask, unasked
-from asyncagents.domain.call import Completed
+from asyncagents.delegation.texts import described
+from asyncagents.domain.call.call import Completed
 from asyncagents.domain.envelope import line
 from asyncagents.domain.fact import CancelTasks, ClearTasks
-from asyncagents.domain.task import Follow, Task
-from asyncagents.domain.task import resumed as as_resumed
-from asyncagents.domain.task_text import (
+from asyncagents.domain.task.task import Follow, Task
+from asyncagents.domain.task.task import resumed as as_resumed
+from asyncagents.domain.task.texts import (
     cancelled,
     cleared,
     fork_and_resume,

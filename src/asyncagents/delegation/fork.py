@@ -6,17 +6,17 @@ from itertools import takewhile
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.delegation.described import described
-from asyncagents.delegation.fork_close import Copyist, plain_head
-from asyncagents.delegation.fork_cut import Copied, fitting
-from asyncagents.domain.codec import UnknownPart
-from asyncagents.domain.history import Entry
+from asyncagents.delegation.fork_copy import Copyist, plain_head
+from asyncagents.delegation.fork_limit import Copied, fitting
+from asyncagents.delegation.texts import described
+from asyncagents.domain.conversation.codec import UnknownPart
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.message import AssistantMessage
+from asyncagents.domain.conversation.part import Part, StepStartPart, ToolPart
+from asyncagents.domain.conversation.session import Tokens
+from asyncagents.domain.conversation.system_message import Addressee, remark
 from asyncagents.domain.id import Ids, MessageId, PartId, SessionId
-from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.part import Part, StepStartPart, ToolPart
-from asyncagents.domain.remark import Addressee, remark
-from asyncagents.domain.session import Tokens
-from asyncagents.engine.prompt import about_summary
+from asyncagents.engine.model_input import about_summary
 from asyncagents.errors import NotFound
 
 OPENING = "[The messages that came before are left out.]"

@@ -4,14 +4,14 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from asyncagents.delegation.described import described
-from asyncagents.delegation.desk import Desk
+from asyncagents.delegation.launch import Desk
 from asyncagents.delegation.poll import polled, wait_for
 from asyncagents.delegation.task import unasked
-from asyncagents.domain.call import Completed, Watch
+from asyncagents.delegation.texts import described
+from asyncagents.domain.call.call import Completed, Watch
+from asyncagents.domain.conversation.transcript import Transcript, transcript
 from asyncagents.domain.fact import Retrieve
-from asyncagents.domain.task_text import output, vanished
-from asyncagents.domain.transcript import Transcript, transcript
+from asyncagents.domain.task.texts import output, vanished
 from asyncagents.engine.tool import Outcome, Together, Tool, ToolContext
 from asyncagents.errors import NotFound, ToolError
 from asyncagents.store.verb.task_read import Seen

@@ -1,10 +1,10 @@
 """Turn repeated polls of an unchanged task into a wait, which costs no steps."""
 
-from asyncagents.delegation.desk import Desk
-from asyncagents.domain.call import Call, Completed, Settled, Watch
+from asyncagents.delegation.launch import Desk
+from asyncagents.domain.agent.permission import POLLING
+from asyncagents.domain.call.call import Call, Completed, Settled, Watch
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.permission import POLLING
-from asyncagents.domain.task import Task
+from asyncagents.domain.task.task import Task
 from asyncagents.engine.tool import Outcome, Pending, ToolContext
 
 EMPTY = "stillRunning"

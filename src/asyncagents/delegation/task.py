@@ -6,12 +6,12 @@ import msgspec
 from msgspec import Meta, Struct
 
 from asyncagents.config.config import DelegationConfig
-from asyncagents.delegation.described import described
-from asyncagents.delegation.desk import Desk, Order
+from asyncagents.delegation.launch import Desk, Order
+from asyncagents.delegation.texts import described
+from asyncagents.domain.agent.permission import TASK
+from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.fact import Resume, Spawn
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.message import ModelRef
-from asyncagents.domain.permission import TASK
 from asyncagents.engine.tool import Ask, Pending, Together, Tool, ToolContext
 
 Description = Annotated[str, Meta(description="Three to five words.", min_length=1, max_length=500)]

@@ -3,7 +3,7 @@
 from asyncagents.config.config import DelegationConfig
 from asyncagents.delegation.async_task import async_task, async_task_result
 from asyncagents.delegation.background import background_tools
-from asyncagents.delegation.desk import Desk
+from asyncagents.delegation.launch import Desk
 from asyncagents.delegation.task import task
 from asyncagents.engine.tool import AnyTool
 

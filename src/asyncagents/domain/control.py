@@ -5,11 +5,11 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Call, Open, Requested, Running
+from asyncagents.domain.call.call import Call, Open, Requested, Running
+from asyncagents.domain.conversation.message import AssistantMessage, Message, ModelRef, UserMessage
+from asyncagents.domain.conversation.session import Session, Tokens
+from asyncagents.domain.conversation.status import Busy, Idle, Retry, Status, WaitingAsync
 from asyncagents.domain.id import MessageId, OwnerId, RequestId, SessionId
-from asyncagents.domain.message import AssistantMessage, Message, ModelRef, UserMessage
-from asyncagents.domain.session import Session, Tokens
-from asyncagents.domain.status import Busy, Idle, Retry, Status, WaitingAsync
 
 State: TypeAlias = Literal["idle", "ready", "running"]
 WANTED = -1

@@ -4,18 +4,18 @@ from typing import Any, ClassVar, Literal, TypeAlias, assert_never
 
 import msgspec
 
-from asyncagents.domain.ask import PermissionRequest, QuestionRequest
-from asyncagents.domain.background_task import BackgroundTask
-from asyncagents.domain.call import Call
-from asyncagents.domain.codec import BROKEN, decode_part, decoder, unreadable
-from asyncagents.domain.failure import Failure
+from asyncagents.domain.call.ask import PermissionRequest, QuestionRequest
+from asyncagents.domain.call.call import Call
+from asyncagents.domain.conversation.codec import BROKEN, decode_part, decoder, unreadable
+from asyncagents.domain.conversation.failure import Failure
+from asyncagents.domain.conversation.message import Message
+from asyncagents.domain.conversation.part import Part, UnknownPart
+from asyncagents.domain.conversation.session import FileDiff, Session
+from asyncagents.domain.conversation.status import Status
+from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.id import CallId, EventId, MessageId, PartId, PermissionId, QuestionId, SessionId
-from asyncagents.domain.message import Message
-from asyncagents.domain.part import Part, UnknownPart
-from asyncagents.domain.session import FileDiff, Session
 from asyncagents.domain.shape import Kept, Shape, encode
-from asyncagents.domain.status import Status
-from asyncagents.domain.todo import Todo
+from asyncagents.domain.task.view import BackgroundTask
 
 
 class SessionCreated(Shape, frozen=True, kw_only=True):

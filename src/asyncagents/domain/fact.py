@@ -4,14 +4,14 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from asyncagents.domain.call import Result
-from asyncagents.domain.history import Entry
+from asyncagents.domain.call.call import Result
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.message import UserMessage
+from asyncagents.domain.conversation.part import Part
+from asyncagents.domain.conversation.session import Session
+from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.id import CallId, MessageId, SessionId
-from asyncagents.domain.message import UserMessage
-from asyncagents.domain.part import Part
-from asyncagents.domain.session import Session
-from asyncagents.domain.task import EndedBy, Task
-from asyncagents.domain.todo import Todo
+from asyncagents.domain.task.task import EndedBy, Task
 
 Source: TypeAlias = Literal["person", "system", "compaction", "notice"]
 """Where input comes from: a person or the runtime, a request for a summary, or ends of tasks."""

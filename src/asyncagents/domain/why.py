@@ -4,13 +4,13 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from asyncagents.domain.call import Call, Open, Running
+from asyncagents.domain.call.call import Call, Open, Running
 from asyncagents.domain.control import Backoff, Control
+from asyncagents.domain.conversation.failure import Failure, MessageAbortedError, told
 from asyncagents.domain.envelope import line
-from asyncagents.domain.failure import Failure, MessageAbortedError, told
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import Shape
-from asyncagents.domain.task import Task
+from asyncagents.domain.task.task import Task
 
 Code: TypeAlias = Literal[
     "working", "tool", "ready", "no_worker", "queued", "permission", "question", "task", "async", "wait",

@@ -5,11 +5,10 @@ from typing import TypeAlias, assert_never
 
 from msgspec import Struct
 
-from asyncagents.domain.call import pending_text
-from asyncagents.domain.codec import UnknownPart
-from asyncagents.domain.history import Entry
-from asyncagents.domain.id import PartId
-from asyncagents.domain.part import (
+from asyncagents.domain.call.call import pending_text
+from asyncagents.domain.conversation.codec import UnknownPart
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.part import (
     AgentPart,
     CompactionPart,
     FilePart,
@@ -29,7 +28,8 @@ from asyncagents.domain.part import (
     ToolRunning,
     ToolWaiting,
 )
-from asyncagents.domain.session import Tokens
+from asyncagents.domain.conversation.session import Tokens
+from asyncagents.domain.id import PartId
 from asyncagents.domain.shape import encode
 from asyncagents.domain.text import result_read
 

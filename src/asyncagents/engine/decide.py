@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from asyncagents.domain.call import Call
+from asyncagents.domain.call.call import Call
 from asyncagents.domain.control import Snapshot
 from asyncagents.store.verb.rest import Reason
 

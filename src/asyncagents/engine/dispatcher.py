@@ -7,12 +7,12 @@ from collections.abc import Callable, Coroutine
 
 from asyncagents.domain.id import OwnerId, SessionId
 from asyncagents.domain.port import Clock
+from asyncagents.engine.event.replay import Resumed
 from asyncagents.engine.expiry import Expiry
-from asyncagents.engine.model_gate import ModelGate
-from asyncagents.engine.resumed import Resumed
+from asyncagents.engine.input.model_gate import ModelGate
+from asyncagents.engine.observer import UNWATCHED, Watch
 from asyncagents.engine.run import Run
 from asyncagents.engine.runner import Runner
-from asyncagents.engine.watch import UNWATCHED, Watch
 from asyncagents.errors import AsyncAgentsError, Damaged, LeaseLost, NotFound, StoreError
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit

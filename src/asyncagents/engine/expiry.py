@@ -4,9 +4,9 @@ import logging
 from collections.abc import Callable
 
 from asyncagents.domain.port import Clock
-from asyncagents.engine.watch import UNWATCHED, Watch
+from asyncagents.engine.observer import UNWATCHED, Watch
 from asyncagents.errors import StuckRow
-from asyncagents.store.due import DueStore
+from asyncagents.store.facade.due import DueStore
 from asyncagents.store.verb.expire import PIECE
 
 PUT_OFF_MS = 3_600_000

@@ -7,13 +7,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from asyncagents.domain.call import ABORTED, Call, Failed
+from asyncagents.domain.call.call import ABORTED, Call, Failed
 from asyncagents.domain.control import Lease, Snapshot
 from asyncagents.domain.fact import Settle
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.domain.text import whole_in
-from asyncagents.engine.abort import AbortSignal
-from asyncagents.engine.prompt import Prompt
+from asyncagents.engine.model_input import Prompt
+from asyncagents.engine.tool import AbortSignal
 
 PARKED = "parked"
 

@@ -11,12 +11,12 @@ from asyncagents.domain.control import Lease, Snapshot
 from asyncagents.domain.fact import Admit, Fact
 from asyncagents.domain.id import OwnerId
 from asyncagents.domain.port import Clock
-from asyncagents.engine.calls import Calls
+from asyncagents.engine.call.executor import Calls
 from asyncagents.engine.decide import Await, BackOff, CallModel, Park, Recover, Rest, RunCalls, decide
-from asyncagents.engine.retry import PATIENCE_MS
+from asyncagents.engine.observer import UNWATCHED, Watch
 from asyncagents.engine.run import PARKED, Run
-from asyncagents.engine.turn import Turn
-from asyncagents.engine.watch import UNWATCHED, Watch
+from asyncagents.engine.step.retry import PATIENCE_MS
+from asyncagents.engine.step.step import Turn
 from asyncagents.errors import LeaseLost
 from asyncagents.store.store import Store
 from asyncagents.store.verb.rest import Reason

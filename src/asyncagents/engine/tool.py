@@ -1,5 +1,7 @@
 """The tool contract: `plan` returns the asks of a call, `run` executes it and returns its outcome."""
 
+import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
@@ -8,16 +10,39 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
 from asyncagents.config.secret import Secret
-from asyncagents.domain.ask import Question
-from asyncagents.domain.call import Completed, Effect, Failed, Kind, Open, Result, Watch
+from asyncagents.domain.agent.permission import Effective
+from asyncagents.domain.call.ask import Question
+from asyncagents.domain.call.call import Completed, Effect, Failed, Kind, Open, Result, Watch
+from asyncagents.domain.call.pending_tool import ToolResult
 from asyncagents.domain.fact import Fact
 from asyncagents.domain.id import CallId, MessageId, SessionId
-from asyncagents.domain.pending_tool import ToolResult
-from asyncagents.domain.permission import Effective
 from asyncagents.domain.window import BYTES_A_TOKEN, words
-from asyncagents.engine.abort import AbortSignal
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import ToolSpec
+
+
+class AbortSignal:
+    """Set once, by the engine on its event loop; readable from any thread."""
+
+    def __init__(self) -> None:
+        self._threads = threading.Event()
+        self._tasks = asyncio.Event()
+
+    def set(self) -> None:
+        self._threads.set()
+        self._tasks.set()
+
+    def is_set(self) -> bool:
+        return self._threads.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block a thread until the signal is set; return False if `timeout` seconds passed first."""
+        return self._threads.wait(timeout)
+
+    async def until_set(self) -> None:
+        """Wait in a coroutine until the signal is set."""
+        await self._tasks.wait()
+
 
 A = TypeVar("A")
 

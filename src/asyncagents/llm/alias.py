@@ -3,7 +3,7 @@
 import re
 
 from asyncagents.config.config import Config
-from asyncagents.domain.message import ModelRef
+from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.llm.roster import Roster
 
 PROVIDER = "anthropic"

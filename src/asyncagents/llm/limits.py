@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
-from asyncagents.domain.message import ModelRef
+from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.port import Clock, Rng
 
 Concurrency: TypeAlias = Callable[[ModelRef], int]

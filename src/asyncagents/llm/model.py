@@ -5,9 +5,9 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
-from asyncagents.domain.failure import Failure
-from asyncagents.domain.message import ModelRef
-from asyncagents.domain.session import Tokens
+from asyncagents.domain.conversation.failure import Failure
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.window import Window
 
 Finish: TypeAlias = Literal["stop", "tool-calls", "length", "content-filter", "error", "unknown"]

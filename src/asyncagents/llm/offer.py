@@ -6,13 +6,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.config.config import Config, ModelConfig, ProviderConfig
-from asyncagents.config.known import known_providers
-from asyncagents.domain.failure import Failure, api, provider_auth
-from asyncagents.domain.message import ModelRef
+from asyncagents.config.file.builtin_providers import known_providers
+from asyncagents.domain.conversation.failure import Failure, api, provider_auth
+from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import AsyncAgentsError, InvalidInput, ModelError, UntrustedInput
-from asyncagents.llm.catalog import ModelFacts
-from asyncagents.llm.option import variants
-from asyncagents.llm.wire import OPENAI, PACKAGES, RESPONSES, Wire, missing_extra
+from asyncagents.llm.catalog.catalog import ModelFacts
+from asyncagents.llm.catalog.options import variants
+from asyncagents.llm.wire.choose import OPENAI, PACKAGES, RESPONSES, Wire, missing_extra
 
 
 class Problem(Struct, frozen=True):

@@ -6,14 +6,14 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from asyncagents.domain.failure import APIError, ProviderAuthError
-from asyncagents.llm.anthropic import VERSION
-from asyncagents.llm.fault import Answer, Target, refused
-from asyncagents.llm.fault_network import network_fault
-from asyncagents.llm.hidden import hidden, shown
+from asyncagents.domain.conversation.failure import APIError, ProviderAuthError
+from asyncagents.llm.anthropic.adapter import VERSION
+from asyncagents.llm.http.errors import Answer, Target, refused
+from asyncagents.llm.http.network_errors import network_fault
+from asyncagents.llm.http.redact import hidden, shown
+from asyncagents.llm.http.request import at, key
 from asyncagents.llm.model import StreamError
 from asyncagents.llm.offer import Offer
-from asyncagents.llm.post import at, key
 
 SECONDS = 10.0
 LONGEST = 16 * 1024 * 1024

@@ -8,14 +8,14 @@ from typing import Protocol, TypeAlias, assert_never
 from msgspec.structs import replace
 
 from asyncagents.config.config import Config, ModelDeadlines
-from asyncagents.domain.failure import api
-from asyncagents.domain.message import ModelRef
+from asyncagents.domain.conversation.failure import api
+from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.window import Window
-from asyncagents.llm.anthropic import AnthropicMessages
-from asyncagents.llm.attachment import mime_of, name_of, readable
-from asyncagents.llm.catalog import Catalog, ModelFacts
-from asyncagents.llm.endpoint import FIRST_SECONDS, IDLE_SECONDS, Endpoint
-from asyncagents.llm.http import Http, open_http
+from asyncagents.llm.anthropic.adapter import AnthropicMessages
+from asyncagents.llm.catalog.catalog import Catalog, ModelFacts
+from asyncagents.llm.catalog.options import CLIENT_OPTIONS, for_anthropic, for_openai, laid, settled
+from asyncagents.llm.http.client import Http, open_http
+from asyncagents.llm.http.request import FIRST_SECONDS, IDLE_SECONDS, Endpoint
 from asyncagents.llm.limits import AT_ONCE
 from asyncagents.llm.model import (
     Attachment,
@@ -30,10 +30,10 @@ from asyncagents.llm.model import (
     Told,
 )
 from asyncagents.llm.offer import Offer, Problem
-from asyncagents.llm.openai import OpenAIChat
-from asyncagents.llm.option import CLIENT_OPTIONS, for_anthropic, for_openai, laid, settled
+from asyncagents.llm.openai.adapter import OpenAIChat
 from asyncagents.llm.roster import Choice, Roster
-from asyncagents.llm.wire import OPENAI, Wire
+from asyncagents.llm.wire.attachment import mime_of, name_of, readable
+from asyncagents.llm.wire.choose import OPENAI, Wire
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -133,7 +133,7 @@ class ClosingModel(Model, Closing, Protocol):
 
 
 def _load_long_tail(offer: Offer, endpoint: Endpoint) -> ClosingModel:
-    from asyncagents.llm.longtail import LongTail  # optional extra
+    from asyncagents.llm.pydantic_ai.adapter import LongTail  # optional extra
 
     return LongTail(offer.wire.kind, endpoint, offer.provider.options)
 

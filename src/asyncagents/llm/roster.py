@@ -5,15 +5,15 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from asyncagents.config.check import suggestion
 from asyncagents.config.config import Config, ModelConfig, ProviderConfig
-from asyncagents.config.known import known_providers
-from asyncagents.domain.message import ModelRef
+from asyncagents.config.file.builtin_providers import known_providers
+from asyncagents.config.file.check import suggestion
+from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import InvalidInput
-from asyncagents.llm.catalog import Catalog, ModelFacts
+from asyncagents.llm.catalog.catalog import Catalog, ModelFacts
+from asyncagents.llm.catalog.options import variants
 from asyncagents.llm.offer import Offer, Problem, all_providers, enabled, way_to
-from asyncagents.llm.option import variants
-from asyncagents.llm.wire import COMPATIBLE, PACKAGES, missing_extra, wire_of
+from asyncagents.llm.wire.choose import COMPATIBLE, PACKAGES, missing_extra, wire_of
 
 LOG = logging.getLogger(__name__)
 

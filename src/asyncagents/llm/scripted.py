@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.failure import Failure, api
-from asyncagents.domain.message import ModelRef
-from asyncagents.domain.session import CacheTokens, Tokens
+from asyncagents.domain.conversation.failure import Failure, api
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.text import without_reminders
 from asyncagents.domain.window import Window
 from asyncagents.llm.model import (

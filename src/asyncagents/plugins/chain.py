@@ -9,21 +9,27 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.config.config import Config
-from asyncagents.domain.call import Call, Completed, Failed
-from asyncagents.domain.continuation import asks_to_continue
+from asyncagents.domain.agent.permission import Action
+from asyncagents.domain.call.call import Call, Completed, Failed
+from asyncagents.domain.conversation.continuation import asks_to_continue
+from asyncagents.domain.conversation.message import AssistantMessage
+from asyncagents.domain.conversation.part import Part, TextPart
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.part import Part, TextPart
-from asyncagents.domain.permission import Action
 from asyncagents.domain.text import said, whole
-from asyncagents.engine.hook import Arriving, Commanded, Compacting, FinishedText, HookName, PluginReport
 from asyncagents.engine.tool import Ask
+from asyncagents.engine.workplace.hooks import (
+    Arriving,
+    Commanded,
+    Compacting,
+    FinishedText,
+    HookName,
+    PluginReport,
+)
 from asyncagents.errors import ToolError
 from asyncagents.llm.model import Options
-from asyncagents.plugins.configured import read_config
-from asyncagents.plugins.custody import Raised, Returned
-from asyncagents.plugins.loaded import Loaded
-from asyncagents.plugins.outputs import (
+from asyncagents.plugins.config_check import read_config
+from asyncagents.plugins.guarded_call import Raised, Returned
+from asyncagents.plugins.hook_output import (
     AfterOutput,
     BeforeOutput,
     CommandOutput,
@@ -35,8 +41,10 @@ from asyncagents.plugins.outputs import (
     Sent,
     SystemOutput,
     TextOutput,
+    plain_parts,
+    read_parts,
 )
-from asyncagents.plugins.parts import plain_parts, read_parts
+from asyncagents.plugins.loaded_plugin import Loaded
 
 S = TypeVar("S", bound=Struct)
 AFTER_CONFIG = "config returns a Config, or None for no change"

@@ -14,13 +14,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from asyncagents.config.agents import distrust_warning
 from asyncagents.config.config import Config
 from asyncagents.config.env import Environment
-from asyncagents.config.place import config_folder, folders_up
+from asyncagents.config.markdown.agents import distrust_warning
+from asyncagents.config.paths import config_folder, folders_up
 from asyncagents.config.trust import is_trusted, project_root
-from asyncagents.config.untrusted import relative
-from asyncagents.plugins.loaded import Scope
+from asyncagents.config.untrusted_settings import relative
+from asyncagents.plugins.loaded_plugin import Scope
 
 GROUP = "asyncagents.plugins"
 MOST_FILES = 200

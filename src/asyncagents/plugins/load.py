@@ -10,13 +10,13 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, get_args
 
-from asyncagents.config.check import suggestion
+from asyncagents.config.file.check import suggestion
 from asyncagents.domain.text import said
-from asyncagents.engine.hook import HookName
 from asyncagents.engine.tool import AnyTool, Tool
+from asyncagents.engine.workplace.hooks import HookName
 from asyncagents.errors import ConfigError
-from asyncagents.plugins.custody import Custody, Hung, Raised, Returned
 from asyncagents.plugins.find import Source, is_strange
+from asyncagents.plugins.guarded_call import Custody, Hung, Raised, Returned
 
 IMPORT_SECONDS = 30.0
 FUNCTION = "plugin"

@@ -9,28 +9,28 @@ from typing import Any
 
 from msgspec import Struct
 
-from asyncagents.config.child import child_environment
+from asyncagents.config.child_environment import child_environment
 from asyncagents.config.config import Config
 from asyncagents.config.env import Environment
 from asyncagents.config.git_settings import ALWAYS, with_git_settings
 from asyncagents.config.trust import project_root
+from asyncagents.domain.conversation.session import project_id
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.session import project_id
 from asyncagents.domain.text import said
-from asyncagents.engine.bus import Bus
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.event.bus import Bus
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import Closed, ConfigError
-from asyncagents.plugins.author import Plugin, PluginContext, PluginProject, Shell, ShellResult
+from asyncagents.plugins.api import Plugin, PluginContext, PluginProject, Shell, ShellResult
 from asyncagents.plugins.chain import Chain
-from asyncagents.plugins.custody import Custody, Hung, Raised, Returned
+from asyncagents.plugins.event_listener import Listener
 from asyncagents.plugins.find import Finder, Found, Source
-from asyncagents.plugins.listen import Listener
+from asyncagents.plugins.guarded_call import Custody, Hung, Raised, Returned
 from asyncagents.plugins.load import Importer, read_hooks, tools_in
-from asyncagents.plugins.loaded import Loaded
-from asyncagents.plugins.usable import usable
-from asyncagents.tools.added import Added
-from asyncagents.tools.process import Processes
-from asyncagents.tools.projects import Additions
+from asyncagents.plugins.loaded_plugin import Loaded
+from asyncagents.plugins.tool.check import usable
+from asyncagents.tools.process.processes import Processes
+from asyncagents.tools.project.extra_tools import Added
+from asyncagents.tools.project.projects import Additions
 
 START_SECONDS = 10.0
 _log = logging.getLogger(__name__)

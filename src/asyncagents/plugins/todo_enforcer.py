@@ -2,20 +2,20 @@
 
 import hashlib
 
-from asyncagents.domain.continuation import continuation_keys
 from asyncagents.domain.control import Snapshot
+from asyncagents.domain.conversation.continuation import continuation_keys
+from asyncagents.domain.conversation.message import AssistantMessage
+from asyncagents.domain.conversation.session import Session
+from asyncagents.domain.conversation.system_message import Addressee, remark
+from asyncagents.domain.conversation.todo import Todo, unfinished
 from asyncagents.domain.envelope import enclosed
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import Ids
-from asyncagents.domain.message import AssistantMessage
 from asyncagents.domain.port import Clock
-from asyncagents.domain.remark import Addressee, remark
-from asyncagents.domain.session import Session
 from asyncagents.domain.shape import encode
-from asyncagents.domain.todo import Todo, unfinished
-from asyncagents.engine.permission import Standing
 from asyncagents.engine.runner import Continue, Verdict
-from asyncagents.engine.workplace import Workplaces, enter
+from asyncagents.engine.workplace.permission import Standing
+from asyncagents.engine.workplace.workplace import Workplaces, enter
 from asyncagents.errors import InvalidInput
 from asyncagents.store.store import Store
 from asyncagents.store.verb.rest import Reason

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from asyncagents.domain.shape import encode
-from asyncagents.engine.runtime import VERSION
-from asyncagents.server.gate import AUTH_TOKEN
-from asyncagents.server.http import JSON, NAMES, STREAM, Answer, Request
-from asyncagents.server.limit import is_limited
+from asyncagents.engine.runtime.runtime import VERSION
+from asyncagents.server.auth import AUTH_TOKEN
+from asyncagents.server.http.messages import JSON, NAMES, STREAM, Answer, Request
+from asyncagents.server.rate_limit import is_limited
 from asyncagents.server.route import Param, Route, Site
 from asyncagents.server.schema import Schema, Schemas, without_twins
 

@@ -8,10 +8,9 @@ from urllib.parse import unquote_to_bytes
 from msgspec import Struct, field
 
 from asyncagents.domain.port import Clock
-from asyncagents.engine.runtime import Runtime
-from asyncagents.server.errand import Errands
-from asyncagents.server.file_index import Index
-from asyncagents.server.http import JSON, Reply, Request
+from asyncagents.engine.runtime.runtime import Runtime
+from asyncagents.server.blocking import Errands, Index
+from asyncagents.server.http.messages import JSON, Reply, Request
 
 BODY_BYTES = 1024 * 1024
 

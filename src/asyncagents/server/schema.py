@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Struct, UnsetType
 from msgspec.structs import FieldInfo, fields
 
-from asyncagents.domain.failure import FAILURE_NAMES, Failure, KnownFailure, UnknownFailure
-from asyncagents.domain.part import Part, Source, ToolState, UnknownPart
+from asyncagents.domain.conversation.failure import FAILURE_NAMES, Failure, KnownFailure, UnknownFailure
+from asyncagents.domain.conversation.part import Part, Source, ToolState, UnknownPart
 
 Schema: TypeAlias = dict[str, Any]
 

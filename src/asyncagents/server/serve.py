@@ -15,20 +15,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.config.api import PORT
-from asyncagents.config.system import SystemClock, SystemRng
-from asyncagents.domain.background_task import moment
+from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.port import Clock
-from asyncagents.engine.runtime import Runtime
+from asyncagents.domain.task.view import moment
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import ConfigError
 from asyncagents.server.address import BACKLOG, Address, resolve
-from asyncagents.server.asgi import Application
+from asyncagents.server.application import Application
+from asyncagents.server.auth import Gate, names, pages
+from asyncagents.server.blocking import Errands
 from asyncagents.server.discovery import Listing, Lock, read_token, remove_listing, write_listing
-from asyncagents.server.errand import Errands
-from asyncagents.server.gate import Gate, names, pages
-from asyncagents.server.limit import Rates
-from asyncagents.server.patience import Patience
-from asyncagents.server.peer import Users
-from asyncagents.server.protocol import Protocol, speaking
+from asyncagents.server.http.connection import Protocol, speaking
+from asyncagents.server.http.peer import Users
+from asyncagents.server.http.timeouts import Patience
+from asyncagents.server.rate_limit import Rates
 from asyncagents.server.route import Site
 from asyncagents.server.routes import ROUTES
 

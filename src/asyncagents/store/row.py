@@ -4,8 +4,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Call, Open, Settled, render
-from asyncagents.domain.codec import (
+from asyncagents.domain.call.call import Call, Open, Settled, render
+from asyncagents.domain.call.pending_tool import pending_status
+from asyncagents.domain.control import Backoff, Control, Lease, Snapshot, status
+from asyncagents.domain.conversation.codec import (
     BROKEN,
     SHAPE_VERSION,
     UnknownPart,
@@ -17,7 +19,12 @@ from asyncagents.domain.codec import (
     unreadable,
     upcast,
 )
-from asyncagents.domain.control import Backoff, Control, Lease, Snapshot, status
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.message import Message, ModelRef
+from asyncagents.domain.conversation.part import Part
+from asyncagents.domain.conversation.session import Session, SessionModel, Tokens
+from asyncagents.domain.conversation.status import Busy, Idle
+from asyncagents.domain.conversation.system_message import Remark
 from asyncagents.domain.event import (
     MessageUpdated,
     PartUpdated,
@@ -25,15 +32,8 @@ from asyncagents.domain.event import (
     SessionStatus,
     SessionUpdated,
 )
-from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, RequestId, SessionId, sort_id
-from asyncagents.domain.message import Message, ModelRef
-from asyncagents.domain.part import Part
-from asyncagents.domain.pending_tool import pending_status
-from asyncagents.domain.remark import Remark
-from asyncagents.domain.session import Session, SessionModel, Tokens
 from asyncagents.domain.shape import encode
-from asyncagents.domain.status import Busy, Idle
 from asyncagents.errors import Conflict, LeaseLost, NotFound
 from asyncagents.store.body import body
 from asyncagents.store.tx import Row, Tx

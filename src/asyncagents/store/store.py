@@ -2,37 +2,34 @@
 
 from collections.abc import Sequence
 
-from asyncagents.domain.call import Call, Open, Reply, Result
+from asyncagents.domain.call.call import Call, Open, Reply, Result
+from asyncagents.domain.call.waiting import Waiting
 from asyncagents.domain.control import Control, Lease, Snapshot
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.part import Part
+from asyncagents.domain.conversation.session import Rule, Session, Tokens
+from asyncagents.domain.conversation.status import Status
+from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.event import Event
 from asyncagents.domain.fact import Admit, Admitted, Fact, Resume, Settle
-from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, OwnerId, PartId, RequestId, SessionId
-from asyncagents.domain.part import Part
-from asyncagents.domain.session import Rule, Session, Tokens
-from asyncagents.domain.status import Status
-from asyncagents.domain.task import EndedBy
-from asyncagents.domain.todo import Todo
-from asyncagents.domain.waiting import Waiting
+from asyncagents.domain.task.task import EndedBy
 from asyncagents.domain.why import Situation
-from asyncagents.store.approval import ApprovalStore
-from asyncagents.store.board import BoardStore
-from asyncagents.store.census import CensusStore
-from asyncagents.store.conversation import ConversationStore
-from asyncagents.store.delivery import DeliveryStore
-from asyncagents.store.door import Door
-from asyncagents.store.due import DueStore
-from asyncagents.store.hand import HandStore
-from asyncagents.store.health import HealthStore
-from asyncagents.store.pending import PendingStore
-from asyncagents.store.revert import RevertStore
-from asyncagents.store.transfer import TransferStore
+from asyncagents.store.facade.actions import HandStore
+from asyncagents.store.facade.approval import ApprovalStore
+from asyncagents.store.facade.board import BoardStore
+from asyncagents.store.facade.census import CensusStore
+from asyncagents.store.facade.conversation import ConversationStore
+from asyncagents.store.facade.delivery import DeliveryStore
+from asyncagents.store.facade.due import DueStore
+from asyncagents.store.facade.health import HealthStore
+from asyncagents.store.facade.pending import PendingStore
+from asyncagents.store.facade.revert import RevertStore
+from asyncagents.store.facade.transfer import TransferStore
 from asyncagents.store.tx import Database
 from asyncagents.store.verb import (
     answer,
     approval,
-    aside,
-    begin,
     cancel,
     claim,
     compact,
@@ -40,14 +37,14 @@ from asyncagents.store.verb import (
     expire,
     fact,
     feed,
-    known,
+    idempotency,
     prepare,
     queue,
     read,
     rest,
     session,
+    set_aside,
     signal,
-    situation,
     step,
     summary,
     task,
@@ -57,6 +54,7 @@ from asyncagents.store.verb import (
     todo,
     trace,
 )
+from asyncagents.store.verb import why as situation
 from asyncagents.store.verb.cancel import Scope
 from asyncagents.store.verb.feed import Feed
 from asyncagents.store.verb.prepare import Prepared
@@ -67,6 +65,7 @@ from asyncagents.store.verb.step import Move, NewStep, Retrying, Started, StepEn
 from asyncagents.store.verb.summary import Summarised
 from asyncagents.store.verb.task_read import Seen
 from asyncagents.store.verb.title import Titled
+from asyncagents.store.verb_runner import Door
 
 
 class Store(Door):
@@ -94,7 +93,7 @@ class Store(Door):
 
     async def begin(self, new: NewSession, first: Admit) -> tuple[Session, Admitted]:
         """Create a session and admit its first input; the same keys again change nothing."""
-        return await self._write_quickly(lambda tx: begin.begin(tx, new, first))
+        return await self._write_quickly(lambda tx: session.begin(tx, new, first))
 
     async def admit(self, new: Admit) -> Admitted:
         """Accept input and wake the session. The same key again changes nothing."""
@@ -163,7 +162,7 @@ class Store(Door):
 
     async def set_aside(self, session_id: SessionId, owner: OwnerId, why: str) -> bool:
         """Take a child session that cannot be read out of its queue. False: nothing was done."""
-        return await self._write(lambda tx: aside.set_aside(tx, session_id, owner, why=why))
+        return await self._write(lambda tx: set_aside.set_aside(tx, session_id, owner, why=why))
 
     async def keep_trace(self, lease: Lease, traceparent: str) -> None:
         """Store the trace in which later runs of the session continue."""
@@ -290,11 +289,11 @@ class Store(Door):
 
     async def is_known(self, session_id: SessionId, key: str) -> bool:
         """Whether input was admitted under this key."""
-        return await self._glance(lambda tx: known.is_known(tx, session_id, key))
+        return await self._glance(lambda tx: idempotency.is_known(tx, session_id, key))
 
     async def has_begun(self, session_key: str, key: str) -> bool:
         """Whether a session was created under `session_key` and admitted input under `key`."""
-        return await self._glance(lambda tx: known.has_begun(tx, session_key, key))
+        return await self._glance(lambda tx: idempotency.has_begun(tx, session_key, key))
 
     async def count_inputs(self, session_id: SessionId, prefix: str) -> int:
         """Count the inputs of a session whose key has a prefix."""

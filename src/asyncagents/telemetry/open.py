@@ -2,7 +2,7 @@
 
 from asyncagents.config.config import Config, TelemetryConfig
 from asyncagents.domain.port import Clock
-from asyncagents.engine.watch import UNWATCHED, Watch
+from asyncagents.engine.observer import UNWATCHED, Watch
 from asyncagents.errors import ConfigError
 
 MISSING = (

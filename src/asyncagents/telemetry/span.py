@@ -19,9 +19,9 @@ from opentelemetry.trace import (
 )
 from opentelemetry.util.types import AttributeValue
 
-from asyncagents.domain.failure import APIError, Failure, failure_name
+from asyncagents.domain.conversation.failure import APIError, Failure, failure_name
 from asyncagents.domain.port import Clock
-from asyncagents.telemetry.place import traceparent_of
+from asyncagents.telemetry.trace_context import traceparent_of
 
 Attributes = dict[str, AttributeValue]
 _log = logging.getLogger(__name__)

@@ -7,22 +7,22 @@ from opentelemetry.context import attach, detach
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import SpanKind, TracerProvider, get_tracer
 
-from asyncagents.domain.call import Call, Completed, Failed, Settled
+from asyncagents.domain.call.call import Call, Completed, Failed, Settled
 from asyncagents.domain.control import Snapshot
-from asyncagents.domain.failure import Failure
+from asyncagents.domain.conversation.failure import Failure
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.message import ModelRef
 from asyncagents.domain.port import Clock
-from asyncagents.domain.session import Tokens
+from asyncagents.engine.observer import Edge, Seen, SeenModel, SeenTool, Trace, result_in
 from asyncagents.engine.run import Run
-from asyncagents.engine.runtime import VERSION
+from asyncagents.engine.runtime.runtime import VERSION
 from asyncagents.engine.tool import Ended
-from asyncagents.engine.watch import Edge, Seen, SeenModel, SeenTool, Trace, result_in
 from asyncagents.llm.model import FromModel, Options, Request, StepFinish
 from asyncagents.telemetry import content
-from asyncagents.telemetry.measure import Measures, input_tokens, output_tokens
-from asyncagents.telemetry.place import context_at, here, links_here
+from asyncagents.telemetry.metrics import Measures, input_tokens, output_tokens
 from asyncagents.telemetry.span import Attributes, Plan, Traced, begun, error_type, finish
+from asyncagents.telemetry.trace_context import context_at, here, links_here
 
 _PROVIDERS = {
     "amazon-bedrock": "aws.bedrock",

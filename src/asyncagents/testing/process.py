@@ -4,19 +4,19 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from asyncagents.app import Setup, start
+from asyncagents.app.backend import World
+from asyncagents.app.runtime import Setup, start
 from asyncagents.domain.id import Ids, OwnerId
 from asyncagents.domain.port import Rng
-from asyncagents.engine.runtime import Runtime
+from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import StoreError
-from asyncagents.store.sqlite.batch import Batches
 from asyncagents.store.sqlite.connection import Connection, connect_with
 from asyncagents.store.sqlite.database import open_sqlite
+from asyncagents.store.sqlite.group_commit import Batches
 from asyncagents.store.sqlite.writer import Report
 from asyncagents.testing.clock import LoopClock, SeededRng
 from asyncagents.testing.fault import Crash, Fault, FaultyConnection
-from asyncagents.testing.inline import InlineWriter
-from asyncagents.world import World
+from asyncagents.testing.inline_writer import InlineWriter
 
 
 class Odds:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from asyncagents.llm.http import Http, open_http
+from asyncagents.llm.http.client import Http, open_http
 from tests.contract.model.kit import ANTHROPIC, OPENAI, Wire
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from asyncagents.config.secret import Secret
-from asyncagents.domain.failure import (
+from asyncagents.domain.conversation.failure import (
     APICause,
     APIError,
     ContentFilterError,
@@ -16,10 +16,10 @@ from asyncagents.domain.failure import (
     Failure,
     ProviderAuthError,
 )
-from asyncagents.domain.message import ModelRef
-from asyncagents.llm.anthropic import AnthropicMessages
-from asyncagents.llm.endpoint import Endpoint
-from asyncagents.llm.http import Http
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.llm.anthropic.adapter import AnthropicMessages
+from asyncagents.llm.http.client import Http
+from asyncagents.llm.http.request import Endpoint
 from asyncagents.llm.model import (
     FromUser,
     Model,
@@ -30,7 +30,7 @@ from asyncagents.llm.model import (
     TextDelta,
     ToolSpec,
 )
-from asyncagents.llm.openai import OpenAIChat
+from asyncagents.llm.openai.adapter import OpenAIChat
 from asyncagents.testing.provider import Reply, anthropic_bytes, openai_bytes
 
 KEY = "sk-local-0123456789"

@@ -4,8 +4,8 @@ from contextlib import aclosing
 
 import pytest
 
-from asyncagents.domain.session import CacheTokens, Tokens
-from asyncagents.llm.http import Http
+from asyncagents.domain.conversation.session import CacheTokens, Tokens
+from asyncagents.llm.http.client import Http
 from asyncagents.llm.model import (
     Finish,
     ReasoningDelta,

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from asyncagents.llm import answer_size
-from asyncagents.llm.answer_size import MOST_ARGUMENTS, MOST_BLOCKS, MOST_CALLS, MOST_CHARACTERS
-from asyncagents.llm.http import Http
+from asyncagents.llm.http import answer_size
+from asyncagents.llm.http.answer_size import MOST_ARGUMENTS, MOST_BLOCKS, MOST_CALLS, MOST_CHARACTERS
+from asyncagents.llm.http.client import Http
 from asyncagents.llm.model import ToolCallReady, ToolCallStart
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
 from tests.contract.model.kit import Wire, ask, cause_of, finish_of, open_raw, read_request, text_of

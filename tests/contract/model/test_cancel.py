@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 import pytest
 
-from asyncagents.llm.http import Http
+from asyncagents.llm.http.client import Http
 from asyncagents.llm.model import ModelEvent, TextDelta
 from asyncagents.testing.provider import Provider, Reply, open_provider
 from tests.contract.model.kit import Wire, ask, finish_of, hanging, request, text_of

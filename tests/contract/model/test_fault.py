@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 from asyncagents.config.secret import Secret
-from asyncagents.domain.failure import (
+from asyncagents.domain.conversation.failure import (
     APIError,
     ContentFilterError,
     ContextOverflowError,
     ProviderAuthError,
 )
 from asyncagents.domain.shape import encode
-from asyncagents.llm.http import Http
+from asyncagents.llm.http.client import Http
 from asyncagents.llm.model import StreamError, StreamStart
 from asyncagents.testing.provider import Reply, open_provider
 from tests.contract.model.kit import (
@@ -264,7 +264,7 @@ async def test_headers_that_are_no_text_can_be_kept(wire: Wire, http: Http, head
 async def test_words_without_end_behind_the_finish_do_not_hold_the_answer(
     wire: Wire, http: Http, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncagents.llm.http.LAST_WORDS_SECONDS", 0.1)
+    monkeypatch.setattr("asyncagents.llm.http.client.LAST_WORDS_SECONDS", 0.1)
     said = wire.stream_of(Reply(text="again"))
     mark = b"data: [DONE]" if wire.name == "openai" else b"event: message_stop"
     stream = b"".join(said).partition(mark)[0]
@@ -340,7 +340,7 @@ async def test_a_stream_cut_at_any_byte_ends_in_an_error_unless_all_was_said(wir
 async def test_a_stream_that_says_nothing_more_is_ended_though_it_pings(
     wire: Wire, http: Http, ping: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncagents.llm.watch.PING_SECONDS", 0.5)
+    monkeypatch.setattr("asyncagents.llm.http.idle_timeout.PING_SECONDS", 0.5)
     async with open_provider(otherwise=hanging(wire, ping)) as provider:
         events = await ask(wire.model(http, provider.url, idle_seconds=0.2))
         await provider.wait_for(lambda: provider.disconnects == 1)

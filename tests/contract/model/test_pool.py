@@ -2,7 +2,7 @@
 
 import asyncio
 
-from asyncagents.llm.http import Http, open_http
+from asyncagents.llm.http.client import Http, open_http
 from asyncagents.llm.model import FromUser, StepFinish
 from asyncagents.testing.provider import Reply, open_provider
 from tests.contract.model.kit import Wire, ask, finish_of, open_raw, read_request, request, text_of

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from asyncagents.config.secret import Secret
-from asyncagents.domain.message import ModelRef
-from asyncagents.llm.anthropic import AnthropicMessages
-from asyncagents.llm.endpoint import Endpoint
-from asyncagents.llm.http import Http
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.llm.anthropic.adapter import AnthropicMessages
+from asyncagents.llm.http.client import Http
+from asyncagents.llm.http.request import Endpoint, at, post
 from asyncagents.llm.model import (
     CallMade,
     FromModel,
@@ -25,8 +25,7 @@ from asyncagents.llm.model import (
     Told,
     ToolCallReady,
 )
-from asyncagents.llm.openai import OpenAIChat
-from asyncagents.llm.post import at, post
+from asyncagents.llm.openai.adapter import OpenAIChat
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
 from tests.contract.model.kit import ANTHROPIC, KEY, OPENAI, TOOLS, Wire, ask, failure_of, finish_of, request
 from tests.unit.llm.conversation import CONVERSATION, SYSTEM

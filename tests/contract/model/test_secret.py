@@ -2,8 +2,8 @@
 
 import pytest
 
-from asyncagents.llm.endpoint import Endpoint
-from asyncagents.llm.http import Http
+from asyncagents.llm.http.client import Http
+from asyncagents.llm.http.request import Endpoint
 from asyncagents.testing.provider import Reply, open_provider
 from tests.contract.model.kit import KEY, Wire, always, ask, cause_of, failure_of, message_of, open_raw
 

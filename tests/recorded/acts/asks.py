@@ -2,7 +2,7 @@
 
 import asyncio
 
-from asyncagents.engine.workplace import Asking
+from asyncagents.engine.workplace.workplace import Asking
 from asyncagents.llm.scripted import Line, call, say
 from tests.recorded.cast import Scenes
 from tests.recorded.recorder import Act, Recorder

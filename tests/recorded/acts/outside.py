@@ -4,8 +4,8 @@ import asyncio
 from contextlib import AbstractContextManager, nullcontext
 
 from asyncagents.domain.control import Snapshot
+from asyncagents.engine.observer import Seen, Unwatched
 from asyncagents.engine.run import Run
-from asyncagents.engine.watch import Seen, Unwatched
 from asyncagents.llm.scripted import call, fail, say
 from tests.recorded.cast import FAILING, GONE, WELL, Scenes
 from tests.recorded.recorder import Act, Recorder

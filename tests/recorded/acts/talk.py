@@ -5,16 +5,16 @@ import asyncio
 import msgspec
 from msgspec.structs import replace
 
-from asyncagents.domain.codec import SHAPE_VERSION
-from asyncagents.domain.failure import context_overflow
-from asyncagents.domain.part import PartTime, Span, TextPart
-from asyncagents.domain.part_input import AgentInput, FileInput, SubtaskInput, TextInput
-from asyncagents.domain.session import Rule, SessionModel
+from asyncagents.domain.conversation.codec import SHAPE_VERSION
+from asyncagents.domain.conversation.failure import context_overflow
+from asyncagents.domain.conversation.part import PartTime, Span, TextPart
+from asyncagents.domain.conversation.part_input import AgentInput, FileInput, SubtaskInput, TextInput
+from asyncagents.domain.conversation.session import Rule, SessionModel
 from asyncagents.domain.window import Window
-from asyncagents.engine.conversations import Opening
+from asyncagents.engine.runtime.sessions import Opening
 from asyncagents.llm.scripted import Fail, call, end, fail, pause, say, think
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.change import Change
+from asyncagents.store.verb.session_update import Change
 from tests.recorded.cast import FILLING, Scenes
 from tests.recorded.recorder import PROJECT, Act, Recorder, verb_of
 from tests.simulation.undo_files import Disk

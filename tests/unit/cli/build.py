@@ -1,11 +1,9 @@
 """Events and messages of one session, in few words."""
 
-from asyncagents.domain.codec import UnknownPart
-from asyncagents.domain.event import Event, MessageUpdated, PartDelta, PartUpdated
-from asyncagents.domain.failure import unknown
-from asyncagents.domain.history import Entry
-from asyncagents.domain.id import MessageId, PartId, SessionId
-from asyncagents.domain.message import (
+from asyncagents.domain.conversation.codec import UnknownPart
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.failure import unknown
+from asyncagents.domain.conversation.message import (
     AssistantMessage,
     Message,
     MessagePath,
@@ -13,8 +11,10 @@ from asyncagents.domain.message import (
     ModelRef,
     UserMessage,
 )
-from asyncagents.domain.part import Part, PartTime, ReasoningPart, TextPart
-from asyncagents.domain.session import Tokens
+from asyncagents.domain.conversation.part import Part, PartTime, ReasoningPart, TextPart
+from asyncagents.domain.conversation.session import Tokens
+from asyncagents.domain.event import Event, MessageUpdated, PartDelta, PartUpdated
+from asyncagents.domain.id import MessageId, PartId, SessionId
 
 SESSION = SessionId("ses_1")
 MODEL = ModelRef(provider_id="local", model_id="m")

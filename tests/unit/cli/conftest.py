@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from asyncagents.cli.main import main
-from asyncagents.cli.screen import Notes
+from asyncagents.cli.terminal.screen import Notes
 from tests.unit.config.build import Desk
 
 FOREIGN = ("XDG_", "ASYNCAGENTS_", "OPENCODE_")

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from click.testing import Result
 
-from asyncagents.cli.run_order import session_rules
-from asyncagents.domain.session import Rule
+from asyncagents.cli.run.arguments import session_rules
+from asyncagents.domain.conversation.session import Rule
 from tests.unit.config.build import Desk
 
 Invoke = Callable[..., Result]

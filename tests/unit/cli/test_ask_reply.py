@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from asyncagents.cli.always_words import lasting
-from asyncagents.cli.ask_reply import Chosen, chosen, edited, given_reply, options_chosen
-from asyncagents.cli.ask_view import ask_lines, choices, help_lines, question_choices, whole_lines
-from asyncagents.domain.ask import Option, PermissionRequest, Question, QuestionRequest
-from asyncagents.domain.awaited import Awaited, awaited
-from asyncagents.domain.call import Always, Answers, Call, Once, Open, Reject, Reply
+from asyncagents.cli.ask.always_scope import lasting
+from asyncagents.cli.ask.reply import Chosen, chosen, edited, given_reply, options_chosen
+from asyncagents.cli.ask.view import ask_lines, choices, help_lines, question_choices, whole_lines
+from asyncagents.domain.call.ask import Option, PermissionRequest, Question, QuestionRequest
+from asyncagents.domain.call.call import Always, Answers, Call, Once, Open, Reject, Reply
+from asyncagents.domain.call.waiting import Awaited, awaited
+from asyncagents.domain.conversation.session import Session, SessionTime
 from asyncagents.domain.id import CallId, MessageId, PartId, PermissionId, QuestionId, SessionId
-from asyncagents.domain.session import Session, SessionTime
 from asyncagents.errors import InvalidInput
 from tests.unit.cli.build import SESSION
 

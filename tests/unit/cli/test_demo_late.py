@@ -3,14 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.cli.demo_deploy import SHIP, SHIP_LATE, answer
-from asyncagents.cli.demo_late_check import Seen, check_brought, check_expired, check_resumed, check_waits
-from asyncagents.cli.demo_ledger import Effect
-from asyncagents.cli.demo_screen import DoesNotHold, Screen
-from asyncagents.cli.demo_worker import Brought
-from asyncagents.domain.call import TIMED_OUT
+from asyncagents.cli.demo.deploy import SHIP, SHIP_LATE, answer
+from asyncagents.cli.demo.late import Seen, check_brought, check_expired, check_resumed, check_waits
+from asyncagents.cli.demo.ledger import Effect
+from asyncagents.cli.demo.screen import DoesNotHold, Screen
+from asyncagents.cli.demo.worker import Brought
+from asyncagents.domain.call.call import TIMED_OUT
+from asyncagents.domain.call.pending_tool import PendingTime, PendingToolCall, ToolResult
 from asyncagents.domain.id import CallId, MessageId, PartId
-from asyncagents.domain.pending_tool import PendingTime, PendingToolCall, ToolResult
 from asyncagents.domain.why import Code, Why
 from tests.unit.cli.build import SESSION, asked, entry, step, text
 

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 from click.testing import Result
 
-from asyncagents.app import open_runtime
-from asyncagents.cli.doctor_system import check_system, has_openat2
+from asyncagents.app.runtime import open_runtime
+from asyncagents.cli.doctor.system import check_system, has_openat2
 from asyncagents.llm.scripted import ScriptedModel
 from tests.unit.config.build import Desk
 

@@ -3,11 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.cli.run_result import last_answer, steps_of_turn
-from asyncagents.cli.run_view import Words
-from asyncagents.domain.history import Entry
+from asyncagents.cli.run.result import last_answer, steps_of_turn
+from asyncagents.cli.run.view import Words
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.message import MessageTime
 from asyncagents.domain.id import Ids, MessageId
-from asyncagents.domain.message import MessageTime
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.unit.cli.build import SESSION, asked, entry, step, text, updated
 

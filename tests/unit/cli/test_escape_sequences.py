@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.cli.answer_give import Done
+from asyncagents.cli.act.answer import Done
+from asyncagents.cli.act.submit import Submitted, print_given
 from asyncagents.cli.exit import Complaint
-from asyncagents.cli.submit_give import Submitted, print_given
+from asyncagents.domain.call.pending_tool import PendingTime, PendingToolCall
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
-from asyncagents.domain.pending_tool import PendingTime, PendingToolCall
 
 TITLE = "\x1b]0;owned\x07"
 

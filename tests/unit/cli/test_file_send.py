@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from asyncagents.cli.exit import Complaint
-from asyncagents.cli.file_send import MOST_BYTES, attachments
-from asyncagents.llm.attachment import words_in
+from asyncagents.cli.run.remote import MOST_BYTES, attachments
+from asyncagents.llm.wire.attachment import words_in
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from asyncagents.cli.exit import Complaint
-from asyncagents.cli.run_choice import Addressee, choose, named_model
-from asyncagents.cli.run_order import Order
-from asyncagents.config.agents import FoundAgents
+from asyncagents.cli.run.arguments import Order
+from asyncagents.cli.run.choose import Addressee, choose, named_model
 from asyncagents.config.config import Config
-from asyncagents.domain.session import Session, SessionModel, SessionTime
-from asyncagents.engine.agents import Agents
+from asyncagents.config.markdown.agents import FoundAgents
+from asyncagents.domain.conversation.session import Session, SessionModel, SessionTime
+from asyncagents.engine.workplace.agents import Agents
 from asyncagents.errors import InvalidInput
 from tests.unit.cli.build import SESSION
 from tests.unit.config.build import Desk

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from click.testing import Result
 
-from asyncagents.cli.run_order import LONGEST_PROMPT as LARGEST
+from asyncagents.cli.run.arguments import LONGEST_PROMPT as LARGEST
 from tests.unit.config.build import Desk
 
 Invoke = Callable[..., Result]

@@ -5,7 +5,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.cli.run_result import (
+from asyncagents.cli.run.result import (
     Ending,
     Result,
     Wait,
@@ -16,10 +16,17 @@ from asyncagents.cli.run_result import (
     judged,
     wait_of,
 )
-from asyncagents.cli.screen import Screen
-from asyncagents.domain.awaited import awaited
-from asyncagents.domain.failure import Failure, UnknownFailure, aborted, api, output_length, unknown
-from asyncagents.domain.session import CacheTokens, Tokens
+from asyncagents.cli.terminal.screen import Screen
+from asyncagents.domain.call.waiting import awaited
+from asyncagents.domain.conversation.failure import (
+    Failure,
+    UnknownFailure,
+    aborted,
+    api,
+    output_length,
+    unknown,
+)
+from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from tests.unit.cli.build import SESSION, entry, step, text
 from tests.unit.domain.build import call, waiting
 

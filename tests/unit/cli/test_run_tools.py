@@ -2,14 +2,14 @@
 
 import pytest
 
-from asyncagents.cli.run_tools import Tools
-from asyncagents.cli.screen import Screen
-from asyncagents.domain.ask import PermissionRequest, ToolRef
+from asyncagents.cli.run.tool_view import Tools
+from asyncagents.cli.terminal.screen import Screen
+from asyncagents.domain.call.ask import PermissionRequest, ToolRef
+from asyncagents.domain.conversation.part import PartTime, ToolCompleted, ToolPart, ToolRunning, ToolState
+from asyncagents.domain.conversation.session import Session, SessionTime
+from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.event import PartUpdated, PermissionAsked, SessionCreated, TodoUpdated
 from asyncagents.domain.id import MessageId, PartId, PermissionId, SessionId
-from asyncagents.domain.part import PartTime, ToolCompleted, ToolPart, ToolRunning, ToolState
-from asyncagents.domain.session import Session, SessionTime
-from asyncagents.domain.todo import Todo
 from tests.unit.cli.build import SESSION, entry, step
 
 TIME = PartTime(start=1, end=2)

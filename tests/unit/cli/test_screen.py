@@ -4,8 +4,18 @@ import logging
 
 import pytest
 
-from asyncagents.cli.screen import Notes, Screen, ago, amount, dollars, one_line, plain, print_table, short
-from asyncagents.domain.session import CacheTokens, Tokens
+from asyncagents.cli.terminal.screen import (
+    Notes,
+    Screen,
+    ago,
+    amount,
+    dollars,
+    one_line,
+    plain,
+    print_table,
+    short,
+)
+from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.errors import StoreError
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from asyncagents.cli.serve_log import Log
+from asyncagents.cli.serve.serve import Log
 from asyncagents.errors import StoreError
 
 

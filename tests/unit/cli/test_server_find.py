@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from asyncagents.cli.exit import Complaint
-from asyncagents.cli.server_find import TOKEN_VARIABLE, There, find_there
-from asyncagents.client.address import Working
+from asyncagents.cli.find_server import TOKEN_VARIABLE, There, find_there
+from asyncagents.client.server_finder import Working
 from asyncagents.config.secret import Secret
 from asyncagents.errors import Unavailable
 from asyncagents.server.discovery import Listing, Lock, write_listing

@@ -3,16 +3,16 @@
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.cli.run_result import by_person, last_answer, steps_of_turn
-from asyncagents.cli.run_tasks import TaskLines
-from asyncagents.cli.tasks_tree import Node
-from asyncagents.cli.tasks_view import Style, drawn
-from asyncagents.cli.tasks_watch import Changes
-from asyncagents.domain.background_task import BackgroundTask, TaskProgress
+from asyncagents.cli.inspect.task_table import Style, drawn
+from asyncagents.cli.inspect.task_tree import Node
+from asyncagents.cli.inspect.task_watch import Changes
+from asyncagents.cli.run.result import by_person, last_answer, steps_of_turn
+from asyncagents.cli.run.tool_view import TaskLines
+from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.notice import Counted, Telling, notice
-from asyncagents.domain.session import CacheTokens, Tokens
-from asyncagents.domain.task import TaskEnd
+from asyncagents.domain.task.notice import Counted, Telling, notice
+from asyncagents.domain.task.task import TaskEnd
+from asyncagents.domain.task.view import BackgroundTask, TaskProgress
 from asyncagents.domain.why import Code, Why
 from tests.unit.cli.build import SESSION, asked, entry, step, text
 from tests.unit.cli.test_run_tools import session

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.cli.screen import Line
-from asyncagents.cli.tool_line import (
+from asyncagents.cli.terminal.screen import Line
+from asyncagents.cli.terminal.tool_line import (
     begun,
     counted,
     diff_lines,
@@ -17,8 +17,7 @@ from asyncagents.cli.tool_line import (
     tool_lines,
     unheard,
 )
-from asyncagents.domain.id import CallId, MessageId, PartId
-from asyncagents.domain.part import (
+from asyncagents.domain.conversation.part import (
     PartTime,
     ToolCompleted,
     ToolError,
@@ -28,8 +27,9 @@ from asyncagents.domain.part import (
     ToolState,
     ToolWaiting,
 )
-from asyncagents.domain.todo import Todo
-from asyncagents.tools.diff import unified
+from asyncagents.domain.conversation.todo import Todo
+from asyncagents.domain.id import CallId, MessageId, PartId
+from asyncagents.tools.file.diff import unified
 from tests.unit.cli.build import SESSION
 
 TIME = PartTime(start=1, end=2)

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from asyncagents.cli.run_view import Words
+from asyncagents.cli.run.view import Words
+from asyncagents.domain.conversation.entry import Entry
 from asyncagents.domain.event import Event
-from asyncagents.domain.history import Entry
 from asyncagents.domain.id import MessageId, SessionId
 from tests.unit.cli.build import SESSION, asked, delta, entry, step, text, thought, updated
 

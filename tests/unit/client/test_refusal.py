@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from asyncagents.client.refusal import refusal
+from asyncagents.client.errors import refusal
 from asyncagents.errors import (
     AsyncAgentsError,
     Conflict,
@@ -15,7 +15,7 @@ from asyncagents.errors import (
     Unauthorized,
     Unavailable,
 )
-from asyncagents.server.http import Answer, answered
+from asyncagents.server.http.messages import Answer, answered
 
 
 def body(message: str) -> bytes:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.config.agents import FoundAgents, find_agents
 from asyncagents.config.config import AgentConfig
-from asyncagents.config.instructions import MAX_ALL, MAX_CHARACTERS, Instructions, find_instructions
-from asyncagents.config.skills import FoundSkills, find_skills, read_skill
-from asyncagents.domain.message import ModelRef
+from asyncagents.config.markdown.agents import FoundAgents, find_agents
+from asyncagents.config.markdown.instructions import MAX_ALL, MAX_CHARACTERS, Instructions, find_instructions
+from asyncagents.config.markdown.skills import FoundSkills, find_skills, read_skill
+from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import ToolError
 from tests.unit.config.build import Desk
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.config.front_matter import Matter, parse
+from asyncagents.config.markdown.front_matter import Matter, parse
 from asyncagents.errors import ConfigError
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from asyncagents.config.check import check, suggestion
-from asyncagents.config.shape import ConfigFile
+from asyncagents.config.file.check import check, suggestion
+from asyncagents.config.file.shape import ConfigFile
 from asyncagents.errors import ConfigError
 from tests.unit.config.build import Desk
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.config.commands import Command, FoundCommands, find_commands
 from asyncagents.config.config import CommandConfig
-from asyncagents.config.untrusted import Untrusted
-from asyncagents.domain.message import ModelRef
+from asyncagents.config.markdown.commands import Command, FoundCommands, find_commands
+from asyncagents.config.untrusted_settings import Untrusted
+from asyncagents.domain.conversation.message import ModelRef
 from tests.unit.config.build import Desk
 
 FULL = """---

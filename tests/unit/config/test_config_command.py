@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from asyncagents.cli.config import config
-from asyncagents.config.schema import schema_text
+from asyncagents.cli.project.config import config
+from asyncagents.config.file.schema import schema_text
 from tests.unit.config.build import Desk
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.config import jsonc
-from asyncagents.config.shape import CompactionEntry
+from asyncagents.config.file import jsonc
+from asyncagents.config.file.shape import CompactionEntry
 from asyncagents.domain.window import IMAGE_TOKENS, OUTPUT_TOKEN_MAX
-from asyncagents.engine.compaction import LEAST_KEPT, LONGEST_PROMPT, MOST_KEPT
-from asyncagents.engine.digest import LONGEST_OUTPUT, LONGEST_TEXT
-from asyncagents.engine.prompt import PROTECTED_TOKENS, PRUNED_TOKENS
+from asyncagents.engine.model_input import PROTECTED_TOKENS, PRUNED_TOKENS
+from asyncagents.engine.step.compaction import LEAST_KEPT, LONGEST_PROMPT, MOST_KEPT
+from asyncagents.engine.step.digest import LONGEST_OUTPUT, LONGEST_TEXT
 from tests.unit.config.build import Desk
 
 PAGE = (Path(__file__).parents[3] / "docs" / "context.md").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.config.jsonc import MAX_DEPTH, parse
+from asyncagents.config.file.jsonc import MAX_DEPTH, parse
 from asyncagents.errors import ConfigError
 
 scalars = st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.text()

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.config import jsonc
-from asyncagents.config.known import known_providers
-from asyncagents.config.shape import ConfigFile
+from asyncagents.config.file import jsonc
+from asyncagents.config.file.builtin_providers import known_providers
+from asyncagents.config.file.shape import ConfigFile
 from tests.unit.config.build import Desk
 
 PAGE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.config.env import Environment, system_environment
-from asyncagents.config.place import data_folder, places
+from asyncagents.config.paths import data_folder, places
 from asyncagents.errors import ConfigError
 from tests.unit.config.build import Desk
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from asyncagents.config.known import known_providers
+from asyncagents.config.file.builtin_providers import known_providers
 from asyncagents.config.load import ProviderKey
 from asyncagents.config.secret import Secret
 from asyncagents.errors import ConfigError

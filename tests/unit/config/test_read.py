@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from asyncagents.config.config import CommandConfig, CompactionConfig, McpConfig
-from asyncagents.domain.message import ModelRef
+from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import ConfigError
 from tests.unit.config.build import Desk
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from asyncagents.config.agents import find_agents
-from asyncagents.domain.sandbox import Sandbox
-from asyncagents.engine.agents import Agents
+from asyncagents.config.markdown.agents import find_agents
+from asyncagents.domain.agent.sandbox import Sandbox
+from asyncagents.engine.workplace.agents import Agents
 from asyncagents.errors import ConfigError
 from tests.unit.config.build import Desk
 

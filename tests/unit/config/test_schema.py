@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from asyncagents.config.schema import schema, schema_text
-from asyncagents.config.shape import ConfigFile
+from asyncagents.config.file.schema import schema, schema_text
+from asyncagents.config.file.shape import ConfigFile
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "config.schema.json"
 

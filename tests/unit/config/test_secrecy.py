@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.config.child import child_environment, withheld_names
-from asyncagents.config.known import known_providers
-from asyncagents.config.veil import is_secret_name
+from asyncagents.config.child_environment import child_environment, withheld_names
+from asyncagents.config.file.builtin_providers import known_providers
+from asyncagents.config.file.redact import is_secret_name
 from asyncagents.errors import ConfigError
 from tests.unit.config.build import Desk
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents import ConfigError, ScriptedModel, open_runtime
-from asyncagents.config.system import SystemClock
+from asyncagents.config.clock import SystemClock
 
 IN_1965 = -158_000_000 * 10**9
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.config.legacy import modernise
-from asyncagents.config.tighten import take_rules, tighten
+from asyncagents.config.file.legacy import modernise
+from asyncagents.config.file.untrusted import take_rules, tighten
 from asyncagents.config.tree import Branch, Leaf, grow, plain
 
 STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}

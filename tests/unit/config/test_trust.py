@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from asyncagents.config.trust import distrust, is_trusted, project_root, trust, trust_file, trusted_roots
-from asyncagents.domain.message import ModelRef
+from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import ConfigError
 from tests.unit.config.build import Desk
 

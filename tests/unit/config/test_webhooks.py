@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.config.config import WebhooksConfig
-from asyncagents.config.harmless import sift
+from asyncagents.config.file.untrusted import sift
 from asyncagents.errors import ConfigError
 from tests.unit.config.build import Desk
 

@@ -6,11 +6,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from asyncagents.delegation.fork import Fork, forked
-from asyncagents.domain.codec import UnknownPart
-from asyncagents.domain.history import Entry
-from asyncagents.domain.id import Ids, MessageId, PartId, SessionId
-from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.part import (
+from asyncagents.domain.conversation.codec import UnknownPart
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.message import AssistantMessage
+from asyncagents.domain.conversation.part import (
     CompactionPart,
     Part,
     PartTime,
@@ -21,8 +20,9 @@ from asyncagents.domain.part import (
     ToolPart,
     ToolState,
 )
-from asyncagents.domain.session import CacheTokens, Tokens
-from asyncagents.engine.prompt import Prompt
+from asyncagents.domain.conversation.session import CacheTokens, Tokens
+from asyncagents.domain.id import Ids, MessageId, PartId, SessionId
+from asyncagents.engine.model_input import Prompt
 from asyncagents.llm.model import CallMade, FromModel, FromTool, FromUser, Said, Told
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.unit.domain.build import SESSION, step, user

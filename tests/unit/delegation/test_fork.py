@@ -6,14 +6,21 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.delegation.fork import OPENING, forked
-from asyncagents.delegation.fork_close import FILES_LEFT_OUT, UNDER_WAY
-from asyncagents.domain.call import Completed, Failed, Result, Settled, arrived, pending_text, result_text
-from asyncagents.domain.codec import decode_part
-from asyncagents.domain.failure import aborted, api
-from asyncagents.domain.history import Entry
-from asyncagents.domain.id import CallId, Ids, MessageId
-from asyncagents.domain.message import JsonFormat, MessageTime, UserMessage
-from asyncagents.domain.part import (
+from asyncagents.delegation.fork_copy import FILES_LEFT_OUT, UNDER_WAY
+from asyncagents.domain.call.call import (
+    Completed,
+    Failed,
+    Result,
+    Settled,
+    arrived,
+    pending_text,
+    result_text,
+)
+from asyncagents.domain.conversation.codec import decode_part
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.failure import aborted, api
+from asyncagents.domain.conversation.message import JsonFormat, MessageTime, UserMessage
+from asyncagents.domain.conversation.part import (
     AgentPart,
     FilePart,
     PartTime,
@@ -33,8 +40,9 @@ from asyncagents.domain.part import (
     ToolState,
     ToolWaiting,
 )
-from asyncagents.domain.session import Tokens
-from asyncagents.engine.prompt import CLEARED, SUMMARISED
+from asyncagents.domain.conversation.session import Tokens
+from asyncagents.domain.id import CallId, Ids, MessageId
+from asyncagents.engine.model_input import CLEARED, SUMMARISED
 from asyncagents.errors import NotFound
 from asyncagents.llm.model import FromModel, FromTool, FromUser, Said
 from asyncagents.testing.clock import FakeClock, SeededRng

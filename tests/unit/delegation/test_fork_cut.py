@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from asyncagents.delegation.fork import OPENING, Fork
-from asyncagents.delegation.fork_close import UNDER_WAY
-from asyncagents.delegation.fork_cut import cut
-from asyncagents.domain.call import Completed, Failed, Result, Settled, pending_text, result_text
+from asyncagents.delegation.fork_copy import UNDER_WAY
+from asyncagents.delegation.fork_limit import cut
+from asyncagents.domain.call.call import Completed, Failed, Result, Settled, pending_text, result_text
+from asyncagents.domain.conversation.part import FilePart, PartTime, TextPart, ToolPart, ToolWaiting
 from asyncagents.domain.id import CallId
-from asyncagents.domain.part import FilePart, PartTime, TextPart, ToolPart, ToolWaiting
-from asyncagents.engine.prompt import SUMMARISED
+from asyncagents.engine.model_input import SUMMARISED
 from asyncagents.llm.model import FromUser
 from tests.unit.delegation.history import History, characters, inputs, outputs, texts, told
 from tests.unit.delegation.test_fork import summarised

@@ -14,14 +14,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.delegation.fork import OPENING, Fork
-from asyncagents.delegation.fork_close import UNDER_WAY
-from asyncagents.domain.call import Completed, Failed, Settled, result_text
-from asyncagents.domain.codec import decode_part
-from asyncagents.domain.failure import aborted
-from asyncagents.domain.history import Entry
-from asyncagents.domain.id import CallId, PartId
-from asyncagents.domain.message import AssistantMessage, ModelRef, UserMessage
-from asyncagents.domain.part import (
+from asyncagents.delegation.fork_copy import UNDER_WAY
+from asyncagents.domain.call.call import Completed, Failed, Settled, result_text
+from asyncagents.domain.conversation.codec import decode_part
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.failure import aborted
+from asyncagents.domain.conversation.message import AssistantMessage, ModelRef, UserMessage
+from asyncagents.domain.conversation.part import (
     FilePart,
     PartTime,
     ReasoningPart,
@@ -34,10 +33,12 @@ from asyncagents.domain.part import (
     ToolRunning,
     ToolWaiting,
 )
+from asyncagents.domain.id import CallId, PartId
 from asyncagents.domain.shape import encode
-from asyncagents.llm import anthropic_body, openai_body
-from asyncagents.llm.endpoint import Endpoint
+from asyncagents.llm.anthropic import request as anthropic_body
+from asyncagents.llm.http.request import Endpoint
 from asyncagents.llm.model import CallMade, FromModel, FromTool, FromUser, Request, Told
+from asyncagents.llm.openai import request as openai_body
 from asyncagents.testing.provider_check import anthropic_refusal, openai_refusal
 from tests.simulation.stage import unanswered
 from tests.unit.delegation.history import CHILD, SPENT, TIME, History, told

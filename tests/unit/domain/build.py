@@ -4,13 +4,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from asyncagents.domain.ask import Option, PermissionRequest, Question, QuestionRequest
-from asyncagents.domain.call import Call, CallState, Kind, Open, Requested
+from asyncagents.domain.call.ask import Option, PermissionRequest, Question, QuestionRequest
+from asyncagents.domain.call.call import Call, CallState, Kind, Open, Requested
 from asyncagents.domain.control import Control
-from asyncagents.domain.failure import Failure
+from asyncagents.domain.conversation.failure import Failure
+from asyncagents.domain.conversation.message import (
+    AssistantMessage,
+    MessagePath,
+    MessageTime,
+    ModelRef,
+    UserMessage,
+)
+from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.id import CallId, MessageId, PartId, PermissionId, QuestionId, SessionId
-from asyncagents.domain.message import AssistantMessage, MessagePath, MessageTime, ModelRef, UserMessage
-from asyncagents.domain.session import Tokens
 
 SESSION = SessionId("ses_1")
 CONTROL = Control(SESSION, None, SESSION, 0, "local")

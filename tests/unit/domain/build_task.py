@@ -4,9 +4,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.session import CacheTokens, Tokens
-from asyncagents.domain.task import Account, Task, TaskEnd
+from asyncagents.domain.task.task import Account, Task, TaskEnd
 
 NOW = 1_763_284_800_000
 ACCOUNT = Account(

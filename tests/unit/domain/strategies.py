@@ -7,7 +7,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import msgspec
 from hypothesis import strategies as st
 
-from asyncagents.domain.failure import Failure, KnownFailure
+from asyncagents.domain.conversation.failure import Failure, KnownFailure
 
 _scalars = (
     st.none()

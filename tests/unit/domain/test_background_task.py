@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.background_task import background_task
+from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.id import MessageId
-from asyncagents.domain.session import CacheTokens, Tokens
 from asyncagents.domain.shape import encode
-from asyncagents.domain.task import Follow, Progress, Task, TaskError, Totals
+from asyncagents.domain.task.task import Follow, Progress, Task, TaskError, Totals
+from asyncagents.domain.task.view import background_task
 from tests.unit.domain.build_task import ACCOUNT, NOW, a_task, ended
 
 SPENT = Tokens(input=7, output=1, reasoning=0, cache=CacheTokens(read=0, write=0))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from asyncagents.domain.call import (
+from asyncagents.domain.call.call import (
     ABORTED,
     LONG_WAIT_MS,
     Call,
@@ -21,9 +21,8 @@ from asyncagents.domain.call import (
     render,
     result_text,
 )
-from asyncagents.domain.codec import decode_part
-from asyncagents.domain.id import SessionId
-from asyncagents.domain.part import (
+from asyncagents.domain.conversation.codec import decode_part
+from asyncagents.domain.conversation.part import (
     PartTime,
     ToolCompleted,
     ToolError,
@@ -33,6 +32,7 @@ from asyncagents.domain.part import (
     ToolState,
     ToolWaiting,
 )
+from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import encode
 from tests.unit.domain.build import call, waiting
 from tests.unit.domain.strategies import nouns

@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from asyncagents.domain.delivered import MOST_BYTES, claimed_id
+from asyncagents.domain.call.incoming_result import MOST_BYTES, claimed_id
 from asyncagents.errors import InvalidInput
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from asyncagents.domain.codec import (
+from asyncagents.domain.conversation.codec import (
     SHAPE_VERSION,
     UnknownPart,
     Unreadable,
@@ -20,12 +20,12 @@ from asyncagents.domain.codec import (
     overlay,
     upcast,
 )
+from asyncagents.domain.conversation.failure import APIError, KnownFailure, UnknownFailure, aborted
+from asyncagents.domain.conversation.message import AssistantMessage, Message
+from asyncagents.domain.conversation.part import Part
+from asyncagents.domain.conversation.status import Idle, Status
 from asyncagents.domain.event import parse_frame
-from asyncagents.domain.failure import APIError, KnownFailure, UnknownFailure, aborted
-from asyncagents.domain.message import AssistantMessage, Message
-from asyncagents.domain.part import Part
 from asyncagents.domain.shape import encode
-from asyncagents.domain.status import Idle, Status
 from tests.unit.domain.recorded import CONVERSATIONS, recorded
 from tests.unit.domain.strategies import json_values, nouns
 

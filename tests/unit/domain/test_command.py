@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from asyncagents.domain.command import (
+from asyncagents.domain.agent.command import (
     FilePiece,
     Invocation,
     ShellPiece,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from asyncagents.domain.call import Completed, Failed
-from asyncagents.domain.delivered import MOST_BESIDE, Delivered, claimed_id, read_delivered
+from asyncagents.domain.call.call import Completed, Failed
+from asyncagents.domain.call.incoming_result import MOST_BESIDE, Delivered, claimed_id, read_delivered
 from asyncagents.domain.id import CallId
 from asyncagents.errors import InvalidInput
 

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from asyncagents.domain.codec import decode_part
+from asyncagents.domain.conversation.codec import decode_part
+from asyncagents.domain.conversation.part import Part, TextPart
 from asyncagents.domain.event import Event, PartDelta, PartUpdated, frame, parse_frame
 from asyncagents.domain.id import EventId, MessageId, PartId, SessionId
-from asyncagents.domain.part import Part, TextPart
 from tests.unit.domain.strategies import nouns
 
 EVENT_ID = EventId("evt_1")

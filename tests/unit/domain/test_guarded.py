@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.domain.guarded import (
+from asyncagents.domain.agent.guarded import (
     GuardedPlaces,
     KnownPlace,
     guard_of,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from asyncagents.domain.call import Call, Completed, Failed, Result, Settled, arrived, result_text
+from asyncagents.domain.call.call import Call, Completed, Failed, Result, Settled, arrived, result_text
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
 from asyncagents.domain.text import reminder
 

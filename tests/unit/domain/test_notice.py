@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.notice import Counted, Notice, Telling, notice
-from asyncagents.domain.task import EndedBy, TaskEnd, TaskError, TaskStatus
+from asyncagents.domain.task.notice import Counted, Notice, Telling, notice
+from asyncagents.domain.task.task import EndedBy, TaskEnd, TaskError, TaskStatus
 from tests.unit.domain.build_task import an_end
 from tests.unit.domain.hostile import Inside, envelopes, forged, hostile, looks
 

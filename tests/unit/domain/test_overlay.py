@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from asyncagents.domain.codec import Unreadable, decode_message, decode_part, overlay
-from asyncagents.domain.failure import APICause, APIError, aborted
-from asyncagents.domain.message import AssistantMessage, Message
-from asyncagents.domain.part import Part, PartTime, ToolCompleted, ToolPart
-from asyncagents.domain.session import Rule, Session
+from asyncagents.domain.conversation.codec import Unreadable, decode_message, decode_part, overlay
+from asyncagents.domain.conversation.failure import APICause, APIError, aborted
+from asyncagents.domain.conversation.message import AssistantMessage, Message
+from asyncagents.domain.conversation.part import Part, PartTime, ToolCompleted, ToolPart
+from asyncagents.domain.conversation.session import Rule, Session
 from asyncagents.domain.shape import encode
 from tests.unit.domain.recorded import CONVERSATIONS, recorded
 from tests.unit.domain.strategies import nouns

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.domain.permission import (
+from asyncagents.domain.agent.permission import (
     GUARDED_PLACE,
     UNCLEAR,
     WEBFETCH_LOCAL,
@@ -28,7 +28,7 @@ from asyncagents.domain.permission import (
     rules_of_tools,
     strictest,
 )
-from asyncagents.domain.session import Rule
+from asyncagents.domain.conversation.session import Rule
 
 STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
 

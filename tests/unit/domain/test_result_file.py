@@ -6,17 +6,17 @@ import struct
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Completed, Failed, Settled, render, result_text
-from asyncagents.domain.history import Entry
+from asyncagents.domain.call.call import Completed, Failed, Settled, render, result_text
+from asyncagents.domain.call.result_file import ResultFile, file_problem, fit_files, frame_of
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.domain.conversation.part import ToolCompleted
+from asyncagents.domain.conversation.transcript import Transcript, transcript
 from asyncagents.domain.id import PartId
-from asyncagents.domain.message import ModelRef
-from asyncagents.domain.part import ToolCompleted
-from asyncagents.domain.result_file import ResultFile, file_problem, fit_files, frame_of
-from asyncagents.domain.transcript import Transcript, transcript
 from asyncagents.domain.window import IMAGE_TOKENS, output_weight
-from asyncagents.engine.checked import checked
-from asyncagents.engine.digest import digest
-from asyncagents.engine.prompt import CLEARED, Prompt
+from asyncagents.engine.call.result_check import checked
+from asyncagents.engine.model_input import CLEARED, Prompt
+from asyncagents.engine.step.digest import digest
 from asyncagents.engine.tool import Together
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Attachment, FromTool, Request

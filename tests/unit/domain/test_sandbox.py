@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.domain.permission import Effective, RuleSet, narrowed
-from asyncagents.domain.sandbox import Sandbox, is_beneath, narrowest
-from asyncagents.domain.session import Rule
+from asyncagents.domain.agent.permission import Effective, RuleSet, narrowed
+from asyncagents.domain.agent.sandbox import Sandbox, is_beneath, narrowest
+from asyncagents.domain.conversation.session import Rule
 
 ALL = (Rule(permission="*", pattern="*", action="allow"),)
 NO_WEB = (*ALL, Rule(permission="webfetch", pattern="*", action="deny"))

@@ -3,8 +3,15 @@
 import pytest
 from hypothesis import given
 
-from asyncagents.domain.codec import decode_session
-from asyncagents.domain.session import CacheTokens, Session, SessionTime, Tokens, default_title, slug
+from asyncagents.domain.conversation.codec import decode_session
+from asyncagents.domain.conversation.session import (
+    CacheTokens,
+    Session,
+    SessionTime,
+    Tokens,
+    default_title,
+    slug,
+)
 from asyncagents.domain.shape import encode
 from tests.unit.domain.strategies import nouns
 

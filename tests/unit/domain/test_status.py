@@ -4,11 +4,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Call, Requested
+from asyncagents.domain.call.call import Call, Requested
 from asyncagents.domain.control import Backoff, State, status
+from asyncagents.domain.conversation.status import Busy, Idle, Retry, Status, WaitingAsync
 from asyncagents.domain.id import CallId, MessageId, RequestId
 from asyncagents.domain.shape import encode
-from asyncagents.domain.status import Busy, Idle, Retry, Status, WaitingAsync
 from tests.unit.domain.build import CONTROL, call, waiting
 
 ASK, QUESTION = call(waiting("ask"), id="tool_ask"), call(waiting("question"), id="tool_question")

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.id import MessageId
-from asyncagents.domain.session import CacheTokens, Tokens
-from asyncagents.domain.task import Account, Before, Follow, Outcome, Task, Totals, ended, resumed
-from asyncagents.domain.task_account import all_runs, earlier_runs, ended_runs, run_account
-from asyncagents.domain.task_fact import facts
+from asyncagents.domain.task.account import all_runs, earlier_runs, ended_runs, run_account
+from asyncagents.domain.task.summary import facts
+from asyncagents.domain.task.task import Account, Before, Follow, Outcome, Task, Totals, ended, resumed
 from tests.unit.domain.build_task import NOW, a_task
 
 FOLLOW = Follow(MessageId("msg_2"), "And then?", NOW)

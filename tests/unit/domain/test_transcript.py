@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from asyncagents.domain.codec import UnknownPart
-from asyncagents.domain.failure import UnknownFailure, aborted, output_length
-from asyncagents.domain.history import Entry
-from asyncagents.domain.id import MessageId, PartId
-from asyncagents.domain.part import (
+from asyncagents.domain.conversation.codec import UnknownPart
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.failure import UnknownFailure, aborted, output_length
+from asyncagents.domain.conversation.part import (
     FilePart,
     Part,
     PartTime,
@@ -23,7 +22,8 @@ from asyncagents.domain.part import (
     ToolRunning,
     ToolState,
 )
-from asyncagents.domain.transcript import Transcript, transcript
+from asyncagents.domain.conversation.transcript import Transcript, transcript
+from asyncagents.domain.id import MessageId, PartId
 from tests.unit.domain.build import SESSION, step, user
 from tests.unit.domain.hostile import Inside, envelopes, forged, hostile
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from asyncagents.domain.call import Call, CallState, Completed, Failed, Open, Running, Settled, render
+from asyncagents.domain.call.call import Call, CallState, Completed, Failed, Open, Running, Settled, render
+from asyncagents.domain.call.result_file import ResultFile
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
-from asyncagents.domain.result_file import ResultFile
-from asyncagents.domain.transfer_call import call_mark, marked_call
+from asyncagents.domain.transfer.call_records import call_mark, marked_call
 
 REQUESTED = Call(
     id=CallId("tool_1"),

@@ -5,10 +5,10 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.ask import Question, QuestionRequest
-from asyncagents.domain.call import Requested, Running, Watch
+from asyncagents.domain.call.ask import Question, QuestionRequest
+from asyncagents.domain.call.call import Requested, Running, Watch
 from asyncagents.domain.control import Backoff, Control
-from asyncagents.domain.failure import aborted, api, unknown
+from asyncagents.domain.conversation.failure import aborted, api, unknown
 from asyncagents.domain.id import MessageId, OwnerId, QuestionId, RequestId, SessionId
 from asyncagents.domain.why import PATIENCE_MS, Code, Situation, why
 from tests.unit.domain.build import SESSION, call, waiting

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.domain.call import Completed, Settled, render
-from asyncagents.domain.history import Entry
+from asyncagents.domain.call.call import Completed, Settled, render
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.part import FilePart, TextPart
+from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.id import PartId
-from asyncagents.domain.part import FilePart, TextPart
-from asyncagents.domain.session import CacheTokens, Tokens
 from asyncagents.domain.window import IMAGE_TOKENS, Window, part_weight, taken, weight, words
 from tests.unit.domain.build import SESSION, call, user
 

@@ -6,10 +6,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from asyncagents.domain.ask import PermissionRequest
-from asyncagents.domain.codec import UnknownPart, decode_message, decode_part, decode_session, decode_status
+from asyncagents.domain.call.ask import PermissionRequest
+from asyncagents.domain.conversation.codec import (
+    UnknownPart,
+    decode_message,
+    decode_part,
+    decode_session,
+    decode_status,
+)
+from asyncagents.domain.conversation.part import Part
 from asyncagents.domain.event import UnknownEvent, frame, parse_frame
-from asyncagents.domain.part import Part
 from asyncagents.domain.shape import encode
 from tests.unit.domain.recorded import CONVERSATIONS, recorded
 

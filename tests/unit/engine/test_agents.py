@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.config.agents import AgentFile, FoundAgents
 from asyncagents.config.config import AgentConfig, Config, Permission
-from asyncagents.config.instructions import Instruction
-from asyncagents.config.skills import Skill
-from asyncagents.domain.agent import Agent
-from asyncagents.domain.message import ModelRef
-from asyncagents.domain.permission import Effective, evaluate, hidden, narrowed, strictest
-from asyncagents.engine.agents import Agents, Facts, PromptName, prompt_text, system_prompt
+from asyncagents.config.markdown.agents import AgentFile, FoundAgents
+from asyncagents.config.markdown.instructions import Instruction
+from asyncagents.config.markdown.skills import Skill
+from asyncagents.domain.agent.agent import Agent
+from asyncagents.domain.agent.permission import Effective, evaluate, hidden, narrowed, strictest
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.engine.workplace.agents import Agents, Facts, PromptName, prompt_text, system_prompt
 from asyncagents.errors import ConfigError, InvalidInput
 
 FACTS = Facts(directory="/p/a  b", worktree="/p", git=True, platform="linux", date="2026-11-16")

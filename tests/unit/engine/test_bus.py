@@ -2,7 +2,7 @@
 
 from asyncagents.domain.event import Event, SessionError, SessionIdle
 from asyncagents.domain.id import SessionId
-from asyncagents.engine.bus import Bus, Subscription
+from asyncagents.engine.event.bus import Bus, Subscription
 
 ONE, TWO = SessionId("ses_1"), SessionId("ses_2")
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Call, CallState, Requested, Running
+from asyncagents.domain.call.call import Call, CallState, Requested, Running
 from asyncagents.domain.control import CLAIM_LIMIT, Backoff, Snapshot
-from asyncagents.domain.failure import aborted, unknown
+from asyncagents.domain.conversation.failure import aborted, unknown
+from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.id import MessageId, RequestId
-from asyncagents.domain.message import AssistantMessage
 from asyncagents.engine.decide import (
     Await,
     BackOff,

@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Completed, Failed, Settled, render
-from asyncagents.domain.history import Entry
+from asyncagents.domain.call.call import Completed, Failed, Settled, render
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.part import FilePart, StepStartPart, TextPart
+from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.id import MessageId, PartId
-from asyncagents.domain.part import FilePart, StepStartPart, TextPart
 from asyncagents.domain.text import reminder
-from asyncagents.domain.todo import Todo
 from asyncagents.domain.window import weight, words
-from asyncagents.engine.compaction import still, tail_start
-from asyncagents.engine.digest import digest, shortened
-from asyncagents.engine.workplace import Keeping
+from asyncagents.engine.step.compaction import still, tail_start
+from asyncagents.engine.step.digest import digest, shortened
+from asyncagents.engine.workplace.workplace import Keeping
 from asyncagents.store.verb.summary import Still
 from tests.unit.domain.build import SESSION, call, step, user, waiting
 

@@ -7,8 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from asyncagents.domain.call import ABORTED, BROKEN_INPUT, NEVER_RAN, Call, Failed, Requested, Settled, render
-from asyncagents.domain.failure import (
+from asyncagents.domain.call.call import (
+    ABORTED,
+    BROKEN_INPUT,
+    NEVER_RAN,
+    Call,
+    Failed,
+    Requested,
+    Settled,
+    render,
+)
+from asyncagents.domain.conversation.failure import (
     APIError,
     ContentFilterError,
     Failure,
@@ -18,8 +27,7 @@ from asyncagents.domain.failure import (
     api,
     unknown,
 )
-from asyncagents.domain.id import Ids, PartId, RequestId
-from asyncagents.domain.part import (
+from asyncagents.domain.conversation.part import (
     Part,
     PartTime,
     ReasoningPart,
@@ -28,9 +36,10 @@ from asyncagents.domain.part import (
     ToolPart,
     ToolPending,
 )
-from asyncagents.domain.session import CacheTokens, Tokens
-from asyncagents.engine.draft import Change, Draft, NewPart
-from asyncagents.engine.growing import NewText
+from asyncagents.domain.conversation.session import CacheTokens, Tokens
+from asyncagents.domain.id import Ids, PartId, RequestId
+from asyncagents.engine.step.draft import Change, Draft, NewPart
+from asyncagents.engine.step.text_buffer import NewText
 from asyncagents.llm.model import (
     Finish,
     ModelEvent,

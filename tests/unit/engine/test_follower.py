@@ -3,7 +3,7 @@
 import asyncio
 
 from asyncagents.domain.id import SessionId
-from asyncagents.engine.follower import Follower, News
+from asyncagents.engine.event.task_stream import Follower, News
 from asyncagents.store.verb.board_feed import Became, Change, Look, Moved, Point, point
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from asyncagents.domain.call import Call, Requested
+from asyncagents.domain.call.call import Call, Requested
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
-from asyncagents.engine.permission import plan_hash
 from asyncagents.engine.tool import Ask
+from asyncagents.engine.workplace.permission import plan_hash
 
 LINE = "echo $(date)"
 UNCLEAR = {"command": LINE, "reasons": ["x"]}

@@ -7,10 +7,10 @@ from hashlib import sha256
 import pytest
 
 from asyncagents.config.secret import Secret
-from asyncagents.domain.delivery import Again, Dead, Delivered, origin_of
+from asyncagents.domain.call.signature import Genuine, verify
+from asyncagents.domain.call.webhook import Again, Dead, Delivered, origin_of
 from asyncagents.domain.id import CallId
-from asyncagents.domain.signature import Genuine, verify
-from asyncagents.engine.post import (
+from asyncagents.engine.webhook.delivery import (
     PAUSES_MS,
     Answer,
     Answered,

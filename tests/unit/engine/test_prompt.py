@@ -5,15 +5,22 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Call, Completed, Failed, Running, Settled, pending_text, render
-from asyncagents.domain.codec import decode_part
-from asyncagents.domain.failure import aborted
-from asyncagents.domain.history import Entry
+from asyncagents.domain.call.call import Call, Completed, Failed, Running, Settled, pending_text, render
+from asyncagents.domain.conversation.codec import decode_part
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.failure import aborted
+from asyncagents.domain.conversation.message import Message
+from asyncagents.domain.conversation.part import (
+    Part,
+    PartTime,
+    ReasoningPart,
+    StepFinishPart,
+    StepStartPart,
+    TextPart,
+)
+from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.id import PartId
-from asyncagents.domain.message import Message
-from asyncagents.domain.part import Part, PartTime, ReasoningPart, StepFinishPart, StepStartPart, TextPart
-from asyncagents.domain.session import Tokens
-from asyncagents.engine.prompt import INTERRUPTED, Prompt
+from asyncagents.engine.model_input import INTERRUPTED, Prompt
 from asyncagents.llm.model import CallMade, FromModel, FromTool, FromUser, Said, Thought, Told
 from tests.unit.domain.build import SESSION, call, step, user, waiting
 

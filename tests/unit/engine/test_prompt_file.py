@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Completed, Settled, render
-from asyncagents.domain.history import Entry
+from asyncagents.domain.call.call import Completed, Settled, render
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.part import FilePart, PartTime, TextPart, ToolCompleted
 from asyncagents.domain.id import PartId
-from asyncagents.domain.part import FilePart, PartTime, TextPart, ToolCompleted
-from asyncagents.engine.prompt import Prompt
-from asyncagents.llm.attachment import words_in
+from asyncagents.engine.model_input import Prompt
 from asyncagents.llm.model import Attachment, FromTool, FromUser, Told
+from asyncagents.llm.wire.attachment import words_in
 from tests.unit.domain.build import SESSION, call, step, user
 
 TEXT = TextPart(id=PartId("prt_1"), session_id=SESSION, message_id=user().id, text="Look")

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
+from asyncagents.domain.conversation.part import PartTime, TextPart
 from asyncagents.domain.event import Event, PartDelta, PartUpdated
 from asyncagents.domain.id import MessageId, PartId, SessionId
-from asyncagents.domain.part import PartTime, TextPart
-from asyncagents.engine.bus import Bus, Subscription
-from asyncagents.engine.relay import PAYLOAD, Piece, Relay, payloads
+from asyncagents.engine.event.bus import Bus, Subscription
+from asyncagents.engine.event.relay import PAYLOAD, Piece, Relay, payloads
 
 SESSION, MESSAGE, PART = SessionId("ses_1"), MessageId("msg_1"), PartId("prt_1")
 

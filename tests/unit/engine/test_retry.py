@@ -2,8 +2,15 @@
 
 import pytest
 
-from asyncagents.domain.failure import Failure, aborted, api, context_overflow, provider_auth, unknown
-from asyncagents.engine.retry import RETRIES, RetryHint, pause, rate_limited
+from asyncagents.domain.conversation.failure import (
+    Failure,
+    aborted,
+    api,
+    context_overflow,
+    provider_auth,
+    unknown,
+)
+from asyncagents.engine.step.retry import RETRIES, RetryHint, pause, rate_limited
 
 
 class Least:

@@ -4,12 +4,12 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from asyncagents.llm.anthropic import AnthropicReader
-from asyncagents.llm.fault import Target
+from asyncagents.llm.anthropic.adapter import AnthropicReader
+from asyncagents.llm.http.errors import Target
+from asyncagents.llm.http.request import Reader
+from asyncagents.llm.http.sse import SseDecoder
 from asyncagents.llm.model import ModelEvent, StepFinish, TextDelta, ToolCallReady
-from asyncagents.llm.openai import OpenAIReader
-from asyncagents.llm.post import Reader
-from asyncagents.llm.sse import SseDecoder
+from asyncagents.llm.openai.adapter import OpenAIReader
 
 TARGET = Target(provider_id="acme", model_id="sage-1", url="https://api.acme.test/v1")
 

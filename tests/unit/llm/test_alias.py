@@ -6,9 +6,9 @@ import pytest
 
 from asyncagents.config.config import Config, ProviderConfig
 from asyncagents.config.secret import Secret
-from asyncagents.domain.message import ModelRef
+from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.llm.alias import find_alias
-from asyncagents.llm.catalog import Catalog
+from asyncagents.llm.catalog.catalog import Catalog
 from asyncagents.llm.roster import DEFAULT_MODELS
 
 

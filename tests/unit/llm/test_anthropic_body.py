@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from asyncagents.domain.message import ModelRef
-from asyncagents.llm.anthropic_body import CLOSING, OPENING, write_body
-from asyncagents.llm.endpoint import Endpoint
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.llm.anthropic.request import CLOSING, OPENING, write_body
+from asyncagents.llm.http.request import Endpoint
 from asyncagents.llm.model import (
     Attachment,
     Block,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from asyncagents.domain.failure import APIError, ContextOverflowError, ProviderAuthError
-from asyncagents.domain.session import CacheTokens, Tokens
+from asyncagents.domain.conversation.failure import APIError, ContextOverflowError, ProviderAuthError
+from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.shape import encode
 from asyncagents.llm.model import (
     Finish,

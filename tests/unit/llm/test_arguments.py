@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from asyncagents.llm.arguments import read_arguments
+from asyncagents.llm.wire.json_repair import read_arguments
 
 
 @pytest.mark.parametrize(

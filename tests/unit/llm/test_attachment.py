@@ -2,8 +2,8 @@
 
 import pytest
 
-from asyncagents.llm.attachment import Inline, inline, is_remote, mime_of, named, readable
 from asyncagents.llm.model import Attachment
+from asyncagents.llm.wire.attachment import Inline, inline, is_remote, mime_of, named, readable
 
 
 @pytest.mark.parametrize(

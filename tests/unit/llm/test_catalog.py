@@ -11,10 +11,10 @@ import pytest
 from genai_prices import Usage, calc_price
 
 from asyncagents.config.config import ModelConfig, ModelCost, ModelLimit, ProviderConfig
-from asyncagents.domain.message import ModelRef
-from asyncagents.domain.session import CacheTokens, Tokens
-from asyncagents.llm.catalog import Catalog, LongPrice, ModelFacts, Price
-from asyncagents.llm.catalog_data import family_of, plain, shipped
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.domain.conversation.session import CacheTokens, Tokens
+from asyncagents.llm.catalog.catalog import Catalog, LongPrice, ModelFacts, Price
+from asyncagents.llm.catalog.data import family_of, plain, shipped
 from scripts.catalog import CATALOG, build, encoded
 
 KB = 1024
@@ -49,7 +49,7 @@ def test_generating_twice_in_processes_that_hash_differently_gives_the_same_byte
             [sys.executable, "-c", script],
             capture_output=True,
             check=True,
-            cwd=CATALOG.parents[3],
+            cwd=CATALOG.parents[4],
             env={"PYTHONHASHSEED": seed},
         ).stdout
         for seed in ("1", "2")
@@ -69,7 +69,7 @@ def test_the_shipped_file_is_small_sorted_and_has_one_model_a_line() -> None:
 def test_looking_a_model_up_imports_neither_pydantic_nor_the_price_list() -> None:
     script = (
         "import sys\n"
-        "from asyncagents.llm.catalog import Catalog, ModelRef\n"
+        "from asyncagents.llm.catalog.catalog import Catalog, ModelRef\n"
         "facts = Catalog().find(ModelRef(provider_id='anthropic', model_id='claude-sonnet-4-5'))\n"
         "assert facts.known\n"
         "assert not {'pydantic', 'genai_prices', 'pydantic_ai'} & set(sys.modules), 'imported'\n"

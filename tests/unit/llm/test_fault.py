@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from asyncagents.config.secret import Secret
-from asyncagents.domain.failure import (
+from asyncagents.domain.conversation.failure import (
     APIError,
     ContentFilterError,
     ContextOverflowError,
@@ -15,7 +15,7 @@ from asyncagents.domain.failure import (
     ProviderAuthError,
 )
 from asyncagents.domain.shape import encode
-from asyncagents.llm.fault import (
+from asyncagents.llm.http.errors import (
     Answer,
     Target,
     garbled,

@@ -7,9 +7,9 @@ import aiohttp
 import pytest
 from aiohttp.client_reqrep import ConnectionKey
 
-from asyncagents.domain.failure import APIError
-from asyncagents.llm.fault import Target
-from asyncagents.llm.fault_network import network_fault
+from asyncagents.domain.conversation.failure import APIError
+from asyncagents.llm.http.errors import Target
+from asyncagents.llm.http.network_errors import network_fault
 from asyncagents.llm.model import StreamError
 
 KEY = ConnectionKey("127.0.0.1", 11434, False, True, None, None, None)

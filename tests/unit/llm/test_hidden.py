@@ -3,7 +3,7 @@
 import pytest
 
 from asyncagents.config.secret import Secret
-from asyncagents.llm.hidden import clean_body, clean_text, hidden, shown
+from asyncagents.llm.http.redact import clean_body, clean_text, hidden, shown
 
 
 def values(*, key: str | None = None, url: str = "https://a.test", **headers: str) -> set[str]:

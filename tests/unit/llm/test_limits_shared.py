@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from asyncagents.domain.message import ModelRef
+from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.llm.limits import Limits
 from asyncagents.testing.clock import FakeClock, SeededRng
 

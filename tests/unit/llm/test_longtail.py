@@ -18,16 +18,12 @@ from pydantic_ai.messages import (
 )
 
 from asyncagents.config.secret import Secret
-from asyncagents.domain.failure import APIError, ContextOverflowError, ProviderAuthError
-from asyncagents.domain.message import ModelRef
-from asyncagents.domain.session import CacheTokens, Tokens
+from asyncagents.domain.conversation.failure import APIError, ContextOverflowError, ProviderAuthError
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.shape import encode
-from asyncagents.llm.answer_size import MOST_ARGUMENTS, MOST_CALLS, MOST_CHARACTERS
-from asyncagents.llm.endpoint import Endpoint
-from asyncagents.llm.longtail import LongTail
-from asyncagents.llm.longtail_build import build_model, build_provider, settings
-from asyncagents.llm.longtail_read import Reader
-from asyncagents.llm.longtail_told import messages
+from asyncagents.llm.http.answer_size import MOST_ARGUMENTS, MOST_CALLS, MOST_CHARACTERS
+from asyncagents.llm.http.request import Endpoint
 from asyncagents.llm.model import (
     Attachment,
     CallMade,
@@ -54,6 +50,10 @@ from asyncagents.llm.model import (
     ToolCallStart,
     ToolSpec,
 )
+from asyncagents.llm.pydantic_ai.adapter import LongTail
+from asyncagents.llm.pydantic_ai.build import build_model, build_provider, settings
+from asyncagents.llm.pydantic_ai.events import Reader
+from asyncagents.llm.pydantic_ai.request import messages
 from asyncagents.testing.provider import Provider, Reply, ToolUse, Usage, open_provider
 from tests.unit.llm.conversation import ODD_NAMES
 

@@ -7,10 +7,15 @@ import pytest
 from pydantic_ai import exceptions as theirs
 
 from asyncagents.config.secret import Secret
-from asyncagents.domain.failure import APIError, ContentFilterError, ContextOverflowError, ProviderAuthError
+from asyncagents.domain.conversation.failure import (
+    APIError,
+    ContentFilterError,
+    ContextOverflowError,
+    ProviderAuthError,
+)
 from asyncagents.domain.shape import encode
-from asyncagents.llm.fault import Target
-from asyncagents.llm.longtail import failed
+from asyncagents.llm.http.errors import Target
+from asyncagents.llm.pydantic_ai.adapter import failed
 
 KEY = "sk-very-secret-0123456789"
 TARGET = Target(provider_id="tail", model_id="local", url="https://tail.test", hidden=(Secret(KEY),))

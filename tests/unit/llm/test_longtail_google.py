@@ -3,10 +3,9 @@
 import pytest
 
 from asyncagents.config.secret import Secret
-from asyncagents.domain.message import ModelRef
-from asyncagents.domain.session import CacheTokens, Tokens
-from asyncagents.llm.endpoint import Endpoint
-from asyncagents.llm.longtail import LongTail
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.domain.conversation.session import CacheTokens, Tokens
+from asyncagents.llm.http.request import Endpoint
 from asyncagents.llm.model import (
     CallMade,
     FromModel,
@@ -21,6 +20,7 @@ from asyncagents.llm.model import (
     ToolCallReady,
     ToolSpec,
 )
+from asyncagents.llm.pydantic_ai.adapter import LongTail
 from tests.unit.llm.raw_server import open_raw_server
 
 KEY = "sk-very-secret-0123456789"

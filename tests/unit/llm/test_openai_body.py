@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.message import ModelRef
-from asyncagents.llm.endpoint import Endpoint
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.llm.http.request import Endpoint
 from asyncagents.llm.model import (
     Attachment,
     CallMade,
@@ -21,7 +21,7 @@ from asyncagents.llm.model import (
     Thought,
     Told,
 )
-from asyncagents.llm.openai_body import write_body
+from asyncagents.llm.openai.request import write_body
 from asyncagents.testing.provider_check import openai_refusal
 from tests.unit.llm.conversation import CONVERSATION, ODD_NAMES, SYSTEM, TOOLS
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from asyncagents.domain.failure import APIError, ContextOverflowError
-from asyncagents.domain.session import CacheTokens, Tokens
-from asyncagents.llm.answer_size import AnswerSize
+from asyncagents.domain.conversation.failure import APIError, ContextOverflowError
+from asyncagents.domain.conversation.session import CacheTokens, Tokens
+from asyncagents.llm.http.answer_size import AnswerSize
 from asyncagents.llm.model import (
     Finish,
     ModelEvent,
@@ -22,8 +22,8 @@ from asyncagents.llm.model import (
     ToolCallReady,
     ToolCallStart,
 )
-from asyncagents.llm.openai_calls import Calls
-from asyncagents.llm.openai_wire import Function, ToolDelta
+from asyncagents.llm.openai.calls import Calls
+from asyncagents.llm.openai.events import Function, ToolDelta
 from tests.unit.llm.kit import (
     DONE,
     OPENAI_ANSWER,

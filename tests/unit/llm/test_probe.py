@@ -10,7 +10,7 @@ from aiohttp import web
 
 from asyncagents.config.config import Config, ProviderConfig
 from asyncagents.config.secret import Secret
-from asyncagents.domain.message import ModelRef
+from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.llm.offer import Offer
 from asyncagents.llm.probe import Probe, probe
 from asyncagents.llm.roster import Roster

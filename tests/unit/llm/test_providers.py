@@ -18,8 +18,8 @@ from asyncagents.config.config import (
     ProviderConfig,
 )
 from asyncagents.config.secret import Secret
-from asyncagents.domain.failure import APIError, ProviderAuthError
-from asyncagents.domain.message import ModelRef
+from asyncagents.domain.conversation.failure import APIError, ProviderAuthError
+from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.llm.limits import AT_ONCE
 from asyncagents.llm.model import (
     Attachment,

@@ -10,7 +10,7 @@ import pytest
 
 from asyncagents.config.config import Config, ModelConfig, ProviderConfig
 from asyncagents.config.secret import Secret
-from asyncagents.domain.message import ModelRef
+from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import InvalidInput, ModelError
 from asyncagents.llm.roster import DEFAULT_MODELS, Roster
 
@@ -106,7 +106,7 @@ from pathlib import Path
 sys.modules["pydantic_ai"] = None  # as if it were not installed
 from asyncagents.config.config import Config, ProviderConfig
 from asyncagents.config.secret import Secret
-from asyncagents.domain.message import ModelRef
+from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import ModelError
 from asyncagents.llm.offer import Offer
 from asyncagents.llm.roster import Roster

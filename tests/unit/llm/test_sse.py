@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.llm.sse import EventTooLong, SseDecoder
+from asyncagents.llm.http.sse import EventTooLong, SseDecoder
 
 WORDS = (b"data: ", b"data:", b"data", b"event: x", b": note", b"id: 1", b"{}", b" ", b"\n", b"\r", b"\r\n")
 

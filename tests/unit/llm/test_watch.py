@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from asyncagents.llm import endpoint
-from asyncagents.llm.watch import Watch
+from asyncagents.llm.http import request
+from asyncagents.llm.http.idle_timeout import Watch
 from asyncagents.testing.simloop import simulate
 
-PING_SECONDS = int(endpoint.PING_SECONDS)
+PING_SECONDS = int(request.PING_SECONDS)
 
 
 def ended_at(

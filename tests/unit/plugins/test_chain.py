@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from asyncagents.domain.call import Call
+from asyncagents.domain.call.call import Call
+from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
-from asyncagents.domain.part import TextPart
-from asyncagents.engine.hook import NO_HOOKS, Commanded, Compacting, FinishedText, HookName, Hooks
 from asyncagents.engine.tool import Ask
-from asyncagents.plugins.author import Hook
+from asyncagents.engine.workplace.hooks import NO_HOOKS, Commanded, Compacting, FinishedText, HookName, Hooks
+from asyncagents.plugins.api import Hook
 from asyncagents.plugins.chain import Chain
-from asyncagents.plugins.custody import Custody
-from asyncagents.plugins.loaded import Loaded
+from asyncagents.plugins.guarded_call import Custody
+from asyncagents.plugins.loaded_plugin import Loaded
 
 SESSION = SessionId("ses_1")
 PART = TextPart(id=PartId("prt_1"), session_id=SESSION, message_id=MessageId("msg_1"), text="review")

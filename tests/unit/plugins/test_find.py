@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-import asyncagents.tools
+import asyncagents.tools.builtin
 from asyncagents.config.config import Config
 from asyncagents.config.trust import distrust, is_trusted, project_root
-from asyncagents.engine.hook import PluginReport
+from asyncagents.engine.workplace.hooks import PluginReport
 from asyncagents.plugins.plugins import Plugins
-from asyncagents.tools.added import BUILT_IN, Added, with_added
-from asyncagents.tools.projects import Additions
+from asyncagents.tools.project.extra_tools import BUILT_IN, Added, with_added
+from asyncagents.tools.project.projects import Additions
 from tests.flows.kit import ECHO
 from tests.unit.config.build import Desk
 
@@ -349,7 +349,7 @@ async def test_a_tool_that_would_spoil_every_request_is_left_out_and_told(desk: 
 
 
 def test_the_names_of_the_built_in_tools_are_these() -> None:
-    folder = Path(asyncagents.tools.__path__[0])
+    folder = Path(asyncagents.tools.builtin.__path__[0])
     assert {file.stem for file in folder.glob("*.txt")} == BUILT_IN
 
 

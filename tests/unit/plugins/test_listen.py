@@ -4,12 +4,12 @@ import asyncio
 
 from asyncagents.domain.event import Event, SessionIdle
 from asyncagents.domain.id import SessionId
-from asyncagents.engine.bus import Bus
+from asyncagents.engine.event.bus import Bus
 from asyncagents.errors import NotFound
-from asyncagents.plugins.custody import Custody
-from asyncagents.plugins.health import MOST_HANGS
-from asyncagents.plugins.listen import Listener, Ring
-from asyncagents.plugins.loaded import Loaded
+from asyncagents.plugins.event_listener import Listener, Ring
+from asyncagents.plugins.guarded_call import Custody
+from asyncagents.plugins.hook_health import MOST_HANGS
+from asyncagents.plugins.loaded_plugin import Loaded
 
 
 def idle(number: int) -> SessionIdle:

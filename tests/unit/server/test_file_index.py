@@ -6,8 +6,7 @@ from threading import Event
 import pytest
 
 from asyncagents.errors import InvalidInput, ToolError, Unavailable
-from asyncagents.server.errand import Errands
-from asyncagents.server.file_index import Index, Names
+from asyncagents.server.blocking import Errands, Index, Names
 
 FOUND = Names(files=("a",), folders=())
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from asyncagents.server.async_tool import ROUTES
-from asyncagents.server.http import Request
-from asyncagents.server.limit import MOST_SENDERS, Rates
-from asyncagents.server.status import ROUTES as STATUS
+from asyncagents.server.http.messages import Request
+from asyncagents.server.rate_limit import MOST_SENDERS, Rates
+from asyncagents.server.v1.async_tool import ROUTES
+from asyncagents.server.v1.tasks import ROUTES as STATUS
 from asyncagents.testing.clock import FakeClock
 
 ROUTE = {f"{route.method} {route.path}": route for route in (*ROUTES, *STATUS)}

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from schemathesis.specs.openapi.definitions import OPENAPI_31
 
 from asyncagents.domain.shape import encode
-from asyncagents.server.http import NAMES, Answer, Request
+from asyncagents.server.http.messages import NAMES, Answer, Request
 from asyncagents.server.openapi import document, operation_id, statuses
 from asyncagents.server.route import Param, Route, Site
 from asyncagents.server.routes import ROUTES

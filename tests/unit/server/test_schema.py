@@ -7,12 +7,12 @@ import msgspec
 import pytest
 from msgspec import UNSET, Meta, UnsetType
 
-from asyncagents.domain.codec import decode_part
-from asyncagents.domain.failure import Failure, UnknownFailure, aborted
-from asyncagents.domain.history import Entry
+from asyncagents.domain.conversation.codec import decode_part
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.failure import Failure, UnknownFailure, aborted
+from asyncagents.domain.conversation.message import MessageTime, ModelRef, UserMessage
+from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.id import MessageId, PartId, SessionId
-from asyncagents.domain.message import MessageTime, ModelRef, UserMessage
-from asyncagents.domain.part import TextPart
 from asyncagents.domain.shape import Shape, encode
 from asyncagents.server.schema import Schema, Schemas, without_twins
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from asyncagents.server.socket_owner import Ends, find_row, read_answer
+from asyncagents.server.http.socket_owner import Ends, find_row, read_answer
 
 HEAD = b"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 FOUR = Ends(("127.0.0.1", 40_000), ("127.0.0.1", 5165))

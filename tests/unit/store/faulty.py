@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from asyncagents.domain.id import Ids
-from asyncagents.store.sqlite.batch import Batches
 from asyncagents.store.sqlite.connection import Connection, Cursor, connect_with
+from asyncagents.store.sqlite.group_commit import Batches
 from asyncagents.store.sqlite.statement import load_statements
 from asyncagents.testing.clock import FakeClock, SeededRng
 

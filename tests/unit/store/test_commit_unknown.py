@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from asyncagents.domain.call import Once, Reject, Running
+from asyncagents.domain.call.call import Once, Reject, Running
 from asyncagents.domain.control import Lease
 from asyncagents.domain.id import Ids
 from asyncagents.errors import StoreError
@@ -17,8 +17,8 @@ from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.tx import Tx, Verb
 from asyncagents.store.verb.answer import answer
 from asyncagents.store.verb.approval import approve
-from asyncagents.store.verb.change import Change
 from asyncagents.store.verb.session import NewSession
+from asyncagents.store.verb.session_update import Change
 from asyncagents.store.verb.step import Move
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.contract.build import ALICE, BOB, POOL, Lab, ask_id, done

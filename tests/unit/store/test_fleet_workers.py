@@ -9,7 +9,7 @@ from asyncagents.config.fleet import fleet_config
 from asyncagents.domain.id import OwnerId
 from asyncagents.errors import ConfigError
 from asyncagents.store.postgres.clock import StoreClock
-from asyncagents.store.postgres.tree import lock_key
+from asyncagents.store.postgres.tree_lock import lock_key
 from asyncagents.store.postgres.workers import Fellow, Worker, Workers
 from asyncagents.testing.clock import FakeClock
 

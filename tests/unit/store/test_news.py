@@ -2,7 +2,7 @@
 
 import pytest
 
-from asyncagents.store.postgres.news import (
+from asyncagents.store.postgres.notify import (
     EVERY_POOL,
     GATHER_SECONDS,
     HEARD_SECONDS,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.config.system import SystemClock, SystemRng
+from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.errors import StoreError
 from asyncagents.store.sqlite.database import open_sqlite
 

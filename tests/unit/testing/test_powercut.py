@@ -10,7 +10,7 @@ import pytest
 
 from asyncagents.testing.clock import SeededRng
 from asyncagents.testing.disk import SECTOR, Disk, Inode, Truncate, Write
-from asyncagents.testing.powercut import PowerCut, PowerLost
+from asyncagents.testing.power_cut import PowerCut, PowerLost
 
 
 @dataclass

@@ -11,18 +11,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from asyncagents.domain.call import Completed
+from asyncagents.domain.call.call import Completed
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.engine.tool import AnyTool, Ask, ToolContext
-from asyncagents.tools.beneath import OpenFolder
-from asyncagents.tools.edit import edit
-from asyncagents.tools.files import Files
-from asyncagents.tools.glob import glob
-from asyncagents.tools.list import list_files
-from asyncagents.tools.process import Processes
-from asyncagents.tools.read import read
-from asyncagents.tools.seen import Seen
-from asyncagents.tools.write import write
+from asyncagents.tools.builtin.edit import edit
+from asyncagents.tools.builtin.glob import glob
+from asyncagents.tools.builtin.list import list_files
+from asyncagents.tools.builtin.read import read
+from asyncagents.tools.builtin.write import write
+from asyncagents.tools.file.files import Files
+from asyncagents.tools.file.open_beneath import OpenFolder
+from asyncagents.tools.file.read_log import Seen
+from asyncagents.tools.process.processes import Processes
 
 SECRET = "the secret outside"
 _HERE, _EXCHANGE = -100, 2

@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Completed
+from asyncagents.domain.call.call import Completed
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.engine.tool import Tool, ToolContext
 from asyncagents.errors import ToolError
-from asyncagents.tools.bash import Bash, bash
-from asyncagents.tools.process import Processes
+from asyncagents.tools.builtin.bash import Bash, bash
+from asyncagents.tools.process.processes import Processes
 
 PATH = os.environ.get("PATH", os.defpath)
 

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from asyncagents.domain.call import Completed, Failed, Result
+from asyncagents.domain.call.call import Completed, Failed, Result
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.engine.tool import Ask, Lasting, Outcome, Pending, Together, Tool, ToolContext
 from asyncagents.errors import ToolError
-from asyncagents.tools.bash import bash
-from asyncagents.tools.cap import MOST_CHARS, MOST_LINES, capped, forget_old
-from asyncagents.tools.process import Processes
+from asyncagents.tools.builtin.bash import bash
+from asyncagents.tools.output.limit import MOST_CHARS, MOST_LINES, capped, forget_old
+from asyncagents.tools.process.processes import Processes
 
 DAY_MS = 24 * 3600 * 1000
 LONG = "".join(f"line {number}\n" for number in range(20_000))

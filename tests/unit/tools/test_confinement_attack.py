@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.config.child import child_environment
-from asyncagents.domain.sandbox import Sandbox, narrowest
+from asyncagents.config.child_environment import child_environment
+from asyncagents.domain.agent.sandbox import Sandbox, narrowest
 from asyncagents.errors import ToolError
-from asyncagents.tools import process
-from asyncagents.tools.process import Processes
-from asyncagents.tools.program import keep_libraries
-from asyncagents.tools.sandbox import Sandboxes, SandboxPlaces, forget_scratch
-from asyncagents.tools.unix_socket import list_sockets
+from asyncagents.tools.process import processes as process
+from asyncagents.tools.process.processes import Processes
+from asyncagents.tools.process.program import keep_libraries
+from asyncagents.tools.process.sandbox import Sandboxes, SandboxPlaces, forget_scratch
+from asyncagents.tools.process.unix_sockets import list_sockets
 from tests.unit.config.build import Desk
 from tests.unit.tools.test_sandbox import DAY_MS, PATH, Ground, lay_out, needs_bwrap, open_sandboxes, put
 

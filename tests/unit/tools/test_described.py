@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from asyncagents.engine.tool import AnyTool
-from asyncagents.tools.files import Files
-from asyncagents.tools.glob import glob
-from asyncagents.tools.grep import grep
-from asyncagents.tools.patch import patch
-from asyncagents.tools.patch_text import AddFile, DeleteFile, UpdateFile, parse
-from asyncagents.tools.process import Processes
-from asyncagents.tools.seen import Seen
-from asyncagents.tools.skill import skill
+from asyncagents.tools.builtin.glob import glob
+from asyncagents.tools.builtin.grep import grep
+from asyncagents.tools.builtin.patch import patch
+from asyncagents.tools.builtin.skill import skill
+from asyncagents.tools.file.files import Files
+from asyncagents.tools.file.read_log import Seen
+from asyncagents.tools.patch.parse import AddFile, DeleteFile, UpdateFile, parse
+from asyncagents.tools.process.processes import Processes
 
 
 def _tools(folder: Path) -> list[AnyTool]:

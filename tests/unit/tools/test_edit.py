@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asyncagents.domain.call import Completed, Failed, Result
+from asyncagents.domain.call.call import Completed, Failed, Result
 from asyncagents.errors import ToolError
-from asyncagents.tools.diff import unified
-from asyncagents.tools.edit import Edit
-from asyncagents.tools.replace import NoMatch, replace
+from asyncagents.tools.builtin.edit import Edit
+from asyncagents.tools.file.diff import unified
+from asyncagents.tools.file.text_replace import NoMatch, replace
 from tests.unit.tools.file_desk import SECRET, Desk
 
 

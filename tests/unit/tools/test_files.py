@@ -13,11 +13,11 @@ import pytest
 
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.errors import ToolError
-from asyncagents.tools.beneath import OpenFolder, kernel_can, open_by_kernel, open_by_walk
-from asyncagents.tools.files import Files, Missing
-from asyncagents.tools.place import Inside, Outside, Place, edit_asks, read_asks
-from asyncagents.tools.seen import Planned, Seen
-from asyncagents.tools.stamp import Content, Stamp
+from asyncagents.tools.file.files import Files, Missing
+from asyncagents.tools.file.fingerprint import Content, Stamp
+from asyncagents.tools.file.open_beneath import OpenFolder, kernel_can, open_by_kernel, open_by_walk
+from asyncagents.tools.file.path import Inside, Outside, Place, edit_asks, read_asks
+from asyncagents.tools.file.read_log import Planned, Seen
 from tests.unit.tools.file_desk import SECRET, Desk, swapped
 
 WAYS = [

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from asyncagents.engine.tool import ToolContext
 from asyncagents.errors import ToolError
 from asyncagents.store.body import body
-from asyncagents.tools.list_tree import ListedTree, TreeListing, tree_in
+from asyncagents.tools.search.list_tree import ListedTree, TreeListing, tree_in
 from tests.unit.tools.file_desk import SECRET, Desk
 
 _NAMES = [

@@ -1,6 +1,6 @@
 """Names by some of their letters."""
 
-from asyncagents.tools.fuzzy import best
+from asyncagents.tools.search.fuzzy import best
 
 PATHS = ["src/server/file.py", "src/server/profile.py", "docs/file.md", "docs/", "file/readme.txt", "LICENSE"]
 

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from asyncagents.tools import gitignore
-from asyncagents.tools.files import Files
-from asyncagents.tools.fuzzy import MOST_SCATTERED, best
-from asyncagents.tools.gitignore import MOST_CHARACTERS, MOST_LINES, is_ignored, rules
-from asyncagents.tools.walk import walk
+from asyncagents.tools.file.files import Files
+from asyncagents.tools.search import gitignore
+from asyncagents.tools.search.fuzzy import MOST_SCATTERED, best
+from asyncagents.tools.search.gitignore import MOST_CHARACTERS, MOST_LINES, is_ignored, rules
+from asyncagents.tools.search.walk import walk
 
 
 def test_a_rule_is_made_ready_once_however_many_there_are() -> None:

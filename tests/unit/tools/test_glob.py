@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asyncagents.errors import ToolError
-from asyncagents.tools.glob_pattern import fitting
-from asyncagents.tools.name_search import NameSearch, names_in
-from asyncagents.tools.walk import walk
+from asyncagents.tools.search.glob_match import fitting
+from asyncagents.tools.search.name_search import NameSearch, names_in
+from asyncagents.tools.search.walk import walk
 from tests.unit.tools.file_desk import Desk
 
 

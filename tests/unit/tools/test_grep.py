@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from asyncagents.domain.permission import Effective
-from asyncagents.engine.agents import default_rules
+from asyncagents.domain.agent.permission import Effective
+from asyncagents.engine.workplace.agents import default_rules
 from asyncagents.errors import ToolError
-from asyncagents.tools.grep import grep
-from asyncagents.tools.grep_search import Search, Searched, searched
-from asyncagents.tools.process import Processes
+from asyncagents.tools.builtin.grep import grep
+from asyncagents.tools.process.processes import Processes
+from asyncagents.tools.search.grep import Search, Searched, searched
 from tests.unit.tools.file_desk import SECRET, Desk
 
 USUAL = Effective.of(default_rules())
@@ -125,7 +125,7 @@ def _searches(desk: Desk) -> list[str]:
             command = (each / "cmdline").read_bytes()
         except OSError:
             continue
-        if b"search_main" in command and root in command:
+        if b"search_worker" in command and root in command:
             found.append(each.name)
     return found
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.tools.grep_filter import worth_a_look
-from asyncagents.tools.grep_lines import Expression
-from asyncagents.tools.pattern_letters import Letters, letters_of
-from asyncagents.tools.text import is_binary
+from asyncagents.tools.file.text import is_binary
+from asyncagents.tools.search.grep_lines import Expression
+from asyncagents.tools.search.grep_prefilter import worth_a_look
+from asyncagents.tools.search.required_literals import Letters, letters_of
 
 LETTERS = st.text(alphabet="abcd ", max_size=12)
 PIECES = st.sampled_from(

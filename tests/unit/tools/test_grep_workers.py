@@ -4,13 +4,13 @@ import os
 import subprocess
 import sys
 
-from asyncagents.tools.grep_workers import MOST_WORKERS, usual_workers, work_in_order
+from asyncagents.tools.search.parallel import MOST_WORKERS, usual_workers, work_in_order
 
 # In a process of its own: one with a single thread.
 SCRIPT = """
 import os, signal, sys
 from contextlib import closing
-from asyncagents.tools.grep_workers import work_in_order
+from asyncagents.tools.search.parallel import work_in_order
 
 def work(piece):
     if piece == DIES:

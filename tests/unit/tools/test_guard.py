@@ -8,11 +8,11 @@ import pytest
 
 from asyncagents.config.config import Config, McpConfig
 from asyncagents.config.env import Environment
-from asyncagents.config.guarded import guarded_places
-from asyncagents.domain.guarded import GuardedPlaces, KnownPlace
-from asyncagents.tools.git_named import paths_named_by_git
-from asyncagents.tools.guard import UNGUARDED, PlaceGuard
-from asyncagents.tools.named_code import code_places
+from asyncagents.config.guarded_places import guarded_places
+from asyncagents.domain.agent.guarded import GuardedPlaces, KnownPlace
+from asyncagents.tools.guard.configured_code import code_places
+from asyncagents.tools.guard.git_config import paths_named_by_git
+from asyncagents.tools.guard.place_guard import UNGUARDED, PlaceGuard
 
 
 def environment(home: Path, **variables: str) -> Environment:

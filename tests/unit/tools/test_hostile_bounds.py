@@ -9,24 +9,24 @@ import pytest
 from msgspec.structs import replace as changed
 from pydantic_ai.messages import PartEndEvent, PartStartEvent, ThinkingPart, ToolCallPart
 
-from asyncagents.domain.call import Completed, Settled, render, result_text
+from asyncagents.domain.call.call import Completed, Settled, render, result_text
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.part import FilePart, TextPart
+from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.envelope import enclosed, opened
-from asyncagents.domain.history import Entry
 from asyncagents.domain.id import PartId
-from asyncagents.domain.part import FilePart, TextPart
-from asyncagents.domain.todo import Todo
-from asyncagents.engine.compaction import still
-from asyncagents.engine.digest import digest
-from asyncagents.engine.prompt import read_result, repeated
+from asyncagents.engine.model_input import read_result, repeated
+from asyncagents.engine.step.compaction import still
+from asyncagents.engine.step.digest import digest
 from asyncagents.errors import ToolError
-from asyncagents.llm.answer_size import AnswerTooLarge
-from asyncagents.llm.longtail_read import Reader
+from asyncagents.llm.http.answer_size import AnswerTooLarge
+from asyncagents.llm.pydantic_ai.events import Reader
 from asyncagents.plugins.todo_enforcer import reminder
 from asyncagents.store.verb.summary import Still
-from asyncagents.tools.mcp_content import UNTYPED, contents_of, prompt_of
-from asyncagents.tools.patch_hunk import applied
-from asyncagents.tools.patch_text import MOST_FILES, UpdateFile, parse
-from asyncagents.tools.replace import NoMatch, replace
+from asyncagents.tools.file.text_replace import NoMatch, replace
+from asyncagents.tools.mcp.content import UNTYPED, contents_of, prompt_of
+from asyncagents.tools.patch.apply import applied
+from asyncagents.tools.patch.parse import MOST_FILES, UpdateFile, parse
 from tests.unit.domain.build import SESSION, call, step, user
 from tests.unit.domain.hostile import looks
 from tests.unit.llm.kit import anthropic_reader, calls_of, chunk, openai_reader, play

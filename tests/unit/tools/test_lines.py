@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from asyncagents.errors import ToolError
-from asyncagents.tools import lines
-from asyncagents.tools.lines import count_lines, lines_from
-from asyncagents.tools.text import MOST_TEXT_LINES
+from asyncagents.tools.file import lines
+from asyncagents.tools.file.lines import count_lines, lines_from
+from asyncagents.tools.file.text import MOST_TEXT_LINES
 from tests.unit.tools.file_desk import Desk
 
 

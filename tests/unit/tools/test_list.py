@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.errors import ToolError
-from asyncagents.tools.gitignore import Rule, is_ignored, rules
+from asyncagents.tools.search.gitignore import Rule, is_ignored, rules
 from tests.unit.tools.file_desk import Desk
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from asyncagents.tools.lookup import ThreadedLookup
+from asyncagents.tools.web.dns_lookup import ThreadedLookup
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.domain.call import Completed, Failed
-from asyncagents.domain.result_file import MOST_FILES, MOST_IMAGE_BYTES, ResultFile
-from asyncagents.tools.mcp import tool_name
-from asyncagents.tools.mcp_content import prompt_of, result_of
-from asyncagents.tools.mcp_line import TAIL_LINE, TAIL_LINES, Tail
-from asyncagents.tools.mcp_session import _effect, _offer
+from asyncagents.domain.call.call import Completed, Failed
+from asyncagents.domain.call.result_file import MOST_FILES, MOST_IMAGE_BYTES, ResultFile
+from asyncagents.tools.mcp.connection import TAIL_LINE, TAIL_LINES, Tail
+from asyncagents.tools.mcp.content import prompt_of, result_of
+from asyncagents.tools.mcp.sdk_session import _effect, _offer
+from asyncagents.tools.mcp.servers import tool_name
 from tests.flows.mcp_server import DOT
 
 

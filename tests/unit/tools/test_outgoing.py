@@ -9,8 +9,8 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.engine.post import Answer, Answered, Forbidden, Letter, Unreachable
-from asyncagents.tools.outgoing import Gate, open_outgoing, same
+from asyncagents.engine.webhook.delivery import Answer, Answered, Forbidden, Letter, Unreachable
+from asyncagents.tools.web.webhook_sender import Gate, open_outgoing, same
 from tests.flows.kit import PATIENCE
 
 PUBLIC = "93.184.216.34"

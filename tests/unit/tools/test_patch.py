@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from asyncagents.domain.call import Completed, Failed, Result
+from asyncagents.domain.call.call import Completed, Failed, Result
 from asyncagents.errors import ToolError
-from asyncagents.tools.patch import Patch, patch
+from asyncagents.tools.builtin.patch import Patch, patch
 from tests.unit.tools.file_desk import SECRET, Desk
 
 

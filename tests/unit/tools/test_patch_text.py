@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asyncagents.errors import ToolError
-from asyncagents.tools.patch_hunk import applied
-from asyncagents.tools.patch_text import (
+from asyncagents.tools.file.text_replace import NoMatch
+from asyncagents.tools.patch.apply import applied
+from asyncagents.tools.patch.parse import (
     NO_NEWLINE,
     AddFile,
     DeleteFile,
@@ -18,7 +19,6 @@ from asyncagents.tools.patch_text import (
     UpdateFile,
     parse,
 )
-from asyncagents.tools.replace import NoMatch
 
 
 def _text(*lines: str) -> str:

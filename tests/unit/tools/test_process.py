@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from asyncagents.errors import ToolError
-from asyncagents.tools.process import Ended, Processes
-from asyncagents.tools.process_hunt import Hunt
-from asyncagents.tools.process_output import Output
+from asyncagents.tools.output.capture import Output
+from asyncagents.tools.process.processes import Ended, Processes
+from asyncagents.tools.process.reaper import Hunt
 
 PATH = os.environ.get("PATH", os.defpath)
 MARK = "A_TEST_OF_PROCESSES"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.tools.process import Ended, Processes
+from asyncagents.tools.process.processes import Ended, Processes
 from tests.flows.hostile_daemons import DAEMONS, GHOST, command, survivors
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
@@ -77,7 +77,7 @@ time.sleep(60)
 OURS = """
 import asyncio, sys
 from pathlib import Path
-from asyncagents.tools.process import Processes
+from asyncagents.tools.process.processes import Processes
 
 async def main(path, folder, *commands):
     processes = Processes({"PATH": path}, folder=Path(folder), namespace=False)
@@ -228,7 +228,7 @@ def keepers_of(pid: int) -> list[str]:
     for each in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             words = each.read_bytes().split(b"\0")
-            if any(b"process_keeper" in word for word in words) and str(pid).encode() in words:
+            if any(b"supervisor" in word for word in words) and str(pid).encode() in words:
                 found.append(each.parent.name)
     return found
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from asyncagents.errors import Unavailable
-from asyncagents.tools.program import find_program
-from asyncagents.tools.shadow import Shadow, find_git
+from asyncagents.tools.git.shadow_repository import Shadow, find_git
+from asyncagents.tools.process.program import find_program
 
 
 def plant(folder: Path, name: str = "git") -> Path:

@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from asyncagents.domain.call import Completed
+from asyncagents.domain.agent.sandbox import Sandbox
+from asyncagents.domain.call.call import Completed
+from asyncagents.domain.conversation.session import Session, SessionTime
+from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.id import Ids
-from asyncagents.domain.sandbox import Sandbox
-from asyncagents.domain.session import Session, SessionTime
-from asyncagents.domain.todo import Todo
-from asyncagents.engine.project import Project
 from asyncagents.engine.tool import Tool, ToolContext
+from asyncagents.engine.workplace.project import Project
 from asyncagents.errors import ConfigError
 from asyncagents.testing.clock import FakeClock, SeededRng
-from asyncagents.tools.box import Bench
-from asyncagents.tools.projects import MOST_KNOWN, Projects
-from asyncagents.tools.web import open_web
+from asyncagents.tools.project.projects import MOST_KNOWN, Projects
+from asyncagents.tools.project.toolbox import Bench
+from asyncagents.tools.web.web import open_web
 from tests.unit.config.build import Desk
 
 

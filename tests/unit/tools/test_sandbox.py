@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from asyncagents.domain.sandbox import Sandbox
+from asyncagents.domain.agent.sandbox import Sandbox
 from asyncagents.errors import ToolError
-from asyncagents.tools import process
-from asyncagents.tools.process import Ended, Processes, find_bwrap
-from asyncagents.tools.sandbox import Sandboxes, SandboxPlaces, forget_scratch
+from asyncagents.tools.process import processes as process
+from asyncagents.tools.process.processes import Ended, Processes, find_bwrap
+from asyncagents.tools.process.sandbox import Sandboxes, SandboxPlaces, forget_scratch
 
 PATH = os.environ.get("PATH", os.defpath)
 needs_bwrap = pytest.mark.skipif(

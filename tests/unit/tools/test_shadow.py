@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.errors import Unavailable
-from asyncagents.tools.shadow import Shadow, find_git
+from asyncagents.tools.git.shadow_repository import Shadow, find_git
 
 # It begins a pack as git does, and is stopped.
 FAILING = """#!/bin/sh

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.domain.permission import Effective, exact_permission
-from asyncagents.domain.session import Rule
-from asyncagents.engine.project import judge_ask
+from asyncagents.domain.agent.permission import Effective, exact_permission
+from asyncagents.domain.conversation.session import Rule
 from asyncagents.engine.tool import Ask
-from asyncagents.tools.outside import may_last
-from asyncagents.tools.shell_rules import asks
+from asyncagents.engine.workplace.project import judge_ask
+from asyncagents.tools.file.external_directory import may_last
+from asyncagents.tools.shell.rules import asks
 
 HOME = Path("/home/someone")
 PROJECT = Path("/project")

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from asyncagents.domain.permission import UNCLEAR
-from asyncagents.tools.shell_rules import LONGEST, asks
+from asyncagents.domain.agent.permission import UNCLEAR
+from asyncagents.tools.shell.rules import LONGEST, asks
 
 HOME = Path("/home/someone")
 MOST_CALLS = 4_000_000

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.domain.permission import decide
-from asyncagents.domain.session import Rule
+from asyncagents.domain.agent.permission import decide
+from asyncagents.domain.conversation.session import Rule
 from asyncagents.engine.tool import Ask
-from asyncagents.tools.shell_places import Where
-from asyncagents.tools.shell_rules import asks, split
+from asyncagents.tools.shell.paths import Where
+from asyncagents.tools.shell.rules import asks, split
 from tests.flows.hostile import Yard
 from tests.flows.hostile_holes import DENIED, HOLES, Hole
 from tests.flows.hostile_yard import fill, plant_holes

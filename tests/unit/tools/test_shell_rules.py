@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.domain.permission import Action, Effective, decide
-from asyncagents.domain.session import Rule
-from asyncagents.engine.project import judge_ask
+from asyncagents.domain.agent.permission import Action, Effective, decide
+from asyncagents.domain.conversation.session import Rule
 from asyncagents.engine.tool import Ask
-from asyncagents.tools.shell_rules import asks, split
+from asyncagents.engine.workplace.project import judge_ask
+from asyncagents.tools.shell.rules import asks, split
 
 HOME = Path("/home/someone")
 PROJECT = Path("/project")

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.domain.permission import UNCLEAR, decide
-from asyncagents.domain.session import Rule
+from asyncagents.domain.agent.permission import UNCLEAR, decide
+from asyncagents.domain.conversation.session import Rule
 from asyncagents.engine.tool import Ask
-from asyncagents.tools.files import Files
-from asyncagents.tools.guarded_line import guarded_asks
-from asyncagents.tools.shell_rules import LONGEST, asks
+from asyncagents.tools.file.files import Files
+from asyncagents.tools.shell.guarded_places import guarded_asks
+from asyncagents.tools.shell.rules import LONGEST, asks
 from tests.flows.hostile import CANARY, Yard, judged, shell
 from tests.flows.hostile_yard import plant_holes
 from tests.unit.tools.test_shell_always import asked, asks_again

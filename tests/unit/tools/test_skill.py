@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.config.skills import Skill
-from asyncagents.domain.call import Completed
+from asyncagents.config.markdown.skills import Skill
+from asyncagents.domain.call.call import Completed
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.engine.tool import Tool, ToolContext
 from asyncagents.errors import ToolError
 from asyncagents.store.body import body
-from asyncagents.tools.skill import UseSkill, skill
+from asyncagents.tools.builtin.skill import UseSkill, skill
 
 CONTEXT = ToolContext(
     session_id=SessionId("ses_1"),

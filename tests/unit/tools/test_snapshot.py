@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.config.system import SystemClock
-from asyncagents.engine.snapshots import NoSnapshots, PutBack
+from asyncagents.config.clock import SystemClock
+from asyncagents.engine.workplace.snapshots import NoSnapshots, PutBack
 from asyncagents.errors import Unavailable
-from asyncagents.tools import shadow
-from asyncagents.tools.snapshot import GitSnapshots, open_snapshots
+from asyncagents.tools.git import shadow_repository
+from asyncagents.tools.git.snapshots import GitSnapshots, open_snapshots
 
 HOSTILE_FILTER = "* filter=trap diff=trap merge=trap text eol=crlf ident working-tree-encoding=UTF-16\n"
 
@@ -225,12 +225,12 @@ async def test_no_file_is_written_through_a_link_that_leads_out(tmp_path: Path, 
 async def test_a_file_that_is_too_large_is_not_kept_and_not_lost(yard: Yard) -> None:
     grows = yard.write("grows", b"small")
     before = await yard.take()
-    grows.write_bytes(b"x" * (shadow.MOST_BYTES + 1))
-    yard.write("new", b"x" * (shadow.MOST_BYTES + 1))
+    grows.write_bytes(b"x" * (shadow_repository.MOST_BYTES + 1))
+    yard.write("new", b"x" * (shadow_repository.MOST_BYTES + 1))
     after = await yard.take()
     (left,) = await yard.back(before, after)
     assert left == "grows: it is too large to be kept, so it was left as it is"
-    assert grows.stat().st_size == (yard.root / "new").stat().st_size == shadow.MOST_BYTES + 1
+    assert grows.stat().st_size == (yard.root / "new").stat().st_size == shadow_repository.MOST_BYTES + 1
 
 
 @pytest.mark.spec("X-01")
@@ -284,7 +284,7 @@ async def test_pipes_sockets_and_what_cannot_be_read_do_not_stop_it(yard: Yard) 
 async def test_git_that_hangs_is_ended_and_holds_nobody_up_again(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shadow, "SECONDS", 0.5)
+    monkeypatch.setattr(shadow_repository, "SECONDS", 0.5)
     os.mkfifo(yard.root / ".gitignore")  # git waits for somebody to write there
     with pytest.raises(Unavailable, match="took more than"):
         await yard.take()
@@ -324,7 +324,7 @@ async def test_a_lock_that_a_killed_process_left_stops_nobody(tmp_path: Path, ya
 
 @pytest.mark.spec("X-01")
 async def test_after_a_failure_none_is_tried_for_a_while(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shadow, "MOST_FILES", 1)
+    monkeypatch.setattr(shadow_repository, "MOST_FILES", 1)
     yard.write("a")
     yard.write("b")
     with pytest.raises(Unavailable, match="too many for snapshots"):
@@ -416,7 +416,7 @@ async def test_who_is_stopped_while_files_are_put_back_leaves_when_they_are(
     yard.write("a", b"two")
     begun, go_on, leaves = threading.Event(), threading.Event(), yard.snapshots._shadow.leaves
 
-    def slow(tree: str) -> dict[str, shadow.Leaf]:
+    def slow(tree: str) -> dict[str, shadow_repository.Leaf]:
         begun.set()
         go_on.wait()
         return leaves(tree)

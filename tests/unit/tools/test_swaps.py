@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.domain.permission import Effective
-from asyncagents.engine.agents import default_rules
+from asyncagents.domain.agent.permission import Effective
+from asyncagents.engine.workplace.agents import default_rules
 from asyncagents.errors import ToolError
-from asyncagents.tools.beneath import OpenFolder
-from asyncagents.tools.grep_search import Search, searched
-from asyncagents.tools.name_search import NameSearch, names_in
-from asyncagents.tools.patch import patch
-from asyncagents.tools.place import Inside
+from asyncagents.tools.builtin.patch import patch
+from asyncagents.tools.file.open_beneath import OpenFolder
+from asyncagents.tools.file.path import Inside
+from asyncagents.tools.search.grep import Search, searched
+from asyncagents.tools.search.name_search import NameSearch, names_in
 from tests.unit.tools.file_desk import SECRET, Desk, swapped
 from tests.unit.tools.test_files import WAYS
 

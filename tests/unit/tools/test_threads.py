@@ -8,18 +8,19 @@ from threading import Event, current_thread
 
 import pytest
 
-from asyncagents.tools import come_last, threads
-from asyncagents.tools.threads import Threads
+from asyncagents.tools.file import thread_pool
+from asyncagents.tools.file.thread_pool import Threads
+from asyncagents.tools.search import low_priority
 from tests.flows.kit import PATIENCE
 
 EXITS = """
 from threading import Event
-from asyncagents.tools.threads import Threads
+from asyncagents.tools.file.thread_pool import Threads
 Threads().submit(Event().wait)
 """
 YIELDS = """
 import os
-from asyncagents.tools.come_last import come_last
+from asyncagents.tools.search.low_priority import come_last
 come_last()
 print(os.nice(0), flush=True)
 while os.sched_getscheduler(0) != os.SCHED_IDLE:
@@ -30,7 +31,7 @@ print("idle")
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "STUCK_SECONDS", 0.05)
+    monkeypatch.setattr(thread_pool, "STUCK_SECONDS", 0.05)
 
 
 async def test_one_thread_does_all_the_work_as_long_as_it_gets_on() -> None:
@@ -89,5 +90,5 @@ def test_a_search_that_computes_for_long_leaves_the_processors_to_others() -> No
         [sys.executable, "-c", YIELDS], timeout=4 * PATIENCE, check=True, capture_output=True, text=True
     )
     nice, idle = done.stdout.split()
-    assert int(nice) >= come_last.NICE
+    assert int(nice) >= low_priority.NICE
     assert idle == "idle"

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.domain.call import Completed
+from asyncagents.domain.call.call import Completed
+from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.fact import WriteTodos
 from asyncagents.domain.id import CallId, Ids, MessageId, SessionId
-from asyncagents.domain.todo import Todo
 from asyncagents.engine.tool import Together, ToolContext
 from asyncagents.errors import ToolError
 from asyncagents.testing.clock import FakeClock, SeededRng
-from asyncagents.tools.todo import TodoItem, TodoRead, TodoWrite, todoread, todowrite
+from asyncagents.tools.builtin.todo import TodoItem, TodoRead, TodoWrite, todoread, todowrite
 
 CONTEXT = ToolContext(
     session_id=SessionId("ses_1"),

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asyncagents.tools.git_index import Tracked, index_names
-from asyncagents.tools.place import Inside, Outside
+from asyncagents.tools.file.path import Inside, Outside
+from asyncagents.tools.git.index import Tracked, index_names
 from tests.unit.tools.file_desk import Desk
 from tests.unit.tools.test_grep import grep_desk
 

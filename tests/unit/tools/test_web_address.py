@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from asyncagents.errors import ToolError
-from asyncagents.tools.web_address import join_address, parse_address
+from asyncagents.tools.web.url import join_address, parse_address
 
 SAME = {
     "http://example.org/x": (

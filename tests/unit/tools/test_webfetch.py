@@ -12,14 +12,14 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.domain.call import Completed
+from asyncagents.domain.call.call import Completed
 from asyncagents.engine.tool import Ask
 from asyncagents.errors import ToolError
-from asyncagents.tools.address import is_public, reach_of
-from asyncagents.tools.markdown import to_markdown
-from asyncagents.tools.web import open_web
-from asyncagents.tools.web_address import parse_address
-from asyncagents.tools.web_body import MOST_BYTES, decode_body
+from asyncagents.tools.web.body import MOST_BYTES, decode_body
+from asyncagents.tools.web.markdown import to_markdown
+from asyncagents.tools.web.public_address import is_public, reach_of
+from asyncagents.tools.web.url import parse_address
+from asyncagents.tools.web.web import open_web
 from tests.unit.tools.web_site import PUBLIC, Fetcher, Handler, leads_to, open_door, says, site
 
 PAGE = """<html><head><title>T</title><style>x{}</style></head><body><h1>Title</h1><p>Some <b>bold</b>

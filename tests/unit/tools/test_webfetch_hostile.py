@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.domain.call import Completed
+from asyncagents.domain.call.call import Completed
 from asyncagents.engine.tool import Ask
 from asyncagents.errors import ToolError
-from asyncagents.tools.web_address import parse_address
-from asyncagents.tools.web_body import MOST_BYTES, decode_body
-from asyncagents.tools.webfetch import MOST_CHARACTERS
+from asyncagents.tools.builtin.webfetch import MOST_CHARACTERS
+from asyncagents.tools.web.body import MOST_BYTES, decode_body
+from asyncagents.tools.web.url import parse_address
 from tests.unit.tools.web_site import (
     CANARY,
     PUBLIC,

@@ -6,12 +6,12 @@ import pytest
 from aiohttp import ClientError, web
 from yarl import URL
 
-from asyncagents.domain.call import Completed
+from asyncagents.domain.call.call import Completed
 from asyncagents.engine.tool import Ask
 from asyncagents.errors import ToolError
-from asyncagents.tools.pinned import NotPublic
-from asyncagents.tools.web import Target, _open_session, open_web
-from asyncagents.tools.web_address import parse_address
+from asyncagents.tools.web.resolver import NotPublic
+from asyncagents.tools.web.url import parse_address
+from asyncagents.tools.web.web import Target, _open_session, open_web
 from tests.unit.tools.local_spellings import NAMES, NEVER, SPELLINGS
 from tests.unit.tools.web_site import (
     CANARY,

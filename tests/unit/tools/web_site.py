@@ -7,15 +7,15 @@ from pathlib import Path
 
 from aiohttp import web
 
-from asyncagents.domain.call import Completed
+from asyncagents.domain.agent.permission import Effective, Written, rules_of
+from asyncagents.domain.call.call import Completed
 from asyncagents.domain.id import CallId, MessageId, SessionId
-from asyncagents.domain.permission import Effective, Written, rules_of
-from asyncagents.engine.agents import default_rules
 from asyncagents.engine.tool import Ask, ToolContext
-from asyncagents.tools.address import Reach, reach_of
-from asyncagents.tools.process import Processes
-from asyncagents.tools.web import Web, open_web
-from asyncagents.tools.webfetch import WebFetch, webfetch
+from asyncagents.engine.workplace.agents import default_rules
+from asyncagents.tools.builtin.webfetch import WebFetch, webfetch
+from asyncagents.tools.process.processes import Processes
+from asyncagents.tools.web.public_address import Reach, reach_of
+from asyncagents.tools.web.web import Web, open_web
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 PUBLIC = "127.0.0.2"

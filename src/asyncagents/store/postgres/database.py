@@ -11,14 +11,14 @@ import asyncpg
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.errors import Closed, StoreError
-from asyncagents.store.postgres.jobs import install
+from asyncagents.store.postgres.errors import LOST, UNSYNCED, Again, judged
 from asyncagents.store.postgres.migrate import TURN, Standing, load_scripts, migrate
-from asyncagents.store.postgres.others import Others
 from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, Pool, patiently
+from asyncagents.store.postgres.remote_commits import Others
 from asyncagents.store.postgres.statement import load_statements
 from asyncagents.store.postgres.transaction import PostgresTx
-from asyncagents.store.postgres.tree import Trees
-from asyncagents.store.postgres.trouble import LOST, UNSYNCED, Again, judged
+from asyncagents.store.postgres.tree_lock import Trees
+from asyncagents.store.postgres.wake_queue import install
 from asyncagents.store.tx import Commit, Row, Verb
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from asyncagents.domain.port import Rng
 from asyncagents.errors import StoreError
+from asyncagents.store.postgres.errors import LOST
 from asyncagents.store.postgres.migrate import load_scripts
 from asyncagents.store.postgres.pool import Connection, patiently
-from asyncagents.store.postgres.trouble import LOST
 
 PATIENCE_SECONDS = 3.0
 _QUEUED = "SELECT COUNT(*) FROM pgqueuer WHERE status = 'queued'"

@@ -11,7 +11,7 @@ import asyncpg
 
 from asyncagents.domain.port import Rng
 from asyncagents.errors import AsyncAgentsError, Closed, StoreError
-from asyncagents.store.postgres.trouble import LOST, UNSYNCED
+from asyncagents.store.postgres.errors import LOST, UNSYNCED
 
 STATEMENT_SECONDS = 30
 IDLE_SECONDS = 10

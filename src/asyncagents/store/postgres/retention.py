@@ -7,8 +7,8 @@ import asyncpg
 
 from asyncagents.domain.port import Rng
 from asyncagents.errors import StoreError
+from asyncagents.store.postgres.errors import LOST
 from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, patiently
-from asyncagents.store.postgres.trouble import LOST
 
 EVERY_SECONDS = 3_600
 PIECE = 2_000

@@ -7,7 +7,7 @@ from importlib.resources.abc import Traversable
 
 from msgspec import Struct
 
-from asyncagents.store.script import bare, migrations, named
+from asyncagents.store.sql_file import bare, migrations, named
 
 _HERE = files("asyncagents.store.postgres")
 _TREE = re.compile(r"^-- tree: (session|call|ask|message|part) (\d+)$", re.MULTILINE)

@@ -7,7 +7,7 @@ from asyncagents.domain.event import Event
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.store.postgres.pool import Connection, Pool
 from asyncagents.store.postgres.statement import Statement
-from asyncagents.store.postgres.tree import Trees, lock_key
+from asyncagents.store.postgres.tree_lock import Trees, lock_key
 from asyncagents.store.tx import Row
 
 _LOOKUP = {

@@ -14,10 +14,10 @@ from typing import Any, TypeAlias, TypeVar, cast
 from asyncagents.domain.id import Ids
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.errors import Closed, StoreError
-from asyncagents.store.sqlite.batch import Batches
 from asyncagents.store.sqlite.connection import Connect, Connection, connect, is_busy
+from asyncagents.store.sqlite.group_commit import Batches
 from asyncagents.store.sqlite.migrate import load_scripts, migrate, schema_version
-from asyncagents.store.sqlite.remains import Remains
+from asyncagents.store.sqlite.open_check import Remains
 from asyncagents.store.sqlite.statement import load_statements
 from asyncagents.store.sqlite.transaction import SqliteTx, drive
 from asyncagents.store.sqlite.writer import Report, ThreadWriter, Writer

@@ -5,7 +5,7 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from asyncagents.store.script import bare, migrations, named
+from asyncagents.store.sql_file import bare, migrations, named
 
 _HERE = files("asyncagents.store.sqlite")
 

@@ -13,8 +13,8 @@ from queue import SimpleQueue
 from typing import Any, Protocol, TypeAlias
 
 from asyncagents.errors import Closed, StoreError
-from asyncagents.store.sqlite.batch import Batches, Outcome, Worked
 from asyncagents.store.sqlite.checkpoint import Checkpoints
+from asyncagents.store.sqlite.group_commit import Batches, Outcome, Worked
 from asyncagents.store.tx import Commit, Verb
 
 BATCH = 64

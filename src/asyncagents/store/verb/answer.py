@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from asyncagents.domain.call import (
+from asyncagents.domain.call.call import (
     BY_HAND,
     Always,
     Answers,
@@ -16,7 +16,7 @@ from asyncagents.domain.call import (
     Requested,
     Settled,
 )
-from asyncagents.domain.decision import result_of, told
+from asyncagents.domain.call.reply import result_of, told
 from asyncagents.domain.envelope import line
 from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.store.row import SessionRow, decode_call, put_call, save, the_call, the_session

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from asyncagents.domain.call import Call
+from asyncagents.domain.call.call import Call
 from asyncagents.domain.event import (
     PermissionAsked,
     PermissionReplied,

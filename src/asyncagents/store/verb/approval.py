@@ -1,9 +1,9 @@
 """Stored approvals of a project: they answer asks and never override a denial."""
 
-from asyncagents.domain.approval import Approval, approval_of, time_in_id
-from asyncagents.domain.ask import PermissionRequest
-from asyncagents.domain.permission import approved_exactly, decide, exact_permission
-from asyncagents.domain.session import Rule
+from asyncagents.domain.agent.approval import Approval, approval_of, time_in_id
+from asyncagents.domain.agent.permission import approved_exactly, decide, exact_permission
+from asyncagents.domain.call.ask import PermissionRequest
+from asyncagents.domain.conversation.session import Rule
 from asyncagents.errors import NotFound
 from asyncagents.store.tx import Tx
 

@@ -2,10 +2,10 @@
 
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Completed
+from asyncagents.domain.call.call import Completed
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.task import Task
-from asyncagents.domain.task_text import moved
+from asyncagents.domain.task.task import Task
+from asyncagents.domain.task.texts import moved
 from asyncagents.errors import Conflict
 from asyncagents.store.row import the_call, the_session
 from asyncagents.store.tx import Tx

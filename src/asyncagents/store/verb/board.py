@@ -2,8 +2,10 @@
 
 import re
 
-from asyncagents.domain.background_task import BackgroundTask, background_task
-from asyncagents.domain.board import (
+from asyncagents.domain.control import Control
+from asyncagents.domain.conversation.codec import Unreadable
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.task.board import (
     NEWEST_ENDED,
     BoardSnapshot,
     KindFilter,
@@ -16,10 +18,8 @@ from asyncagents.domain.board import (
     task_group,
     task_stats,
 )
-from asyncagents.domain.codec import Unreadable
-from asyncagents.domain.control import Control
-from asyncagents.domain.id import SessionId
-from asyncagents.domain.task import Task
+from asyncagents.domain.task.task import Task
+from asyncagents.domain.task.view import BackgroundTask, background_task
 from asyncagents.errors import NotFound
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb import feed

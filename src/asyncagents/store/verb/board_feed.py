@@ -5,11 +5,11 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.board import KindFilter, Removed
-from asyncagents.domain.codec import Unreadable
+from asyncagents.domain.conversation.codec import Unreadable
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import encode
-from asyncagents.domain.task import TaskKind
+from asyncagents.domain.task.board import KindFilter, Removed
+from asyncagents.domain.task.task import TaskKind
 from asyncagents.errors import InvalidInput
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.board import Places, show

@@ -4,13 +4,13 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from asyncagents.domain.call import ABORTED, Call, Running
-from asyncagents.domain.codec import Unreadable
+from asyncagents.domain.call.call import ABORTED, Call, Running
+from asyncagents.domain.conversation.codec import Unreadable
+from asyncagents.domain.conversation.failure import aborted, failure_name
 from asyncagents.domain.event import TaskCleared
 from asyncagents.domain.fact import CancelTasks, ClearTasks
-from asyncagents.domain.failure import aborted, failure_name
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.task import EndedBy, Outcome, TaskError
+from asyncagents.domain.task.task import EndedBy, Outcome, TaskError
 from asyncagents.store.body import check_names
 from asyncagents.store.row import SessionRow, inbox, save, the_session, unsettled
 from asyncagents.store.tx import Tx

@@ -4,8 +4,8 @@ from typing import get_args
 
 from msgspec import Struct
 
-from asyncagents.domain.pending_tool import PendingStatus
-from asyncagents.domain.task import TaskStatus
+from asyncagents.domain.call.pending_tool import PendingStatus
+from asyncagents.domain.task.task import TaskStatus
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.read import next_due
 

@@ -9,9 +9,9 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Call, Open, Watch, render
-from asyncagents.domain.codec import Unreadable
+from asyncagents.domain.call.call import Call, Open, Watch, render
 from asyncagents.domain.control import Control, waits_outside
+from asyncagents.domain.conversation.codec import Unreadable
 from asyncagents.domain.event import PartUpdated
 from asyncagents.domain.id import SessionId
 from asyncagents.store.row import decode_call, find_session, put_call, save, unsettled

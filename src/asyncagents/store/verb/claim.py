@@ -3,13 +3,12 @@
 import msgspec
 from msgspec.structs import replace
 
-from asyncagents.domain.call import NEVER_RAN
-from asyncagents.domain.codec import UnknownPart
+from asyncagents.domain.call.call import NEVER_RAN
 from asyncagents.domain.control import Control, Lease, Snapshot
-from asyncagents.domain.failure import unknown
-from asyncagents.domain.id import MessageId, OwnerId, SessionId
-from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.part import (
+from asyncagents.domain.conversation.codec import UnknownPart
+from asyncagents.domain.conversation.failure import unknown
+from asyncagents.domain.conversation.message import AssistantMessage
+from asyncagents.domain.conversation.part import (
     Part,
     PartTime,
     ReasoningPart,
@@ -18,7 +17,8 @@ from asyncagents.domain.part import (
     ToolPart,
     ToolPending,
 )
-from asyncagents.domain.session import Session, Tokens
+from asyncagents.domain.conversation.session import Session, Tokens
+from asyncagents.domain.id import MessageId, OwnerId, SessionId
 from asyncagents.store.row import (
     SessionRow,
     entry,

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Call
-from asyncagents.domain.codec import Unreadable, decode_message, upcast
+from asyncagents.domain.call.call import Call
 from asyncagents.domain.control import WANTED, Control, Lease
+from asyncagents.domain.conversation.codec import Unreadable, decode_message, upcast
+from asyncagents.domain.conversation.message import AssistantMessage, MessageTime, ModelRef, UserMessage
+from asyncagents.domain.conversation.part import CompactionPart, ToolCompleted, ToolPart
 from asyncagents.domain.id import MessageId, PartId
-from asyncagents.domain.message import AssistantMessage, MessageTime, ModelRef, UserMessage
-from asyncagents.domain.part import CompactionPart, ToolCompleted, ToolPart
 from asyncagents.store.row import (
     check_lease,
     decode_call,

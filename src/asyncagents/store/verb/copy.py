@@ -7,15 +7,15 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.codec import SHAPE_VERSION, UnknownPart, decode_message, upcast
 from asyncagents.domain.control import Control
-from asyncagents.domain.duplicate import Duplicate, Placed
+from asyncagents.domain.conversation.codec import SHAPE_VERSION, UnknownPart, decode_message, upcast
+from asyncagents.domain.conversation.copy import Duplicate, Placed
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.message import AssistantMessage, UserMessage
+from asyncagents.domain.conversation.part import Part
+from asyncagents.domain.conversation.session import Session, Tokens
 from asyncagents.domain.event import MessageUpdated, PartUpdated, SessionCreated
-from asyncagents.domain.history import Entry
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.message import AssistantMessage, UserMessage
-from asyncagents.domain.part import Part
-from asyncagents.domain.session import Session, Tokens
 from asyncagents.domain.shape import encode
 from asyncagents.errors import Conflict, NotFound
 from asyncagents.store.body import body, check_names

@@ -2,12 +2,12 @@
 
 from msgspec.structs import replace
 
-from asyncagents.domain.codec import Unreadable
+from asyncagents.domain.conversation.codec import Unreadable
+from asyncagents.domain.conversation.session import Session, SessionTime
 from asyncagents.domain.event import SessionDeleted
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.session import Session, SessionTime
 from asyncagents.domain.shape import encode
-from asyncagents.domain.task import Outcome
+from asyncagents.domain.task.task import Outcome
 from asyncagents.errors import NotFound
 from asyncagents.store.row import the_session
 from asyncagents.store.tx import Tx

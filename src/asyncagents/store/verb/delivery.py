@@ -6,9 +6,8 @@ from typing import assert_never
 from msgspec import Struct
 
 from asyncagents.config.secret import Secret
-from asyncagents.domain.call import Call, Failed, Settled
-from asyncagents.domain.codec import Unreadable
-from asyncagents.domain.delivery import (
+from asyncagents.domain.call.call import Call, Failed, Settled
+from asyncagents.domain.call.webhook import (
     DELETED,
     Again,
     Dead,
@@ -20,6 +19,7 @@ from asyncagents.domain.delivery import (
     host_of,
     told,
 )
+from asyncagents.domain.conversation.codec import Unreadable
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.shape import encode
 from asyncagents.errors import Conflict, NotFound

@@ -4,9 +4,9 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Call, Completed, Failed, Open, Result
-from asyncagents.domain.codec import Unreadable
-from asyncagents.domain.decision import LATE_MS, overdue
+from asyncagents.domain.call.call import Call, Completed, Failed, Open, Result
+from asyncagents.domain.call.reply import LATE_MS, overdue
+from asyncagents.domain.conversation.codec import Unreadable
 from asyncagents.domain.event import expiring
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import NotFound

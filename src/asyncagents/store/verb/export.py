@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from asyncagents.domain.call import Call
-from asyncagents.domain.codec import BROKEN, Unreadable, unreadable
+from asyncagents.domain.call.call import Call
+from asyncagents.domain.conversation.codec import BROKEN, Unreadable, unreadable
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.task import TaskEnd
-from asyncagents.domain.transfer import InputMark, MessageMark, NoticeMark, PartMark, SessionMark
-from asyncagents.domain.transfer_call import call_mark
+from asyncagents.domain.task.task import TaskEnd
+from asyncagents.domain.transfer.call_records import call_mark
+from asyncagents.domain.transfer.records import InputMark, MessageMark, NoticeMark, PartMark, SessionMark
 from asyncagents.errors import NotFound
 from asyncagents.store.row import decode_call
 from asyncagents.store.tx import Row, Tx

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import assert_never
 
-from asyncagents.domain.call import ABORTED, Call, Failed, Open, Settled, moved
+from asyncagents.domain.call.call import ABORTED, Call, Failed, Open, Settled, moved
 from asyncagents.domain.control import Lease
 from asyncagents.domain.fact import (
     Admit,
@@ -18,7 +18,7 @@ from asyncagents.domain.fact import (
     WriteTodos,
 )
 from asyncagents.domain.id import CallId
-from asyncagents.domain.task_text import foreign_task, no_such_task, too_deep, too_many, vanished
+from asyncagents.domain.task.texts import foreign_task, no_such_task, too_deep, too_many, vanished
 from asyncagents.errors import AlreadySettled, NotFound
 from asyncagents.store.row import SessionRow, find_session, held, put_call, the_call
 from asyncagents.store.tx import Tx

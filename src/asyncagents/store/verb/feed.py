@@ -6,9 +6,8 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from asyncagents.domain.background_task import background_task
-from asyncagents.domain.call import Always, Answers, Call, Once, Reject
-from asyncagents.domain.codec import (
+from asyncagents.domain.call.call import Always, Answers, Call, Once, Reject
+from asyncagents.domain.conversation.codec import (
     Unreadable,
     decode_message,
     decode_session,
@@ -16,6 +15,8 @@ from asyncagents.domain.codec import (
     decoder,
     upcast,
 )
+from asyncagents.domain.conversation.failure import unknown
+from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import (
     Event,
     MessageRemoved,
@@ -38,9 +39,8 @@ from asyncagents.domain.event import (
     expiring,
     task_event,
 )
-from asyncagents.domain.failure import unknown
 from asyncagents.domain.id import MessageId, PermissionId, QuestionId, SessionId
-from asyncagents.domain.status import Idle
+from asyncagents.domain.task.view import background_task
 from asyncagents.errors import InvalidInput
 from asyncagents.store.row import decode_call, read_part
 from asyncagents.store.tx import Row, Tx

@@ -2,8 +2,10 @@
 
 from typing import Literal, TypeAlias
 
+from asyncagents.domain.conversation.codec import decode_session, upcast
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import KeyReused
+from asyncagents.store.body import check_names
 from asyncagents.store.tx import Tx
 
 Kind: TypeAlias = Literal["input", "session", "abort"]
@@ -21,3 +23,17 @@ async def check_same(tx: Tx, session_id: SessionId, kind: Kind, key: str, *, has
 async def keep_key(tx: Tx, session_id: SessionId, kind: Kind, key: str, *, hash: str | None) -> None:
     """Store the content hash of a key."""
     await tx.run("keep_idempotency", session_id, kind, key, hash)
+
+
+async def is_known(tx: Tx, session_id: SessionId, key: str) -> bool:
+    check_names(session_id, key)
+    return await tx.one("input_by_key", session_id, key) is not None
+
+
+async def has_begun(tx: Tx, session_key: str, key: str) -> bool:
+    """Whether a session was created under `session_key` and admitted input under `key`."""
+    check_names(session_key, key)
+    row = await tx.one("session_by_key", session_key)
+    if row is None:
+        return False
+    return await is_known(tx, decode_session(upcast(row[1], row[0])).id, key)

@@ -5,14 +5,14 @@ import logging
 import msgspec
 from msgspec.structs import replace
 
-from asyncagents.domain.codec import BROKEN, unreadable
 from asyncagents.domain.control import Control
+from asyncagents.domain.conversation.codec import BROKEN, unreadable
+from asyncagents.domain.conversation.message import MessageTime, UserMessage
+from asyncagents.domain.conversation.part import TextPart
+from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.message import MessageTime, UserMessage
-from asyncagents.domain.notice import Counted, Notice, Telling, notice
-from asyncagents.domain.part import TextPart
-from asyncagents.domain.session import Session
-from asyncagents.domain.task import TaskEnd, TaskError
+from asyncagents.domain.task.notice import Counted, Notice, Telling, notice
+from asyncagents.domain.task.task import TaskEnd, TaskError
 from asyncagents.store.row import insert_message, model_ref, put_part
 from asyncagents.store.tx import Row, Tx
 

@@ -2,15 +2,36 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
 
-from asyncagents.domain.codec import BROKEN, decode_message, unreadable, upcast
+from asyncagents.domain.conversation.codec import (
+    BROKEN,
+    Unreadable,
+    decode_message,
+    decode_session,
+    unreadable,
+    upcast,
+)
+from asyncagents.domain.conversation.session import Session, SessionQuery
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.errors import NotFound
 from asyncagents.store.row import sort_id_of, the_session
 from asyncagents.store.tx import Tx
+
+
+async def listing(tx: Tx, query: SessionQuery) -> tuple[Session, ...]:
+    """List sessions that match a query; unreadable ones are left out."""
+    search = query.search.casefold().replace("\0", "\ufffd")
+    where = query.directory, query.below, query.roots, query.start, query.before
+    found = []
+    for info, version in await tx.all("sessions_listed", *where, search, query.archived, query.limit):
+        with suppress(Unreadable):
+            found.append(decode_session(upcast(version, info)))
+    return tuple(found)
+
 
 EVERY = -1
 LAST = "~"

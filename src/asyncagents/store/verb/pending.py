@@ -4,11 +4,11 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Call, Settled
-from asyncagents.domain.codec import Unreadable
+from asyncagents.domain.agent.permission import POLLING
+from asyncagents.domain.call.call import Call, Settled
+from asyncagents.domain.call.pending_tool import PendingStatus
+from asyncagents.domain.conversation.codec import Unreadable
 from asyncagents.domain.id import CallId, SessionId
-from asyncagents.domain.pending_tool import PendingStatus
-from asyncagents.domain.permission import POLLING
 from asyncagents.errors import Conflict, NotFound
 from asyncagents.store.row import decode_call, put_call, save, the_call, the_session
 from asyncagents.store.tx import Row, Tx

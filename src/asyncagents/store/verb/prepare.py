@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Requested
+from asyncagents.domain.call.call import Requested
 from asyncagents.domain.control import Lease, Snapshot
 from asyncagents.domain.id import CallId
 from asyncagents.store.row import held, put_call, snapshot, the_call

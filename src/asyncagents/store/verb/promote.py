@@ -3,13 +3,13 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.codec import decode_message, upcast
 from asyncagents.domain.control import Control
+from asyncagents.domain.conversation.codec import decode_message, upcast
+from asyncagents.domain.conversation.message import UserMessage
+from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.fact import Source
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.message import UserMessage
-from asyncagents.domain.notice import Telling
-from asyncagents.domain.session import Session
+from asyncagents.domain.task.notice import Telling
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.notice import is_due, open_notices, tell
 

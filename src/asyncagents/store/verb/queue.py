@@ -2,8 +2,8 @@
 
 from contextlib import suppress
 
-from asyncagents.domain.codec import Unreadable
 from asyncagents.domain.control import Control
+from asyncagents.domain.conversation.codec import Unreadable
 from asyncagents.domain.id import SessionId
 from asyncagents.store.row import find_session, inbox, save, the_session, unsettled
 from asyncagents.store.tx import Tx

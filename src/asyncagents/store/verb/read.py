@@ -6,8 +6,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from asyncagents.domain.call import Call
-from asyncagents.domain.codec import (
+from asyncagents.domain.call.call import Call
+from asyncagents.domain.call.waiting import Waiting
+from asyncagents.domain.control import Control, Lease, Snapshot, State
+from asyncagents.domain.conversation.codec import (
     UnknownPart,
     Unreadable,
     decode_message,
@@ -15,14 +17,12 @@ from asyncagents.domain.codec import (
     decode_status,
     upcast,
 )
-from asyncagents.domain.control import Control, Lease, Snapshot, State
-from asyncagents.domain.history import Entry
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.message import AssistantMessage
+from asyncagents.domain.conversation.part import Part, ToolPart
+from asyncagents.domain.conversation.session import Session
+from asyncagents.domain.conversation.status import Status
 from asyncagents.domain.id import CallId, MessageId, OwnerId, PartId, SessionId
-from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.part import Part, ToolPart
-from asyncagents.domain.session import Session
-from asyncagents.domain.status import Status
-from asyncagents.domain.waiting import Waiting
 from asyncagents.errors import NotFound
 from asyncagents.store.row import (
     decode_call,

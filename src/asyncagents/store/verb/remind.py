@@ -5,13 +5,13 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.codec import decode_message, upcast
 from asyncagents.domain.control import Control
+from asyncagents.domain.conversation.codec import decode_message, upcast
+from asyncagents.domain.conversation.message import AssistantMessage, Message, MessageTime, UserMessage
+from asyncagents.domain.conversation.part import TextPart
+from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.message import AssistantMessage, Message, MessageTime, UserMessage
-from asyncagents.domain.part import TextPart
 from asyncagents.domain.text import reminder
-from asyncagents.domain.todo import Todo
 from asyncagents.store.row import entry, insert_message, put_part
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.todo import decode_todos

@@ -4,15 +4,15 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from asyncagents.domain.call import ABORTED
-from asyncagents.domain.codec import decode_message, upcast
+from asyncagents.domain.call.call import ABORTED
 from asyncagents.domain.control import Control, Lease, is_final, waits_outside
+from asyncagents.domain.conversation.codec import decode_message, upcast
+from asyncagents.domain.conversation.failure import Failure, aborted, unknown
+from asyncagents.domain.conversation.message import AssistantMessage, MessagePath, MessageTime, UserMessage
+from asyncagents.domain.conversation.session import Session, Tokens
 from asyncagents.domain.event import SessionError
 from asyncagents.domain.fact import Fact
-from asyncagents.domain.failure import Failure, aborted, unknown
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.message import AssistantMessage, MessagePath, MessageTime, UserMessage
-from asyncagents.domain.session import Session, Tokens
 from asyncagents.store.row import (
     SessionRow,
     find_backoff,

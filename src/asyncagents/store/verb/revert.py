@@ -3,13 +3,13 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Call
+from asyncagents.domain.call.call import Call
 from asyncagents.domain.control import Control, Lease
+from asyncagents.domain.conversation.part import PatchPart, TextPart, ToolPart
+from asyncagents.domain.conversation.session import FileDiff, Revert, Session
 from asyncagents.domain.event import SessionDiff
 from asyncagents.domain.id import MessageId, PartId, SessionId
-from asyncagents.domain.part import PatchPart, TextPart, ToolPart
-from asyncagents.domain.session import FileDiff, Revert, Session
-from asyncagents.domain.task import Task
+from asyncagents.domain.task.task import Task
 from asyncagents.errors import NotFound, SessionBusy
 from asyncagents.store.row import (
     SessionRow,
@@ -25,12 +25,12 @@ from asyncagents.store.row import (
 )
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.cancel import cancel
+from asyncagents.store.verb.drop_undone import clear_undone
+from asyncagents.store.verb.file_changes import summed
 from asyncagents.store.verb.queue import make_room
 from asyncagents.store.verb.signal import dismiss
 from asyncagents.store.verb.task import tasks_of
 from asyncagents.store.verb.task_end import CONSUMED, conclude
-from asyncagents.store.verb.trail import summed
-from asyncagents.store.verb.undone import clear_undone
 
 UNDONE = "This call was undone."
 

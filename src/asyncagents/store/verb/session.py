@@ -1,16 +1,20 @@
 """Creates sessions, once per key."""
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from asyncagents.domain.codec import SHAPE_VERSION, decode_session, upcast
 from asyncagents.domain.control import Control
+from asyncagents.domain.conversation.codec import SHAPE_VERSION, decode_session, upcast
+from asyncagents.domain.conversation.session import Session, record_launch
 from asyncagents.domain.event import SessionCreated
-from asyncagents.domain.session import Session, record_launch
+from asyncagents.domain.fact import Admit, Admitted
+from asyncagents.domain.id import SessionId
 from asyncagents.errors import NotFound
 from asyncagents.store.body import body, check_names
 from asyncagents.store.row import IDLE, SessionRow, find_session, listed
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.idempotency import check_same, keep_key
+from asyncagents.store.verb.signal import admit
 
 
 class NewSession(Struct, frozen=True, kw_only=True):
@@ -106,4 +110,20 @@ async def insert_session(
         await tx.rev(),
         info.directory,
         *listed(info),
+    )
+
+
+async def begin(tx: Tx, new: NewSession, fact: Admit) -> tuple[Session, Admitted]:
+    """Create a session and admit its first input; if its key exists, the input goes to that session."""
+    session = await create(tx, new)
+    if session.id != fact.session_id:
+        fact = _readdressed(fact, session.id)
+    return session, await admit(tx, fact)
+
+
+def _readdressed(fact: Admit, session_id: SessionId) -> Admit:
+    return replace(
+        fact,
+        message=replace(fact.message, session_id=session_id),
+        parts=tuple(replace(part, session_id=session_id) for part in fact.parts),
     )

@@ -3,12 +3,12 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.call import BY_HAND, OWN, Call
+from asyncagents.domain.call.call import BY_HAND, OWN, Call
 from asyncagents.domain.control import Control
+from asyncagents.domain.conversation.message import AssistantMessage, MessagePath, MessageTime, UserMessage
+from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.fact import Admit, Admitted
 from asyncagents.domain.id import MessageId
-from asyncagents.domain.message import AssistantMessage, MessagePath, MessageTime, UserMessage
-from asyncagents.domain.session import Tokens
 from asyncagents.errors import SessionBusy
 from asyncagents.store.body import check_names
 from asyncagents.store.row import (
@@ -22,10 +22,10 @@ from asyncagents.store.row import (
     touched,
 )
 from asyncagents.store.tx import Tx
+from asyncagents.store.verb.drop_undone import clear_undone
 from asyncagents.store.verb.idempotency import check_same, keep_key
 from asyncagents.store.verb.signal import check_newest, resolved
 from asyncagents.store.verb.trace import set_trace
-from asyncagents.store.verb.undone import clear_undone
 
 SHELL = "bash"
 

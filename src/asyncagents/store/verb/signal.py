@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from asyncagents.domain.call import (
+from asyncagents.domain.call.call import (
     REJECTED_TOO,
     WAIT_ENDED,
     Call,
@@ -18,13 +18,13 @@ from asyncagents.domain.call import (
     render,
     result_text,
 )
-from asyncagents.domain.decision import moment
+from asyncagents.domain.call.reply import moment
+from asyncagents.domain.conversation.message import UserMessage
+from asyncagents.domain.conversation.part import FilePart, SubtaskPart, TextPart, ToolCompleted
+from asyncagents.domain.conversation.session import Session, SessionModel, is_default_title, title_from
+from asyncagents.domain.conversation.system_message import Addressee, remark
 from asyncagents.domain.fact import Admit, Admitted, Settle
 from asyncagents.domain.id import MessageId, PartId, sort_id
-from asyncagents.domain.message import UserMessage
-from asyncagents.domain.part import FilePart, SubtaskPart, TextPart, ToolCompleted
-from asyncagents.domain.remark import Addressee, remark
-from asyncagents.domain.session import Session, SessionModel, is_default_title, title_from
 from asyncagents.domain.shape import encode
 from asyncagents.errors import AlreadySettled, Conflict, InvalidInput
 from asyncagents.store.body import body, check_names
@@ -43,9 +43,9 @@ from asyncagents.store.row import (
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.answer_event import replied
 from asyncagents.store.verb.delivery import owe
+from asyncagents.store.verb.drop_undone import clear_undone
 from asyncagents.store.verb.idempotency import check_same, keep_key
 from asyncagents.store.verb.trace import follow
-from asyncagents.store.verb.undone import clear_undone
 
 _results: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
 

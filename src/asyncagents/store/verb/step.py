@@ -5,17 +5,17 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Call, CallState, Running, Settled, moved
-from asyncagents.domain.codec import decode_message, upcast
+from asyncagents.domain.call.call import Call, CallState, Running, Settled, moved
 from asyncagents.domain.control import WANTED, Control, Lease, Snapshot
+from asyncagents.domain.conversation.codec import decode_message, upcast
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.failure import ContextOverflowError, MessageAbortedError, unknown
+from asyncagents.domain.conversation.message import AssistantMessage, MessagePath, MessageTime, UserMessage
+from asyncagents.domain.conversation.part import Part, RetryPart, StepStartPart, ToolPart
+from asyncagents.domain.conversation.session import Session, Tokens
 from asyncagents.domain.event import Event, SessionError
 from asyncagents.domain.fact import Admit, Fact
-from asyncagents.domain.failure import ContextOverflowError, MessageAbortedError, unknown
-from asyncagents.domain.history import Entry
 from asyncagents.domain.id import CallId, MessageId, PartId, RequestId
-from asyncagents.domain.message import AssistantMessage, MessagePath, MessageTime, UserMessage
-from asyncagents.domain.part import Part, RetryPart, StepStartPart, ToolPart
-from asyncagents.domain.session import Session, Tokens
 from asyncagents.domain.shape import encode
 from asyncagents.domain.window import output_weight, taken, weight
 from asyncagents.store.row import (
@@ -39,14 +39,14 @@ from asyncagents.store.verb import todo
 from asyncagents.store.verb.answer_event import asked, keep_answer
 from asyncagents.store.verb.claim import charged
 from asyncagents.store.verb.compact import NewSummary, can_shrink, instead, show_pending
+from asyncagents.store.verb.drop_undone import clear_undone
 from asyncagents.store.verb.fact import apply
+from asyncagents.store.verb.output_format import Wanted, system_of, wanted
 from asyncagents.store.verb.promote import Told, Unread, mailbox, promote
 from asyncagents.store.verb.read import lineage, placed, shown_calls
 from asyncagents.store.verb.remind import Aside, remind
 from asyncagents.store.verb.subtask import Tasking, begin_tasks, go_on, subtasks
 from asyncagents.store.verb.turn_end import answer_before, answer_earlier, end_turn
-from asyncagents.store.verb.undone import clear_undone
-from asyncagents.store.verb.wanted import Wanted, system_of, wanted
 
 
 class NewStep(Struct, frozen=True, kw_only=True):

@@ -3,13 +3,13 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.call import BY_HAND, Call, Effect
+from asyncagents.domain.call.call import BY_HAND, Call, Effect
 from asyncagents.domain.control import Control
-from asyncagents.domain.history import Entry
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.message import AssistantMessage
+from asyncagents.domain.conversation.part import StepStartPart, SubtaskPart
+from asyncagents.domain.conversation.system_message import Addressee, remark
 from asyncagents.domain.id import MessageId
-from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.part import StepStartPart, SubtaskPart
-from asyncagents.domain.remark import Addressee, remark
 from asyncagents.store.row import insert_message, put_call, say
 from asyncagents.store.tx import Tx
 

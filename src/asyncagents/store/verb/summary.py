@@ -5,17 +5,17 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.call import Call
-from asyncagents.domain.codec import decode_message, upcast
+from asyncagents.domain.call.call import Call
 from asyncagents.domain.control import Control, Lease, Snapshot
+from asyncagents.domain.conversation.codec import decode_message, upcast
+from asyncagents.domain.conversation.message import AssistantMessage, Message
+from asyncagents.domain.conversation.part import CompactionPart, TextPart
+from asyncagents.domain.conversation.system_message import Addressee, remark
+from asyncagents.domain.conversation.todo import Todo, unfinished
 from asyncagents.domain.event import SessionCompacted, SessionError
 from asyncagents.domain.id import MessageId, PartId
-from asyncagents.domain.message import AssistantMessage, Message
-from asyncagents.domain.part import CompactionPart, TextPart
-from asyncagents.domain.remark import Addressee, remark
 from asyncagents.domain.shape import encode
-from asyncagents.domain.task import Task
-from asyncagents.domain.todo import Todo, unfinished
+from asyncagents.domain.task.task import Task
 from asyncagents.store.row import (
     SessionRow,
     entry,

@@ -9,16 +9,16 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.background_task import background_task
-from asyncagents.domain.call import Call, Open, Running
-from asyncagents.domain.codec import BROKEN, SHAPE_VERSION, Unreadable, unreadable
+from asyncagents.domain.call.call import Call, Open, Running
 from asyncagents.domain.control import Control
+from asyncagents.domain.conversation.codec import BROKEN, SHAPE_VERSION, Unreadable, unreadable
+from asyncagents.domain.conversation.session import Rule, Session
 from asyncagents.domain.event import TaskCreated, TaskUpdated, task_event
 from asyncagents.domain.fact import Resume, Retrieve
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.session import Rule, Session
-from asyncagents.domain.task import Account, Before, Follow, Phase, Progress, Task, resumed
-from asyncagents.domain.task_account import ended_runs, run_account, session_account
+from asyncagents.domain.task.account import ended_runs, run_account, session_account
+from asyncagents.domain.task.task import Account, Before, Follow, Phase, Progress, Task, resumed
+from asyncagents.domain.task.view import background_task
 from asyncagents.errors import NotFound
 from asyncagents.store.body import body
 from asyncagents.store.row import (

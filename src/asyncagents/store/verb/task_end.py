@@ -6,18 +6,18 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain import task_text
-from asyncagents.domain.call import Call, Completed, Failed, Result, Settled, Watch
-from asyncagents.domain.codec import Unreadable, decode_message, upcast
+from asyncagents.domain.call.call import Call, Completed, Failed, Result, Settled, Watch
 from asyncagents.domain.control import Control
-from asyncagents.domain.failure import MessageAbortedError, told
-from asyncagents.domain.history import Entry
+from asyncagents.domain.conversation.codec import Unreadable, decode_message, upcast
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.failure import MessageAbortedError, told
+from asyncagents.domain.conversation.message import AssistantMessage
+from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.session import Session
 from asyncagents.domain.shape import encode
-from asyncagents.domain.task import Account, Outcome, Task, TaskError, end_of, ended
-from asyncagents.domain.task_account import earlier_runs, run_account
+from asyncagents.domain.task import texts
+from asyncagents.domain.task.account import earlier_runs, run_account
+from asyncagents.domain.task.task import Account, Outcome, Task, TaskError, end_of, ended
 from asyncagents.store.row import decode_call, find_session, read_part, save, the_session
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.child_wait import tell_rest
@@ -104,7 +104,7 @@ async def _let_go(tx: Tx, task_id: SessionId) -> None:
         watched = call.open.watch.task_id if call.open.watch else None
         if task_id in (watched, waits_for(call) and call.open.metadata.get("sessionId")):
             row = await the_session(tx, parent_id)
-            await settle_open(tx, row, call, Failed(task_text.broken(task_id)))
+            await settle_open(tx, row, call, Failed(texts.broken(task_id)))
 
 
 def outcome(step: Entry | None, *, crashed: bool = False, blocked: bool = False) -> Outcome:
@@ -198,7 +198,7 @@ async def _result(tx: Tx, done: Task, call: Call) -> Result:
     assert call.open is not None, "only open calls wait"
     calls = [decode_call(row) for row in await tx.all("last_calls", done.id, SHOWN_CALLS)]
     metadata = {**call.open.metadata, "status": done.status, "summary": summary(tuple(reversed(calls)))}
-    told = task_text.sync_output(task_text.brief(done))
+    told = texts.sync_output(texts.brief(done))
     if done.status == "completed":
         return Completed(told, call.open.title or done.description, metadata)
     return Failed(told, metadata)
@@ -244,7 +244,7 @@ async def watched(tx: Tx, call: Call) -> Completed:
     task = await find_task(tx, watch.task_id)
     metadata = {**call.open.metadata, "sessionId": watch.task_id}
     if task is None:
-        return Completed(task_text.missing(watch.task_id), call.open.title, metadata)
+        return Completed(texts.missing(watch.task_id), call.open.title, metadata)
     told = await _known(tx, task, watch)
     return Completed(told, call.open.title or task.description, metadata)
 
@@ -254,10 +254,10 @@ async def _known(tx: Tx, task: Task, watch: Watch) -> str:
         task = replace(task, retrieved=tx.now)
         await tx.run("consume_notices", task.id, task.run)
         await put_task(tx, task)
-    task = task_text.brief(task)
+    task = texts.brief(task)
     if watch.tool == "async_task_result":
-        return task_text.result(task)
-    return task_text.output(task, await progress(tx, task), tx.now)
+        return texts.result(task)
+    return texts.output(task, await progress(tx, task), tx.now)
 
 
 async def _last_step(tx: Tx, session_id: SessionId) -> Entry | None:

@@ -4,11 +4,11 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from asyncagents.domain.call import Call
-from asyncagents.domain.codec import Unreadable
+from asyncagents.domain.call.call import Call
+from asyncagents.domain.conversation.codec import Unreadable
+from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.session import Session
-from asyncagents.domain.task import Progress, Task
+from asyncagents.domain.task.task import Progress, Task
 from asyncagents.errors import NotFound
 from asyncagents.store.row import decode_call, the_session
 from asyncagents.store.tx import Row, Tx

@@ -3,8 +3,8 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
+from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.id import RequestId, SessionId
-from asyncagents.domain.session import Tokens
 from asyncagents.domain.shape import encode
 from asyncagents.store.row import find_session, request_tokens, save, the_session
 from asyncagents.store.tx import Tx

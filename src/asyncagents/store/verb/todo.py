@@ -4,11 +4,11 @@ from contextlib import suppress
 
 import msgspec
 
-from asyncagents.domain.codec import BROKEN, Unreadable, unreadable
+from asyncagents.domain.conversation.codec import BROKEN, Unreadable, unreadable
+from asyncagents.domain.conversation.todo import Todo, left
 from asyncagents.domain.event import TodoUpdated
 from asyncagents.domain.fact import WriteTodos
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.todo import Todo, left
 from asyncagents.store.body import body
 from asyncagents.store.row import the_session
 from asyncagents.store.tx import Tx

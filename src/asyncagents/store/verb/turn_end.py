@@ -3,10 +3,10 @@
 from msgspec.structs import replace
 
 from asyncagents.domain.control import Control, Snapshot, is_final
+from asyncagents.domain.conversation.message import AssistantMessage
+from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.event import PromptAnswered, SessionUpdated
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.message import AssistantMessage
-from asyncagents.domain.session import Session
 from asyncagents.store.row import SessionRow, last_message, merged, save
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.queue import make_room

@@ -1,0 +1,217 @@
+"""The backend of a runtime: an SQLite file of this machine, or a PostgreSQL database of many processes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec import Struct, field
+
+from asyncagents.config.clock import SystemClock, SystemRng
+from asyncagents.config.fleet import Fleet
+from asyncagents.domain.id import Ids, OwnerId, SessionId
+from asyncagents.domain.port import Clock, Rng
+from asyncagents.domain.why import FILE_POOL
+from asyncagents.engine.dispatcher import Dispatcher
+from asyncagents.engine.event.bus import Bus
+from asyncagents.engine.event.relay import Relay, Wire
+from asyncagents.engine.runtime.answers import Answers
+from asyncagents.errors import ConfigError
+from asyncagents.llm.limits import Concurrency, Limits
+from asyncagents.store.sqlite.database import open_sqlite
+from asyncagents.store.sqlite.owners import FlockOwners, Owners
+from asyncagents.store.tx import Database
+
+POOL = FILE_POOL
+POLL_SECONDS = 0.075
+JUMP_MS = 1_000
+FLEET_POLL_SECONDS = 1.0
+"""A fallback for missed notifications of commits."""
+MISSING = (
+    "ASYNCAGENTS_STORE names a PostgreSQL database, and its driver is not installed: "
+    "run `pip install 'asyncagents[postgres]'`"
+)
+
+
+class PolledDatabase(Database, Protocol):
+    def poll(self) -> None:
+        """Read the commits of other processes."""
+        ...
+
+
+class Jobs(Protocol):
+    async def work(self, run: Callable[[SessionId], Awaitable[bool]]) -> None:
+        """Run queued sessions, forever. `run` returns False if another process must run the session."""
+        ...
+
+    def stop(self) -> None:
+        """Take no further sessions."""
+        ...
+
+
+class Bond(Struct):
+    """Callbacks between a process and its peers on one database; `connect_peers` sets the runtime's."""
+
+    runs: Callable[[], int] = lambda: 0
+    capacity: Callable[[], int] = lambda: 0
+    """How many sessions this process can run; 0: it runs none."""
+    listens: Callable[[], bool] = lambda: False
+    waits: Callable[[], bool] = lambda: False
+    """Whether a caller waits for an answer in this process."""
+    died: Callable[[], None] = lambda: None
+    """Called when a peer died: its sessions must be claimed."""
+    cut: Callable[[bool], None] = lambda cut: None
+    """Called with True when peers may consider this process dead, with False when the connection is back."""
+    fellows: Callable[[], int] = lambda: 1
+    """The number of processes that share the providers' limits."""
+    served: Callable[[str], bool] = lambda pool: False
+    """Whether a process runs the sessions of a pool; of any pool, if the name is empty."""
+
+
+class World(Struct, frozen=True):
+    """The database, owners, clock and ids that a runtime is built on; a simulation has its own."""
+
+    database: PolledDatabase
+    owners: Owners
+    clock: Clock
+    rng: Rng
+    ids: Ids
+    """Shared by all parts, since messages are ordered by their ids."""
+    poll_seconds: float = POLL_SECONDS
+    pool: str = POOL
+    """The pool of sessions created here."""
+    pools: tuple[str, ...] = (POOL,)
+    """The pools whose sessions run here."""
+    most: int = 0
+    """The most sessions that run here at once; 0: no limit."""
+    jobs: Jobs | None = None
+    """None: the process that receives the wake of a session runs it."""
+    bond: Bond = field(default_factory=Bond)
+    wire: Wire | None = None
+
+    def limits(self, concurrency: Concurrency) -> Limits:
+        """Build the model limits, shared with the other processes."""
+        fellows = self.bond.fellows
+        return Limits(clock=self.clock, rng=self.rng, concurrency=concurrency, fellows=fellows)
+
+
+@asynccontextmanager
+async def open_world(directory: Path, fleet: Fleet | None) -> AsyncIterator[World]:
+    opened = open_alone(directory) if fleet is None else open_shared(fleet)
+    async with opened as world:
+        yield world
+
+
+@asynccontextmanager
+async def open_alone(directory: Path) -> AsyncIterator[World]:
+    clock, rng = SystemClock(), SystemRng()
+    clock.check()
+    ids = Ids(clock, rng)
+    owners = FlockOwners(directory / "owners", f"{rng.below(2**64):016x}")
+    try:
+        async with open_sqlite(directory / "asyncagents.db", clock=clock, rng=rng, ids=ids) as database:
+            yield World(database, owners, clock, rng, ids)
+    finally:
+        owners.close()
+
+
+@asynccontextmanager
+async def open_shared(fleet: Fleet) -> AsyncIterator[World]:
+    try:
+        from asyncagents.store.postgres.clock import StoreClock  # start-up
+        from asyncagents.store.postgres.control_connection import open_line  # start-up
+        from asyncagents.store.postgres.database import open_postgres  # start-up
+        from asyncagents.store.postgres.wake_queue import Jobs, enqueue  # start-up
+        from asyncagents.store.postgres.workers import Worker, Workers  # start-up
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"{MISSING} ({error})") from error
+    own = SystemClock()
+    own.check()
+    clock, rng, bond = StoreClock(own), SystemRng(), Bond()
+    ids, me, patience = Ids(clock, rng), OwnerId(f"{rng.below(2**64):016x}"), fleet.heartbeat_seconds
+    workers = Workers(Worker(me, fleet.kind, fleet.pools, patience), clock)
+    async with (
+        open_postgres(fleet.store, clock=clock, rng=rng, ids=ids, size=fleet.connections) as database,
+        open_line(fleet.store, rng, workers, patience=patience, check=database.standing.check) as line,
+    ):
+        database.before_commit, database.committed = enqueue, line.committed
+        database.others.wanted, database.others.urgent = lambda: bond.listens(), lambda: bond.waits()
+        line.on_news = database.poll
+        _introduce(workers, bond)
+        await line.begun()
+        jobs = Jobs(fleet.store, rng, pools=fleet.pools, most=fleet.concurrency, heartbeat=patience)
+        jobs.fellows = lambda: workers.fellows
+        line.on_jobs, line.on_cut = jobs.hint, lambda cut: _cut(bond, jobs, cut)
+        yield World(
+            database,
+            workers,
+            clock,
+            rng,
+            ids,
+            poll_seconds=FLEET_POLL_SECONDS,
+            pool=fleet.pool,
+            pools=fleet.pools,
+            most=fleet.concurrency,
+            jobs=jobs,
+            bond=bond,
+            wire=line,
+        )
+
+
+def _cut(bond: Bond, jobs: Any, cut: bool) -> None:
+    bond.cut(cut)
+    if cut:
+        jobs.cut()
+
+
+def _introduce(workers: Any, bond: Bond) -> None:
+    """Connect the database's `workers` to the callbacks, which are looked up when called."""
+    workers.runs, workers.capacity = lambda: bond.runs(), lambda: bond.capacity()
+    workers.listens, workers.died = lambda: bond.listens(), lambda: bond.died()
+    bond.fellows, bond.served = lambda: workers.fellows, workers.serve
+
+
+def tie(world: World, dispatcher: Dispatcher, limits: Limits, *, bus: Bus, answers: Answers) -> None:
+    """Connect the runtime to the other processes of the same database, if there are any."""
+
+    def died() -> None:
+        dispatcher.look_again()
+        limits.share_anew()
+
+    bond = world.bond
+    bond.runs, bond.capacity = lambda: dispatcher.live, lambda: world.most if dispatcher.serves else 0
+    bond.listens, bond.waits = lambda: bus.is_heard, lambda: answers.are_waited_for
+    bond.cut, bond.died = dispatcher.cut, died
+    if world.wire is not None:
+        bus.pass_on(Relay(bus, world.wire))
+
+
+async def work_on(jobs: Jobs, dispatcher: Dispatcher) -> None:
+    """Run sessions of the queue, if this process serves all sessions."""
+    dispatcher.on_drain = jobs.stop
+    if await dispatcher.serving() is None:
+        await jobs.work(dispatcher.offered)
+
+
+async def poll_forever(world: World, clock_was_set: Callable[[], None]) -> None:
+    """Poll for commits of other processes; call `clock_was_set` when the clock jumps: deadlines move."""
+    before = _offset(world.clock)
+    while True:
+        await asyncio.sleep(world.poll_seconds)
+        world.database.poll()
+        now = _offset(world.clock)
+        if abs(now - before) > JUMP_MS:
+            clock_was_set()
+        before = now
+
+
+def _offset(clock: Clock) -> float:
+    """Return the difference in ms between the clock and the loop's monotonic time."""
+    return clock.now() - 1000 * asyncio.get_running_loop().time()
+
+
+def make_directory(directory: Path) -> Path:
+    """Create a data directory with mode 0700; an existing one stays unchanged."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return directory

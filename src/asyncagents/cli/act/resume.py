@@ -1,0 +1,139 @@
+"""`asyncagents resume`: send a follow-up to a task, running or ended."""
+
+import asyncio
+from pathlib import Path
+from typing import cast
+
+import click
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.app.runtime import open_runtime
+from asyncagents.cli.act.answer import server_url
+from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.cli.inspect.task_tree import tree_is_run
+from asyncagents.cli.lookup import find_task, look, unknown
+from asyncagents.cli.options import data_dir_option, data_directory, form_option
+from asyncagents.cli.project.trust_offer import with_trust
+from asyncagents.cli.run.arguments import Format, Order
+from asyncagents.cli.run.command import carry_out
+from asyncagents.cli.run.local import Here, choose_here, find_here, work_here
+from asyncagents.cli.terminal.screen import Screen, listen
+from asyncagents.domain.conversation.session import Session
+from asyncagents.engine.runtime.runtime import Runtime
+
+
+@click.command()
+@click.argument("id")
+@click.argument("prompt", required=False)
+@click.option("--key", metavar="TEXT", help="Send this once: the same key again sends nothing.")
+@click.option("--detach", is_flag=True, help="Store the follow-up; do not run the task.")
+@form_option
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@data_dir_option
+@click.pass_context
+def resume(  # noqa: PLR0913  its options
+    context: click.Context,
+    /,
+    *,
+    id: str,
+    prompt: str | None,
+    key: str | None,
+    detach: bool,
+    form: str,
+    as_json: bool,
+    data_dir: Path | None,
+) -> None:
+    """Send a follow-up to a task and run it.
+
+    The task keeps its history. An ended task begins another run, whose end sends its parent a notice; a
+    running task reads the follow-up before its next step. The prompt is the argument, stdin, or both. ID may
+    be a unique prefix, and `ses_` may be left out.
+
+    If no process runs its tree, this one does until it rests, prints the task's answer, and exits with the
+    codes of `asyncagents run`.
+    """
+    from asyncagents.cli.run.arguments import whole_prompt
+
+    follow = Followup(start=id, prompt=whole_prompt(prompt), key=key, detach=detach)
+    data_directory(data_dir)
+    context.exit(carry_on(follow, "json" if as_json else form, data_dir))
+
+
+class Followup(Struct, frozen=True, kw_only=True):
+    """The arguments of `asyncagents resume`."""
+
+    start: str
+    prompt: str
+    key: str | None = None
+    detach: bool = False
+
+
+def carry_on(follow: Followup, form: str, data_dir: Path | None) -> int:
+    """Store the follow-up and run the tree, or leave it to its owner. Returns the exit code."""
+    if not follow.prompt.strip():
+        raise Complaint(
+            "the prompt is empty",
+            hint=f'pass one, as in `asyncagents resume {follow.start} "And then?"`, or pipe it in',
+            code=USAGE,
+        )
+    session = asyncio.run(look(data_directory(data_dir), lambda found: _find(found, follow), nothing=None))
+    if session is None:
+        raise unknown(follow.start)
+    screen = Screen()
+    listen(screen)
+    order = _order(session, form, data_dir)
+    server = server_url(data_directory(data_dir))
+    here = with_trust(
+        order.directory, screen, lambda: _here(order, follow, session, screen), offers=form == "text"
+    )
+    is_run = asyncio.run(_send(follow, here, session))
+    if follow.detach or (is_run and not server):
+        click.echo(_sent(session, is_run=is_run, server=server), err=True)
+        return 0
+    return carry_out(order, screen) if server else asyncio.run(work_here(order, here, screen))
+
+
+def _here(order: Order, follow: Followup, session: Session, screen: Screen) -> Here:
+    """Load the session's project and check its model, before anything is stored.
+
+    If a server runs the session, the server checks the model.
+    """
+    if server_url(data_directory(order.data_dir)):
+        return find_here(order, Screen())
+    here = find_here(order, screen)
+    choose_here(here, replace(order, prompt=follow.prompt), session, screen)
+    return here
+
+
+async def _find(runtime: Runtime, follow: Followup) -> Session:
+    return await runtime.session((await find_task(runtime, follow.start)).session_id)
+
+
+def _order(session: Session, form: str, data_dir: Path | None) -> Order:
+    """Return arguments that continue the session in its own directory."""
+    directory = Path(session.directory)
+    return Order(
+        session=session.id,
+        directory=directory if directory.is_dir() else Path.cwd(),
+        data_dir=data_dir,
+        format=cast("Format", form),
+    )
+
+
+async def _send(follow: Followup, here: Here, session: Session) -> bool:
+    """Store the follow-up; return whether a living process runs the tree."""
+    async with open_runtime(
+        here.config.data_dir, config=here.config, coding="each directory", serve=False
+    ) as runtime:
+        await runtime.tasks.resume(session.id, follow.prompt, key=follow.key)
+        return await tree_is_run(runtime, await runtime.root_of(session.id))
+
+
+def _sent(session: Session, *, is_run: bool, server: str) -> str:
+    shown = f"`asyncagents task {session.id}` shows it"
+    if server:
+        return f"sent; the server at {server} runs it, {shown}"
+    if is_run:
+        return f"sent; another process runs it, {shown}"
+    return f"sent; no process runs it until `asyncagents run --session {session.id}` does"

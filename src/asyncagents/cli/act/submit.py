@@ -1,0 +1,224 @@
+"""`asyncagents submit`: submit the result of a pending call."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.app.runtime import open_runtime
+from asyncagents.cli.act.answer import Done, server_url
+from asyncagents.cli.act.answer import carry_on as work_on
+from asyncagents.cli.exit import CONFLICT, REFUSED, USAGE, Complaint
+from asyncagents.cli.inspect.task_tree import tree_is_run
+from asyncagents.cli.lookup import is_empty
+from asyncagents.cli.options import data_dir_option, data_directory, form_option
+from asyncagents.cli.terminal.screen import Screen, listen, one_line
+from asyncagents.config.env import system_environment
+from asyncagents.config.trust import is_trusted
+from asyncagents.domain.call.pending_tool import PendingToolCall
+from asyncagents.domain.shape import encode
+from asyncagents.engine.runtime.runtime import Runtime
+from asyncagents.errors import Conflict, InvalidInput, NotFound, ResultRefused, Unavailable
+
+
+@click.command()
+@click.argument("id", metavar="PENDING_ID")
+@click.argument("output", metavar="RESULT|-", required=False)
+@click.option("--title", metavar="TEXT", default="", help="A short title for people.")
+@click.option("--metadata", metavar="JSON", help="A JSON object, stored with the result.")
+@click.option("--error", "failed", is_flag=True, help="Submit a failure; RESULT is the error message.")
+@click.option("--run", "goes_on", is_flag=True, help="Then run the session, or show the server's progress.")
+@form_option
+@click.option("--json", "as_json", is_flag=True, help="Print the call as JSON; with --run, as --format json.")
+@data_dir_option
+@click.pass_context
+def submit(  # noqa: PLR0913  its options
+    context: click.Context,
+    /,
+    *,
+    id: str,
+    output: str | None,
+    title: str,
+    metadata: str | None,
+    failed: bool,
+    goes_on: bool,
+    form: str,
+    as_json: bool,
+    data_dir: Path | None,
+) -> None:
+    """Submit the result of a pending call.
+
+    PENDING_ID is the id that the tool got and `asyncagents pending` lists, or a unique prefix of it. With -
+    the result is read from stdin. It is stored when this command ends, once: submitting the same result again
+    is not an error. The session continues in the server of this data or the process that runs it, else with
+    the next `asyncagents run --session`, or here with --run.
+
+    Exit codes: 0 accepted, now or before; 1 its tool must check the result and is not available; 2 no such
+    call, or wrong usage; 4 it has another result already, or takes none; 6 its tool refused the result, and
+    it still waits. With --run, those of `run`.
+    """
+    import asyncio
+
+    given = Given(id, read_text(output), title=title, metadata=metadata, failed=failed)
+    done = asyncio.run(give(data_directory(data_dir), given))
+    if goes_on and not done.root.is_left_to_others:
+        context.exit(carry_on(done, "json" if as_json else form, data_dir))
+    print_given(done, as_json=as_json)
+
+
+LISTED = "`asyncagents pending` lists pending calls"
+PREFIX = "tool_"
+ASKS = ("que_", "per_")
+ANSWERED = "`asyncagents answer {}` answers an ask; `asyncagents pending` lists pending calls"
+MOST_BYTES = 10 * 1024 * 1024
+
+
+class Given(Struct, frozen=True):
+    """The arguments of `asyncagents submit`."""
+
+    id: str
+    text: str
+    title: str = ""
+    metadata: str | None = None
+    failed: bool = False
+
+
+class Submitted(Struct, frozen=True):
+    """A result that is stored."""
+
+    call: PendingToolCall
+    before: bool
+    """The result was stored by an earlier submit."""
+    others: int
+    """Calls of the same step that still wait."""
+    root: Done
+
+    @property
+    def is_run(self) -> bool:
+        return self.root.is_run
+
+    def text(self) -> str:
+        how = "already accepted" if self.before else "accepted"
+        what = f"{how}: {one_line(self.call.tool)} of session {self.call.session_id}"
+        if self.others:
+            return f"{what}, which continues when {_many(self.others)} of the same step has its result, too"
+        if self.root.server:
+            return f"{what}; the server at {self.root.server} runs it"
+        if self.is_run:
+            return f"{what}; another process runs it"
+        return f"{what}; if no process serves it, `asyncagents run --session {self.root.session_id}` does"
+
+
+def _many(count: int) -> str:
+    return "another call" if count == 1 else f"each of {count} other calls"
+
+
+def read_text(word: str | None) -> str:
+    """Return the argument, or stdin for `-`."""
+    if word is None:
+        raise Complaint("RESULT is missing", hint="pass it as an argument, or - to read stdin", code=USAGE)
+    if word != "-":
+        return word
+    raw = sys.stdin.buffer.read(MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
+        raise Complaint(f"the result is too long: at most {MOST_BYTES // 2**20} MiB", code=USAGE)
+    try:
+        return raw.decode().removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise Complaint("stdin is not UTF-8 text", code=USAGE) from error
+
+
+async def give(data: Path, given: Given) -> Submitted:
+    """Store the result. Raises `CliError` if the call is unknown, has another result, or refuses this one."""
+    metadata = _metadata(given)
+    if is_empty(data):
+        raise unknown(given.id)
+    listen(Screen())
+    # With the tools of the session's own directory: the call's tool may check the result.
+    async with open_runtime(data, serve=False, coding="each directory") as runtime:
+        call = await find_pending(runtime, given.id)
+        try:
+            if given.failed:
+                done = await runtime.async_tools.submit_error(call.id, given.text)
+            else:
+                done = await runtime.async_tools.submit_result(
+                    call.id, given.text, title=given.title, metadata=metadata
+                )
+        except ResultRefused as error:
+            raise Complaint(str(error), hint="the call still waits", code=REFUSED) from error
+        except Unavailable as error:
+            raise await _unjudged(runtime, call, error) from error
+        except Conflict as error:
+            raise Complaint(str(error), code=CONFLICT) from error
+        except InvalidInput as error:
+            raise Complaint(str(error), code=USAGE) from error
+        submitted = await _submitted(runtime, done, before=call.time.completed is not None)
+        return replace(submitted, root=replace(submitted.root, server=server_url(data)))
+
+
+async def find_pending(runtime: Runtime, start: str) -> PendingToolCall:
+    """Find a pending call by its id, or a waiting one by a unique prefix."""
+    given = start = start.strip()
+    if not start.removeprefix(PREFIX):
+        raise Complaint("the id is empty", hint=LISTED, code=USAGE)
+    if start.startswith(ASKS):
+        raise Complaint(f"{start!r} is not a pending call", hint=ANSWERED.format(start), code=USAGE)
+    start = start if start.startswith(PREFIX) else f"{PREFIX}{start}"
+    try:
+        return await runtime.async_tools.get(start)
+    except NotFound:
+        # Ids are ordered: the first two after the prefix show whether it is unique.
+        near = await runtime.async_tools.waiting_calls(after=start, limit=2)
+    found = [each for each in near if each.id.startswith(start)]
+    if not found:
+        raise unknown(given)
+    if len(found) > 1:
+        raise Complaint(f"several calls begin with {start!r}: write more of the id", hint=LISTED, code=USAGE)
+    return found[0]
+
+
+def unknown(start: str) -> Complaint:
+    return Complaint(f"there is no pending call with id {start!r}", hint=LISTED, code=USAGE)
+
+
+async def _unjudged(runtime: Runtime, call: PendingToolCall, error: Unavailable) -> Complaint:
+    place = (await runtime.session(call.session_id)).directory
+    hint = "submit it where the agent runs"
+    if not is_trusted(system_environment(), Path(place)):
+        hint = f"`asyncagents trust {place}` trusts its tools"
+    return Complaint(str(error), hint=hint)
+
+
+def _metadata(given: Given) -> dict[str, Any] | None:
+    if given.failed and (given.title or given.metadata is not None):
+        raise Complaint("--error excludes --title and --metadata: put everything into RESULT", code=USAGE)
+    if given.metadata is None:
+        return None
+    try:
+        return msgspec.json.decode(given.metadata.encode(), type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise Complaint(
+            f'--metadata must be a JSON object, such as {{"exit": 0}}: {error}', code=USAGE
+        ) from error
+
+
+async def _submitted(runtime: Runtime, done: PendingToolCall, *, before: bool) -> Submitted:
+    root = await runtime.session(await runtime.root_of(done.session_id))
+    waits = [each for each in await runtime.open_calls(done.session_id) if each.message_id == done.message_id]
+    is_run = await tree_is_run(runtime, root.id)
+    return Submitted(done, before, len(waits), Done(root.id, Path(root.directory), is_run))
+
+
+def print_given(done: Submitted, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(encode(done.call))
+    else:
+        click.echo(done.text(), err=True)
+
+
+def carry_on(done: Submitted, form: str, data_dir: Path | None) -> int:
+    return work_on(done.root, form, data_dir)

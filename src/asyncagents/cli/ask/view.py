@@ -1,0 +1,124 @@
+"""Renders asks for the person who decides them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from asyncagents.cli.ask.always_scope import lasting
+from asyncagents.cli.terminal.labels import label
+from asyncagents.cli.terminal.screen import Line, one_line, plain
+from asyncagents.cli.terminal.tool_line import diff_lines, named
+from asyncagents.domain.call.ask import PermissionRequest, Question
+from asyncagents.domain.call.reply import moment
+from asyncagents.domain.call.waiting import Awaited
+from asyncagents.domain.conversation.session import Session
+
+MOST_HEAD = 400
+MOST_LINES = 60
+LONGEST_CHOICE = 30
+"""Characters of what `always` allows, in the line of choices."""
+
+
+def ask_lines(waiting: Awaited) -> list[Line]:
+    """Render which tool asks for what, with all that helps to decide; options of questions come later."""
+    ask = waiting.permission
+    head = f"{waiting.tool} asks{f' {waiting.who}' if waiting.who else ''}"
+    if ask is not None:
+        head = f"{head} for the permission {ask.permission!r}: {', '.join(ask.patterns)}"
+    if waiting.due is not None:
+        head = f"{head}, until {moment(waiting.due)}"
+    lines = [Line(one_line(head, MOST_HEAD), "loud")]
+    if len(waiting.lineage) > 1:
+        lines.append(Line(f"  for {lineage_text(waiting.lineage)}", "loud"))
+    if ask is None:
+        return lines
+    return [*lines, *_cut(_wanted(waiting, ask)), *lasting_lines(ask)]
+
+
+def _cut(wanted: Iterable[Line]) -> list[Line]:
+    lines = list(wanted)
+    if len(lines) <= MOST_LINES:
+        return lines
+    return [*lines[:MOST_LINES], Line(f"  … {len(lines) - MOST_LINES} more lines: s shows all", "loud")]
+
+
+def whole_lines(waiting: Awaited, request: PermissionRequest) -> list[Line]:
+    """Render all that an approval would cover, uncut."""
+    patterns = [Line(f"  {plain(pattern)}", "loud") for pattern in request.patterns]
+    given = [Line(f"  {key} = {value!r}", "loud") for key, value in waiting.input.items()]
+    return [*patterns, *_wanted(waiting, request), *given]
+
+
+def _wanted(waiting: Awaited, request: PermissionRequest) -> Iterator[Line]:
+    command, diff = request.metadata.get("command"), request.metadata.get("diff")
+    if request.permission == "doom_loop":
+        yield Line("  the agent repeats the same call; it may be stuck in a loop", "loud")
+    if isinstance(workdir := request.metadata.get("workdir"), str):
+        yield Line(f"  in {one_line(workdir)}", "loud")
+    if isinstance(command, str):
+        yield from (Line(f"  $ {line}", "loud") for line in plain(command).split("\n"))
+    yield from _why(request.metadata)
+    if isinstance(diff, str) and diff:
+        yield from diff_lines(diff, most=None)
+    elif not isinstance(command, str):
+        yield Line(f"  {named(waiting.tool, waiting.input)}", "loud")
+
+
+def _why(metadata: dict[str, Any]) -> Iterator[Line]:
+    """Render why rules do not decide: an unclear command, or a guarded place."""
+    for word, key in (("unclear", "reasons"), ("guarded", "guarded")):
+        reasons = metadata.get(key)
+        for reason in reasons if isinstance(reasons, list) else ():
+            yield Line(f"  {word}: {one_line(str(reason))}", "loud")
+
+
+def choices(request: PermissionRequest) -> str:
+    """Return the prompt line; it fits 80 columns with room for the answer."""
+    always = f"[a] always ({lasting(request)})  " if request.always and not _is_long(request) else ""
+    always = always or ("[a] always  " if request.always else "")
+    return f"[y] once  {always}[n] no  [?] more > "
+
+
+def lasting_lines(request: PermissionRequest) -> list[Line]:
+    """Render what `always` would allow, if it is too long for the line of choices."""
+    if not request.always or not _is_long(request):
+        return []
+    return [Line(f"  always would allow {lasting(request)}", "loud")]
+
+
+def _is_long(request: PermissionRequest) -> bool:
+    return len(lasting(request)) > LONGEST_CHOICE
+
+
+def help_lines(request: PermissionRequest) -> list[Line]:
+    """Explain every key."""
+    keys = {
+        "y": "yes, this once",
+        "a": f"yes, and from now on in this project: {lasting(request)}" if request.always else "",
+        "n": "no; `n use tabs` tells the model why, and it goes on",
+        "e": "yes, with other arguments: edit them",
+        "s": "show all that this is about",
+        "q": "leave it open and quit; `asyncagents answer` answers it later (also Ctrl-D)",
+    }
+    return [Line(f"  {key}  {words}", "loud") for key, words in keys.items() if words]
+
+
+def question_lines(question: Question) -> list[Line]:
+    lines = [Line(plain(text), "loud") for text in question.question.splitlines()]
+    for number, option in enumerate(question.options, 1):
+        about = f": {option.description}" if option.description else ""
+        lines.append(Line(f"  {number}. {one_line(f'{option.label}{about}')}", "loud"))
+    return lines
+
+
+def question_choices(question: Question, *, decision: bool = False) -> str:
+    if decision:
+        return "a number (q: quit) > "
+    if not question.options:
+        return "your answer (q: quit, n: do not answer) > "
+    how = "numbers, with commas" if question.multiple else "a number"
+    own = "" if question.custom is False else ", or words of your own"
+    return f"{how}{own} (q: quit, n: do not answer) > "
+
+
+def lineage_text(lineage: Sequence[Session]) -> str:
+    return " > ".join(label(session) for session in lineage)

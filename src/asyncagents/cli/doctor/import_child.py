@@ -1,0 +1,73 @@
+"""Imports a file of tools or a plugin for the doctor, in a child process: the code may hang or exit."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from asyncagents.config.conceal import conceal_environment
+from asyncagents.config.env import system_environment
+from asyncagents.errors import ConfigError
+from asyncagents.plugins.find import Finder, Source
+from asyncagents.plugins.guarded_call import Custody
+from asyncagents.plugins.load import Importer, tools_in
+from asyncagents.plugins.tool.check import usable
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """What to import: a file of tools, or a plugin."""
+
+    directory: str
+    tools: str | None = None
+    name: str = ""
+    file: str | None = None
+    module: str | None = None
+    error: str | None = None
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """The names of the tools found; `why`: what is wrong."""
+
+    names: tuple[str, ...] = ()
+    why: tuple[str, ...] = ()
+
+
+async def look_at(order: Order) -> Finding:
+    importer = Importer(Custody())
+    try:
+        if order.tools is None:
+            strangers = Finder(system_environment()).strangers(Path(order.directory))
+            await importer.plugin(_source(order), strangers)
+            return Finding()
+        tools, odd = usable(tools_in(await importer.file(Path(order.tools))))
+    except ConfigError as error:
+        return Finding(why=(str(error),))
+    if not (tools or odd):
+        odd = ["has no tool: write a function and put @tool above it"]
+    return Finding(names=tuple(tool.name for tool in tools), why=tuple(odd))
+
+
+def _source(order: Order) -> Source:
+    file = Path(order.file) if order.file else None
+    return Source(name=order.name, origin="", scope="user", file=file, module=order.module, error=order.error)
+
+
+def main() -> None:
+    """Write the finding to the original stdout; discard what the code prints, skip its exit handlers."""
+    conceal_environment()
+    answer = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
+    for number in range(3):
+        os.dup2(nowhere, number)
+    found = asyncio.run(look_at(order))
+    with os.fdopen(answer, "wb") as pipe:
+        pipe.write(msgspec.json.encode(found))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""`asyncagents task`: show one task in full."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import msgspec
+from msgspec import Struct
+
+from asyncagents.cli.inspect.task_table import Style, drawn, name_of, state_text
+from asyncagents.cli.inspect.task_tree import Node, tree
+from asyncagents.cli.lookup import find_task
+from asyncagents.cli.options import data_dir_option, data_directory, json_option
+from asyncagents.cli.terminal.labels import counted, took
+from asyncagents.cli.terminal.screen import amount, dollars, one_line, plain
+from asyncagents.config.clock import SystemClock
+from asyncagents.domain.conversation.session import Tokens
+from asyncagents.domain.shape import encode
+from asyncagents.domain.task.summary import ENDED_BY, duration, tool_calls
+from asyncagents.domain.task.view import BackgroundTask, TaskTotals
+from asyncagents.domain.why import Why
+from asyncagents.engine.runtime.runtime import Runtime
+
+
+@click.command()
+@click.argument("id")
+@json_option
+@data_dir_option
+def task(*, id: str, as_json: bool, data_dir: Path | None) -> None:
+    """Show one task in full: its state, its result, its own tasks.
+
+    ID may be a unique prefix, and `ses_` may be left out. `asyncagents show ID` prints its transcript.
+    """
+    import asyncio
+
+    from asyncagents.cli.lookup import look, unknown
+
+    found = asyncio.run(look(data_directory(data_dir), lambda runtime: whole(runtime, id), nothing=None))
+    if found is None:
+        raise unknown(id)
+    print_json(found) if as_json else print_task(found)
+
+
+class Whole(Struct, frozen=True):
+    task: BackgroundTask
+    node: Node
+    why: Why
+
+
+async def whole(runtime: Runtime, start: str) -> Whole:
+    task = await find_task(runtime, start)
+    node = await tree(runtime, await runtime.session(task.session_id))
+    return Whole(node.task or task, node, await runtime.tasks.why(task.session_id))
+
+
+def print_json(found: Whole) -> None:
+    """Print the task as clients see it, with tokens, cost, why it does not proceed, and its own tasks."""
+    session = found.node.session
+    more = {
+        "tokens": session.tokens or Tokens.zero(),
+        "cost": session.cost or 0,
+        "why": {"code": found.why.code, "sentence": found.why.sentence, "on": found.why.on},
+        "tasks": [each.task for each in found.node.below],
+    }
+    task = msgspec.json.decode(encode(found.task))
+    click.echo(msgspec.json.encode({**task, **msgspec.json.decode(encode(more))}))
+
+
+def print_task(found: Whole) -> None:
+    click.echo(name_of(found.node))
+    for name, value in _facts(found):
+        click.echo(f"  {name:<10} {one_line(value, 300)}")
+    task = found.task
+    _print_text("prompt", task.prompt)
+    if task.pending_resume:
+        _print_text("follow-up, not read yet", task.pending_resume.prompt)
+    if task.error:
+        _print_text("error", task.error)
+    if task.result is not None:
+        _print_text("result", task.result or "(empty)")
+    if found.node.below:
+        click.echo("\ntasks:")
+        for line in drawn(found.node.below, Style()):
+            click.echo(f"  {line.text}")
+
+
+def _all_runs(totals: TaskTotals) -> str:
+    spent = f"{amount(totals.tokens)} tokens, {dollars(totals.cost)}"
+    time = "" if totals.duration is None else f", {duration(totals.duration)}"
+    return f"{counted(totals.runs, 'run')}, {counted(totals.tool_calls, 'tool')}, {spent}{time}"
+
+
+def _print_text(name: str, text: str) -> None:
+    click.echo(f"\n{name}:")
+    for line in plain(text).splitlines():
+        click.echo(f"  {line}".rstrip())
+
+
+def _facts(found: Whole) -> Iterator[tuple[str, str]]:
+    task, session = found.task, found.node.session
+    progress = task.progress
+    yield "id", task.session_id
+    yield "state", state_text(found.node)
+    if task.ended_by:
+        yield "ended by", f"{task.ended_by}: {ENDED_BY[task.ended_by]}"
+    if not found.node.ended:
+        yield "why", f"{found.why.sentence} ({found.why.code})"
+    yield "agent", task.agent
+    yield "launched", f"by {task.parent_agent}, {task.parent_session_id}, {task.started_at}"
+    yield "kind", task.kind
+    yield "batch", task.batch_id
+    yield "took", took(task, SystemClock().now())
+    if progress:
+        yield "tools", tool_calls(progress.tool_calls, progress.tool_calls_by_name)
+    spent = progress or session
+    yield "spent", f"{amount(spent.tokens)} tokens, {dollars(spent.cost)}"
+    if task.totals:
+        yield "all runs", _all_runs(task.totals)
+    if task.resume_count:
+        yield "resumed", counted(task.resume_count, "time")
+    if task.result_retrieved_at:
+        yield "read", f"by its parent, {task.result_retrieved_at}"

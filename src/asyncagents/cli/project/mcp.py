@@ -1,0 +1,158 @@
+"""`asyncagents mcp`: list the MCP servers of a directory, their state and what they offer."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import msgspec
+from msgspec import Struct
+
+from asyncagents.cli.options import data_dir_option, directory_option, json_option, project_folder
+from asyncagents.cli.project.open import open_place
+from asyncagents.cli.terminal.screen import one_line, plain, print_table
+from asyncagents.config.env import system_environment
+from asyncagents.config.load import load
+from asyncagents.config.paths import data_folder
+from asyncagents.domain.call.call import Effect
+from asyncagents.errors import ToolError
+from asyncagents.tools.mcp.client import Link, Wanted
+from asyncagents.tools.mcp.servers import open_servers, tool_name
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def mcp(context: click.Context) -> None:
+    """Show the MCP servers of this directory.
+
+    Without a subcommand, lists them.
+    """
+    if context.invoked_subcommand is None:
+        context.invoke(list_servers)
+
+
+@mcp.command("list")
+@json_option
+@directory_option
+@data_dir_option
+@click.pass_context
+def list_servers(
+    context: click.Context,
+    *,
+    as_json: bool = False,
+    directory: Path = Path(),
+    data_dir: Path | None = None,
+) -> None:
+    """Start every MCP server of this directory, and list what they offer.
+
+    Each server is started, queried and stopped. The exit code is 1 if an enabled server cannot be used.
+    """
+    import asyncio
+
+    from asyncagents.cli.exit import FAILED
+
+    good = asyncio.run(show_servers(project_folder(directory), data_dir, as_json=as_json))
+    context.exit(0 if good else FAILED)
+
+
+class ToolRow(Struct, frozen=True, kw_only=True):
+    name: str
+    description: str
+    effect: Effect
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """A server as `--json` prints it. `why`: what is wrong; `said`: the last lines of its stderr."""
+
+    name: str
+    transport: str
+    enabled: bool
+    connected: bool
+    why: str | None = None
+    said: tuple[str, ...] = ()
+    tools: tuple[ToolRow, ...] = ()
+    resources: int = 0
+    prompts: int = 0
+
+
+async def show_servers(directory: Path, data_dir: Path | None, *, as_json: bool) -> bool:
+    """Print the servers; return whether every enabled one can be used."""
+    environment = system_environment()
+    for warning in load(environment, directory=directory).warnings:
+        click.echo(f"warning: {plain(warning)}", err=True)
+    logging.getLogger("asyncagents.tools").setLevel(logging.ERROR)  # each row says what is wrong
+    async with open_place(directory, data_dir) as opened:
+        rows = await ask_servers(opened.servers, data_folder(environment, data_dir)[0] / "tool-output")
+    if as_json:
+        click.echo(msgspec.json.encode(rows))
+    elif rows:
+        _print(rows)
+    else:
+        click.echo('no MCP servers here; configure one under "mcp" in asyncagents.json', err=True)
+    return all(row.connected for row in rows if row.enabled)
+
+
+async def ask_servers(wanted: Sequence[Wanted], output: Path) -> list[Row]:
+    """Start and query the servers concurrently."""
+    async with open_servers(output) as servers:
+        servers.want("", tuple(wanted))
+        links = {link.name: link for link in servers.links("")}
+        async with asyncio.TaskGroup() as group:
+            asked = {name: group.create_task(_asked(link)) for name, link in links.items()}
+        return [asked[each.name].result() if each.name in asked else _off(each) for each in wanted]
+
+
+async def _asked(link: Link) -> Row:
+    try:
+        resources = len(await link.ask(lambda line: line.resources()))
+        prompts = len(await link.ask(lambda line: line.prompts()))
+    except ToolError as error:
+        return Row(
+            name=link.name,
+            transport=_transport(link.wanted),
+            enabled=True,
+            connected=False,
+            why=link.why or str(error),
+            said=link.tail.lines,
+        )
+    tools = (
+        ToolRow(name=tool_name(link.name, each.name), description=each.description, effect=each.effect)
+        for each in link.offers
+    )
+    return Row(
+        name=link.name,
+        transport=_transport(link.wanted),
+        enabled=True,
+        connected=True,
+        tools=tuple(tools),
+        resources=resources,
+        prompts=prompts,
+    )
+
+
+def _off(wanted: Wanted) -> Row:
+    return Row(name=wanted.name, transport=_transport(wanted), enabled=False, connected=False)
+
+
+def _transport(wanted: Wanted) -> str:
+    return "stdio" if wanted.config.type == "local" else "http"
+
+
+def _print(rows: Sequence[Row]) -> None:
+    print_table([("server", "by", ""), *((row.name, row.transport, _state(row)) for row in rows)], flexible=2)
+    for row in rows:
+        for line in row.said:
+            click.echo(f"{plain(row.name)} stderr: {one_line(line)}", err=True)
+    tools = [(tool.name, tool.effect, tool.description) for row in rows for tool in row.tools]
+    if tools:
+        click.echo()
+        print_table([("tool", "effect", ""), *tools], flexible=2)
+
+
+def _state(row: Row) -> str:
+    if not row.enabled:
+        return "disabled"
+    if not row.connected:
+        return f"cannot be used: {row.why}"
+    return f"connected: {len(row.tools)} tools, {row.resources} resources, {row.prompts} prompts"

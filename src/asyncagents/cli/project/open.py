@@ -1,0 +1,38 @@
+"""Opens a project (agents, tools, commands, plugins) without a database."""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, redirect_stdout
+from pathlib import Path
+
+from asyncagents.config.clock import SystemClock, SystemRng
+from asyncagents.config.env import system_environment
+from asyncagents.config.paths import data_folder
+from asyncagents.domain.conversation.todo import Todo
+from asyncagents.domain.id import Ids, SessionId
+from asyncagents.plugins.plugins import Plugins
+from asyncagents.tools.project.projects import Opened, Projects
+from asyncagents.tools.project.toolbox import Bench
+from asyncagents.tools.web.web import open_web
+
+
+@asynccontextmanager
+async def open_place(directory: Path, data_dir: Path | None) -> AsyncIterator[Opened]:
+    """Open the project of a directory. Raises `ConfigError` if its config is invalid."""
+    environment, clock = system_environment(), SystemClock()
+    output = data_folder(environment, data_dir)[0] / "tool-output"
+    async with open_web() as web:
+        ids = Ids(clock, SystemRng())
+        bench = Bench(web=web, todos=_no_todos, ids=ids, home=environment.home, output=output)
+        plugins = Plugins(environment, output=output)
+        projects = Projects(environment, bench, clock=clock, extensions=plugins)
+        try:
+            with redirect_stdout(sys.stderr):  # plugins may print; stdout is the command's output
+                opened = await projects.opened(str(directory))
+            yield opened
+        finally:
+            await plugins.end()
+
+
+async def _no_todos(session_id: SessionId) -> tuple[Todo, ...]:
+    return ()

@@ -1,0 +1,164 @@
+"""The arguments of a run as one value, with the prompt from the argument and stdin."""
+
+import os
+import select
+import stat
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, TextIO, TypeAlias
+
+import click
+from msgspec import Struct
+
+from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.config.env import system_environment
+from asyncagents.config.secret import Secret
+from asyncagents.domain.agent.permission import Action, Written, permission_of, rules_of
+from asyncagents.domain.conversation.session import Rule
+
+Format: TypeAlias = Literal["text", "json", "stream-json"]
+HEED_SECONDS = 0.2
+PIECE = 65_536
+LONGEST_PROMPT = 10 * 1024 * 1024
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    prompt: str = ""
+    """The argument, then stdin."""
+    files: tuple[Path, ...] = ()
+    model: str | None = None
+    agent: str | None = None
+    session: str | None = None
+    newest: bool = False
+    """Continue the newest session of the directory."""
+    title: str | None = None
+    key: str | None = None
+    detach: bool = False
+    format: Format = "text"
+    directory: Path
+    data_dir: Path | None = None
+    rules: tuple[Rule, ...] = ()
+    """Rules of the new session, from --allow and --deny."""
+    attach: str | None = None
+    """URL of the server that runs the session."""
+    token: Secret | None = None
+    placed: bool = False
+    """--directory was given: a foreign server must use it."""
+    api: bool = False
+    """Serve the HTTP API during the run."""
+    port: int | None = None
+
+    @property
+    def sends(self) -> bool:
+        return bool(self.prompt or self.files)
+
+    @property
+    def resumes(self) -> bool:
+        return self.newest or self.session is not None
+
+
+def make_order(
+    *,
+    prompt: str | None,
+    as_json: bool,
+    allow: Sequence[str],
+    deny: Sequence[str],
+    token: str | None,
+    **given: Any,
+) -> Order:
+    """Build the arguments from the options of `run`; reads stdin if it is piped."""
+    if as_json:
+        given["format"] = "json"
+    rules = session_rules(allow, deny, str(system_environment().home))
+    secret = Secret(token) if token is not None else None
+    return Order(prompt=whole_prompt(prompt), rules=rules, token=secret, **given)
+
+
+def check(order: Order) -> None:
+    """Raise for contradicting options, before anything is opened."""
+    if order.session is not None and order.newest:
+        raise click.UsageError("--session and --continue both choose the session: give one of them.")
+    if order.title is not None and order.resumes:
+        raise click.UsageError("--title is for a new session; leave out --session and --continue.")
+    if order.rules and order.resumes:
+        raise click.UsageError(
+            "--allow and --deny are for a new session; leave out --session and --continue."
+        )
+    if not order.sends and not order.resumes:
+        raise Complaint(
+            "the prompt is empty",
+            hint='pass one, as in `asyncagents run "Hello"`, or pipe it in; '
+            "`--continue` continues the last session",
+            code=USAGE,
+        )
+    _check_place(order)
+    for option, given in (("--detach", order.detach), ("--key", order.key is not None)):
+        if given and not order.sends:
+            raise click.UsageError(f"{option} needs a prompt.")
+
+
+def _check_place(order: Order) -> None:
+    if order.api and (order.attach is not None or order.detach):
+        other = "--attach" if order.attach is not None else "--detach"
+        raise click.UsageError(f"--api is for runs in this process; leave out {other}.")
+    if order.port is not None and not order.api:
+        raise click.UsageError("--port requires --api.")
+    if order.token is not None and order.attach is None:
+        raise click.UsageError("--token requires --attach.")
+
+
+def session_rules(allow: Sequence[str], deny: Sequence[str], home: str) -> tuple[Rule, ...]:
+    """Parse --allow, then --deny: of matching rules the last one wins."""
+    written = [*(_written(word, "allow") for word in allow), *(_written(word, "deny") for word in deny)]
+    return tuple(rule for each in written for rule in rules_of(each, home))
+
+
+def _written(word: str, action: Action) -> Written:
+    """Parse `edit` or `edit:docs/*`; the name of a tool, such as `write`, means its permission, `edit`."""
+    permission, _, pattern = word.partition(":")
+    if not permission.strip():
+        raise click.UsageError(f"--{action} takes PERMISSION or PERMISSION:PATTERN, not {word!r}.")
+    return {permission_of(permission.strip()): {pattern.strip() or "*": action}}
+
+
+def whole_prompt(argument: str | None) -> str:
+    """Return the argument followed by stdin."""
+    pieces = [argument or "", _piped()]
+    return "\n\n".join(piece for piece in pieces if piece.strip())
+
+
+def _piped() -> str:
+    """Read stdin; empty for a terminal or a device such as /dev/null."""
+    if sys.stdin is None or _is_device(sys.stdin):
+        return ""
+    raw = _read(sys.stdin)
+    if len(raw) > LONGEST_PROMPT:
+        raise Complaint("stdin has more than 10 MiB", hint="attach files with --file", code=USAGE)
+    try:
+        return raw.decode().rstrip("\n")
+    except UnicodeDecodeError as error:
+        raise Complaint("stdin is not UTF-8 text", hint="attach it with --file", code=USAGE) from error
+
+
+def _read(stream: TextIO) -> bytes:
+    """Read up to the limit. Polls with `select`: a Ctrl-C just before a blocking read would be delayed."""
+    try:
+        fd = stream.fileno()
+    except (OSError, ValueError):  # no file at all
+        return stream.buffer.read(LONGEST_PROMPT + 1)
+    raw = bytearray()
+    while len(raw) <= LONGEST_PROMPT:
+        if select.select([fd], [], [], HEED_SECONDS)[0]:
+            piece = os.read(fd, PIECE)
+            if not piece:
+                break
+            raw += piece
+    return bytes(raw)
+
+
+def _is_device(stream: TextIO) -> bool:
+    try:
+        return stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):  # no file at all
+        return False

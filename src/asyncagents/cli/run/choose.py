@@ -1,0 +1,85 @@
+"""Chooses agent and model of a prompt, from the options, the session and the config."""
+
+from msgspec import Struct
+
+from asyncagents.app.default_model import no_model
+from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.cli.run.arguments import Order
+from asyncagents.config.config import Config
+from asyncagents.config.file.builtin_providers import meant_model
+from asyncagents.config.file.check import suggestion
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.domain.conversation.session import Session
+from asyncagents.engine.input.message import model_ref
+from asyncagents.engine.workplace.agents import Agents
+from asyncagents.errors import InvalidInput, ModelError, NotTrusted
+from asyncagents.llm.roster import Roster
+
+LISTED = "`asyncagents models` lists the models that can be used"
+
+
+class Addressee(Struct, frozen=True):
+    """Agent and model of a prompt; None: the host chooses."""
+
+    agent: str | None
+    model: ModelRef | None
+
+
+def choose(config: Config, agents: Agents, order: Order, session: Session | None) -> Addressee:
+    """Choose agent and model. Raises if they are known to be unusable without a request."""
+    roster = Roster(config)
+    agent = _agent(agents, order, session)
+    own = agents.get(agent).model
+    candidates = (
+        named_model(order.model, config),
+        own if order.agent else None,
+        _last_used(session),
+        own,
+        roster.default_model(),
+    )
+    model = next((each for each in candidates if each is not None), None)
+    if model is None:
+        error = no_model(config)
+        raise error if isinstance(error, NotTrusted) else Complaint(str(error), hint=LISTED, code=USAGE)
+    try:
+        roster.check(model)
+    except NotTrusted:
+        raise
+    except (InvalidInput, ModelError) as error:
+        mine = order.model is None and model == _last_used(session)
+        hint = "this session used it last; --model chooses another" if mine else LISTED
+        raise Complaint(str(error), hint=hint, code=USAGE) from error
+    return Addressee(agent, model)
+
+
+def named_model(model: str | None, config: Config | None = None) -> ModelRef | None:
+    """Parse --model. Raises `CliError` with a suggestion if the provider is missing."""
+    configured = {name: each.models for name, each in config.provider.items()} if config else {}
+    meant = meant_model(model, configured) if model and "/" not in model else None
+    if meant is not None:
+        raise Complaint(f"{model!r} is not a model: did you mean {meant}?", hint=LISTED, code=USAGE)
+    return model_ref(model)
+
+
+def _last_used(session: Session | None) -> ModelRef | None:
+    used = session.model if session else None
+    return ModelRef(provider_id=used.provider_id, model_id=used.id, variant=used.variant) if used else None
+
+
+def _agent(agents: Agents, order: Order, session: Session | None) -> str:
+    """Choose the agent: --agent, else the session's, else the default. Raises if it is not defined here."""
+    before = session.agent if session is not None else None
+    name = order.agent or before or agents.default().name
+    known = [agent.name for agent in agents.list(hidden=True)]
+    agents.check_trust(name)
+    if name not in known:
+        shown = [agent.name for agent in agents.list() if agent.speaks_to_people]
+        near = suggestion(name, known)
+        instead = f"did you mean {near!r}?" if near else f"there are {', '.join(shown)}"
+        gone = (
+            f"this session's agent {name!r} is gone" if order.agent is None else f"there is no agent {name!r}"
+        )
+        raise Complaint(f"{gone}: {instead}", hint="--agent chooses another" if before else "", code=USAGE)
+    if order.agent and not agents.get(name).speaks_to_people:
+        raise Complaint(f"{name!r} is a subagent: only other agents can call it", code=USAGE)
+    return name

@@ -1,0 +1,115 @@
+"""Shows the events of a session tree until all of it rests or waits for the outside."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TypeAlias
+
+from asyncagents.cli.ask.person import Asker
+from asyncagents.cli.exit import Complaint, complaint
+from asyncagents.cli.host import Host
+from asyncagents.cli.run.view import View
+from asyncagents.domain.conversation.status import Idle
+from asyncagents.domain.event import (
+    Event,
+    PermissionAsked,
+    PermissionReplied,
+    QuestionAsked,
+    QuestionRejected,
+    QuestionReplied,
+    SessionDeleted,
+    SessionIdle,
+    SessionStatus,
+)
+from asyncagents.domain.id import SessionId
+
+LOOK_SECONDS = 0.25
+"""Interval to check for changes without an event: an ask that is left open, a full disk."""
+
+News: TypeAlias = Event | None
+"""An event, or None for a tick of the poll."""
+
+
+async def follow(
+    host: Host,
+    root_id: SessionId,
+    *,
+    events: AsyncIterator[Event],
+    view: View,
+    asker: Asker | None = None,
+) -> None:
+    """Show events until the tree rests. Raises `CliError` if it is deleted or the store cannot write.
+
+    With an `asker`, open asks are put to the person at the terminal; an open ask counts as work.
+    """
+    news: asyncio.Queue[News] = asyncio.Queue()
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_pass_on(events, news)), group.create_task(_tick(news))]
+        if asker is not None:
+            tasks.append(group.create_task(asker.work()))
+        while await _goes_on(host, root_id, asker):
+            await _show(host, root_id, news, view)
+            if asker is not None:
+                asker.look()
+        if asker is not None:
+            asker.end()
+        await asyncio.sleep(0)  # forward the events that are already published
+        for task in tasks:
+            task.cancel()
+    while not news.empty():
+        if (event := news.get_nowait()) is not None:
+            view.show(event)
+
+
+async def _goes_on(host: Host, root_id: SessionId, asker: Asker | None) -> bool:
+    """Return whether the tree works or asks. Checks twice: an answer between the checks starts work."""
+    if asker is None:
+        return await host.at_work(root_id)
+    for _ in range(2):
+        if await host.at_work(root_id) or await asker.wanted():
+            return True
+    return False
+
+
+async def _show(host: Host, root_id: SessionId, news: asyncio.Queue[News], view: View) -> None:
+    """Show events until one after which the tree may rest or ask."""
+    while True:
+        event = await news.get()
+        if event is None:
+            view.pause()
+            _check(host, root_id)
+            return
+        view.show(event)
+        match event:
+            case SessionDeleted(session_id=session_id) if session_id == root_id:
+                raise was_deleted(root_id)
+            case SessionIdle() | SessionDeleted() | PermissionAsked() | QuestionAsked():
+                return
+            case PermissionReplied() | QuestionReplied() | QuestionRejected():
+                return
+            case SessionStatus(status=status) if not isinstance(status, Idle):
+                return
+            case _:
+                pass
+
+
+def was_deleted(root_id: SessionId) -> Complaint:
+    return Complaint(f"session {root_id} was deleted during the run")
+
+
+def _check(host: Host, root_id: SessionId) -> None:
+    """Raise if the store cannot write: accepted input is stored, so the run need not retry forever."""
+    if host.trouble is not None:
+        told = complaint(host.trouble)
+        again = f"`asyncagents run --session {root_id}` continues"
+        raise Complaint(told.message, hint=f"{told.hint}; {again}" if told.hint else again)
+
+
+async def _pass_on(events: AsyncIterator[Event], news: asyncio.Queue[News]) -> None:
+    async for event in events:
+        news.put_nowait(event)
+
+
+async def _tick(news: asyncio.Queue[News]) -> None:
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        news.put_nowait(None)

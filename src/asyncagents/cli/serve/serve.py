@@ -1,0 +1,229 @@
+"""`asyncagents serve`: run all sessions of a data directory, and serve the HTTP API."""
+
+import asyncio
+import gc
+import logging
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext, suppress
+from pathlib import Path
+
+import click
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.app.runtime import open_runtime
+from asyncagents.cli.exit import CONFLICT, Complaint
+from asyncagents.cli.options import data_dir_option, data_directory, directory_option, project_folder
+from asyncagents.cli.project.trust_offer import load_with_trust
+from asyncagents.cli.terminal.screen import Screen, plain
+from asyncagents.cli.terminal.signals import STOP_SECONDS, Signals
+from asyncagents.config.api import api_config
+from asyncagents.config.config import Config
+from asyncagents.config.env import system_environment
+from asyncagents.config.fleet import CONCURRENCY, Fleet, fleet_config
+from asyncagents.domain.text import said
+from asyncagents.engine.runtime.runtime import Runtime
+from asyncagents.errors import AsyncAgentsError, Conflict
+from asyncagents.server.discovery import Lock
+
+
+@click.command()
+@click.option(
+    "--hostname", metavar="ADDRESS", default="127.0.0.1", help="Address to listen on; default: 127.0.0.1."
+)
+@click.option(
+    "--port",
+    metavar="N",
+    type=click.IntRange(0, 65_535),
+    help="Port, or the first free one of the nine after it; else ASYNCAGENTS_API_PORT, else 5165.",
+)
+@click.option(
+    "--no-auth", is_flag=True, help="Give every program of this machine full access without the token."
+)
+@click.option(
+    "--cors",
+    "origins",
+    metavar="ORIGIN",
+    multiple=True,
+    help="Allow browser requests from this origin, such as http://localhost:3000; repeatable.",
+)
+@click.option(
+    "--allow-host",
+    "hosts",
+    metavar="NAME",
+    multiple=True,
+    help="Accept this Host header too, for a tunnel or a proxy; repeatable.",
+)
+@click.option(
+    "--concurrency",
+    metavar="N",
+    type=click.IntRange(0, 2_000),
+    default=CONCURRENCY,
+    help="With ASYNCAGENTS_STORE: max concurrent sessions; 0: only serve the API, run no sessions.",
+)
+@directory_option
+@data_dir_option
+def serve(  # noqa: PLR0913  its options
+    *,
+    hostname: str,
+    port: int | None,
+    no_auth: bool,
+    origins: tuple[str, ...],
+    hosts: tuple[str, ...],
+    concurrency: int,
+    directory: Path,
+    data_dir: Path | None,
+) -> None:
+    """Run all sessions of a data directory, and serve the HTTP API.
+
+    Unfinished work continues. The address is printed, and stored with the token in server.json of the data
+    directory, where every other command finds it. SIGINT or SIGTERM stop it: responses finish, and
+    interrupted work continues with the next start. A second signal exits at once; nothing is lost by that.
+    ASYNCAGENTS_API_ENABLED=false: it runs sessions and does not listen. With ASYNCAGENTS_STORE sessions are
+    stored in a shared database, with any number of servers and workers.
+
+    Exit codes: 0 stopped; 1 the data or the token cannot be used; 2 wrong usage; 4 another server runs on
+    that data; 130 and 143 exited at once.
+    """
+
+    wanted = Wanted(hostname, port, auth=not no_auth, origins=origins, hosts=hosts, concurrency=concurrency)
+    work(wanted, project_folder(directory), data_directory(data_dir))
+
+
+class Log(logging.Handler):
+    """Writes every logged warning to stderr, store errors included; unexpected errors with a traceback.
+
+    Repeated records are written each time, as a server runs for months.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        message, why = record.getMessage(), said(error) if error is not None else ""
+        lines = [f"{record.levelname.lower()}: {message if why in message else f'{message}: {why}'}"]
+        if record.levelno >= logging.ERROR and not isinstance(error, AsyncAgentsError | None):
+            lines += traceback.format_exception(error)
+        with suppress(OSError, ValueError):  # stderr is closed, or the disk is full: keep running
+            click.echo(plain("\n".join(lines).rstrip("\n")), err=True)
+
+
+def log_to_stderr() -> None:
+    logging.getLogger().handlers = [Log()]
+
+
+COLLECT_AFTER = 10_000
+"""Allocations between garbage collections of the youngest generation."""
+SWITCH_SECONDS = 0.001
+"""Interpreter switch interval: how long the writer thread waits for a busy event loop."""
+
+
+class Wanted(Struct, frozen=True):
+    """The options of `asyncagents serve`."""
+
+    hostname: str
+    port: int | None
+    auth: bool
+    origins: tuple[str, ...]
+    hosts: tuple[str, ...]
+    concurrency: int
+
+
+def work(wanted: Wanted, directory: Path, data: Path) -> None:
+    import uvloop  # start-up: only servers and workers need it
+
+    screen = Screen()
+    log_to_stderr()
+    loaded = load_with_trust(directory, data, screen)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(wanted, directory, data, loaded.config))
+
+
+async def _serve(wanted: Wanted, directory: Path, data: Path, config: Config) -> None:
+    api = api_config(system_environment())
+    with Signals() as signals, _alone(data) if api.enabled else nullcontext() as lock:
+        async with open_runtime(
+            data,
+            config=config,
+            coding="each directory",
+            serve="later",
+            needs_model=False,
+            fleet=_fleet(wanted),
+        ) as runtime:
+            warn_without_model(runtime, Screen())
+            if lock is not None:
+                await _listen(runtime, wanted, directory, lock=lock, stop=signals)
+                return
+            _work_on(runtime, wanted)
+            click.echo(f"running sessions of {data}; ASYNCAGENTS_API_ENABLED=false: not listening", err=True)
+            await signals.heard.wait()
+            signals.end_within(STOP_SECONDS)
+
+
+def _fleet(wanted: Wanted) -> Fleet | None:
+    fleet = fleet_config(system_environment())
+    return fleet and replace(fleet, concurrency=wanted.concurrency, kind="serve")
+
+
+def warn_without_model(runtime: Runtime, screen: Screen) -> None:
+    """Warn that no model is configured; history can be read without one."""
+    if runtime.defaults.missing is not None:
+        screen.warn(f"{runtime.defaults.missing}; until then history can be read, and prompts are refused")
+
+
+def _work_on(runtime: Runtime, wanted: Wanted) -> None:
+    """Start running sessions, unless this is a fleet where others run them or have the model."""
+    alone = fleet_config(system_environment()) is None
+    if alone or (_runs(wanted) and runtime.defaults.missing is None):
+        runtime.serve_tree()
+
+
+def _runs(wanted: Wanted) -> bool:
+    """Return whether this process runs sessions: a server of a database file always does."""
+    return bool(wanted.concurrency) or fleet_config(system_environment()) is None
+
+
+@contextmanager
+def _alone(data: Path) -> Iterator[Lock]:
+    """Take the server lock before the store is opened: a second server would claim sessions."""
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        lock = Lock(data)
+    except Conflict as error:
+        raise Complaint(str(error), code=CONFLICT) from error
+    with closing(lock):
+        yield lock
+
+
+def _make_haste() -> None:
+    """Tune garbage collection and thread switching for a long-running server."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, 20, 20)
+    sys.setswitchinterval(SWITCH_SECONDS)
+
+
+async def _listen(runtime: Runtime, wanted: Wanted, directory: Path, *, lock: Lock, stop: Signals) -> None:
+    from asyncagents.server.serve import Listening, open_server  # start-up: only with the API
+
+    port = wanted.port if wanted.port is not None else api_config(system_environment()).port
+    listening = Listening(
+        hostname=wanted.hostname,
+        port=port,
+        auth=wanted.auth,
+        hosts=wanted.hosts,
+        origins=wanted.origins,
+        runs=_runs(wanted),
+    )
+    async with open_server(runtime, lock.data, listening, directory=directory, lock=lock) as listing:
+        _work_on(runtime, wanted)  # after the API is up
+        _make_haste()
+        if port and listing.port != port:  # proxies and bookmarks may use the configured port
+            click.echo(f"port {port} is in use by another program", err=True)
+        click.echo(f"listening at {listing.url}")
+        await stop.heard.wait()
+        stop.end_within(STOP_SECONDS)
+        click.echo("stopping", err=True)

@@ -1,0 +1,87 @@
+"""Event streams of sessions and of the board, complete across restarts of the server."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TypeAlias
+
+from asyncagents.client.decode import read
+from asyncagents.client.json_client import at
+from asyncagents.client.sse import Frame, followed
+from asyncagents.client.transport import Link, Question
+from asyncagents.domain.conversation.codec import Unreadable
+from asyncagents.domain.event import (
+    Event,
+    SessionDeleted,
+    TaskCancelled,
+    TaskCompleted,
+    TaskCreated,
+    TaskFailed,
+    TaskUpdated,
+    UnknownEvent,
+    parse_event,
+)
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.task.board import BoardSnapshot, KindFilter, Removed
+from asyncagents.domain.task.view import BackgroundTask
+from asyncagents.errors import Unavailable
+
+TaskEvent: TypeAlias = TaskCreated | TaskUpdated | TaskCompleted | TaskFailed | TaskCancelled
+BoardEvent: TypeAlias = BoardSnapshot | TaskEvent | Removed
+_TASKS: dict[str, type[TaskEvent]] = {kind.type: kind for kind in TaskEvent.__args__}
+
+
+class Anew:
+    """Marks that the full state follows; what is missing in it no longer exists."""
+
+
+News: TypeAlias = Event | Anew | None
+"""None: no event; the stream has begun, or is alive."""
+
+
+async def session_news(
+    link: Link, session_id: SessionId, *, tree: bool, after: str | None
+) -> AsyncGenerator[News, None]:
+    """Yield None once the stream has begun, then events; None also stands for events of unknown kind."""
+    query = {"tree": "true"} if tree else {}
+    query = query if after is None else {**query, "after": after}
+    question = Question(method="GET", path=at("v1", "sessions", session_id, "events"), query=query)
+    async with aclosing(followed(link, question)) as frames:
+        async for frame in frames:
+            match frame.type:
+                case "cursor":
+                    yield None
+                case "reset":
+                    yield Anew()
+                case _:
+                    event = _event(frame)
+                    yield None if isinstance(event, UnknownEvent) else event
+                    if isinstance(event, SessionDeleted) and _is_last(event, session_id):
+                        return
+
+
+def _is_last(event: SessionDeleted, session_id: SessionId) -> bool:
+    """Whether the stream ends: the session or the root of its tree was deleted."""
+    return event.session_id == session_id or event.info.parent_id is None
+
+
+async def board_news(link: Link, kind: KindFilter) -> AsyncGenerator[BoardEvent, None]:
+    question = Question(method="GET", path="/v1/events", query={"kind": kind})
+    async with aclosing(followed(link, question)) as frames:
+        async for frame in frames:
+            match frame.type:
+                case "snapshot":
+                    yield read(frame.data, BoardSnapshot)
+                case "task.removed":
+                    yield read(frame.data, Removed)
+                case change if change in _TASKS:
+                    task = read(frame.data, BackgroundTask)
+                    yield _TASKS[change](session_id=task.session_id, task=task)
+                case _:
+                    pass
+
+
+def _event(frame: Frame) -> Event | UnknownEvent:
+    try:
+        return parse_event(frame.type, frame.data)
+    except Unreadable as error:
+        raise Unavailable(f"an event of the server does not match the schema: {error}") from error

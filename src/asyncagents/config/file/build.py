@@ -1,0 +1,240 @@
+"""Build the `Config` from the merged tree, and check what only the merged values show."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+from msgspec.structs import replace
+
+from asyncagents.config.config import (
+    HOOK_SECONDS,
+    NUDGES,
+    AgentConfig,
+    AsksConfig,
+    AsyncToolsConfig,
+    CommandConfig,
+    CompactionConfig,
+    Config,
+    DelegationConfig,
+    McpConfig,
+    ModelConfig,
+    ModelDeadlines,
+    NoticesConfig,
+    ProviderConfig,
+    SandboxConfig,
+    TelemetryConfig,
+)
+from asyncagents.config.file.builtin_providers import known_providers, meant_model
+from asyncagents.config.file.check import suggestion
+from asyncagents.config.secret import Secret
+from asyncagents.config.tree import DEFAULT, Branch, KeyPath, Leaf, at, dotted, origin_of, plain
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.errors import ConfigError
+
+# Unknown providers are allowed; only a name very similar to a known one gets a hint.
+_TYPO = 0.8
+_VARIABLE = re.compile(r"[A-Za-z0-9_*?.()-]+")
+
+
+def read_config(tree: Branch, *, data_dir: Path, variables: tuple[str, ...]) -> tuple[Config, list[str]]:
+    """Return the configuration and the warnings; raises `ConfigError` for an invalid value."""
+    reader = _Reader(tree)
+    return reader.config(data_dir, variables), reader.warnings
+
+
+def is_key(text: str) -> bool:
+    """Return whether a header can carry the key."""
+    return all("!" <= character <= "~" for character in text)
+
+
+class _Reader:
+    def __init__(self, tree: Branch) -> None:
+        self._tree = tree
+        self._raw: dict[str, Any] = plain(tree)
+        self.warnings: list[str] = []
+
+    def config(self, data_dir: Path, variables: tuple[str, ...]) -> Config:
+        raw = self._raw
+        plugins = raw.get("plugin", [])
+        return Config(
+            data_dir=data_dir,
+            model=self._model(("model",)),
+            small_model=self._model(("small_model",)),
+            default_agent=raw.get("default_agent") or None,
+            provider={name: self._provider(name, entry) for name, entry in raw["provider"].items()},
+            disabled_providers=tuple(raw.get("disabled_providers", ())),
+            enabled_providers=tuple(raw.get("enabled_providers", ())),
+            agent={name: self._agent(name, entry) for name, entry in raw.get("agent", {}).items()},
+            permission=raw.get("permission", {}),
+            sandbox=_sandbox(raw.get("sandbox", False)),
+            asks=msgspec.convert(raw.get("asks", {}), AsksConfig),
+            command={name: self._command(name, entry) for name, entry in raw.get("command", {}).items()},
+            plugin=tuple(plugin[0] if isinstance(plugin, list) else plugin for plugin in plugins),
+            plugin_options={plugin[0]: plugin[1] for plugin in plugins if isinstance(plugin, list)},
+            mcp=self._mcp_servers(),
+            instructions=tuple(raw.get("instructions", ())),
+            compaction=msgspec.convert(raw["compaction"], CompactionConfig),
+            delegation=msgspec.convert(raw.get("delegation", {}), DelegationConfig),
+            notices=msgspec.convert(raw.get("notices", {}), NoticesConfig),
+            async_tools=self._async_tools(raw.get("async_tools", {})),
+            telemetry=msgspec.convert(raw.get("telemetry", {}), TelemetryConfig),
+            todo_enforcer=_nudges(raw.get("todo_enforcer", True)),
+            snapshot=raw.get("snapshot", True),
+            hook_seconds=float(raw.get("hook_seconds", HOOK_SECONDS)),
+            pass_environment=self._variable_names(),
+            experimental=raw.get("experimental", {}),
+            variables=variables,
+        )
+
+    def _variable_names(self) -> tuple[str, ...]:
+        names = tuple(self._raw.get("pass_environment", ()))
+        for name in names:
+            if not _VARIABLE.fullmatch(name):
+                got = json.dumps(name[:80])
+                hint = "which names no variable: write names, or patterns with * and ?"
+                self._refuse(("pass_environment",), f"has {got}, {hint}")
+        return names
+
+    def _async_tools(self, raw: dict[str, Any]) -> AsyncToolsConfig:
+        self._url(("async_tools", "url"), raw.get("url"))
+        secrets = tuple(Secret(each.strip()) for each in raw.get("secrets", ()) if each.strip())
+        others = {key: value for key, value in raw.items() if key not in ("secrets", "url")}
+        url = raw.get("url", "").rstrip("/") or None
+        return replace(msgspec.convert(others, AsyncToolsConfig), secrets=secrets, url=url)
+
+    def _provider(self, id: str, raw: dict[str, Any]) -> ProviderConfig:
+        options = dict(raw.get("options", {}))
+        base_url, key = options.pop("baseURL", None), options.pop("apiKey", "")
+        deadlines = _deadlines(options)
+        self._url(("provider", id, "options", "baseURL"), base_url)
+        self._hint_provider(id, raw, base_url)
+        return ProviderConfig(
+            npm=raw.get("npm"),
+            name=raw.get("name"),
+            base_url=base_url or None,
+            api_key=self._key(("provider", id, "options", "apiKey"), key),
+            env=tuple(raw.get("env", ())),
+            key_required=self._key_required(id, raw),
+            headers=options.pop("headers", {}),
+            deadlines=deadlines,
+            concurrency=raw.get("concurrency"),
+            options=options,
+            models={name: _model(model) for name, model in raw.get("models", {}).items()},
+            whitelist=tuple(raw.get("whitelist", ())),
+            blacklist=tuple(raw.get("blacklist", ())),
+        )
+
+    def _key(self, path: KeyPath, text: str) -> Secret | None:
+        """Strip whitespace around a key, such as a line end; refuse characters that a header cannot carry."""
+        key = text.strip()
+        if not is_key(key):
+            self._refuse(path, "holds an invalid character: copy the key again")
+        return Secret(key) if key else None
+
+    def _key_required(self, id: str, raw: dict[str, Any]) -> bool:
+        """Return whether requests need a key; a server behind a configured URL may need none."""
+        known = known_providers().get(id)
+        own_url = origin_of(self._tree, ("provider", id, "options", "baseURL")) != DEFAULT
+        return bool(raw.get("env")) and (known is None or not (known.local or own_url))
+
+    def _hint_provider(self, id: str, raw: dict[str, Any], url: str | None) -> None:
+        meant = suggestion(id, known_providers(), cutoff=_TYPO)
+        if meant and not url and "npm" not in raw and id not in known_providers():
+            self._warn(("provider", id), f"has no options.baseURL: did you mean {json.dumps(meant)}?")
+
+    def _agent(self, name: str, raw: dict[str, Any]) -> AgentConfig:
+        return msgspec.convert(raw | {"model": self._model(("agent", name, "model"))}, AgentConfig)
+
+    def _command(self, name: str, raw: dict[str, Any]) -> CommandConfig:
+        if "template" not in raw:
+            self._refuse(("command", name), "has no template: write the prompt it stands for")
+        return msgspec.convert(raw | {"model": self._model(("command", name, "model"))}, CommandConfig)
+
+    def _mcp_servers(self) -> dict[str, McpConfig]:
+        servers = {name: self._mcp(name, raw) for name, raw in self._raw.get("mcp", {}).items()}
+        return {name: server for name, server in servers.items() if server is not None}
+
+    def _mcp(self, name: str, raw: dict[str, Any]) -> McpConfig | None:
+        """Build a server; None for an entry that only enables or disables an undefined one."""
+        path = ("mcp", name)
+        needed = {"local": "command", "remote": "url"}.get(raw.get("type", ""))
+        if needed is None and raw.keys() <= {"enabled"}:
+            self._warn(path, "is defined nowhere: write its type")
+            return None
+        if needed is None:
+            self._refuse(path, 'has no type: write "local" with a command or "remote" with a url')
+        if not raw.get(needed):
+            self._refuse(path, f"has no {needed}: a {raw['type']} server needs one")
+        self._url((*path, "url"), raw.get("url"))
+        return msgspec.convert(raw | {"timeout_seconds": _seconds(raw.get("timeout"))}, McpConfig)
+
+    def _model(self, path: KeyPath) -> ModelRef | None:
+        leaf = at(self._tree, path)
+        if not isinstance(leaf, Leaf) or not leaf.value:
+            return None
+        provider_id, _, model_id = leaf.value.partition("/")
+        if not (provider_id and model_id):
+            meant = self._meant(leaf.value)
+            hint = (
+                f": did you mean {json.dumps(meant)}?" if meant else ', as in "anthropic/claude-sonnet-4-5"'
+            )
+            self._refuse(path, f"must be written as provider/model{hint}")
+        self._hint_model(path, provider_id)
+        return ModelRef(provider_id=provider_id, model_id=model_id)
+
+    def _meant(self, text: str) -> str | None:
+        """Return the full model name, if a provider is known to have the model."""
+        configured = {name: raw.get("models", {}) for name, raw in self._raw["provider"].items()}
+        return meant_model(text, configured)
+
+    def _hint_model(self, path: KeyPath, provider_id: str) -> None:
+        meant = suggestion(provider_id, self._raw["provider"], cutoff=_TYPO)
+        if meant and provider_id not in self._raw["provider"]:
+            got = json.dumps(provider_id, ensure_ascii=False)
+            self._warn(path, f"names the unknown provider {got}: did you mean {json.dumps(meant)}?")
+
+    def _url(self, path: KeyPath, url: str | None) -> None:
+        if url and not url.startswith(("http://", "https://")):
+            self._refuse(path, "must begin with http:// or https://")
+
+    def _warn(self, path: KeyPath, what: str) -> None:
+        self.warnings.append(f"{origin_of(self._tree, path)}: {dotted(path)} {what}")
+
+    def _refuse(self, path: KeyPath, why: str) -> NoReturn:
+        raise ConfigError(f"{origin_of(self._tree, path)}: {dotted(path)} {why}")
+
+
+def _model(raw: dict[str, Any]) -> ModelConfig:
+    options = dict(raw.get("options", {}))
+    deadlines = _deadlines(options)
+    return replace(msgspec.convert(raw | {"options": options}, ModelConfig), deadlines=deadlines)
+
+
+def _deadlines(options: dict[str, Any]) -> ModelDeadlines:
+    """Remove the timeouts from `options`, since they are not request fields, and return them."""
+    timeout, chunk_timeout = options.pop("timeout", None), options.pop("chunkTimeout", None)
+    idle = timeout if chunk_timeout is None else chunk_timeout
+    return ModelDeadlines(first_seconds=_seconds(timeout), idle_seconds=_seconds(idle))
+
+
+def _seconds(milliseconds: int | bool | None) -> float | None:
+    """Convert to seconds; false becomes 0, which disables the timeout."""
+    if milliseconds is None or milliseconds is True:
+        return None
+    return milliseconds / 1000
+
+
+def _sandbox(written: bool | dict[str, Any]) -> SandboxConfig | None:
+    """Convert true to a sandbox with defaults, and false to None."""
+    if isinstance(written, bool):
+        return SandboxConfig() if written else None
+    return msgspec.convert(written, SandboxConfig)
+
+
+def _nudges(written: bool | int) -> int:
+    """Convert true to the default number, and false to 0."""
+    if isinstance(written, bool):
+        return NUDGES if written else 0
+    return written

@@ -1,0 +1,22 @@
+"""The JSON Schema of configuration files for editors, published as `docs/config.schema.json`."""
+
+import json
+from typing import Any
+
+import msgspec
+
+from asyncagents.config.file.shape import ConfigFile
+
+
+def schema() -> dict[str, Any]:
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Configuration of asyncagents",
+        "allowComments": True,
+        "allowTrailingCommas": True,
+        **msgspec.json.schema(ConfigFile),
+    }
+
+
+def schema_text() -> str:
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,269 @@
+"""Build the facts that launch or resume a task; the store commits them with the call."""
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.config.config import DelegationConfig
+from asyncagents.delegation.fork import Fork, forked
+from asyncagents.delegation.parent_reader import Look
+from asyncagents.domain.agent.agent import Agent
+from asyncagents.domain.agent.permission import TASK
+from asyncagents.domain.conversation.message import MessageTime, ModelRef, UserMessage
+from asyncagents.domain.conversation.part import TextPart
+from asyncagents.domain.conversation.session import (
+    Rule,
+    Session,
+    SessionTime,
+    Tokens,
+    project_id,
+    record_launch,
+    slug,
+)
+from asyncagents.domain.conversation.system_message import Addressee
+from asyncagents.domain.envelope import line
+from asyncagents.domain.fact import Admit, Resume, Spawn
+from asyncagents.domain.id import CallId, Ids, SessionId
+from asyncagents.domain.port import Clock, Rng
+from asyncagents.domain.task.task import Task, batch_of
+from asyncagents.domain.task.texts import (
+    ambiguous,
+    cannot_work,
+    denied,
+    foreign_task,
+    no_name,
+    no_such_task,
+    says_nothing,
+    unknown_agent,
+    vanished,
+)
+from asyncagents.domain.text import whole
+from asyncagents.engine.input.message import model_ref, unchecked
+from asyncagents.engine.input.message_hook import arrived
+from asyncagents.engine.runtime.runtime import VERSION
+from asyncagents.engine.tool import ToolContext
+from asyncagents.engine.workplace.workplace import Workplaces, enter
+from asyncagents.errors import AsyncAgentsError, Damaged, NotFound, ToolError
+from asyncagents.store.store import Store
+from asyncagents.store.verb.task_read import Seen
+
+KEPT_FROM_CHILDREN = ("todowrite", "todoread", TASK)
+"""Tools denied to children, unless the agent's own rules mention them."""
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    agent: str
+    prompt: str
+    description: str
+    background: bool = True
+    fork: bool = False
+    model: str | None = None
+
+
+class Desk:
+    """Builds `Spawn` and `Resume` facts. `check` raises for a model that is known to be unusable."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        ids: Ids,
+        clock: Clock,
+        rng: Rng,
+        check: Callable[[ModelRef], None] = unchecked,
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.ids = ids
+        self._rng = rng
+        self._check = check
+        self._look = Look(store)
+        self.workplaces: Workplaces | None = None
+        """Set by the app before the first launch."""
+
+    async def agent(self, name: str, context: ToolContext) -> Agent | None:
+        """Return the agent of that name; None where the workplace defines no agents and any name is valid.
+
+        Raises `ToolError`, which lists the agents there are, for an unknown one.
+        """
+        assert self.workplaces is not None, "workplaces are set before the first launch"
+        staff = (await enter(self.workplaces, context.directory)).staff
+        if staff is None:
+            if line(name) != name or not name:
+                raise ToolError(no_name(name))
+            return None
+        if name not in staff:
+            raise ToolError(unknown_agent(name, _callable(staff, context)))
+        return staff[name]
+
+    async def spawn(self, order: Order, context: ToolContext, limits: DelegationConfig) -> Spawn:
+        """Build the `Spawn` of a launch; its limits are checked when it is committed."""
+        return (await self.launch(order, context, limits))[0]
+
+    async def launch(self, order: Order, context: ToolContext, limits: DelegationConfig) -> tuple[Spawn, int]:
+        """Build the `Spawn` of a launch, and estimate its place in the queue; 0: it need not wait."""
+        if not (order.prompt.strip() and line(order.description)):
+            raise ToolError(says_nothing())
+        agent = await self.agent(order.agent, context)
+        launcher, before = await self._look.at(context.session_id)
+        parent = launcher.info
+        info = record_launch(self._session(order, agent, parent), parent, agent=context.agent)
+        fork = await self._fork(context, info.id) if order.fork else None
+        now = self.clock.now()
+        longest = None if limits.seconds is None else int(limits.seconds * 1000)
+        task = Task(
+            id=info.id,
+            parent_id=parent.id,
+            message_id=context.message_id,
+            parent_agent=context.agent,
+            agent=order.agent,
+            description=order.description,
+            prompt=order.prompt,
+            batch=batch_of(parent.id, launcher.turn),
+            created=now,
+            began=now,
+            background=order.background,
+            forked=order.fork,
+            crowd=limits.concurrent,
+            longest=longest,
+            due=None if longest is None else now + longest,
+            calls=() if order.background else (context.call_id,),
+        )
+        to = Addressee(info.id, order.agent, self._model(order, agent, parent))
+        spawn = Spawn(
+            info=info,
+            first=await self._said(info, to, order.prompt, fork.preamble if fork else ""),
+            task=task,
+            history=fork.entries if fork else (),
+            deepest=limits.depth,
+            most=limits.spawns,
+            trace=context.trace,
+        )
+        return spawn, max(0, launcher.crowd + before - limits.concurrent + 1)
+
+    def _model(self, order: Order, agent: Agent | None, parent: Session) -> ModelRef:
+        """Return the requested model, else the agent's, else the parent's; `ToolError` if it is unusable."""
+        own = agent.model if agent else None
+        if own is not None and agent is not None and agent.variant:
+            own = replace(own, variant=agent.variant)
+        try:
+            model = model_ref(order.model) or own or _model_of(parent)
+            self._check(model)
+        except AsyncAgentsError as error:
+            raise ToolError(cannot_work(str(error))) from error
+        return model
+
+    def _session(self, order: Order, agent: Agent | None, parent: Session) -> Session:
+        now = self.clock.now()
+        return Session(
+            id=self.ids.session(),
+            slug=slug(self._rng),
+            project_id=project_id(parent.directory),
+            directory=parent.directory,
+            path=parent.path,
+            parent_id=parent.id,
+            title=f"{line(order.description)} (@{line(order.agent)} subagent)",
+            version=VERSION,
+            time=SessionTime(created=now, updated=now),
+            cost=0,
+            tokens=Tokens.zero(),
+            permission=child_rules(agent, background=order.background) or None,
+        )
+
+    async def _said(self, child: Session, to: Addressee, prompt: str, preamble: str = "") -> Admit:
+        """Build the child's input and run the `chat.message` hooks, as for prompts of people."""
+        message = UserMessage(
+            id=self.ids.message(),
+            session_id=child.id,
+            time=MessageTime(created=self.clock.now()),
+            agent=to.agent,
+            model=to.model,
+        )
+        said: list[tuple[str, bool | None]] = [(preamble, True), (whole(prompt), None)]
+        parts = tuple(
+            TextPart(
+                id=self.ids.part(),
+                session_id=child.id,
+                message_id=message.id,
+                text=text,
+                synthetic=hidden,
+            )
+            for text, hidden in said
+            if text
+        )
+        assert self.workplaces is not None, "workplaces are set before the first launch"
+        fact = Admit(message=message, parts=parts, key=f"task:{message.id}")
+        return await arrived(self.workplaces, child.directory, fact, self.ids)
+
+    async def _fork(self, context: ToolContext, to: SessionId) -> Fork:
+        told = await self.store.told(context.session_id, whole=True)
+        return forked(
+            told.head, told.entries, before=context.message_id, to=to, ids=self.ids, shown=told.shown
+        )
+
+    async def follow(
+        self, seen: Seen, prompt: str, context: ToolContext, call_id: CallId | None = None
+    ) -> Resume:
+        """Build the `Resume` that sends a follow-up prompt to a task.
+
+        Raises `ToolError` if the child is gone, the prompt is blank, or the agent is denied by now.
+        """
+        task = seen.task
+        try:
+            child = await self.store.session(task.id)
+        except NotFound as error:
+            raise ToolError(vanished(task.id)) from error
+        to = Addressee(child.id, child.agent or task.agent, _model_of(child))
+        if not prompt.strip():
+            raise ToolError(says_nothing())
+        if context.rules is not None and context.rules.evaluate(TASK, to.agent) == "deny":
+            raise ToolError(denied(to.agent))
+        fact = replace(await self._said(child, to, prompt), trace=context.trace)
+        return Resume(task.id, fact, prompt, call_id)
+
+    async def session_exists(self, session_id: SessionId) -> bool:
+        """Return whether there is a session with this id, whichever session launched it."""
+        try:
+            await self.store.session(session_id)
+        except NotFound:
+            return False
+        except Damaged:  # it exists but cannot be read
+            return True
+        return True
+
+    async def find(self, given: str, context: ToolContext) -> Seen:
+        """Find a task of the calling session by its id or a unique prefix of it; else raise `ToolError`."""
+        start = given.strip()
+        start = start if start.startswith("ses_") else f"ses_{start}"
+        found = await self.store.tasks_beginning(context.session_id, start)
+        if not found or not given.strip():
+            exists = await self.session_exists(SessionId(start))
+            raise ToolError(foreign_task(given.strip()) if exists else no_such_task(given))
+        if len(found) > 1 and start not in found:
+            raise ToolError(ambiguous(given, len(found)))
+        return await self.store.task(SessionId(start) if start in found else found[0])
+
+
+def _model_of(session: Session) -> ModelRef:
+    assert session.model is not None, "a session with messages has a model"
+    model = session.model
+    return ModelRef(provider_id=model.provider_id, model_id=model.id, variant=model.variant)
+
+
+def child_rules(agent: Agent | None, *, background: bool) -> tuple[Rule, ...]:
+    """Return rules that deny a child tools which its agent's own rules do not mention.
+
+    A background child is always denied `question`: no person answers it.
+    """
+    if agent is None:
+        return ()
+    own = {rule.permission for rule in agent.layers.agent}
+    kept = [each for each in KEPT_FROM_CHILDREN if each not in own]
+    denied = (*kept, "question") if background else kept
+    return tuple(Rule(permission=each, pattern="*", action="deny") for each in denied)
+
+
+def _callable(staff: Mapping[str, Agent], context: ToolContext) -> list[str]:
+    rules = context.rules
+    return [name for name in staff if rules is None or rules.evaluate(TASK, name) != "deny"]

@@ -1,0 +1,392 @@
+"""Tool calls: one row with four states, settled once."""
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from asyncagents.domain.call.ask import PermissionRequest, QuestionRequest
+from asyncagents.domain.call.result_file import ResultFile, file_parts, name_files
+from asyncagents.domain.conversation.part import (
+    PartTime,
+    ToolCompleted,
+    ToolError,
+    ToolPart,
+    ToolPending,
+    ToolRunning,
+    ToolState,
+    ToolWaiting,
+)
+from asyncagents.domain.envelope import enclosed
+from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
+from asyncagents.domain.text import result_read
+
+Effect: TypeAlias = Literal["none", "idempotent", "once"]
+"""What a second run does: nothing, the same under the same effect key, or harm."""
+
+Kind: TypeAlias = Literal["ask", "question", "async", "wait", "task"]
+ASKING: frozenset[Kind] = frozenset({"ask", "question"})
+
+IN_DOUBT = (
+    "The process stopped while this tool was running, so whether it took effect is unknown. "
+    "Check before you do it again."
+)
+REJECTED = "The user rejected this tool call."
+BY_HAND = "by hand"
+"""Grant of a call whose arguments a person wrote: it is not asked about."""
+OWN = "own"
+"""Grant of a command that a person runs: no rules apply, and only an abort ends it."""
+EDITED = "The user changed the arguments of this call before approving it; it ran as shown."
+REJECTED_TOO = "Not run: the user rejected another tool call of this turn."
+ABORTED = "Tool execution aborted"
+TIMED_OUT = "Tool execution timed out"
+BROKEN_INPUT = (
+    "The arguments of this call are not valid JSON, so it never ran; call it again with valid ones."
+)
+NEVER_RAN = "The step was cut off before it was complete; this call never ran."
+STEP_LIMIT = "Not run: the agent may take no more steps in this turn."
+WAIT_OVER = "The wait is over."
+WAIT_ENDED = "The wait ended early: new input arrived."
+CANCELLED = "cancelled"
+LONG_WAIT_MS = 60_000
+"""Blocking prompts return while a call waits for a timer of at least this length."""
+UNSURE = (
+    "The process stopped while this tool was starting its work, so whether it began is unknown; "
+    "a result is waited for."
+)
+
+
+class Completed(Struct, frozen=True, tag="completed", omit_defaults=True):
+    output: str
+    title: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    files: tuple[ResultFile, ...] = ()
+    """Images and documents shown to the model with the output."""
+
+
+class Failed(Struct, frozen=True, tag="failed", omit_defaults=True):
+    error: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+    blocks: bool = False
+    """Whether a person rejected the call, which ends the turn."""
+
+
+Result: TypeAlias = Completed | Failed
+
+
+class Once(Struct, frozen=True, tag="once", omit_defaults=True):
+    """Allow this call; with `input`, with these arguments instead of the model's."""
+
+    input: dict[str, Any] | None = None
+
+
+class Always(Struct, frozen=True, tag="always"):
+    """Allow this call, and from now on in this project all that match the ask's patterns."""
+
+
+class Reject(Struct, frozen=True, tag="reject", omit_defaults=True):
+    """Reject this call. With a message the model goes on; without one the turn ends."""
+
+    message: str = ""
+
+
+class Answers(Struct, frozen=True, tag="answers"):
+    """One list of chosen or written answers for each question."""
+
+    answers: tuple[tuple[str, ...], ...]
+
+
+Reply: TypeAlias = Once | Always | Reject | Answers
+
+
+class Later(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an async call keeps from its start until long after it is settled."""
+
+    due: int | None = None
+    """The deadline: the call fails if it has no result by then."""
+    estimated: int | None = None
+    """Expected duration in ms. A hint: it never shortens the deadline."""
+    external_ref: str = ""
+    """The external system's id of the work."""
+    webhook_url: str = ""
+    """The address of the webhook that is sent when the call is settled."""
+    checked: bool = False
+    """Whether its tool validates a result before the call is settled."""
+
+
+class Requested(Struct, frozen=True, tag="requested"):
+    """The step that made the call is committed; the tool has not run."""
+
+
+class Running(Struct, frozen=True, tag="running", omit_defaults=True):
+    """The tool may be running, in the run that holds this fence."""
+
+    fence: int
+    later: Later | None = None
+    """For an async tool: the state that the call keeps from here on."""
+
+
+class Watch(Struct, frozen=True, omit_defaults=True):
+    """The task whose end a wait is for, or any task; the result then describes that task."""
+
+    task_id: SessionId
+    tool: str
+    any: bool = False
+
+
+class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
+    """No code runs: the result comes from outside, or from the deadline."""
+
+    kind: Kind
+    since: int
+    due: int | None = None
+    warn: int | None = None
+    """When the warning is sent that the deadline is near."""
+    warned: bool = False
+    on_due: Result = Failed(TIMED_OUT)
+    note: str = ""
+    """The tool's note for people and the model while the call is open."""
+    ask: PermissionRequest | None = None
+    ask_hash: str = ""
+    blocks: bool = True
+    """Whether a rejection without a message ends the turn."""
+    question: QuestionRequest | None = None
+    who: str = ""
+    """The person, role or channel that is asked, as free text."""
+    approval: bool = False
+    """Whether its one question is an approval; the answer is then rendered as a decision."""
+    watch: Watch | None = None
+    child_waits: bool = False
+    """For a call that waits for tasks: all of them only wait for the outside, so blocking prompts return."""
+    title: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    later: Later | None = None
+    """The state that an async call keeps from here on."""
+
+    def lapsed(self, now: int) -> bool:
+        """Tell whether an approval is past its deadline, even if no sweep has expired it yet."""
+        return self.approval and self.due is not None and self.due <= now
+
+    @property
+    def next_due(self) -> int | None:
+        """The next time at which the call must be warned about or expired."""
+        return self.due if self.warn is None else self.warn
+
+
+class Settled(Struct, frozen=True, tag="settled", omit_defaults=True):
+    result: Result
+    at: int
+    expired: bool = False
+    """Whether the deadline settled it."""
+
+
+CallState: TypeAlias = Requested | Running | Open | Settled
+
+
+class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`id` is our own and unguessable: the tool's effect key and the pending id of its result."""
+
+    id: CallId
+    session_id: SessionId
+    message_id: MessageId
+    part_id: PartId
+    call_id: str
+    tool: str
+    input: dict[str, Any]
+    turn: int
+    created: int
+    agent: str = ""
+    """The agent that made the call; its rules apply."""
+    repeats: int = 0
+    """The number of equal calls directly before it in the same turn."""
+    written: dict[str, Any] | None = None
+    """The model's own arguments, if a person changed them."""
+    prepared: bool = False
+    """Whether the `tool.execute.before` hooks have run."""
+    proposed: dict[str, Any] | None = None
+    """The model's own arguments, if a hook changed them."""
+    effect: Effect = "once"
+    started: int | None = None
+    granted: tuple[str, ...] = ()
+    """Hashes of the asks that were allowed."""
+    ask_id: str | None = None
+    """The last ask or question of this call; `reply` is its answer."""
+    reply: Reply | None = None
+    answered_by: str = ""
+    """The person who answered, if known."""
+    asked_before: tuple[str, ...] = ()
+    """Earlier asks, each allowed before the plan changed and had to be asked again."""
+    shown_pending: bool = False
+    """Whether the model has read that this call is pending; its result then arrives in a later message."""
+    compacted: int | None = None
+    """When its output was pruned from what the model reads."""
+    later: Later | None = None
+    """None: the call is not one of an async tool."""
+    state: CallState = Requested()
+
+    @property
+    def of_a_kind(self) -> tuple[str, dict[str, Any]]:
+        """The tool and the model's own arguments; equal for a repeated call."""
+        own = self.input if self.proposed is None else self.proposed
+        return self.tool, own if self.written is None else self.written
+
+    def to(self, state: CallState) -> "Call":
+        """Return the call in another state; the state's `later` moves to the call."""
+        if isinstance(state, Running | Open) and state.later is not None:
+            return replace(self, state=replace(state, later=None), later=state.later)
+        return replace(self, state=state)
+
+    @property
+    def own(self) -> bool:
+        """Whether a person runs it, without a model."""
+        return OWN in self.granted
+
+    @property
+    def open(self) -> Open | None:
+        return self.state if isinstance(self.state, Open) else None
+
+    @property
+    def asking(self) -> bool:
+        """Whether a person may answer it now."""
+        return self.only_asks or (isinstance(self.state, Open) and self.state.question is not None)
+
+    @property
+    def only_asks(self) -> bool:
+        """Whether the call waits for a person's answer only."""
+        return isinstance(self.state, Open) and self.state.kind in ASKING
+
+    @property
+    def holding(self) -> bool:
+        """Whether the session cannot continue until it is settled."""
+        if not isinstance(self.state, Open):
+            return False
+        return self.only_asks or (self.state.kind == "task" and not self.state.child_waits)
+
+    @property
+    def holds_prompts(self) -> bool:
+        """Whether blocking prompts wait while it is open: for a person, a task or a short timer."""
+        match self.state:
+            case Open(kind="task") | Open(kind="wait", watch=Watch()):
+                return not self.state.child_waits
+            case Open(kind="wait", due=int(due), since=since):
+                return due - since < LONG_WAIT_MS
+            case _:
+                return self.only_asks
+
+    @property
+    def settled(self) -> bool:
+        return isinstance(self.state, Settled)
+
+
+def moved(call: Call, state: CallState, now: int) -> Call:
+    """Move an unsettled call to its next state; an ask or question gives it a new `ask_id`."""
+    match state:
+        case Running():
+            return replace(call.to(state), started=call.started or now)
+        case Open(ask=ask, question=question) if ask or question:
+            request = ask or question
+            assert request is not None
+            before = (*call.asked_before, call.ask_id) if call.ask_id else ()
+            asks = replace(call.to(state), ask_id=request.id, asked_before=before)
+            return replace(asks, reply=None, answered_by="")
+        case Open() | Requested() | Settled():
+            return call.to(state)
+
+
+def render(call: Call) -> ToolPart:
+    """Render the tool part of a call, as a pure function of its row."""
+    return ToolPart(
+        id=call.part_id,
+        session_id=call.session_id,
+        message_id=call.message_id,
+        call_id=call.call_id,
+        tool=call.tool,
+        state=_tool_state(call),
+    )
+
+
+def _tool_state(call: Call) -> ToolState:
+    start = call.started or call.created
+    match call.state:
+        case Requested():
+            return ToolPending(input=call.input, raw="")
+        case Running():
+            return ToolRunning(input=call.input, time=PartTime(start=start))
+        case Open(kind="ask" | "question"):
+            return ToolRunning(input=call.input, time=PartTime(start=start))
+        case Open(kind="task", title=title, metadata=metadata):
+            time = PartTime(start=start)
+            return ToolRunning(input=call.input, title=title or None, metadata=metadata or None, time=time)
+        case Open(note=note, title=title, metadata=metadata):
+            return ToolWaiting(
+                input=call.input,
+                pending_id=call.id,
+                output=note or None,
+                title=title or None,
+                metadata=metadata or None,
+                time=PartTime(start=start),
+            )
+        case Settled(result, at):
+            return _settled_state(call, result, PartTime(start=start, end=at, compacted=call.compacted))
+
+
+def _settled_state(call: Call, result: Result, time: PartTime) -> ToolState:
+    match result:
+        case Completed(output, title, metadata, files):
+            return ToolCompleted(
+                input=call.input,
+                output=output,
+                title=title,
+                metadata=metadata,
+                time=time,
+                attachments=file_parts(files, call.part_id, call.session_id, call.message_id) or None,
+            )
+        case Failed(error, metadata):
+            return ToolError(input=call.input, error=error, metadata=metadata or None, time=time)
+
+
+def pending_text(call_id: str, tool: str) -> str:
+    """Return the text that the model reads in place of a missing result; it never changes afterwards."""
+    return f"This call is still pending ({tool}, {call_id}). Its result will arrive in a later message."
+
+
+def result_text(call: Call) -> str:
+    """Return the text that the model reads when the result of a call that was shown as pending arrives.
+
+    It is part of a user message, so tags of ours are escaped in it.
+    """
+    match call.state:
+        case Settled(Completed(output, files=files)):
+            words = f"{result_read(output)}\n\n{name_files(files)}" if files else result_read(output)
+            return _arrival(call.call_id, call.tool, failed=False) + enclosed(words, files=True)
+        case Settled(Failed(error)):
+            return _arrival(call.call_id, call.tool, failed=True) + enclosed(result_read(error), files=True)
+        case _:
+            raise ValueError(f"call {call.id} has no result yet")
+
+
+def _arrival(call_id: str, tool: str, *, failed: bool) -> str:
+    return f"The pending call {call_id} ({tool}) has {'failed' if failed else 'completed'}:\n\n"
+
+
+class Arrived(Struct, frozen=True):
+    """The values that `result_text` was built from."""
+
+    call_id: str
+    tool: str
+    result: str
+    failed: bool
+
+    @property
+    def head(self) -> str:
+        """The text before the result."""
+        return _arrival(self.call_id, self.tool, failed=self.failed)
+
+
+def arrived(text: str) -> Arrived | None:
+    """Parse a text of `result_text`; None if it is another text."""
+    line, blank, result = text.partition("\n\n")
+    call_id, _, tool = line.removeprefix("The pending call ").rpartition(" (")
+    tool, _, how = tool.rpartition(") has ")
+    found = Arrived(call_id, tool, result, how == "failed:")
+    return found if blank and text.startswith(found.head) else None

@@ -1,0 +1,71 @@
+"""Parts of a prompt as clients send them, without session and message ids."""
+
+from typing import Any, TypeAlias, assert_never
+
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.domain.conversation.part import (
+    AgentPart,
+    FilePart,
+    Part,
+    PartTime,
+    Source,
+    Span,
+    SubtaskPart,
+    TextPart,
+)
+from asyncagents.domain.id import MessageId, PartId, SessionId
+from asyncagents.domain.shape import Shape
+
+
+class TextInput(Shape, frozen=True, kw_only=True, tag_field="type", tag="text"):
+    text: str
+    id: PartId | None = None
+    synthetic: bool | None = None
+    ignored: bool | None = None
+    time: PartTime | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class FileInput(Shape, frozen=True, kw_only=True, tag_field="type", tag="file"):
+    """`url` is a `file:`, `data:` or `https:` URL; a `file:` one may name lines, as in `?start=3&end=9`."""
+
+    mime: str
+    url: str
+    id: PartId | None = None
+    filename: str | None = None
+    source: Source | None = None
+
+
+class AgentInput(Shape, frozen=True, kw_only=True, tag_field="type", tag="agent"):
+    name: str
+    id: PartId | None = None
+    source: Span | None = None
+
+
+class SubtaskInput(Shape, frozen=True, kw_only=True, tag_field="type", tag="subtask"):
+    prompt: str
+    description: str
+    agent: str
+    id: PartId | None = None
+    model: ModelRef | None = None
+    command: str | None = None
+
+
+PartInput: TypeAlias = TextInput | FileInput | AgentInput | SubtaskInput
+
+
+def addressed(part: PartInput, part_id: PartId, *, session_id: SessionId, message_id: MessageId) -> Part:
+    """Build the stored part of a prompt."""
+    where: dict[str, Any] = {"id": part_id, "session_id": session_id, "message_id": message_id}
+    said = {name: getattr(part, name) for name in part.__struct_fields__ if name != "id"}
+    match part:
+        case TextInput():
+            return TextPart(**where, **said)
+        case FileInput():
+            return FilePart(**where, **said)
+        case AgentInput():
+            return AgentPart(**where, **said)
+        case SubtaskInput():
+            return SubtaskPart(**where, **said)
+        case _:
+            assert_never(part)

@@ -1,0 +1,31 @@
+"""System messages: user messages with one synthetic text, written by the runtime for the model."""
+
+from msgspec import Struct
+
+from asyncagents.domain.conversation.message import MessageTime, ModelRef, UserMessage
+from asyncagents.domain.conversation.part import TextPart
+from asyncagents.domain.id import Ids, MessageId, SessionId
+
+
+class Addressee(Struct, frozen=True):
+    session_id: SessionId
+    agent: str
+    model: ModelRef
+
+
+class Remark(Struct, frozen=True):
+    message: UserMessage
+    part: TextPart
+
+
+def remark(to: Addressee, text: str, *, ids: Ids, now: int, message_id: MessageId | None = None) -> Remark:
+    """Build a system message; `message_id`: an id generated earlier, to sort before later messages."""
+    message = UserMessage(
+        id=message_id or ids.message(),
+        session_id=to.session_id,
+        time=MessageTime(created=now),
+        agent=to.agent,
+        model=to.model,
+    )
+    part = TextPart(id=ids.part(), session_id=to.session_id, message_id=message.id, text=text, synthetic=True)
+    return Remark(message, part)

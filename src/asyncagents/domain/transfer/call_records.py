@@ -1,0 +1,159 @@
+"""Converts calls for export and import: fields of the part are not repeated, running calls are cut off."""
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from asyncagents.domain.call.call import (
+    UNSURE,
+    Call,
+    Completed,
+    Failed,
+    Later,
+    Open,
+    Result,
+    Running,
+    Settled,
+)
+from asyncagents.domain.call.pending_tool import PendingToolCall
+from asyncagents.domain.conversation.codec import BROKEN
+from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart, ToolWaiting
+from asyncagents.domain.id import CallId
+from asyncagents.domain.transfer.records import CUT_OFF, a_name
+from asyncagents.errors import InvalidInput
+
+_SAID_BY_PART = ("session_id", "message_id", "part_id", "call_id", "tool", "input")
+_SAID_BY_STATE = ("output", "title", "metadata", "error", "files")
+_REQUESTED = {"type": "requested"}
+"""The state of a mark without one: defaults are left out of an export."""
+
+
+def call_mark(call: Call) -> dict[str, Any]:
+    """Build the mark of a call: all fields that its part does not hold."""
+    said: dict[str, Any] = msgspec.to_builtins(call)
+    mark = {name: value for name, value in said.items() if name not in _SAID_BY_PART}
+    if isinstance(call.state, Settled):
+        result = {
+            name: value for name, value in mark["state"]["result"].items() if name not in _SAID_BY_STATE
+        }
+        mark["state"] = {**mark["state"], "result": result}
+    return mark
+
+
+def marked_call(mark: dict[str, Any], part: ToolPart) -> Call:
+    """Rebuild the call that an exported part was rendered from."""
+    said = {
+        **mark,
+        "session_id": part.session_id,
+        "message_id": part.message_id,
+        "part_id": part.id,
+        "call_id": part.call_id,
+        "tool": part.tool,
+        "input": part.state.input,
+    }
+    state = mark.get("state", _REQUESTED)
+    try:
+        if state["type"] == "settled":
+            said["state"] = {**state, "result": _result(state["result"], part)}
+        call = msgspec.convert(said, Call)
+    except (*BROKEN, KeyError, TypeError) as error:
+        raise InvalidInput(f"the mark of the call of part {part.id} is unreadable: {error}") from error
+    a_name(call.id, "call")
+    return call
+
+
+def _result(mark: dict[str, Any], part: ToolPart) -> dict[str, Any]:
+    match part.state:
+        case ToolCompleted(output=output, title=title, metadata=metadata, attachments=attached):
+            files = [
+                {"mime": each.mime, "url": each.url, "filename": each.filename or ""}
+                for each in attached or ()
+            ]
+            said = {"output": output, "title": title, "metadata": metadata, "files": files}
+            return {**mark, "type": "completed", **said}
+        case ToolError(error=error, metadata=metadata):
+            return {**mark, "type": "failed", "error": error, "metadata": metadata or {}}
+        case _:
+            raise InvalidInput(f"part {part.id} has no result, though its call is marked as settled")
+
+
+def at_rest(call: Call, *, now: int) -> Call:
+    """Bring a call to rest: an async call waits for its result, any other unsettled call is cut off.
+
+    An ask is not imported: its answer would run arguments that someone else wrote into a file.
+    """
+    match call.state:
+        case Settled():
+            return call
+        case Open(kind="async" | "wait" | "question", ask=None, watch=None) if call.later is not None:
+            return _checked(call)
+        case Open() | Running() if call.later is not None:  # its work may have begun
+            since = call.started or call.created
+            waits = Open(kind="async", since=since, due=call.later.due, note=UNSURE, blocks=False)
+            return replace(call.to(waits), granted=(), ask_id=None)
+        case _:
+            return call.to(Settled(Failed(CUT_OFF), now))
+
+
+def _checked(call: Call) -> Call:
+    """Return the call. Raises `InvalidInput` if its question has the ids of another call."""
+    question = call.open.question if call.open else None
+    if question and (question.id, question.session_id) != (call.ask_id, call.session_id):
+        raise InvalidInput(f"the question of call {call.id!r} is not its own: ids differ")
+    return call
+
+
+def unannounced(call: Call) -> Call:
+    """Drop the webhook address, which in an untrusted export may be anything."""
+    if call.later is None or not call.later.webhook_url:
+        return call
+    return replace(call, later=replace(call.later, webhook_url=""))
+
+
+def pending_call(record: PendingToolCall, part: ToolPart, *, turn: int, agent: str, shown: bool) -> Call:
+    """Build a call from another program's record of it."""
+    _check_same(record, part)
+    later = Later(
+        due=record.timeout,
+        estimated=record.estimated_duration,
+        external_ref=record.external_ref or "",
+        webhook_url=record.webhook_url or "",
+    )
+    return Call(
+        id=CallId(a_name(record.id, "pending call")),
+        session_id=part.session_id,
+        message_id=part.message_id,
+        part_id=part.id,
+        call_id=part.call_id,
+        tool=part.tool,
+        input=record.input,
+        turn=turn,
+        agent=agent,
+        created=record.time.created,
+        started=record.time.started or part.state.time.start if isinstance(part.state, ToolWaiting) else None,
+        shown_pending=shown,
+        later=later,
+        state=_state(record, part),
+    )
+
+
+def _state(record: PendingToolCall, part: ToolPart) -> Open | Settled:
+    if record.status in ("waiting", "processing"):
+        note = part.state.output if isinstance(part.state, ToolWaiting) else None
+        since = record.time.created
+        return Open(kind="async", since=since, due=record.timeout, note=note or "", blocks=False)
+    ended = record.time.completed or record.time.created
+    return Settled(_given(record), ended, expired=record.status == "expired")
+
+
+def _given(record: PendingToolCall) -> Result:
+    if record.result is None:
+        return Failed(record.error or CUT_OFF)
+    return Completed(record.result.output, record.result.title, record.result.metadata)
+
+
+def _check_same(record: PendingToolCall, part: ToolPart) -> None:
+    said = record.session_id, record.message_id, record.call_id, record.tool
+    if said != (part.session_id, part.message_id, part.call_id, part.tool):
+        raise InvalidInput(f"pending call {record.id!r} is not that of part {part.id!r}: ids or tools differ")

@@ -1,0 +1,313 @@
+"""One subscriber of the status board: its position, and the changes queued for it."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import suppress
+from itertools import zip_longest
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.domain.event import (
+    SessionDeleted,
+    TaskCancelled,
+    TaskCleared,
+    TaskCompleted,
+    TaskCreated,
+    TaskFailed,
+    TaskUpdated,
+)
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.task.board import BoardSnapshot, KindFilter, TaskGroup, TaskPage, TaskQuery, TaskStats
+from asyncagents.errors import AsyncAgentsError, Closed
+from asyncagents.store.store import Store
+from asyncagents.store.tx import Commit
+from asyncagents.store.verb.board_feed import Change, Look, Moved, Point, narrowed, point
+
+QUEUE = 1024
+
+
+class News(Struct, frozen=True):
+    """`type`: `task.created`, `task.updated`, `task.completed`, `task.error` or `task.cancelled`, with the
+    whole task; `task.removed`, with its `sessionID`; or `reset`: take a fresh snapshot.
+
+    After applying it, a client can follow from `cursor` without missing anything.
+    """
+
+    cursor: str
+    type: str
+    body: bytes
+
+
+class Follower:
+    """Looks are shared with all subscribers; one that falls behind is detached and queues nothing."""
+
+    def __init__(self, point: Point, *, kind: KindFilter = "background", size: int = QUEUE) -> None:
+        self.point = point
+        self._kind = kind
+        self._size = size
+        self._looks: deque[Look] = deque()
+        self._waiting = 0
+        self._created: set[SessionId] = set()
+        self._news = asyncio.Event()
+        self.cut_off = True
+
+    def join(self) -> None:
+        self.cut_off = False
+
+    def push(self, look: Look) -> bool:
+        """Queue a look. Returns False if the subscriber has fallen behind and was detached."""
+        size = len(look.changes) + len(look.moved)
+        if self._looks and self._waiting + size > self._size:
+            self.cut()
+            return False
+        self._looks.append(look)
+        self._waiting += size
+        self._news.set()
+        return True
+
+    def cut(self) -> None:
+        """Drop the queue; the subscriber reads from the store, from its point."""
+        self.cut_off = True
+        self._looks.clear()
+        self._waiting = 0
+        self._news.set()
+
+    async def next(self) -> Look | None:
+        """Wait for the next look; None if the subscriber was detached."""
+        while not self._looks and not self.cut_off:
+            self._news.clear()
+            await self._news.wait()
+        if self.cut_off:
+            return None
+        look = self._looks.popleft()
+        self._waiting -= len(look.changes) + len(look.moved)
+        return look
+
+    def reset(self, look: Look) -> News:
+        self.point = look.point
+        self._created.clear()
+        return News(str(look.point), "reset", b"{}")
+
+    def take(self, look: Look) -> Iterator[News]:
+        """Yield the updates of a look that are new to this subscriber, and advance its point."""
+        look = narrowed(look, self._kind, self.point.base)
+        fresh = [each for each in look.changes if each.rev > self.point.rev]
+        known = [
+            each for each in look.changes if each.rev <= self.point.rev and each.became == "task.updated"
+        ]
+        for each, following in zip_longest(fresh, fresh[1:]):
+            before = str(self.point)
+            *first, last = self._became(each)
+            if following is None:
+                self._reach(look)
+            elif following.rev > each.rev:
+                self.point = replace(self.point, rev=each.rev)
+            yield from (News(before, kind, each.body) for kind in first)
+            yield News(str(self.point), last, each.body)
+        self._reach(look)
+        yield from self._moved(look, [*known, *look.moved])
+
+    def _reach(self, look: Look) -> None:
+        """Advance the point to a look's revision, after its last piece also the base: all tasks are known."""
+        rev = max(self.point.rev, look.point.rev)
+        self.point = replace(self.point, rev=rev, base=self.point.base if look.more else rev)
+        if not look.more:
+            self._created.clear()
+
+    def _became(self, change: Change) -> tuple[str, ...]:
+        """Return the event types of a change; a task that was created and ended since has both."""
+        if change.became == "task.removed":
+            self._created.discard(change.task_id)
+            return (change.became,)
+        is_new = change.born > self.point.base and change.task_id not in self._created
+        has_ended = change.became != "task.updated" and change.done > self.point.base
+        if is_new:
+            self._created.add(change.task_id)
+            return ("task.created", change.became) if has_ended else ("task.created",)
+        return (change.became,) if has_ended else ("task.updated",)
+
+    def _moved(self, look: Look, moved: list[Change | Moved]) -> Iterator[News]:
+        """Yield progress, also of tasks whose rows were known: progress is not in their rows."""
+        if look.point.level <= self.point.level:  # the subscriber has read newer progress
+            return
+        for each, following in zip_longest(moved, moved[1:]):
+            if following is None:
+                self.point = replace(self.point, level=look.point.level)
+            yield News(str(self.point), "task.updated", each.body)
+        self.point = replace(self.point, level=look.point.level)
+
+
+GAP_SECONDS = 0.02
+"""Between two reads; changes in between are sent together."""
+PROGRESS_SECONDS = 1.0
+SHARE = 10
+"""Reading the progress of live tasks takes at most one part in so many of the time."""
+
+_TOLD_AT_ONCE = (
+    SessionDeleted, TaskCancelled, TaskCleared, TaskCompleted, TaskCreated, TaskFailed, TaskUpdated,
+)  # fmt: skip
+_log = logging.getLogger(__name__)
+
+
+class Board:
+    """Get it from a runtime: `runtime.board`.
+
+    One task reads for all subscribers, from `_point` on; None: there is no subscriber.
+    """
+
+    def __init__(self, store: Store, *, size: int = QUEUE) -> None:
+        self._store = store.board
+        self._size = size
+        self._point: Point | None = None
+        self._followers: dict[Follower, None] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._wanted = asyncio.Event()
+        self._next_progress = 0.0
+        self._told: dict[SessionId, int] = {}
+        """Hash of the last progress sent of each live task, since the last subscriber joined."""
+        self._closed = False
+        store.listen(self._committed)
+
+    async def page(self, query: TaskQuery) -> TaskPage:
+        """List tasks, the newest first."""
+        return await self._store.page(query)
+
+    async def group(self, batch_id: str) -> TaskGroup:
+        """Return the tasks launched in one turn."""
+        return await self._store.group(batch_id)
+
+    async def stats(self) -> TaskStats:
+        return await self._store.stats()
+
+    async def count(self) -> int:
+        """Count the background tasks."""
+        return await self._store.count()
+
+    async def snapshot(self, kind: KindFilter = "background") -> tuple[BoardSnapshot, str]:
+        """Return the state that a board begins with, and the cursor to follow it from."""
+        return await self._store.snapshot(kind)
+
+    def follow(self, after: str, *, kind: KindFilter = "background") -> AsyncGenerator[News, None]:
+        """Stream changes after a cursor, without end: the last state of each task, not each step to it."""
+        return self._news(Follower(point(after), kind=kind, size=self._size))
+
+    async def _news(self, follower: Follower) -> AsyncGenerator[News, None]:
+        try:
+            while not self._closed:
+                look = await self._next(follower)
+                if look is None:
+                    continue
+                if look.reset:
+                    yield follower.reset(look)
+                for news in follower.take(look):
+                    yield news
+                if follower.cut_off and not look.more:
+                    self._join(follower)
+        finally:
+            self._leave(follower)
+        raise Closed("the runtime was closed")
+
+    async def _next(self, follower: Follower) -> Look | None:
+        """Return the next look: the shared one, or an own one for a subscriber that is behind."""
+        if follower.cut_off:
+            return await self._store.look(follower.point, progress=True)
+        return await follower.next()
+
+    def _join(self, follower: Follower) -> None:
+        """Attach a subscriber to the shared reader, unless the reader is ahead of it."""
+        if self._closed:
+            return
+        if self._point is None:
+            self._point = follower.point
+        elif self._point.rev > follower.point.rev or self._point.level > follower.point.level:
+            return
+        follower.join()
+        self._followers[follower] = None
+        self._told.clear()
+        if self._reader is None:
+            assert self._group is not None, "the runtime sets the group that owns the reader"
+            self._reader = self._group.create_task(self._read_on())
+
+    def _leave(self, follower: Follower) -> None:
+        self._followers.pop(follower, None)
+        if not self._followers:
+            self._point = None
+            self._told.clear()
+            self._wanted.set()
+
+    def close(self) -> None:
+        """End all streams."""
+        self._closed = True
+        self._cut_all()
+        if self._reader is not None:
+            self._reader.cancel()
+
+    def _cut_all(self) -> None:
+        for follower in list(self._followers):
+            follower.cut()
+            self._leave(follower)
+
+    def _committed(self, commit: Commit) -> None:
+        if self._followers and any(isinstance(event, _TOLD_AT_ONCE) for event in commit.events):
+            self._wanted.set()
+
+    def read_in(self, group: asyncio.TaskGroup) -> None:
+        """Set the task group that runs the reader."""
+        self._group = group
+
+    async def _read_on(self) -> None:
+        """Read while there are subscribers: soon after a task changed, and every second for progress."""
+        try:
+            while self._followers:
+                await self._read()
+                await asyncio.sleep(GAP_SECONDS)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(self._next_progress):
+                        await self._wanted.wait()
+                self._wanted.clear()
+        except asyncio.CancelledError:  # by its group, which starts nothing more
+            self._closed = True
+            raise
+        except AsyncAgentsError:
+            _log.exception("action=board_read failed; each subscriber of the board reads on its own")
+        finally:
+            self._reader = None
+            self._cut_all()
+
+    async def _read(self) -> None:
+        clock, before = asyncio.get_running_loop().time, self._point
+        if before is None:
+            return
+        began = clock()
+        progress = began >= self._next_progress
+        look = await self._store.look(before, progress=progress)
+        if progress:
+            self._next_progress = clock() + max(PROGRESS_SECONDS, SHARE * (clock() - began))
+        if self._point is not before:  # all left meanwhile; a new subscriber began at another point
+            return
+        if look.reset:
+            self._cut_all()
+            return
+        self._point = look.point
+        self._tell(self._unheard(look))
+        if look.more:
+            self._wanted.set()
+
+    def _unheard(self, look: Look) -> Look:
+        """Leave out live tasks whose progress equals what was sent last."""
+        for change in look.changes:
+            self._told.pop(change.task_id, None)
+        moved = tuple(each for each in look.moved if self._told.get(each.task_id) != hash(each.body))
+        self._told.update((each.task_id, hash(each.body)) for each in moved)
+        return replace(look, moved=moved)
+
+    def _tell(self, look: Look) -> None:
+        if not look.changes and not look.moved:
+            return
+        for follower in list(self._followers):
+            if not follower.push(look):
+                self._leave(follower)

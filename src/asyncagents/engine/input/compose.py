@@ -1,0 +1,333 @@
+"""Build the parts of a prompt from typed text: fill in commands, look up mentions and files."""
+
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import TypeAlias, assert_never
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.config.markdown.commands import Command
+from asyncagents.domain.agent.command import (
+    FilePiece,
+    Invocation,
+    Mention,
+    Piece,
+    ShellPiece,
+    TextPiece,
+    fill,
+    mentions,
+    split_arguments,
+)
+from asyncagents.domain.conversation.part import FileSource, ResourceSource, Source, Span
+from asyncagents.domain.conversation.part_input import (
+    AgentInput,
+    FileInput,
+    PartInput,
+    SubtaskInput,
+    TextInput,
+)
+from asyncagents.domain.envelope import enclosed
+from asyncagents.domain.id import SessionId
+from asyncagents.engine.model_input import in_a_tag
+from asyncagents.engine.workplace.agents import prompt_text
+from asyncagents.engine.workplace.mcp import Content
+from asyncagents.engine.workplace.prompt_sources import (
+    Attached,
+    Judge,
+    Looked,
+    Material,
+    NotAllowed,
+    NotThere,
+    Sight,
+    Unfit,
+)
+from asyncagents.engine.workplace.workplace import Unusable, Workplace
+from asyncagents.errors import InvalidInput, ToolError
+from asyncagents.llm.model import Attachment
+
+MOST_MENTIONS = 50
+"""A text with more mentions is taken for pasted text, and none is looked up."""
+LOOKED_AT = 100_000
+"""How many characters of a text are searched for mentions."""
+NO_FILES = "no files can be read here: attach the content itself, as a data: URL"
+
+File: TypeAlias = Attachment | Path | str
+
+
+class Filled(Struct, frozen=True):
+    """A command filled in as a prompt: its text, and the parts of files and mentions."""
+
+    text: str
+    beside: tuple[PartInput, ...] = ()
+
+
+UNTYPED = "application/octet-stream"
+
+
+def data_url(data: bytes, mime: str) -> str:
+    return f"data:{mime or UNTYPED};base64,{b64encode(data).decode()}"
+
+
+def _said(content: Content) -> PartInput:
+    if content.text is not None:
+        return TextInput(text=enclosed(content.text, files=True))
+    return FileInput(mime=content.mime or UNTYPED, url=data_url(content.data or b"", content.mime))
+
+
+class Composer:
+    """Builds the parts of one prompt in a directory. `judge` is awaited only if a file is looked up."""
+
+    def __init__(
+        self,
+        place: Workplace,
+        directory: str,
+        judge: Callable[[], Awaitable[Judge]],
+        *,
+        session_id: SessionId,
+    ) -> None:
+        self._place = place
+        self._session_id = session_id
+        self._material: Material | None = place.material
+        self._directory = directory
+        self._ask_judge = judge
+        self._judge: Judge | None = None
+
+    async def typed(self, text: str) -> list[PartInput]:
+        """Return the parts of a text: itself, and the files and agents that it mentions."""
+        said: list[PartInput] = [TextInput(text=text)] if text.strip() else []
+        return said + await self.mentioned(text)
+
+    async def mentioned(self, text: str) -> list[PartInput]:
+        """Return parts for mentioned files and agents that exist; any other `@word` stays plain text."""
+        seen = mentions(text[:LOOKED_AT]) if self._material else ()
+        found = {mention.path: mention for mention in reversed(seen)}  # the first occurrence of each
+        parts: list[PartInput] = []
+        if len(found) <= MOST_MENTIONS:
+            for mention in reversed(found.values()):
+                parts += await self._mention(mention)
+        return parts
+
+    async def _mention(self, mention: Mention) -> list[PartInput]:
+        at = Span(value=mention.text, start=mention.start, end=mention.start + len(mention.text))
+        match await self._look(self._sight(mention.path)):
+            case Attached() as file:
+                return _beside(file, FileSource(path=file.path, text=at))
+            case NotThere():
+                return self._agent(mention.path, at)
+            case NotAllowed(outside=True):
+                return []
+            case NotAllowed(why) | Unfit(why):
+                return [TextInput(text=f"[{mention.text} is not shown here: {why}]", synthetic=True)]
+            case looked:
+                assert_never(looked)
+
+    def _agent(self, name: str, at: Span | None) -> list[PartInput]:
+        """Return the parts that call a subagent; empty if no agent of that name may be called."""
+        agent = self._material.agent(name) if self._material else None
+        if agent is None or agent.mode == "primary":
+            return []
+        return _call_on(AgentInput(name=agent.name, source=at))
+
+    def _sight(self, path: str, *, first: int | None = None, last: int | None = None) -> Sight:
+        directory, session_id = self._directory, self._session_id
+        return Sight(path=path, directory=directory, session_id=session_id, first=first, last=last)
+
+    def _named(self, url: str) -> Sight:
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise InvalidInput(f"{url[:80]!r} is not a valid file URL: {error}") from error
+        if parts.netloc not in ("", "localhost"):
+            raise InvalidInput(f"{url[:80]!r} names another machine: a file: URL must begin with file:///")
+        query = parse_qs(parts.query)
+        path = unquote(parts.path) or "."
+        return self._sight(path, first=_line(query, "start"), last=_line(query, "end"))
+
+    async def _look(self, sight: Sight, *, meant: bool = False) -> Looked:
+        if self._material is None:
+            raise InvalidInput(self._place.why if isinstance(self._place, Unusable) else NO_FILES)
+        if self._judge is None:
+            self._judge = await self._ask_judge()
+        return await self._material.look(sight, self._judge, meant=meant)
+
+    async def files(self, files: Iterable[File]) -> list[PartInput]:
+        """Return parts for attached files (path, URL or content); raise `InvalidInput` if one cannot be."""
+        parts: list[PartInput] = []
+        if not isinstance(files, list | tuple):
+            raise InvalidInput("files must be a list of paths, file: URLs or Attachments")
+        for file in files:
+            match file:
+                case Attachment():
+                    parts += await self._file(FileInput(mime=file.mime, url=file.url, filename=file.filename))
+                case str() if file.startswith("file:"):
+                    parts += await self._file(FileInput(mime="text/plain", url=file))
+                case Path() | str():
+                    parts += await self._meant(self._sight(str(file)))
+                case _:
+                    raise InvalidInput(
+                        "a file must be a path, a file: URL, or an Attachment with its content"
+                    )
+        return parts
+
+    async def ready(self, parts: Iterable[PartInput]) -> list[PartInput]:
+        """Complete parts that a client sent: attach files, and check the agents they call."""
+        made: list[PartInput] = []
+        for part in parts:
+            match part:
+                case FileInput():
+                    made += await self._file(part)
+                case AgentInput():
+                    self._check_agent(part.name)
+                    made += _call_on(part)
+                case SubtaskInput():
+                    self._check_agent(part.agent)
+                    made.append(part)
+                case TextInput():
+                    made.append(part)
+                case _:
+                    assert_never(part)
+        return made
+
+    def _check_agent(self, name: str) -> None:
+        if self._material is None:
+            return
+        agent = self._material.agent(name)
+        if agent is None or agent.mode == "primary":
+            raise InvalidInput(f"{name!r} is not a subagent of this directory: choose one that is")
+
+    async def _file(self, part: FileInput) -> list[PartInput]:
+        if isinstance(part.source, ResourceSource):
+            return await self._resource(part, part.source)
+        if part.url.startswith(("data:", "https:", "http:")):
+            return [part]
+        if not part.url.startswith("file:"):
+            raise InvalidInput(f"{part.url[:80]!r} is not a valid file URL: use a file: or data: URL")
+        return await self._meant(self._named(part.url), part)
+
+    async def _meant(self, sight: Sight, part: FileInput | None = None) -> list[PartInput]:
+        match await self._look(sight, meant=True):
+            case Attached() as file:
+                return _beside(file, part.source if part else None, part)
+            case NotThere(why) | NotAllowed(why) | Unfit(why):
+                raise InvalidInput(why)
+            case looked:
+                assert_never(looked)
+
+    async def _resource(self, part: FileInput, source: ResourceSource) -> list[PartInput]:
+        served = self._place.served
+        if served is None:
+            raise InvalidInput(
+                f"there is no MCP server {source.client_name!r} here to read {source.uri} from"
+            )
+        parts: list[PartInput] = []
+        try:
+            found = await served.read_resource(source.client_name, source.uri)
+        except ToolError as error:
+            raise InvalidInput(f"{source.uri} cannot be attached: {error}") from error
+        for each in found:
+            if each.text is not None:
+                words = in_a_tag(part.filename or source.uri, each.text)
+                parts += [TextInput(text=words, synthetic=True), replace(part, url=source.uri)]
+            elif each.data is not None:
+                parts.append(replace(part, mime=each.mime or UNTYPED, url=data_url(each.data, each.mime)))
+        return parts
+
+    async def ready_prompt(self, called: Invocation) -> list[PartInput] | None:
+        """Return the parts of an MCP prompt, called as `server:prompt arguments…`; None: there is none."""
+        served = self._place.served
+        if served is None or ":" not in called.name:
+            return None
+        known = {each.command: each for each in await served.list_prompts(called.name)}
+        prompt = known.get(called.name)
+        if prompt is None:
+            return None
+        names = [each.name for each in prompt.arguments]
+        typed = split_arguments(called.arguments)
+        values = (*typed[: len(names) - 1], " ".join(typed[len(names) - 1 :])) if names else ()
+        given = {name: value for name, value in zip(names, values, strict=False) if value}
+        if missing := [each.name for each in prompt.arguments if each.required and each.name not in given]:
+            raise InvalidInput(f"/{called.name} needs {', '.join(missing)}: write it behind the command")
+        try:
+            found = await served.get_prompt(prompt.server, prompt.name, given)
+        except ToolError as error:
+            raise InvalidInput(f"/{called.name} cannot be used: {error}") from error
+        return [_said(each) for each in found if each.text is not None or each.data is not None]
+
+    async def filled(self, command: Command, arguments: str) -> Filled:
+        """Fill a command's template with the typed arguments, the output of its shell and its files."""
+        texts: list[str] = []
+        beside: list[PartInput] = []
+        for piece in fill(command.config.template, arguments):
+            text, parts = await self._piece(command, piece)
+            texts.append(text)
+            beside += parts
+        return Filled("".join(texts).strip(), (*beside, *await self.mentioned(arguments)))
+
+    async def _piece(self, command: Command, piece: Piece) -> tuple[str, list[PartInput]]:
+        match piece:
+            case TextPiece(text):
+                return text, []
+            case ShellPiece():
+                return await self._shell(command, piece), []
+            case FilePiece():
+                return piece.text, await self._file_piece(command, piece)
+            case _:
+                assert_never(piece)
+
+    async def _shell(self, command: Command, piece: ShellPiece) -> str:
+        assert self._material is not None, "the command comes from its sources"
+        try:
+            return enclosed(await self._material.shell(piece, self._directory), files=True)
+        except ToolError as error:
+            raise InvalidInput(f"/{command.name} cannot run `{piece.command}`: {error}") from error
+
+    async def _file_piece(self, command: Command, piece: FilePiece) -> list[PartInput]:
+        match await self._look(self._sight(piece.path)):
+            case Attached() as file:
+                return _beside(file, None)
+            case NotThere():
+                return self._agent(piece.path, None)
+            case NotAllowed(why) | Unfit(why):
+                raise InvalidInput(f"/{command.name} names {piece.text}: {why}")
+            case looked:
+                assert_never(looked)
+
+
+def _beside(file: Attached, source: Source | None, part: FileInput | None = None) -> list[PartInput]:
+    """Return the text that the model reads of a file, then the file part that people see."""
+    part = part or FileInput(mime=file.mime, url=Path(file.path).as_uri(), source=source)
+    part = replace(part, mime=file.mime, filename=part.filename or file.name)
+    if file.data is not None:
+        return [replace(part, url=file.data)]
+    words = in_a_tag(part.filename or file.name, file.words or "")
+    return [TextInput(text=words, synthetic=True), part]
+
+
+def _call_on(part: AgentInput) -> list[PartInput]:
+    return [part, TextInput(text=prompt_text("agent-mention").format(name=part.name), synthetic=True)]
+
+
+def _line(query: dict[str, list[str]], name: str) -> int | None:
+    values = query.get(name)
+    if not values:
+        return None
+    if not (values[0].isascii() and values[0].isdigit() and len(values[0]) < 10):
+        raise InvalidInput(f"{name}={values[0][:20]} is not a line number: write one as in ?start=3&end=9")
+    return int(values[0])
+
+
+def subtask(command: Command, agent: str, filled: Filled) -> SubtaskInput:
+    """Build the subtask of a command as one text, with the text of its files; pictures are only named."""
+    words = [part.text for part in filled.beside if isinstance(part, TextInput)]
+    config = command.config
+    model = config.model and replace(config.model, variant=config.variant or config.model.variant)
+    return SubtaskInput(
+        prompt="\n\n".join([filled.text, *words]),
+        description=config.description or f"/{command.name}",
+        agent=agent,
+        model=model,
+        command=command.name,
+    )

@@ -1,0 +1,35 @@
+"""Approvals ("always" answers) of a project, to list and to withdraw."""
+
+from pathlib import Path
+
+from asyncagents.domain.agent.approval import Approval
+from asyncagents.domain.conversation.session import project_id
+from asyncagents.errors import InvalidInput
+from asyncagents.store.facade.approval import ApprovalStore
+
+MOST = 1_000
+
+
+class Approvals:
+    """Get it from a runtime: `runtime.approvals`. A withdrawn approval is asked again at the next call."""
+
+    def __init__(self, store: ApprovalStore) -> None:
+        self._store = store
+
+    async def list(self, directory: str | Path | None = ".", *, limit: int = MOST) -> tuple[Approval, ...]:
+        """List the approvals of a directory's project, or (None) of all, the newest first."""
+        if not 0 < limit <= MOST:
+            raise InvalidInput(f"limit must be from 1 to {MOST}")
+        return await self._store.list(None if directory is None else _project(directory), limit=limit)
+
+    async def withdraw(self, approval_id: str) -> None:
+        """Delete an approval. Raises `NotFound` if it does not exist (any more)."""
+        await self._store.withdraw(approval_id)
+
+    async def withdraw_all(self, directory: str | Path = ".", permission: str | None = None) -> int:
+        """Delete a project's approvals, for one permission or all; return how many there were."""
+        return await self._store.withdraw_all(_project(directory), permission)
+
+
+def _project(directory: str | Path) -> str:
+    return project_id(str(Path(directory).absolute()))

@@ -1,0 +1,190 @@
+"""Build the `Session` value of a new session."""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from asyncagents.domain.conversation.copy import duplicate
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.domain.conversation.part import Part
+from asyncagents.domain.conversation.session import (
+    Rule,
+    Session,
+    SessionModel,
+    SessionQuery,
+    SessionTime,
+    Tokens,
+    default_title,
+    project_id,
+    slug,
+)
+from asyncagents.domain.id import Ids, MessageId, PartId, SessionId
+from asyncagents.domain.port import Clock, Rng
+from asyncagents.engine.input.content_hash import content_hash
+from asyncagents.engine.input.message import a_text, some_rules
+from asyncagents.engine.workplace.workplace import Workplace, Workplaces, enter
+from asyncagents.store.store import Store
+from asyncagents.store.verb.page import Page
+from asyncagents.store.verb.session import NewSession
+from asyncagents.store.verb.session_update import Change
+
+
+class Newborn:
+    """Builds the `Session` value of a new session."""
+
+    def __init__(self, *, clock: Clock, rng: Rng, ids: Ids, version: str) -> None:
+        self._clock = clock
+        self._rng = rng
+        self.ids = ids
+        self._version = version
+
+    def __call__(
+        self, title: str | None, parent_id: SessionId | None, directory: str, permission: Sequence[Rule]
+    ) -> Session:
+        now = self._clock.now()
+        title = a_text(title, "a title") if title is not None else None
+        return Session(
+            id=self.ids.session(),
+            slug=slug(self._rng),
+            project_id=project_id(directory),
+            directory=directory,
+            parent_id=parent_id,
+            title=title or default_title(now, child=parent_id is not None),
+            version=self._version,
+            time=SessionTime(created=now, updated=now),
+            cost=0,
+            tokens=Tokens.zero(),
+            permission=some_rules(permission) or None,
+        )
+
+
+_COPY = re.compile(r"(.+) \(fork #(\d{1,9})\)", re.DOTALL)
+
+
+class Opening(Struct, frozen=True, kw_only=True):
+    """Options of a new session."""
+
+    directory: str
+    title: str | None = None
+    parent_id: SessionId | None = None
+    agent: str | None = None
+    """The agent that answers, until a prompt names another."""
+    model: SessionModel | None = None
+    metadata: dict[str, Any] | None = None
+    permission: Sequence[Rule] = ()
+    key: str | None = None
+
+
+class Conversations:
+    """Get it from a runtime: `runtime.conversations`."""
+
+    def __init__(
+        self,
+        store: Store,
+        workplaces: Workplaces,
+        newborn: Newborn,
+        *,
+        check: Callable[[ModelRef], None],
+        pool: str,
+    ) -> None:
+        self._store = store
+        self._workplaces = workplaces
+        self._newborn = newborn
+        self._check = check
+        self._pool = pool
+
+    async def create(self, new: Opening) -> Session:
+        """Create a session. Raises `InvalidInput` for an unknown agent or model."""
+        place = await enter(self._workplaces, new.directory)
+        if new.agent is not None:
+            place.model(new.agent)
+        if new.model is not None:
+            self._check(_reference(new.model))
+        info = replace(
+            self._newborn(new.title, new.parent_id, new.directory, new.permission),
+            agent=new.agent,
+            model=new.model,
+            metadata=new.metadata,
+            path=_path(place, new.directory),
+        )
+        given = content_hash(**{**asdict(new), "key": None})
+        return await self._store.create_session(
+            NewSession(info=info, pool=self._pool, key=new.key, hash=given)
+        )
+
+    async def list(self, query: SessionQuery) -> tuple[Session, ...]:
+        """List sessions, the last used first."""
+        return await self._store.conversation.listing(query)
+
+    async def worktree(self, directory: str) -> str:
+        """Return the root of the project that a directory is in."""
+        return (await enter(self._workplaces, directory)).worktree or directory
+
+    async def page(
+        self, session_id: SessionId, *, before: str | None = None, limit: int | None = None
+    ) -> Page:
+        """Return the newest `limit` messages before an id, or all of them, as JSON."""
+        return await self._store.conversation.page(session_id, before=before, limit=limit)
+
+    async def message(self, session_id: SessionId, message_id: MessageId) -> bytes:
+        """Return one message with its parts, as JSON."""
+        return await self._store.conversation.message(session_id, message_id)
+
+    async def change(self, session_id: SessionId, new: Change) -> Session:
+        return await self._store.conversation.change(session_id, new)
+
+    async def fork(
+        self, session_id: SessionId, *, before: MessageId | None = None, key: str | None = None
+    ) -> Session:
+        """Create a session with a copy of the messages before one, or of all; also while the session works.
+
+        The copy has the session's own rules; its open calls are closed.
+        """
+        own_key, given = f"fork:{session_id}:{key}" if key is not None else None, content_hash(before=before)
+        if own_key is not None:  # a repeat does not read the source, which may be gone by now
+            known = await self._store.conversation.made_before(own_key, hash=given)
+            if known is not None:
+                return known
+        source = await self._store.conversation.source(session_id, before=before)
+        was = source.info
+        title = copied_title(was.title)
+        info = replace(
+            self._newborn(title, None, was.directory, was.permission or ()),
+            metadata=was.metadata,
+            tools=was.tools,
+            path=was.path,
+        )
+        made = duplicate(source.messages, to=info.id, ids=self._newborn.ids, now=info.time.created)
+        pool = (await self._store.control(session_id)).pool  # the same pool: it has the same directory
+        new = NewSession(info=info, pool=pool, key=own_key, hash=given)
+        return await self._store.conversation.copy(new, made)
+
+    async def remove_message(self, session_id: SessionId, message_id: MessageId) -> None:
+        """Remove a message. This and the next two raise `SessionBusy` unless the session rests."""
+        await self._store.conversation.remove_message(session_id, message_id)
+
+    async def remove_part(self, session_id: SessionId, message_id: MessageId, part_id: PartId) -> None:
+        await self._store.conversation.remove_part(session_id, message_id, part_id)
+
+    async def change_part(self, part: Part) -> Part:
+        return await self._store.conversation.change_part(part)
+
+
+def copied_title(title: str) -> str:
+    """Number a fork's title: `Bees` becomes `Bees (fork #1)`, which becomes `Bees (fork #2)`."""
+    before = _COPY.fullmatch(a_text(title, "a title"))
+    return f"{before[1]} (fork #{int(before[2]) + 1})" if before else f"{title} (fork #1)"
+
+
+def _reference(model: SessionModel) -> ModelRef:
+    return ModelRef(provider_id=model.provider_id, model_id=model.id, variant=model.variant)
+
+
+def _path(place: Workplace, directory: str) -> str:
+    """Return a directory's path in its project; empty for the root."""
+    here, root = PurePosixPath(directory), PurePosixPath(place.worktree or directory)
+    return str(here.relative_to(root)) if here != root and here.is_relative_to(root) else ""

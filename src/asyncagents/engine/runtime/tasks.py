@@ -1,0 +1,137 @@
+"""List, resume, cancel and explain tasks, and move them to the background."""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from asyncagents.domain.call.waiting import Awaited, awaited, is_outside
+from asyncagents.domain.fact import Resume
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.task.view import BackgroundTask, background_task
+from asyncagents.domain.why import PATIENCE_MS, Why, why
+from asyncagents.engine.input.intake import Intake
+from asyncagents.engine.input.message import a_prompt
+from asyncagents.engine.runtime.abort import Ending
+from asyncagents.errors import Damaged, InvalidInput, NotFound
+from asyncagents.store.store import Store
+from asyncagents.store.verb.task_read import Seen
+
+
+class Tasks:
+    """Get it from a runtime: `runtime.tasks`."""
+
+    def __init__(self, *, store: Store, intake: Intake, ending: Ending) -> None:
+        self.served_elsewhere: Callable[[str], bool] = _nobody
+        """Whether another process serves a pool; set by the app."""
+        self._store = store
+        self._intake = intake
+        self._ending = ending
+
+    async def get(self, task_id: SessionId) -> BackgroundTask:
+        """Return a task with its progress."""
+        return _shown(await self._store.task(task_id))
+
+    async def find(self, start: str) -> BackgroundTask:
+        """Find a task by its id or a unique beginning of it."""
+        start = start if start.startswith("ses_") else f"ses_{start}"
+        found = await self._store.beginning(start)
+        if len(found) > 1 and start not in found:
+            raise InvalidInput(f"several sessions begin with {start!r}: write more of the id")
+        return await self.get(SessionId(start) if start in found or not found else found[0])
+
+    async def list(
+        self, session_id: SessionId | None = None, *, live: bool = False, limit: int = 100
+    ) -> tuple[BackgroundTask, ...]:
+        """List tasks of a session's tree, oldest first; or all, newest first. `live`: those not ended."""
+        if session_id is not None:
+            seen = await self._store.tasks_of_tree(session_id)
+        elif live:
+            seen = await self._store.live_tasks()
+        else:
+            seen = await self._store.tasks(limit=limit)
+        return tuple(_shown(each) for each in seen if each.task.live or not live)
+
+    async def batch(self, batch_id: str) -> tuple[BackgroundTask, ...]:
+        return tuple(_shown(each) for each in await self._store.tasks_of_batch(batch_id))
+
+    async def resume(self, task_id: SessionId, prompt: str, *, key: str | None = None) -> BackgroundTask:
+        """Send a follow-up: an ended task begins another run, a live one reads it before its next step."""
+        await self._store.task(task_id)
+        a_prompt(prompt)
+        try:
+            async with self._intake.alone(task_id, key):
+                fact = await self._intake.admit(task_id, prompt, key=key, to={})
+                await self._store.resume(Resume(task_id, fact, prompt))
+        except NotFound as error:
+            raise NotFound("session of task", f"{task_id} (start a new task instead)") from error
+        return await self.get(task_id)
+
+    async def background(self, task_id: SessionId) -> BackgroundTask:
+        """Move a task to the background: its parent goes on, and gets a notice of its end."""
+        await self._store.by_hand.background(task_id)
+        return await self.get(task_id)
+
+    async def cancel(self, task_id: SessionId, *, key: str | None = None) -> bool:
+        """Cancel a task with all below it; its parent gets a notice.
+
+        Returns False if a run was still stopping after 5 seconds; the cancel itself is committed.
+        The same key again cancels no later run.
+        """
+        await self._store.task(task_id)
+        return await self._ending.abort(task_id, key=key)
+
+    async def cancel_batch(self, batch_id: str, *, key: str | None = None) -> bool:
+        """Cancel all tasks of a batch that have not ended."""
+        found = await self._store.tasks_of_batch(batch_id)
+        if not found:
+            raise NotFound("batch", batch_id)
+        stopped = [await self._ending.abort(each.task.id, key=key) for each in found if each.task.live]
+        return all(stopped)
+
+    async def awaited(self, session_id: SessionId, *, asks: bool = False) -> tuple[Awaited, ...]:
+        """List what a session's tree waits for outside; with `asks` only people, the oldest first."""
+        root_id = (await self._store.control(session_id)).root_id
+        if asks:
+            return tuple(awaited(each.call, each.lineage) for each in await self._store.asks(root_id))
+        calls = [
+            call
+            for each in await self._store.statuses(root_id)
+            for call in await self._store.open_calls(each)
+            if is_outside(call)
+        ]
+        return tuple(awaited(call) for call in calls)
+
+    async def why(self, session_id: SessionId) -> Why:
+        """Explain why a session does not go on."""
+        try:
+            about = await self._store.situation(session_id)
+        except Damaged as error:
+            said = f"Its rows cannot be read: {error}"
+            return Why(session_id=session_id, code="unreadable", sentence=said)
+        lives = self._ending.owner_lives(about.control.owner)
+        served = self._ending.serves_pool(about.control.pool) or self.served_elsewhere(about.control.pool)
+        found = why(replace(about, owner_lives=lives, served=served))
+        here = self._ending.serves_pool(about.control.pool)
+        if found.code in ("ready", "no_worker") and (here or about.now - about.updated >= PATIENCE_MS):
+            return await self._for_lack_of_a_model(found)
+        return found
+
+    async def _for_lack_of_a_model(self, found: Why) -> Why:
+        """Replace the reason if the session waits for a model that cannot be asked."""
+        lacks = await self._intake.gate.lacks_model(found.session_id)
+        if lacks is None:
+            return found
+        said = f"It waits for a model, and goes on once there is one: {lacks}."
+        return Why(session_id=found.session_id, code="no_model", sentence=said)
+
+
+ANY = ""
+"""Any pool."""
+
+
+def _nobody(pool: str) -> bool:
+    return False
+
+
+def _shown(seen: Seen) -> BackgroundTask:
+    return background_task(seen.task, seen.progress)

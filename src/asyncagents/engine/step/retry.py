@@ -1,0 +1,41 @@
+"""Whether and when a failed request is tried again."""
+
+from math import isfinite
+
+from msgspec import Struct
+
+from asyncagents.domain.conversation.failure import APIError, Failure
+from asyncagents.domain.port import Rng
+
+RETRIES = 5
+FIRST_MS = 2_000
+LONGEST_MS = 24 * 3_600_000
+"""A longer `Retry-After` makes the step fail."""
+PATIENCE_MS = 5_000
+"""A run waits up to this long for the next try; for a longer pause it parks."""
+
+
+class RetryHint(Struct, frozen=True):
+    """What the provider says about the next try of a failed request."""
+
+    after: float | None = None
+    """Seconds to wait, by the provider."""
+    most: int | None = None
+    """Max retries; None: the default number."""
+
+
+def pause(failure: Failure | None, attempt: int, hint: RetryHint, rng: Rng) -> int | None:
+    """Return the ms until the next try after a failed `attempt`, counted from 1; None: no further try."""
+    retry_after, most = hint.after, RETRIES if hint.most is None else min(hint.most, RETRIES)
+    if not isinstance(failure, APIError) or not failure.data.is_retryable or attempt > most:
+        return None
+    if retry_after is None or not isfinite(retry_after):
+        doubled: int = FIRST_MS << (attempt - 1)
+        return doubled + rng.below(doubled // 4)
+    asked = max(0, int(retry_after * 1000))
+    return asked + rng.below(asked // 10 + 100) if asked <= LONGEST_MS else None
+
+
+def rate_limited(failure: Failure | None) -> bool:
+    """Whether the failure is a rate limit, which applies to all requests to the model."""
+    return isinstance(failure, APIError) and failure.data.status_code == 429

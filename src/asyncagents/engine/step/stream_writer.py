@@ -1,0 +1,161 @@
+"""Store and publish a step while it streams; the stream never waits for the disk."""
+
+import asyncio
+
+from msgspec.structs import replace
+
+from asyncagents.domain.control import Lease
+from asyncagents.domain.conversation.part import Part
+from asyncagents.domain.event import Event, PartDelta, PartUpdated
+from asyncagents.domain.id import PartId
+from asyncagents.domain.port import Clock
+from asyncagents.engine.event.bus import Bus
+from asyncagents.engine.run import Run
+from asyncagents.engine.step.draft import Draft, NewPart
+from asyncagents.engine.step.text_buffer import NewText
+from asyncagents.store.store import Store
+from asyncagents.store.verb.step import StepEnd
+
+FLUSH_SECONDS = 1.0
+
+
+class Scribe:
+    """A part's first row is committed before it is published; after that its deltas are published at once.
+
+    Text is written soon after a part begins or ends, else about once a second, one write at a time.
+    """
+
+    def __init__(
+        self, *, store: Store, bus: Bus, clock: Clock, group: asyncio.TaskGroup, run: Run, draft: Draft
+    ) -> None:
+        assert run.lease is not None
+        self._store = store
+        self._bus = bus
+        self._clock = clock
+        self._group = group
+        self._run = run
+        self._lease: Lease = run.lease
+        self._draft = draft
+        self._known: set[PartId] = set()
+        self._parts: dict[PartId, Part] = {}
+        self._events: list[Event] = []
+        self._timer: asyncio.Handle | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None
+        self._over = False
+        bus.begins(self._lease.session_id, self._so_far)
+
+    def _so_far(self) -> list[Event]:
+        """Return the published parts that still stream, as events."""
+        return [self._updated(part) for part in self._draft.growing() if part.id in self._known]
+
+    def take(self, change: NewPart | NewText) -> None:
+        match change:
+            case NewPart(part):
+                self._parts[part.id] = part
+                self._events.append(self._updated(part))
+                self._flush_soon()
+            case NewText(part_id, text, offset):
+                self._spread(self._delta(part_id, text, offset))
+
+    def _spread(self, delta: PartDelta) -> None:
+        """Publish a delta if its part is published; else queue it until the part is."""
+        if delta.part_id in self._known:
+            self._bus.publish(delta)
+            self._flush_later()
+        else:
+            self._events.append(delta)
+
+    def _flush_soon(self) -> None:
+        if self._over:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_soon(self._begin)
+
+    def _flush_later(self) -> None:
+        if self._timer is None and self._writing is None and not self._over:
+            self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._begin)
+
+    def _begin(self) -> None:
+        self._timer = None
+        if self._writing is None and (self._parts or self._draft.dirty):
+            self._writing = self._group.create_task(self._write())
+
+    async def _write(self) -> None:
+        parts, events = self.rest()
+        try:
+            await self._store.write_parts(self._lease, parts, events)
+        except Exception as error:  # noqa: BLE001  raised again by `close`; the stream is interrupted
+            self._failure = error
+            self._run.interrupt()
+            return
+        finally:
+            self._writing = None
+        self._now_known(parts)
+        if self._parts:
+            self._flush_soon()
+        elif self._draft.dirty:
+            self._flush_later()
+
+    def _now_known(self, parts: tuple[Part, ...]) -> None:
+        """Mark parts as published and publish the deltas that came during the write."""
+        self._known.update(part.id for part in parts)
+        waiting, self._events = self._events, []
+        for event in waiting:
+            if isinstance(event, PartDelta):
+                self._spread(event)
+            else:
+                self._events.append(event)
+
+    def rest(self) -> tuple[tuple[Part, ...], tuple[Event, ...]]:
+        """Return and clear the parts that are not written and the events that are not published yet."""
+        parts = {**self._parts, **{part.id: part for part in self._draft.unsaved()}}
+        events = tuple(self._events)
+        self._parts, self._events = {}, []
+        return tuple(parts.values()), events
+
+    def complete(self, end: StepEnd) -> StepEnd:
+        """Add the unwritten parts and unpublished events to the end of the step."""
+        parts, events = self.rest()
+        replaced = {part.id for part in end.parts} | {call.part_id for call in end.calls}
+        kept = tuple(part for part in parts if part.id not in replaced)
+        last = tuple(self._updated(part) for part in end.parts)
+        return replace(end, parts=kept + end.parts, events=events + last)
+
+    async def close(self) -> None:
+        """Wait for the write under way and begin no other; raise the failure of a write.
+
+        What is left is written with the end of the step.
+        """
+        self._stop()
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+        if self._failure is not None:
+            raise self._failure
+
+    def _stop(self) -> None:
+        self._over = True
+        self._bus.ends(self._lease.session_id, self._so_far)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def drop(self) -> None:
+        """Stop at once: cancel the write under way and begin no other."""
+        self._stop()
+        if self._writing is not None:
+            self._writing.cancel()
+
+    def _updated(self, part: Part) -> PartUpdated:
+        return PartUpdated(session_id=self._lease.session_id, part=part, time=self._clock.now())
+
+    def _delta(self, part_id: PartId, text: str, offset: int) -> PartDelta:
+        return PartDelta(
+            session_id=self._lease.session_id,
+            message_id=self._draft.message.id,
+            part_id=part_id,
+            field="text",
+            delta=text,
+            offset=offset,
+        )

@@ -1,0 +1,324 @@
+"""Agents by name: built-in ones, overlaid by those of markdown files, overlaid by those of the config."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from html import escape
+from importlib.resources import files
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.config.config import AgentConfig, Config, SandboxConfig
+from asyncagents.config.markdown.agents import AgentFile, FoundAgents
+from asyncagents.config.markdown.instructions import Instruction
+from asyncagents.config.markdown.skills import Skill
+from asyncagents.domain.agent.agent import Agent, Mode
+from asyncagents.domain.agent.permission import (
+    GUARDED_PLACE,
+    UNCLEAR,
+    WEBFETCH_LOCAL,
+    Action,
+    Effective,
+    Layers,
+    at_least,
+    confined,
+    rules_of,
+)
+from asyncagents.domain.agent.sandbox import Sandbox
+from asyncagents.domain.conversation.session import Rule
+from asyncagents.errors import ConfigError, InvalidInput, UntrustedConfig, UntrustedInput
+
+DEFAULT_AGENT = "build"
+
+PromptName: TypeAlias = Literal[
+    "build", "plan", "general", "explore", "title", "compaction",
+    "max-steps", "plan-reminder", "build-switch", "todo", "todo-reminder", "compaction-go-on", "note-go-on",
+    "agent-mention", "subtask-done", "structured-output", "structured-again", "own-command",
+    "command-init", "command-review",
+]  # fmt: skip
+
+# Permissions of a read-only subagent; every other one is denied, also those of plugins' tools.
+_LOOKING = (
+    "read", "grep", "glob", "list", "bash", "webfetch", "websearch", "skill",
+    "external_directory", "doom_loop", UNCLEAR, WEBFETCH_LOCAL, GUARDED_PLACE,
+)  # fmt: skip
+_NO_EDITS: tuple[tuple[str, Action], ...] = (("edit", "deny"),)
+_NO_TODOS: tuple[tuple[str, Action], ...] = (("todowrite", "deny"), ("todoread", "deny"))
+
+
+class _BuiltIn(Struct, frozen=True, kw_only=True):
+    mode: Mode
+    prompt: PromptName
+    description: str | None
+    opens: tuple[str, ...] = ()
+    """Permissions that the defaults deny and this agent has; the user's own rules come after."""
+    floors: tuple[tuple[str, Action], ...] = ()
+    """The least strict action for a permission, even if the user's rules for all agents allow more."""
+    only: tuple[str, ...] | None = None
+    """If given, every other permission is denied."""
+    hidden: bool = False
+    temperature: float | None = None
+
+
+_BUILT_IN: Mapping[str, _BuiltIn] = {
+    "build": _BuiltIn(
+        mode="primary",
+        prompt="build",
+        description="Does the work: reads, changes and runs what the rules allow.",
+        opens=("plan_enter",),
+    ),
+    "plan": _BuiltIn(
+        mode="primary",
+        prompt="plan",
+        description="Plans the work and changes nothing: no edits, and every command asks.",
+        opens=("plan_exit",),
+        floors=(*_NO_EDITS, ("bash", "ask")),
+    ),
+    "general": _BuiltIn(
+        mode="subagent",
+        prompt="general",
+        description="Researches questions with many steps and carries out tasks that need no edits.",
+        floors=(*_NO_EDITS, *_NO_TODOS),
+    ),
+    "explore": _BuiltIn(
+        mode="subagent",
+        prompt="explore",
+        description="Finds files, code and facts in a project quickly, without changing anything.",
+        only=_LOOKING,
+    ),
+    "title": _BuiltIn(
+        mode="primary",
+        prompt="title",
+        description="Names a conversation.",
+        only=(),
+        hidden=True,
+        temperature=0.5,
+    ),
+    "compaction": _BuiltIn(
+        mode="primary",
+        prompt="compaction",
+        description="Summarises a conversation that has become too long.",
+        only=(),
+        hidden=True,
+    ),
+}
+# The prompt of a user's agent that has none.
+_BORROWED: Mapping[Mode, PromptName] = {"primary": "build", "all": "build", "subagent": "general"}
+
+
+def default_rules(directories: tuple[str, ...] = ()) -> tuple[Rule, ...]:
+    """Return the rules that apply to every agent unless overridden; `directories` outside are allowed."""
+    written: dict[str, Action | dict[str, Action]] = {
+        "*": "allow",
+        "doom_loop": "ask",
+        UNCLEAR: "ask",
+        WEBFETCH_LOCAL: "ask",
+        GUARDED_PLACE: "ask",
+        "external_directory": {"*": "ask", **{f"{each.rstrip('/')}/*": "allow" for each in directories}},
+        "plan_enter": "deny",
+        "plan_exit": "deny",
+        "read": {"*": "allow", "*.env": "ask", "*.env.*": "ask", "*.env.example": "allow"},
+    }
+    return rules_of(written, "")
+
+
+class Agents:
+    """The agents of a directory. Raises `ConfigError` if the configured default cannot be a default agent."""
+
+    def __init__(
+        self, config: Config, found: FoundAgents, *, home: str, directories: tuple[str, ...] = ()
+    ) -> None:
+        self._home = home
+        self._defaults = default_rules(directories)
+        self._config = rules_of(config.permission, home)
+        self._sandbox = config.sandbox
+        names = dict.fromkeys([*_BUILT_IN, *found.agents, *config.agent])
+        laid = [self._laid(name, found.agents.get(name), config.agent.get(name)) for name in names]
+        self._agents = {agent.name: agent for agent in laid if agent is not None}
+        self._untrusted = found.untrusted
+        self._default = self._choose(config.default_agent)
+
+    def get(self, name: str) -> Agent:
+        self.check_trust(name)
+        if name not in self._agents:
+            known = ", ".join(agent.name for agent in self.list())
+            raise InvalidInput(f"no agent is called {name!r}: use one of {known}")
+        return self._agents[name]
+
+    def check_trust(self, name: str) -> None:
+        """Raise `UntrustedInput` if an agent is unknown because its file is not trusted."""
+        fact = self._unread(name)
+        if fact is not None:
+            raise UntrustedInput(self._untrusted.sentence(fact), fact=fact)
+
+    def _unread(self, name: str) -> str | None:
+        if name in self._agents:
+            return None
+        return self._untrusted.fact(f"agent {name!r}", "agent", name)
+
+    def find(self, name: str) -> Agent | None:
+        return self._agents.get(name)
+
+    def list(self, *, hidden: bool = False) -> tuple[Agent, ...]:
+        """List the default agent first, then by name; hidden ones only with `hidden`."""
+        shown = [agent for agent in self._agents.values() if hidden or not agent.hidden]
+        return tuple(sorted(shown, key=lambda agent: (agent.name != self._default, agent.name)))
+
+    def default(self) -> Agent:
+        return self._agents[self._default]
+
+    def _choose(self, wanted: str | None) -> str:
+        able = sorted(agent.name for agent in self._agents.values() if agent.speaks_to_people)
+        if not able:
+            raise ConfigError("no agent is left to talk to: enable one whose mode is primary or all")
+        fact = self._unread(wanted) if wanted is not None else None
+        if fact is not None:
+            raise UntrustedConfig(self._untrusted.sentence(fact), fact=fact)
+        if wanted is not None and wanted not in able:
+            raise ConfigError(f"default_agent is {wanted!r}, which cannot be one: use {', '.join(able)}")
+        return wanted or (DEFAULT_AGENT if DEFAULT_AGENT in able else able[0])
+
+    def _laid(self, name: str, file: AgentFile | None, own: AgentConfig | None) -> Agent | None:
+        """Build an agent from its layers; None if it is disabled."""
+        written = [each for each in (file.config if file else None, own) if each is not None]
+        said, built_in = _merged(written), _BUILT_IN.get(name)
+        if said.disable:
+            return None
+        known = built_in or _BuiltIn(mode="all", prompt=_BORROWED[said.mode or "all"], description=None)
+        mode = said.mode or known.mode
+        return Agent(
+            name=name,
+            mode=mode,
+            layers=self._layers(known, written),
+            prompt=said.prompt or prompt_text(known.prompt),
+            description=said.description or known.description,
+            model=said.model,
+            variant=said.variant,
+            temperature=known.temperature if said.temperature is None else said.temperature,
+            top_p=said.top_p,
+            steps=said.steps,
+            hidden=known.hidden if said.hidden is None else said.hidden,
+            native=built_in is not None,
+            color=file.color if file else None,
+            options={key: value for each in written for key, value in each.options.items()},
+            asks_anew=tuple(permission for permission, action in known.floors if action == "ask"),
+            sandbox=self._sandbox_of(said.sandbox),
+            origin=str(file.origin) if file else "built in" if built_in else "config",
+        )
+
+    def _sandbox_of(self, own: SandboxConfig | bool | None) -> Sandbox | None:
+        """Return the agent's own sandbox settings, completed by those for all agents; None: no sandbox."""
+        usual = self._sandbox
+        if own is False or (own is None and usual is None):
+            return None
+        chosen = own if isinstance(own, SandboxConfig) else SandboxConfig()
+        usual = usual or SandboxConfig()
+        write = usual.write if chosen.write is None else chosen.write
+        return Sandbox(
+            write=tuple(
+                os.path.normpath(self._home + each[1:] if each[0] == "~" else each) for each in write or ()
+            ),
+            network=usual.network if chosen.network is None else chosen.network,
+        )
+
+    def _layers(self, known: _BuiltIn, written: Sequence[AgentConfig]) -> Layers:
+        """Order the rules. Only defaults may allow: built-in restrictions come after the user's rules."""
+        opened = tuple(Rule(permission=each, pattern="*", action="allow") for each in known.opens)
+        defaults = self._defaults + opened
+        return Layers(
+            defaults=defaults,
+            config=self._config,
+            built_in=_restrictions(known, defaults + self._config),
+            agent=tuple(rule for each in written for rule in rules_of(each.permission, self._home)),
+        )
+
+
+def _merged(written: Sequence[AgentConfig]) -> AgentConfig:
+    """Merge configs field by field; the later value wins."""
+    merged = AgentConfig()
+    for each in written:
+        said = {field: getattr(each, field) for field in AgentConfig.__struct_fields__}
+        merged = replace(merged, **{field: value for field, value in said.items() if value is not None})
+    return merged
+
+
+def _restrictions(known: _BuiltIn, under: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    """Return a built-in agent's restrictions; a denial is one plain rule, so that its tools are hidden."""
+    rules = () if known.only is None else confined(under, known.only)
+    for permission, action in known.floors:
+        if action == "deny":
+            rules += (Rule(permission=permission, pattern="*", action="deny"),)
+        else:
+            rules += at_least(under, permission, action)
+    return rules
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """The environment that the system prompt describes."""
+
+    directory: str
+    worktree: str
+    """Root of the project."""
+    git: bool
+    platform: str
+    date: str
+    """The day only: a time of day would miss the provider's prompt cache on every request."""
+
+
+def system_prompt(
+    agent: Agent,
+    facts: Facts,
+    instructions: Sequence[Instruction] = (),
+    skills: Sequence[Skill] = (),
+    *,
+    rules: Effective | None = None,
+) -> str:
+    """Build the system prompt, deterministically. `rules`: given if the rules of ancestors apply as well."""
+    effective = rules or Effective.of(agent.layers.rules)
+    pieces = [agent.prompt.strip(), _environment(facts)]
+    if not effective.hides("todowrite"):
+        pieces.append(prompt_text("todo"))
+    if not effective.hides("skill"):
+        pieces.append(_skills([each for each in skills if effective.evaluate("skill", each.name) != "deny"]))
+    pieces += [_tagged("instructions", str(each.path), each.text) for each in instructions]
+    return "\n\n".join(piece for piece in pieces if piece)
+
+
+@cache
+def prompt_text(name: PromptName) -> str:
+    return (files("asyncagents.engine") / "prompts" / f"{name}.txt").read_text(encoding="utf-8").strip()
+
+
+def _environment(facts: Facts) -> str:
+    lines = {
+        "Working directory": facts.directory,
+        "Project root": facts.worktree,
+        "Git repository": "yes" if facts.git else "no",
+        "Platform": facts.platform,
+        "Date": facts.date,
+    }
+    return _tagged("environment", None, "\n".join(f"{key}: {_line(value)}" for key, value in lines.items()))
+
+
+def _skills(skills: Sequence[Skill]) -> str:
+    if not skills:
+        return ""
+    listed = sorted(skills, key=lambda skill: skill.name)
+    told = "\n".join(f"- {skill.name}: {_line(skill.description)}" for skill in listed)
+    return _tagged(
+        "skills", None, f"Load one with the skill tool when its description fits the task.\n{told}"
+    )
+
+
+def _tagged(tag: str, name: str | None, text: str) -> str:
+    """Wrap a text in a tag, with closing tags inside it escaped."""
+    inside = re.sub(rf"<(\s*/\s*{tag})", r"&lt;\1", text, flags=re.IGNORECASE)
+    opening = tag if name is None else f'{tag} from="{escape(_line(name))}"'
+    return f"<{opening}>\n{inside}\n</{tag}>"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.splitlines())

@@ -1,0 +1,73 @@
+"""Sources of a prompt in a directory: commands, files, a shell, agents."""
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from asyncagents.config.markdown.commands import FoundCommands
+from asyncagents.domain.agent.agent import Agent
+from asyncagents.domain.agent.command import ShellPiece
+from asyncagents.domain.agent.permission import Action
+from asyncagents.domain.id import SessionId
+from asyncagents.engine.tool import Ask
+
+FOLDER = "application/x-directory"
+
+Judge: TypeAlias = Callable[[Ask], Action]
+"""Decides by the rules whether a file may be read."""
+
+
+class Sight(Struct, frozen=True, kw_only=True):
+    """A file to read: its path, relative to `directory`, and the first and last line, from 1."""
+
+    path: str
+    directory: str
+    session_id: SessionId
+    """The session that counts as having read it, and so may change it."""
+    first: int | None = None
+    last: int | None = None
+
+
+class Attached(Struct, frozen=True, kw_only=True):
+    """A file or a directory: its text, or its content as a `data:` URL."""
+
+    path: str
+    name: str
+    mime: str
+    words: str | None = None
+    data: str | None = None
+
+
+class NotThere(Struct, frozen=True):
+    why: str
+
+
+class NotAllowed(Struct, frozen=True):
+    why: str
+    outside: bool
+    """Whether the file is outside the project."""
+
+
+class Unfit(Struct, frozen=True):
+    """The file exists, and no model can read it."""
+
+    why: str
+
+
+Looked: TypeAlias = Attached | NotThere | NotAllowed | Unfit
+
+
+class Material(Protocol):
+    @property
+    def commands(self) -> FoundCommands: ...
+
+    def agent(self, name: str) -> Agent | None: ...
+
+    async def look(self, sight: Sight, judge: Judge, *, meant: bool) -> Looked:
+        """Look up a file. `meant`: a person named this file, so that a rule "ask" allows it."""
+        ...
+
+    async def shell(self, piece: ShellPiece, directory: str) -> str:
+        """Return what a shell command printed, within limits; a failure is noted at the end."""
+        ...

@@ -1,0 +1,101 @@
+"""Parse the body of an error response, in the shapes of all known servers."""
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from asyncagents.llm.wire.json_repair import UNREADABLE
+
+MESSAGE_KEPT = 500
+
+# A masked key as providers echo it: its ends with stars between.
+_MASKED = re.compile(r"\S*\*{2,}\S*")
+
+
+class Complaint(Struct, frozen=True, kw_only=True):
+    message: str = ""
+    codes: frozenset[str] = frozenset()
+    status: int | None = None
+
+
+def read_complaint(body: bytes) -> Complaint:
+    try:
+        value = msgspec.json.decode(body)
+    except UNREADABLE:
+        return Complaint(message=_tidy(plain(body)))
+    return _read(value)
+
+
+def is_complaint(body: bytes) -> bool:
+    """Return whether the body of a success status is an error object."""
+    try:
+        value = msgspec.json.decode(body)
+    except UNREADABLE:
+        return False
+    match value:
+        case {"error": dict() | str()} | {"object": "error"} | {"type": "error"}:
+            return True
+        case _:
+            return False
+
+
+def plain(body: bytes) -> str:
+    """Return the title of an HTML page, or the text on one line."""
+    text = body.decode("utf-8", "replace")
+    before, title, rest = text.partition("<title>")
+    if title and before.lstrip().startswith("<"):
+        text = rest.partition("</title>")[0]
+    return " ".join(text.split())
+
+
+def _read(value: Any) -> Complaint:
+    match value:
+        case [first, *_]:  # Google's
+            return _read(first)
+        case {"error": dict(inner)}:  # OpenAI's, Anthropic's, OpenRouter's
+            return _with_origin(_of(inner), inner)
+        case {"error": str(text)}:  # Ollama's
+            return Complaint(message=_tidy(text), codes=_of(value).codes)
+        case dict():  # vLLM's, FastAPI's, Mistral's
+            return _of(value)
+        case str(text):
+            return Complaint(message=_tidy(text))
+        case _:
+            return Complaint()
+
+
+def _of(error: dict[str, Any]) -> Complaint:
+    inner = error.get("innererror")
+    named = [error.get("type"), error.get("code"), error.get("status")]
+    named.append(inner.get("code") if isinstance(inner, dict) else None)
+    code = error.get("code")
+    said = next((error[name] for name in ("message", "detail", "msg", "error_msg") if error.get(name)), "")
+    return Complaint(
+        message=_tidy(said if isinstance(said, str) else _json(said)),
+        codes=frozenset(name.lower() for name in named if isinstance(name, str)),
+        status=code if isinstance(code, int) and 400 <= code <= 599 else None,
+    )
+
+
+def _with_origin(complaint: Complaint, error: dict[str, Any]) -> Complaint:
+    """Add the upstream provider's error that OpenRouter nests in `metadata.raw`."""
+    match error.get("metadata"):
+        case {"raw": str(raw)} if raw:
+            origin = read_complaint(raw.encode("utf-8", "replace"))
+            return Complaint(
+                message=_tidy(f"{complaint.message}: {origin.message}"),
+                codes=complaint.codes | origin.codes,
+                status=complaint.status,
+            )
+        case _:
+            return complaint
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _tidy(text: str) -> str:
+    return _MASKED.sub("***", " ".join(text[: 4 * MESSAGE_KEPT].split())[:MESSAGE_KEPT])

@@ -1,0 +1,211 @@
+"""Adapter for OpenAI's chat completions and compatible servers: Ollama, vLLM, LM Studio, OpenRouter, …"""
+
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from asyncagents.llm.http.answer_size import AnswerSize
+from asyncagents.llm.http.client import Http
+from asyncagents.llm.http.errors import BROKEN, Answer, Target, garbled, refused
+from asyncagents.llm.http.request import Endpoint, at, key, post
+from asyncagents.llm.model import (
+    ModelEvent,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    Request,
+    StepFinish,
+    StreamFinish,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolSpec,
+)
+from asyncagents.llm.openai.calls import Calls
+from asyncagents.llm.openai.events import (
+    DONE,
+    Chunk,
+    Delta,
+    ToolDelta,
+    decode_chunk,
+    finish_of,
+    reasoning_in,
+    text_in,
+    thinking_in,
+    tokens_of,
+)
+from asyncagents.llm.openai.request import plain_tools, write_body
+from asyncagents.llm.wire.json_repair import UNREADABLE, mended
+
+T = TypeVar("T")
+MOST = 16
+"""Entries; beyond that the cache is cleared."""
+
+
+class Written(Generic[T]):
+    """Encodes immutable values once, by identity."""
+
+    def __init__(self, write: Callable[[T], Any]) -> None:
+        self._write = write
+        self._known: dict[int, tuple[T, msgspec.Raw]] = {}
+
+    def __call__(self, value: T) -> msgspec.Raw:
+        kept = self._known.get(id(value))
+        if kept is None:
+            if len(self._known) >= MOST:
+                self._known.clear()
+            kept = self._known[id(value)] = value, msgspec.Raw(msgspec.json.encode(self._write(value)))
+        return kept[1]
+
+
+Block: TypeAlias = Literal["text", "reasoning"]
+
+
+class OpenAIChat:
+    def __init__(self, http: Http, endpoint: Endpoint) -> None:
+        self._http = http
+        self._endpoint = endpoint
+        self._tools: Written[tuple[ToolSpec, ...]] = Written(plain_tools)
+
+    def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+        endpoint = self._endpoint
+        auth = {}
+        if endpoint.api_key is not None:
+            auth["authorization"] = f"Bearer {key(endpoint.api_key).reveal()}"
+        message = post(
+            endpoint,
+            request,
+            at(endpoint.base_url, "/chat/completions"),
+            headers=auth,
+            write=partial(write_body, endpoint, request, tools=self._tools),
+        )
+        return self._http.stream(message, OpenAIReader(message.target, seed=str(len(request.messages))))
+
+
+class OpenAIReader:
+    """Convert the chunks of one answer. `seed` makes keys for calls that have no id."""
+
+    def __init__(self, target: Target, *, seed: str) -> None:
+        self.begun = False
+        self.heard = False
+        self.finished = False
+        self.over = False
+        self.failed = False
+        self._target = target
+        self._size = AnswerSize()
+        self._calls = Calls(seed, self._size)
+        self._block: Block | None = None
+        self._key = ""
+        self._blocks = 0
+        self._thinks_aloud = False
+        self._reason = ""
+        self._usage: Any = None
+
+    def read(self, payloads: list[bytes]) -> list[ModelEvent]:
+        events: list[ModelEvent] = []
+        for data in payloads:
+            self.begun = True
+            if data == DONE:
+                self.over = True
+                break
+            if not data:
+                continue
+            try:
+                chunk: Chunk | None = decode_chunk(data)
+            except UNREADABLE:
+                chunk = mended(data, decode_chunk)
+            if chunk is None or chunk.error or chunk.object == "error":
+                self._fail(chunk, data, events)
+                break
+            self._take(chunk, events)
+        return events
+
+    def end(self) -> list[ModelEvent]:
+        if not self.finished:
+            return []
+        events: list[ModelEvent] = []
+        self._close(events)
+        events += self._calls.ready()
+        return [*events, StepFinish(finish_of(self._reason), tokens_of(self._usage)), StreamFinish()]
+
+    def _fail(self, chunk: Chunk | None, data: bytes, events: list[ModelEvent]) -> None:
+        """End the stream; an error after the finish reason is ignored, because the answer is complete."""
+        self.over = True
+        self.failed = not self.finished or finish_of(self._reason) == "error"
+        if not self.failed:
+            return
+        answer = Answer(body=data)
+        broken = chunk is None
+        events.append(garbled(self._target, BROKEN, answer) if broken else refused(self._target, answer))
+
+    def _take(self, chunk: Chunk, events: list[ModelEvent]) -> None:
+        if chunk.usage is not None:
+            self._usage = chunk.usage
+        if not chunk.choices:
+            return
+        choice = chunk.choices[0]
+        delta = choice.delta
+        if delta is not None:
+            text = delta.content
+            if type(text) is str and text and self._block == "text":  # nearly every chunk
+                self.heard = True
+                self._size.add_text(text)
+                events.append(TextDelta(self._key, text))
+            else:
+                self._said(delta, events)
+            if delta.tool_calls or delta.function_call:
+                self._called(delta, events)
+        if choice.finish_reason:
+            self.heard = self.finished = True
+            self._reason = choice.finish_reason
+
+    def _said(self, delta: Delta, events: list[ModelEvent]) -> None:
+        content = delta.content
+        thought = reasoning_in(delta)
+        if isinstance(content, list):
+            thought, content = thought + thinking_in(content), text_in(content)
+        if delta.reasoning_content:
+            self._thinks_aloud = True
+        if thought:
+            self._size.add_text(thought)
+            self._open("reasoning", events)
+            events.append(ReasoningDelta(self._key, thought))
+        if text := content or delta.refusal:  # a refusal is shown as text
+            self._size.add_text(text)
+            self._open("text", events)
+            events.append(TextDelta(self._key, text))
+
+    def _called(self, delta: Delta, events: list[ModelEvent]) -> None:
+        calls = delta.tool_calls or [ToolDelta(index=0, function=delta.function_call)]
+        for call in calls:
+            started = self._calls.add(call)
+            if started is not None:
+                self._close(events)
+                events.append(started)
+        self.heard = True
+
+    def _open(self, block: Block, events: list[ModelEvent]) -> None:
+        self.heard = True
+        if self._block == block:
+            return
+        self._size.add_block()
+        self._close(events)
+        self._block = block
+        self._blocks += 1
+        self._key = f"{block}-{self._blocks}"
+        events.append(TextStart(self._key) if block == "text" else ReasoningStart(self._key))
+
+    def _close(self, events: list[ModelEvent]) -> None:
+        if self._block == "text":
+            events.append(TextEnd(self._key))
+        elif self._block == "reasoning":
+            events.append(ReasoningEnd(self._key, self._origin()))
+        self._block = None
+
+    def _origin(self) -> dict[str, Any] | None:
+        """Return the metadata for models that need `reasoning_content` sent back, see `write_body`."""
+        if not self._thinks_aloud:
+            return None
+        return {"openai": {"field": "reasoning_content", "model": self._target.model_id}}

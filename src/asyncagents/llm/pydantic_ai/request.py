@@ -1,0 +1,149 @@
+"""Convert a request to pydantic-ai's messages, and thinking parts to metadata and back."""
+
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, assert_never
+
+from pydantic_ai.messages import (
+    BinaryContent,
+    DocumentUrl,
+    ImageUrl,
+    InstructionPart,
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ModelResponsePart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+    UserPromptPart,
+)
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.tools import ToolDefinition
+
+from asyncagents.domain.text import whole_in
+from asyncagents.llm.model import (
+    Attachment,
+    Block,
+    CallMade,
+    FromModel,
+    FromTool,
+    FromUser,
+    Request,
+    Said,
+    Thought,
+    Told,
+)
+from asyncagents.llm.wire.attachment import inline, is_remote, mime_of, named, readable
+from asyncagents.llm.wire.tool_name import wire_name
+
+WIRE = "longtail"
+"""The key of a thinking block's metadata that is sent back to its provider."""
+
+
+def parameters(request: Request) -> ModelRequestParameters:
+    tools = [
+        ToolDefinition(
+            name=tool.name,
+            parameters_json_schema=tool.parameters,
+            description=tool.description,
+            strict=False,
+        )
+        for tool in request.tools
+    ]
+    # With None the library would look for instructions in the messages.
+    system = [InstructionPart(content=request.system)] if request.system else []
+    return ModelRequestParameters(function_tools=tools, instruction_parts=system)
+
+
+def messages(request: Request) -> list[ModelMessage]:
+    """Convert the messages; all between two model turns become one: some providers count its results."""
+    return list(_messages(request.messages, request.model.model_id))
+
+
+def _messages(told: Sequence[Told], model_id: str) -> Iterator[ModelMessage]:
+    for from_model, group in groupby(told, lambda one: isinstance(one, FromModel)):
+        if from_model:
+            for step in group:
+                assert isinstance(step, FromModel)
+                parts = [part for block in step.blocks for part in _step(block, model_id)]
+                if any(not isinstance(part, ThinkingPart) for part in parts):
+                    yield ModelResponse(parts=parts)
+        else:
+            yield ModelRequest(parts=[_said_to_model(one) for one in group if not isinstance(one, FromModel)])
+
+
+def _said_to_model(told: FromUser | FromTool) -> ModelRequestPart:
+    match told:
+        case FromUser(text, files):
+            said: list[UserContent] = [text] if text or not files else []
+            return UserPromptPart(content=[*said, *map(_file, files)] if files else text)
+        case FromTool(call_id, tool, output, failed, files):
+            content = [output, *map(_file, files)] if files else output
+            return ToolReturnPart(
+                wire_name(tool), content, call_id, outcome="failed" if failed else "success"
+            )
+        case _:
+            assert_never(told)
+
+
+def _step(block: Block, model_id: str) -> Iterator[ModelResponsePart]:
+    match block:
+        case Said(text):
+            if text.strip():
+                yield TextPart(content=text)
+        case Thought():
+            yield from _thought(block, model_id)
+        case CallMade(call_id, tool, given):
+            yield ToolCallPart(wire_name(tool), given, call_id)
+        case _:
+            assert_never(block)
+
+
+def kept_of(thought: ThinkingPart, model_id: str) -> dict[str, Any] | None:
+    """Return the metadata to send back with a thinking part; None if its provider needs none."""
+    if thought.provider_name is None:
+        return None
+    kept = {
+        "provider": thought.provider_name,
+        "model": model_id,
+        "id": thought.id,
+        "signature": thought.signature,
+        "details": thought.provider_details,
+    }
+    return {WIRE: {name: whole_in(value) for name, value in kept.items() if value is not None}}
+
+
+def _thought(thought: Thought, model_id: str) -> Iterator[ThinkingPart]:
+    """Yield the thinking part only for the model that wrote it: providers refuse signatures of others."""
+    kept: dict[str, Any] = (thought.metadata or {}).get(WIRE) or {}
+    if kept.get("model") == model_id:
+        yield ThinkingPart(
+            content=thought.text,
+            id=kept.get("id"),
+            signature=kept.get("signature"),
+            provider_name=kept.get("provider"),
+            provider_details=kept.get("details"),
+        )
+
+
+def _file(file: Attachment) -> UserContent:
+    mime = mime_of(file)
+    if (words := readable(file)) is not None:
+        return words
+    held = inline(file)
+    if held is not None:
+        try:
+            return BinaryContent(data=b64decode(held.base64, validate=True), media_type=held.mime)
+        except NotBase64:
+            return named(file)
+    if is_remote(file) and mime.startswith("image/"):
+        return ImageUrl(url=file.url, media_type=mime)
+    if is_remote(file) and mime == "application/pdf":
+        return DocumentUrl(url=file.url, media_type=mime)
+    return named(file)

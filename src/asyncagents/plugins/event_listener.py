@@ -1,0 +1,93 @@
+"""Passes events to a plugin through its own queue, which drops the oldest if the plugin is too slow."""
+
+import logging
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from asyncagents.domain.event import Event
+from asyncagents.domain.id import SessionId
+from asyncagents.engine.event.bus import Bus, Subscription
+from asyncagents.errors import AsyncAgentsError
+from asyncagents.plugins.guarded_call import Raised, Returned
+from asyncagents.plugins.loaded_plugin import Loaded
+
+_log = logging.getLogger(__name__)
+QUEUE = 1024
+MOST_SESSIONS = 10_000
+"""Max sessions whose directory is cached."""
+
+
+class Ring(Subscription):
+    """A subscription that never blocks and keeps the newest events."""
+
+    def __init__(self, size: int = QUEUE) -> None:
+        super().__init__(size)
+        self._ring: deque[Event] = deque(maxlen=size)
+        self.lost = 0
+
+    def push(self, event: Event) -> None:
+        self.lost += len(self._ring) == self._ring.maxlen
+        self._ring.append(event)
+        self._news.set()
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        while self._ring or not self.closed:
+            while self._ring:
+                yield self._ring.popleft()
+            if not self.closed:
+                self._news.clear()
+                await self._news.wait()
+
+
+class Listener:
+    """Passes the events of one directory's sessions to one plugin."""
+
+    def __init__(
+        self, plugin: Loaded, directory: str, directory_of: Callable[[SessionId], Awaitable[str]]
+    ) -> None:
+        self._plugin = plugin
+        self._directory = directory
+        self._directory_of = directory_of
+        self._known: OrderedDict[SessionId, bool] = OrderedDict()
+
+    async def listen(self, bus: Bus, ring: Ring | None = None) -> None:
+        """Pass events until the bus closes or the hook is off. Never raises: the runtime's group runs it."""
+        try:
+            await self._listen(bus, ring or Ring())
+        except Exception:  # noqa: BLE001  as above
+            _log.exception("plugin=%s action=listen failed; it gets no more events", self._plugin.name)
+
+    async def _listen(self, bus: Bus, ring: Ring) -> None:
+        health = self._plugin.health("event")
+        with bus.attach(ring):
+            async for event in ring:
+                if ring.lost:
+                    health.lost(ring.lost)
+                    ring.lost = 0
+                if await self._is_here(event):
+                    await self._tell(event)
+                if health.off:
+                    return
+
+    async def _tell(self, event: Event) -> None:
+        health = self._plugin.health("event")
+        match await self._plugin.call("event", event):
+            case Returned():
+                health.ended()
+            case Raised(error):
+                health.raised(error)
+            case _:
+                pass
+
+    async def _is_here(self, event: Event) -> bool:
+        if event.session_id is None:
+            return True
+        if event.session_id not in self._known:
+            try:
+                here = await self._directory_of(event.session_id) == self._directory
+            except AsyncAgentsError:  # the session or the database is gone
+                return False
+            self._known[event.session_id] = here
+            while len(self._known) > MOST_SESSIONS:
+                self._known.popitem(last=False)
+        return self._known[event.session_id]

@@ -1,0 +1,63 @@
+"""Counts calls and failures of a hook, logs each kind of failure once, and disables a hook that hangs."""
+
+import logging
+
+from asyncagents.domain.text import said
+from asyncagents.engine.workplace.hooks import HookReport
+
+MOST_HANGS = 3
+"""Timeouts in a row after which the hook is disabled until the process restarts."""
+_log = logging.getLogger("asyncagents.plugins")
+
+
+class Health:
+    def __init__(self, plugin: str, hook: str) -> None:
+        self._plugin = plugin
+        self._hook = hook
+        self._told: set[str] = set()
+        self._calls = 0
+        self._failures = 0
+        self._hangs = 0
+        self._last: str | None = None
+        self.off = False
+
+    def ended(self) -> None:
+        self._calls += 1
+        self._hangs = 0
+
+    def raised(self, error: BaseException) -> None:
+        self.ended()
+        self._failed(type(error).__name__, f"raised {said(error)}", error)
+
+    def left(self, why: str) -> None:
+        """Record a call whose output cannot be used."""
+        self.ended()
+        self._failed("left", f"returned an unusable output, which is ignored: {why}")
+
+    def lost(self, count: int) -> None:
+        self._failed("lost", f"is too slow: it missed {count} events")
+
+    def hung(self, seconds: float) -> None:
+        self._calls += 1
+        self._hangs += 1
+        self._failed("hung", f"did not end within {seconds:g} s and was skipped")
+        if self._hangs >= MOST_HANGS and not self.off:
+            self.off = True
+            _log.warning(
+                "plugin=%s hook=%s action=disable timed out %d times in a row; off until the next start",
+                self._plugin,
+                self._hook,
+                self._hangs,
+            )
+
+    def _failed(self, kind: str, what: str, error: BaseException | None = None) -> None:
+        self._failures += 1
+        self._last = what
+        if kind not in self._told:
+            self._told.add(kind)
+            _log.warning("plugin=%s hook=%s %s", self._plugin, self._hook, what, exc_info=error)
+
+    def report(self) -> HookReport:
+        return HookReport(
+            hook=self._hook, calls=self._calls, failures=self._failures, off=self.off, last=self._last
+        )

@@ -1,0 +1,83 @@
+"""`@approval`: a tool that asks a person for a decision, which may take days."""
+
+from collections.abc import Callable
+from typing import Any, Unpack, overload
+
+from msgspec.structs import replace
+
+from asyncagents.domain.call.ask import Question
+from asyncagents.domain.call.call import Completed, Failed
+from asyncagents.domain.call.reply import CHOICES
+from asyncagents.domain.envelope import line
+from asyncagents.engine.call.pending import HEADER
+from asyncagents.engine.input.message import a_text
+from asyncagents.engine.tool import AnyTool, Outcome, Pending
+from asyncagents.errors import InvalidInput
+from asyncagents.plugins.tool.decorate import AsyncToolOptions, Function, lasting_tool
+
+MOST_WHO = 200
+
+
+class ApprovalOptions(AsyncToolOptions, total=False):
+    who: str
+    """The person, role or channel that is asked, as free text for people; it is not enforced."""
+
+
+@overload
+def approval(function: Function, /) -> AnyTool: ...
+
+
+@overload
+def approval(**options: Unpack[ApprovalOptions]) -> Callable[[Function], AnyTool]: ...
+
+
+def approval(
+    function: Function | None = None, /, **options: Unpack[ApprovalOptions]
+) -> AnyTool | Callable[[Function], AnyTool]:
+    """Make a tool that asks for a decision: approve or reject, with an optional remark.
+
+    The function notifies the person who decides, with `context.pending_id` or `context.callback_url`, and
+    returns the question: a text, or a `Question` with its own options. The session parks meanwhile. The first
+    decision counts, whether by `runtime.answer`, `asyncagents answer`, a result or a webhook. After `seconds`
+    without one the call fails, and the model reads that there was no answer.
+    """
+    who = options.pop("who", "")
+    if len(a_text(who, "who")) > MOST_WHO:
+        raise InvalidInput(
+            f"who must be a text of at most {MOST_WHO} characters: the person or role that the approval asks"
+        )
+
+    def decorate(decorated: Function) -> AnyTool:
+        made = lasting_tool(decorated, options, lambda value: _asked(value, who))
+        assert made.lasting is not None, "async tools have a spec"
+        made.lasting = replace(made.lasting, who=who, approval=True)
+        return made
+
+    return decorate(function) if function is not None else decorate
+
+
+def _asked(value: Any, who: str) -> Outcome:
+    match value:
+        case Completed() | Failed():
+            return value
+        case Pending(questions=(Question() as question,)):
+            question = _with_choices(question)
+            note = value.note or _note(question, value.who or who)
+            return replace(value, questions=(question,), who=value.who or who, note=note, approval=True)
+        case Question():
+            return _asked(Pending(questions=(value,)), who)
+        case str() if value.strip():
+            return _asked(Question(question=value, header=HEADER, options=()), who)
+        case _:
+            raise TypeError(
+                f"an approval returns what it asks, a text or a Question, not {type(value).__name__}"
+            )
+
+
+def _with_choices(question: Question) -> Question:
+    """Give a question the default options if it has none, and refuse free text."""
+    return replace(question, options=question.options or CHOICES, multiple=None, custom=False)
+
+
+def _note(question: Question, who: str) -> str:
+    return f"Asked {line(who) if who else 'a person'}: {question.question}"

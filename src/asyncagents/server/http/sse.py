@@ -1,0 +1,57 @@
+"""Server-sent events: encoding frames, and sending them with heartbeats."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, TypeAlias
+
+from asyncagents.server.http.messages import Stream
+
+RETRY_MS = 3_000
+"""Reconnect delay for browsers."""
+
+Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+def opening() -> bytes:
+    """Encode the frame that sets the reconnect delay; it is not an event."""
+    return b"retry: %d\n\n" % RETRY_MS
+
+
+def frame(event: str, data: bytes, id: str | None = None) -> bytes:
+    """Encode an event; `data` is JSON without line breaks."""
+    head = f"event: {event}\n" if id is None else f"event: {event}\nid: {id}\n"
+    return b"%sdata: %s\n\n" % (head.encode(), data)
+
+
+class Sender:
+    """Sends the frames and heartbeats of one stream to its client."""
+
+    def __init__(self, stream: Stream, send: Send) -> None:
+        self._stream = stream
+        self._send = send
+        self._now = asyncio.get_running_loop().time
+        self._last = self._now()
+
+    async def send_all(self) -> None:
+        """Send the frames one after another; a client that does not read stalls only its own stream."""
+        async with aclosing(self._stream.frames) as frames:
+            async for each in frames:
+                await self._write(each)
+
+    async def beat(self) -> None:
+        """Send heartbeats forever: after each pause, or at a fixed rate if the stream says so."""
+        if self._stream.beat is None:
+            await asyncio.Event().wait()
+        stroke = self._last
+        while self._stream.beat is not None:
+            left = (stroke if self._stream.steady else self._last) + self._stream.silence - self._now()
+            if left > 0:
+                await asyncio.sleep(left)
+            else:
+                stroke = self._now()
+                await self._write(self._stream.beat())
+
+    async def _write(self, body: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+        self._last = self._now()

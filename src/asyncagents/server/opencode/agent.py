@@ -1,0 +1,172 @@
+"""`/agent`, `/command` and `/skill`: agents, commands and skills of a directory."""
+
+from functools import partial
+from typing import Any, Literal
+
+from asyncagents.config.markdown.skills import Skill, read_skill
+from asyncagents.domain.agent.agent import Agent, Mode
+from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.domain.conversation.session import Rule
+from asyncagents.domain.shape import Shape
+from asyncagents.engine.input.intake import COMPACT, CommandInfo
+from asyncagents.engine.workplace.project import Project
+from asyncagents.errors import ToolError
+from asyncagents.server.http.messages import Answer, Request, shown
+from asyncagents.server.opencode.provider_shape import told
+from asyncagents.server.opencode.workplace import workplace
+from asyncagents.server.params import DIRECTED, DIRECTORY, directory
+from asyncagents.server.route import Route, Site
+
+_ASKS = Rule(permission="*", pattern="*", action="ask")
+
+
+class AgentModel(Shape, frozen=True, kw_only=True):
+    model_id: str
+    provider_id: str
+
+
+class AgentInfo(Shape, frozen=True, kw_only=True):
+    name: str
+    mode: Mode
+    permission: tuple[Rule, ...]
+    options: dict[str, Any]
+    native: bool
+    description: str | None = None
+    hidden: bool = False
+    top_p: float | None = None
+    temperature: float | None = None
+    color: str | None = None
+    model: AgentModel | None = None
+    variant: str | None = None
+    prompt: str | None = None
+    steps: int | None = None
+
+
+class CommandShown(Shape, frozen=True, kw_only=True):
+    name: str
+    source: Literal["command", "mcp"]
+    template: str
+    hints: tuple[str, ...]
+    description: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    subtask: bool | None = None
+
+
+class SkillInfo(Shape, frozen=True, kw_only=True):
+    name: str
+    location: str
+    content: str
+    description: str
+
+
+async def agents(site: Site, request: Request) -> Answer:
+    """The default first, then by name. Without config files there is one agent, which asks for everything."""
+    place = await workplace(site, request)
+    if isinstance(place, Project):
+        return shown([_agent(each) for each in place.agents.list(hidden=True)])
+    name = site.runtime.defaults.agent
+    return shown([AgentInfo(name=name, mode="primary", permission=(_ASKS,), options={}, native=True)])
+
+
+def _agent(agent: Agent) -> AgentInfo:
+    return AgentInfo(
+        name=agent.name,
+        mode=agent.mode,
+        permission=agent.layers.rules,
+        options=told(agent.options),
+        native=agent.native,
+        description=agent.description,
+        hidden=agent.hidden,
+        top_p=agent.top_p,
+        temperature=agent.temperature,
+        color=agent.color,
+        model=_model(agent.model),
+        variant=agent.variant,
+        prompt=agent.prompt or None,
+        steps=agent.steps,
+    )
+
+
+def _model(ref: ModelRef | None) -> AgentModel | None:
+    return AgentModel(model_id=ref.model_id, provider_id=ref.provider_id) if ref else None
+
+
+async def commands(site: Site, request: Request) -> Answer:
+    """Omits `compact`: OpenCode's clients have it built in, and would show it twice."""
+    await workplace(site, request)
+    known = await site.runtime.commands(directory(site, request))
+    return shown([_command(each) for each in known if each.name not in COMPACT])
+
+
+def _command(info: CommandInfo) -> CommandShown:
+    return CommandShown(
+        name=info.name,
+        source="command",
+        template=info.template,
+        hints=info.hints,
+        description=info.description,
+        agent=info.agent,
+        model=info.model,
+        subtask=info.subtask,
+    )
+
+
+async def skills(site: Site, request: Request) -> Answer:
+    place = await workplace(site, request)
+    if not isinstance(place, Project):
+        return shown([])
+    return shown(await site.errands.run(partial(_read_all, place.skills)))
+
+
+def _read_all(skills: tuple[Skill, ...]) -> list[SkillInfo]:
+    """Read all skills; one that has disappeared is skipped."""
+    found = []
+    for skill in skills:
+        try:
+            content = read_skill(skill)
+        except ToolError:
+            continue
+        found.append(
+            SkillInfo(
+                name=skill.name, location=str(skill.path), content=content, description=skill.description
+            )
+        )
+    return found
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path="/agent",
+        handler=agents,
+        access="token",
+        summary="List the agents of a directory with their rules",
+        query=(DIRECTORY,),
+        headers=(DIRECTED,),
+        answer=tuple[AgentInfo, ...],
+        statuses=(400,),
+    ),
+    Route(
+        method="GET",
+        path="/command",
+        handler=commands,
+        access="token",
+        summary="List the slash commands of a directory",
+        query=(DIRECTORY,),
+        headers=(DIRECTED,),
+        answer=tuple[CommandShown, ...],
+        statuses=(400,),
+    ),
+    Route(
+        method="GET",
+        path="/skill",
+        handler=skills,
+        access="token",
+        summary="List the skills of a directory with their content",
+        query=(DIRECTORY,),
+        headers=(DIRECTED,),
+        answer=tuple[SkillInfo, ...],
+        statuses=(400,),
+    ),
+)

@@ -1,0 +1,166 @@
+"""`/session/{id}/message`: paging through messages; changing and deleting messages and parts."""
+
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.part import Part
+from asyncagents.domain.id import MessageId, PartId
+from asyncagents.domain.shape import Shape, encode
+from asyncagents.server.auth import AUTH_TOKEN
+from asyncagents.server.errors import Unfit
+from asyncagents.server.http.body import read
+from asyncagents.server.http.messages import Answer, Pairs, Request, shown
+from asyncagents.server.params import message_id, number, one, path_id, session_id
+from asyncagents.server.route import Param, Route, Site
+
+MOST_MESSAGES = 1_000_000
+MOST_AT_ONCE = 200
+"""Larger pages are read one at a time."""
+MOST_BYTES = 10 * 1024 * 1024
+EXPOSED = "Link, X-Next-Cursor"
+
+
+class Cursor(Shape, frozen=True, kw_only=True):
+    """Where a page ended."""
+
+    id: MessageId
+    time: float = 0
+
+
+async def messages(site: Site, request: Request) -> Answer:
+    """Without a limit, or with 0, returns all messages."""
+    limit = _limit(request)
+    cursor = _before(request)
+    if cursor is not None and one(request, "limit") is None:
+        raise Unfit("before requires limit: say how many messages a page has")
+    before = cursor.id if cursor else None
+    at = session_id(request)
+    if limit is None or limit > MOST_AT_ONCE:
+        async with site.looks:
+            page = await site.runtime.conversations.page(at, before=before, limit=limit)
+    else:
+        page = await site.runtime.conversations.page(at, before=before, limit=limit)
+    if page.first is None:
+        return Answer(200, page.body)
+    named = urlsafe_b64encode(encode({"id": page.first, "time": page.created})).decode().rstrip("=")
+    return Answer(200, page.body, _next(request, named))
+
+
+def _limit(request: Request) -> int | None:
+    if one(request, "limit") in (None, "0"):
+        return None
+    return number(request, "limit", default=1, most=MOST_MESSAGES)
+
+
+def _before(request: Request) -> Cursor | None:
+    text = one(request, "before")
+    if not text:
+        return None
+    try:
+        raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        return msgspec.json.decode(raw, type=Cursor)
+    except (binascii.Error, ValueError, msgspec.DecodeError):
+        raise Unfit("before is not a valid cursor: use X-Next-Cursor of the previous page") from None
+
+
+def _next(request: Request, cursor: str) -> Pairs:
+    kept = {name: value for name, value in request.query if name != AUTH_TOKEN}
+    query = {**kept, "before": cursor}
+    where = f"http://{request.header('host')}{request.path}?{urlencode(query)}"
+    return (
+        ("x-next-cursor", cursor),
+        ("link", f'<{where}>; rel="next"'),
+        ("access-control-expose-headers", EXPOSED),
+    )
+
+
+async def message(site: Site, request: Request) -> Answer:
+    wanted = message_id(request)
+    return Answer(200, await site.runtime.conversations.message(session_id(request), wanted))
+
+
+async def remove(site: Site, request: Request) -> Answer:
+    await site.runtime.conversations.remove_message(session_id(request), message_id(request))
+    return shown(True)
+
+
+async def remove_part(site: Site, request: Request) -> Answer:
+    await site.runtime.conversations.remove_part(session_id(request), message_id(request), _part_id(request))
+    return shown(True)
+
+
+async def change_part(site: Site, request: Request) -> Answer:
+    union: Any = Part
+    part: Part = read(request, union)
+    named = session_id(request), message_id(request), _part_id(request)
+    if named != (part.session_id, part.message_id, part.id):
+        raise Unfit("sessionID, messageID and id of the part must equal those of the path")
+    return shown(await site.runtime.conversations.change_part(part))
+
+
+def _part_id(request: Request) -> PartId:
+    return PartId(path_id(request, "partID", "part"))
+
+
+_AT = "/session/{id}/message"
+_ONE = f"{_AT}/{{messageID}}"
+_PART = f"{_ONE}/part/{{partID}}"
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path=_AT,
+        handler=messages,
+        access="token",
+        summary="List messages, oldest first; with a limit the newest, and X-Next-Cursor for older ones",
+        query=(
+            Param("limit", "Max messages; 0: all", "integer", least=0),
+            Param("before", "X-Next-Cursor of the previous page"),
+        ),
+        answer=tuple[Entry, ...],
+        statuses=(400, 404),
+    ),
+    Route(
+        method="GET",
+        path=_ONE,
+        handler=message,
+        access="token",
+        summary="Get a message with its parts",
+        answer=Entry,
+        statuses=(404,),
+    ),
+    Route(
+        method="DELETE",
+        path=_ONE,
+        handler=remove,
+        access="token",
+        summary="Delete a message of a resting session",
+        answer=bool,
+        statuses=(404, 409),
+    ),
+    Route(
+        method="PATCH",
+        path=_PART,
+        handler=change_part,
+        access="token",
+        summary="Replace a part of a resting session",
+        body=Part,
+        answer=Part,
+        statuses=(400, 404, 409),
+        most_bytes=MOST_BYTES,
+    ),
+    Route(
+        method="DELETE",
+        path=_PART,
+        handler=remove_part,
+        access="token",
+        summary="Delete a part of a resting session",
+        answer=bool,
+        statuses=(404, 409),
+    ),
+)

@@ -1,0 +1,266 @@
+"""`/vcs`: branches, status and diffs of a directory's git repository."""
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct, field
+
+from asyncagents.config.trust import project_root
+from asyncagents.domain.agent.permission import evaluate
+from asyncagents.domain.conversation.session import FileDiff, Rule
+from asyncagents.domain.shape import Shape
+from asyncagents.errors import InvalidInput, ToolError
+from asyncagents.server.blocking import program
+from asyncagents.server.http.messages import Answer, Request, shown
+from asyncagents.server.opencode.workplace import default_agent_rules, environment
+from asyncagents.server.params import DIRECTED, DIRECTORY, Query, directory, number
+from asyncagents.server.route import Param, Route, Site
+from asyncagents.tools.file.files import Files
+from asyncagents.tools.file.path import Inside
+from asyncagents.tools.file.text import is_binary
+from asyncagents.tools.git.changes import (
+    MOST_BYTES,
+    WHOLE,
+    Change,
+    Git,
+    Status,
+    looking,
+    new_patch,
+    split_patch,
+)
+from asyncagents.tools.git.head import Repository, branch_of, default_branch_of, find_repository
+
+DIFF = "text/x-diff; charset=utf-8"
+NO_GIT = "git is not installed where the server runs"
+
+
+class Branches(Shape, frozen=True, kw_only=True):
+    branch: str | None = None
+    default_branch: str | None = field(default=None, name="default_branch")
+
+
+class FileStatus(Shape, frozen=True, kw_only=True):
+    file: str
+    additions: int
+    deletions: int
+    status: Status
+
+
+class ChangedFile(Shape, frozen=True, kw_only=True):
+    path: str
+    added: int
+    removed: int
+    status: Status
+
+
+async def get(site: Site, request: Request) -> Answer:
+    return shown(await site.errands.run(partial(_branches, Path(directory(site, request)))))
+
+
+def _branches(where: Path) -> Branches:
+    repository = _repository(where)
+    if repository is None:
+        return Branches()
+    return Branches(branch=branch_of(repository), default_branch=default_branch_of(repository))
+
+
+async def status(site: Site, request: Request) -> Answer:
+    diffs = await site.errands.run(partial(_diffs, Wish(where=Path(directory(site, request)))))
+    return shown(
+        [
+            FileStatus(
+                file=each.file or "",
+                additions=each.additions,
+                deletions=each.deletions,
+                status=each.status or "modified",
+            )
+            for each in diffs
+        ]
+    )
+
+
+async def files(site: Site, request: Request) -> Answer:
+    """The files of `/vcs/status`, in an older shape."""
+    diffs = await site.errands.run(partial(_diffs, Wish(where=Path(directory(site, request)))))
+    return shown(
+        [
+            ChangedFile(
+                path=each.file or "",
+                added=each.additions,
+                removed=each.deletions,
+                status=each.status or "modified",
+            )
+            for each in diffs
+        ]
+    )
+
+
+async def diff(site: Site, request: Request) -> Answer:
+    modes: tuple[Literal["git", "branch"], ...] = ("git", "branch")
+    mode = Query(request.query).one_of("mode", modes)
+    if mode is None:
+        raise InvalidInput(
+            "mode is required: git (compare with the last commit) or branch (with the branch point)"
+        )
+    context = number(request, "context", default=WHOLE, most=100_000)
+    wish = Wish(
+        where=Path(directory(site, request)),
+        base=mode,
+        context=context,
+        rules=await default_agent_rules(site, request),
+    )
+    return shown(await site.errands.run(partial(_diffs, wish)))
+
+
+async def raw(site: Site, request: Request) -> Answer:
+    """Text that `git apply` accepts."""
+    rules = await default_agent_rules(site, request)
+    wish = Wish(where=Path(directory(site, request)), context=3, rules=rules)
+    diffs = await site.errands.run(partial(_diffs, wish))
+    return Answer(200, "".join(each.patch or "" for each in diffs).encode("utf-8", "replace"), kind=DIFF)
+
+
+def _repository(where: Path) -> Repository | None:
+    return find_repository(project_root(environment(), where))
+
+
+def _within(where: Path, repository: Repository) -> str:
+    return os.path.relpath(os.path.realpath(where), repository.root)
+
+
+def _git(root: Path) -> str:
+    found = program("git", root)
+    if found is None:
+        raise ToolError(NO_GIT)
+    return found
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """What to compare."""
+
+    where: Path
+    base: Literal["git", "branch"] = "git"
+    context: int | None = None
+    """Lines around each change; None: no patches."""
+    rules: tuple[Rule, ...] = ()
+    """Files that these rules deny to read have no patch."""
+
+    def tells(self, file: str) -> bool:
+        return self.context is not None and evaluate(self.rules, "read", file) != "deny"
+
+
+def _diffs(wish: Wish) -> list[FileDiff]:
+    """Diff the directory against its base, sorted by file name."""
+    repository = _repository(wish.where)
+    if repository is None:
+        return []
+    with looking(_git(repository.root), repository, _within(wish.where, repository)) as git:
+        base = git.base if wish.base == "git" else git.branched()
+        if base is None:
+            return []
+        changes = git.changes(base)
+        patches = {} if wish.context is None else split_patch(git.patch(base, wish.context), changes)
+        kept = [_kept(change, patches if wish.tells(change.file) else {}) for change in changes]
+        found = [*kept, *_new_files(git, repository, wish)]
+    return sorted(found, key=lambda each: each.file or "")
+
+
+def _kept(change: Change, patches: Mapping[str, str]) -> FileDiff:
+    return FileDiff(
+        file=change.file,
+        additions=change.additions,
+        deletions=change.deletions,
+        status=change.status,
+        patch=patches.get(change.file),
+    )
+
+
+def _new_files(git: Git, repository: Repository, wish: Wish) -> list[FileDiff]:
+    """Diff untracked files, up to the same total size as git's own patch."""
+    files, room = Files(repository.root), MOST_BYTES
+    found = []
+    for name in git.untracked():
+        text = _new_text(files, name, room)
+        room -= len(text or "")
+        patch = new_patch(name, text) if wish.tells(name) else None
+        lines = text.count("\n") + (not text.endswith("\n")) if text else 0
+        found.append(FileDiff(file=name, additions=lines, deletions=0, status="added", patch=patch))
+    return found
+
+
+def _new_text(files: Files, name: str, room: int) -> str | None:
+    """Read an untracked file; None if it is binary, unreadable or too large: then only its name is listed."""
+    try:
+        data = files.read(Inside(files.root, tuple(name.split("/")))).data
+    except ToolError:
+        return None
+    return None if len(data) > room or is_binary(data) else data.decode("utf-8", "replace")
+
+
+_CONTEXT = Param("context", "Context lines around each change; default: the whole file", "integer", least=1)
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path="/vcs",
+        handler=get,
+        access="token",
+        summary="Get the current and the default branch",
+        query=(DIRECTORY,),
+        headers=(DIRECTED,),
+        answer=Branches,
+        statuses=(400,),
+    ),
+    Route(
+        method="GET",
+        path="/vcs/status",
+        handler=status,
+        access="token",
+        summary="List files that differ from the last commit",
+        query=(DIRECTORY,),
+        headers=(DIRECTED,),
+        answer=tuple[FileStatus, ...],
+        statuses=(400,),
+    ),
+    Route(
+        method="GET",
+        path="/file/status",
+        handler=files,
+        access="token",
+        summary="List changed files (OpenCode alias)",
+        query=(DIRECTORY,),
+        headers=(DIRECTED,),
+        answer=tuple[ChangedFile, ...],
+        statuses=(400,),
+    ),
+    Route(
+        method="GET",
+        path="/vcs/diff",
+        handler=diff,
+        access="token",
+        summary="Diff since the last commit or the branch point",
+        query=(
+            DIRECTORY,
+            Param("mode", "`git`: the last commit; `branch`: the branch point", choices=("git", "branch")),
+            _CONTEXT,
+        ),
+        headers=(DIRECTED,),
+        answer=tuple[FileDiff, ...],
+        statuses=(400,),
+    ),
+    Route(
+        method="GET",
+        path="/vcs/diff/raw",
+        handler=raw,
+        access="token",
+        summary="Get the patch since the last commit as text",
+        query=(DIRECTORY,),
+        headers=(DIRECTED,),
+        answer=str,
+        gives=DIFF,
+        statuses=(400,),
+    ),
+)

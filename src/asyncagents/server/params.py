@@ -1,0 +1,141 @@
+"""Path, query and header parameters of requests."""
+
+from collections.abc import Sequence
+from os.path import join, realpath
+from typing import Literal, TypeVar
+from urllib.parse import unquote
+
+from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.errors import InvalidInput, NotFound
+from asyncagents.server.http.messages import Pairs, Request
+from asyncagents.server.route import Param, Site
+
+HIGHEST = 2**53 - 1
+"""JavaScript's largest safe integer."""
+
+T = TypeVar("T", bound=str)
+
+
+class Query:
+    """Typed access to query parameters. Each method raises `InvalidInput`; a missing name gives the default.
+
+    Unknown names are ignored: OpenCode's clients add some to every query.
+    """
+
+    def __init__(self, given: Pairs) -> None:
+        self._given = given
+
+    def text(self, name: str) -> str | None:
+        found = [value for key, value in self._given if key == name]
+        if len(found) > 1:
+            raise InvalidInput(f"{name} occurs {len(found)} times: give it once")
+        return found[0] if found else None
+
+    def word(self, name: str) -> str | None:
+        value = self.text(name)
+        if value == "":
+            raise InvalidInput(f"{name} is empty: omit it or give a value")
+        return value
+
+    def one_of(self, name: str, choices: Sequence[T]) -> T | None:
+        value = self.text(name)
+        for choice in choices:
+            if value == choice:
+                return choice
+        if value is None:
+            return None
+        raise InvalidInput(f"{name} is {value[:40]!r}: expected one of {', '.join(choices)}")
+
+    def number(self, name: str, otherwise: int, *, least: int) -> int:
+        value = self.text(name)
+        if value is None:
+            return otherwise
+        is_number = value.isascii() and value.isdecimal() and len(value) <= len(str(HIGHEST))
+        if not is_number or not least <= int(value) <= HIGHEST:
+            raise InvalidInput(f"{name} is {value[:40]!r}: expected a number from {least} to {HIGHEST}")
+        return int(value)
+
+
+LONGEST = 200
+LONGEST_PATH = 4096
+DEEPEST = 256
+"""Max folders of a path: each of them is searched for config files."""
+KEY = "idempotency-key"
+DIRECTORY_HEADER = "x-opencode-directory"
+
+DIRECTORY = Param("directory", "Directory of the project; default: the server's directory")
+DIRECTED = Param("X-Opencode-Directory", "Percent-encoded directory, used if the query has none")
+KEYED = Param("Idempotency-Key", "A repeated request with the same key takes effect only once", most=LONGEST)
+
+
+def session_id(request: Request) -> SessionId:
+    return SessionId(path_id(request, "id", "session"))
+
+
+def message_id(request: Request) -> MessageId:
+    return MessageId(path_id(request, "messageID", "message"))
+
+
+def path_id(request: Request, name: str, kind: str) -> str:
+    """Return an id from the path. Raises `NotFound` if it is too long to be one."""
+    named = request.params[name]
+    if len(named) > LONGEST:
+        raise NotFound(kind, named[:LONGEST])
+    return named
+
+
+def key(request: Request) -> str | None:
+    """Return the Idempotency-Key header: requests with the same key take effect once."""
+    given = request.header(KEY)
+    if not given:
+        return None
+    if len(given) > LONGEST or not given.isascii() or not given.isprintable():
+        raise InvalidInput(f"{KEY} must be at most {LONGEST} printable ASCII characters")
+    return given
+
+
+def directory(site: Site, request: Request) -> str:
+    return named_directory(request, beneath=site.directory) or site.directory
+
+
+def named_directory(request: Request, *, beneath: str | None = None) -> str | None:
+    """Return the directory of the query, or of the percent-encoded header of OpenCode's clients."""
+    given = one(request, "directory") or unquote(request.header(DIRECTORY_HEADER))
+    return a_directory(given, beneath=beneath) if given else None
+
+
+def a_directory(text: str, *, beneath: str | None = None) -> str:
+    """Resolve a directory to its real path, since clients write the same one in several ways."""
+    text = text if beneath is None else join(beneath, text)
+    if not text.startswith("/") or len(text) > LONGEST_PATH or not text.isprintable():
+        raise InvalidInput("directory must be an absolute path, such as /home/me/project")
+    if text.count("/") > DEEPEST:
+        raise InvalidInput(f"directory is too deep: at most {DEEPEST} folders")
+    try:
+        return realpath(text)
+    except OSError as error:  # e.g. an unreadable link in /proc
+        raise InvalidInput(f"directory cannot be resolved: {error.strerror}") from error
+
+
+def one(request: Request, name: str) -> str | None:
+    """Return a query parameter. Unknown parameters are ignored: OpenCode's clients add some."""
+    return Query(request.query).text(name)
+
+
+def number(request: Request, name: str, *, default: int, most: int) -> int:
+    text = one(request, name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= most:
+        raise InvalidInput(f"{name} must be a number from 1 to {most}")
+    return int(text)
+
+
+def flag(request: Request, name: str, *, default: bool = False) -> bool:
+    said: dict[str | None, Literal[0, 1]] = {"true": 1, "1": 1, "false": 0, "0": 0}
+    text = one(request, name)
+    if text is None:
+        return default
+    if text not in said:
+        raise InvalidInput(f"{name} must be true or false")
+    return bool(said[text])

@@ -1,0 +1,208 @@
+"""`/async-tool`: submitting results of pending calls, and listing those calls.
+
+A webhook is authorized by its signature; the other routes by the token, before their handlers run.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, TypeAlias, get_args
+
+from msgspec import Meta
+
+from asyncagents.domain.call.call import Completed, Failed
+from asyncagents.domain.call.incoming_result import MOST_BYTES, read_delivered
+from asyncagents.domain.call.pending_tool import PendingStatus, PendingToolCall
+from asyncagents.domain.id import CallId, SessionId
+from asyncagents.domain.shape import Shape
+from asyncagents.engine.runtime.async_tools import AsyncTools
+from asyncagents.errors import InvalidInput, NotFound
+from asyncagents.server.http.messages import Answer, Request, shown
+from asyncagents.server.params import LONGEST, path_id
+from asyncagents.server.route import Handler as Handling
+from asyncagents.server.route import Param, Route, Site
+
+Handler: TypeAlias = Callable[[AsyncTools, Request], Awaitable[Answer]]
+
+RESULT, ERROR, WEBHOOK = "/async-tool/result", "/async-tool/error", "/async-tool/webhook"
+PENDING = "/async-tool/pending"
+_FILTERS = ("status", "sessionID", "after", "limit")
+_EVERYWHERE = ("directory", "workspace")
+"""Parameters that OpenCode's clients add to every query."""
+_STATUSES: tuple[PendingStatus, ...] = get_args(PendingStatus)
+
+
+class Taken(Shape, frozen=True, kw_only=True):
+    """Response to a webhook; the input of the call is not revealed to its sender."""
+
+    pending_id: CallId
+    status: PendingStatus
+
+
+async def post_result(tools: AsyncTools, request: Request) -> Answer:
+    """`{"pendingID", "result": {"title"?, "output", "metadata"?}}`"""
+    sent = read_delivered(request.body)
+    if not isinstance(sent.result, Completed):
+        raise InvalidInput(f"the body is an error, not a result: send it to {ERROR}")
+    return shown(await tools.submit(sent))
+
+
+async def post_error(tools: AsyncTools, request: Request) -> Answer:
+    """`{"pendingID", "error"}`"""
+    sent = read_delivered(request.body)
+    if not isinstance(sent.result, Failed):
+        raise InvalidInput(f"the body is a result, not an error: send it to {RESULT}")
+    return shown(await tools.submit(sent))
+
+
+async def post_webhook(tools: AsyncTools, request: Request) -> Answer:
+    """Takes the body of either route, signed, with any content type."""
+    call = await tools.receive(request.headers, request.body)
+    return shown(Taken(pending_id=call.id, status=call.status))
+
+
+async def list_pending(tools: AsyncTools, request: Request) -> Answer:
+    """Pass the last id as `after` to get the next page, until a page is empty."""
+    given = _filters(request)
+    status = given.get("status", "waiting")
+    if status not in _STATUSES:
+        raise InvalidInput(f"status must be one of {', '.join(_STATUSES)}")
+    session_id = SessionId(given["sessionID"]) if "sessionID" in given else None
+    if session_id == "":
+        raise NotFound("session", session_id)
+    found = await tools.list(
+        _STATUSES[_STATUSES.index(status)],
+        session_id,
+        after=given.get("after", ""),
+        limit=_limit(given.get("limit", "100")),
+    )
+    return shown(found)
+
+
+async def get_pending(tools: AsyncTools, request: Request) -> Answer:
+    return shown(await tools.get(path_id(request, "id", "pending call")))
+
+
+async def delete_pending(tools: AsyncTools, request: Request) -> Answer:
+    """The call fails with `cancelled`, and its session continues."""
+    return shown(await tools.cancel(path_id(request, "id", "pending call")))
+
+
+def _filters(request: Request) -> dict[str, str]:
+    given = [(name, value) for name, value in request.query if name not in _EVERYWHERE]
+    for name, value in given:
+        if name not in _FILTERS or len(value) > LONGEST or (value and not value.isprintable()):
+            raise InvalidInput(f"unknown or invalid filter: the filters are {', '.join(_FILTERS)}")
+    if len(dict(given)) < len(given):
+        raise InvalidInput("a filter occurs more than once: give each once")
+    return dict(given)
+
+
+def _limit(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > 4:
+        raise InvalidInput("limit must be a number from 1 to 1000")
+    return int(text)
+
+
+Named: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST)]
+
+
+class SentResult(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The result of the tool."""
+
+    output: str
+    title: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class SentCompleted(Shape, frozen=True, kw_only=True):
+    """`pendingID`: the id that the tool received."""
+
+    pending_id: Named
+    result: SentResult
+
+
+class SentFailed(Shape, frozen=True, kw_only=True):
+    """`error`: what went wrong, for the model."""
+
+    pending_id: Named
+    error: Annotated[str, Meta(pattern=r"\S")]
+
+
+def _of_tools(handler: Handler) -> Handling:
+    async def handle(site: Site, request: Request) -> Answer:
+        return await handler(site.runtime.async_tools, request)
+
+    handle.__doc__ = handler.__doc__  # the description in the OpenAPI document
+    return handle
+
+
+_SUBMITTED = (400, 404, 409, 422)
+_QUERY = (
+    Param("status", "Calls in this state; default: waiting", choices=_STATUSES),
+    Param("sessionID", "Only calls of this session", least=1, most=LONGEST),
+    Param("after", "Only calls after this id: the last of the previous page", most=LONGEST),
+    Param("limit", "Max calls; default 100", "integer", least=1, most=1000),
+)
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="POST",
+        path=RESULT,
+        handler=_of_tools(post_result),
+        access="token",
+        summary="Submit the result of a pending call",
+        body=SentCompleted,
+        answer=PendingToolCall,
+        statuses=_SUBMITTED,
+        most_bytes=MOST_BYTES,
+    ),
+    Route(
+        method="POST",
+        path=ERROR,
+        handler=_of_tools(post_error),
+        access="token",
+        summary="Submit the error of a pending call",
+        body=SentFailed,
+        answer=PendingToolCall,
+        statuses=(400, 404, 409),
+        most_bytes=MOST_BYTES,
+    ),
+    Route(
+        method="POST",
+        path=WEBHOOK,
+        handler=_of_tools(post_webhook),
+        access="signature",
+        summary="Submit a result or error by signed webhook, without a token",
+        body=SentCompleted | SentFailed,
+        answer=Taken,
+        statuses=_SUBMITTED,
+        most_bytes=MOST_BYTES,
+    ),
+    Route(
+        method="GET",
+        path=PENDING,
+        handler=_of_tools(list_pending),
+        access="token",
+        summary="List pending calls, oldest first",
+        query=_QUERY,
+        answer=tuple[PendingToolCall, ...],
+        statuses=(400, 404),
+    ),
+    Route(
+        method="GET",
+        path=f"{PENDING}/{{id}}",
+        handler=_of_tools(get_pending),
+        access="token",
+        summary="Get a pending call",
+        answer=PendingToolCall,
+        statuses=(404,),
+    ),
+    Route(
+        method="DELETE",
+        path=f"{PENDING}/{{id}}",
+        handler=_of_tools(delete_pending),
+        access="token",
+        summary="Cancel a pending call",
+        answer=PendingToolCall,
+        statuses=(404, 409),
+    ),
+)

@@ -1,0 +1,155 @@
+"""`/metrics` for Prometheus, and `/ready` for load balancers."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from asyncagents.domain.shape import Shape
+from asyncagents.engine.metrics import BOUNDS, Counters, Spread, Tally
+from asyncagents.engine.runtime.runtime import VERSION
+from asyncagents.server.http.messages import Answer, Request, refused, shown
+from asyncagents.server.route import Route, Site
+from asyncagents.store.verb.census import Census
+
+KIND = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Ready(Shape, frozen=True, kw_only=True):
+    status: str
+
+
+async def ready(site: Site, request: Request) -> Answer:
+    """The reason is short and names no path or row, since this route needs no token."""
+    if site.closing.is_set():
+        return refused(503, "the server is stopping")
+    if not site.runtime.serves and not site.runtime.tasks.served_elsewhere(""):
+        return refused(503, "no sessions run here: this process only reads and admits input")
+    if site.runtime.defaults.missing is not None:
+        return refused(503, "no model is configured, so only history is available: the log says what to set")
+    if site.runtime.trouble is not None:
+        return refused(503, "work cannot be written to the store; it is retried, and the log says why")
+    reason = await site.runtime.readiness.trouble()
+    if reason is not None:
+        return refused(503, f"requests cannot be stored: {reason}")
+    return shown(Ready(status="ready"))
+
+
+async def metrics(site: Site, request: Request) -> Answer:
+    lines = [
+        *_gauge("info", "Version of the server.", {(VERSION,): 1}, "version"),
+        *_gauge("uptime_seconds", "Seconds since the start.", (site.clock.now() - site.started) / 1000),
+        *_gauge("live_runs", "Sessions that this process runs.", site.runtime.live),
+        *_rows(await site.runtime.census()),
+        *_counted(site.runtime.counters),
+    ]
+    return Answer(200, "\n".join((*lines, "")).encode(), kind=KIND)
+
+
+def _rows(census: Census) -> Iterator[str]:
+    """Format the counts of the store, over all processes. A count at its limit means that many or more."""
+    yield from _gauge("sessions", "Sessions.", census.sessions)
+    yield from _gauge("sessions_active", "Sessions that run or are ready to.", _named(census.active), "state")
+    yield from _gauge("tasks", "Background tasks.", _named(census.tasks), "status")
+    pending = _named(census.pending)
+    yield from _gauge("pending_calls", "Calls whose result comes from outside.", pending, "status")
+    owed = _named(census.deliveries)
+    yield from _gauge("deliveries", "Outgoing webhooks that are due or were given up.", owed, "state")
+    yield from _gauge("store_bytes", "Size of the database.", census.bytes)
+    yield from _gauge(
+        "overdue_seconds", "Lateness of the oldest due row; 0: none is due.", census.late / 1000
+    )
+
+
+def _counted(counters: Counters) -> Iterator[str]:
+    """Format the counters of this process since its start."""
+    yield from _tally("turns", "Turns that ended.", counters.turns, "outcome")
+    yield from _spread("run_seconds", "Duration of runs, from claim to park or rest.", counters.runs)
+    yield from _tally("model_requests", "Requests to models.", counters.requests, "model", "outcome")
+    yield from _spread(
+        "model_request_seconds", "Duration of model requests.", counters.request_seconds, "model"
+    )
+    yield from _tally("tokens", "Tokens that providers reported.", counters.tokens, "model", "kind")
+    yield from _tally("tool_calls", "Tool calls.", counters.calls, "tool", "outcome")
+    yield from _spread("tool_call_seconds", "Duration of tool calls.", counters.call_seconds, "tool")
+    yield from _tally("results", "Results that came from outside.", counters.results, "tool", "outcome")
+    yield from _tally("faults", "Unexpected exceptions.", counters.faults, "edge")
+    yield from _tally("stuck_rows", "Due rows that could not be processed.", counters.stuck, "kind")
+    yield from _tally("http_requests", "HTTP requests.", counters.answers, "route", "status")
+    yield from _spread("http_request_seconds", "Duration of HTTP requests.", counters.answer_seconds, "route")
+    yield from _gauge("event_streams", "Open event streams.", counters.streams)
+
+
+def _named(counts: Mapping[str, int]) -> dict[tuple[str, ...], float]:
+    return {(name,): count for name, count in counts.items()}
+
+
+def _gauge(
+    name: str, about: str, values: float | Mapping[tuple[str, ...], float], *labels: str
+) -> Iterator[str]:
+    found: Mapping[tuple[str, ...], float] = values if isinstance(values, Mapping) else {(): values}
+    yield from _head(name, about, "gauge")
+    yield from _samples(name, labels, found)
+
+
+def _tally(name: str, about: str, tally: Tally, *labels: str) -> Iterator[str]:
+    yield from _head(f"{name}_total", about, "counter")
+    yield from _samples(f"{name}_total", labels, tally.counts)
+
+
+def _spread(name: str, about: str, spread: Spread, *labels: str) -> Iterator[str]:
+    yield from _head(name, about, "histogram")
+    for label, buckets in sorted(spread.buckets.items()):
+        own = dict(zip(labels, (label,), strict=False))
+        count = 0
+        for bound, within in zip((*map(_number, BOUNDS), "+Inf"), buckets, strict=True):
+            count += within
+            yield _sample(f"{name}_bucket", own | {"le": bound}, count)
+        yield _sample(f"{name}_sum", own, spread.sums[label])
+        yield _sample(f"{name}_count", own, count)
+
+
+def _samples(name: str, labels: tuple[str, ...], values: Mapping[tuple[str, ...], float]) -> Iterator[str]:
+    for each, value in sorted(values.items()):
+        yield _sample(name, dict(zip(labels, each, strict=True)), value)
+
+
+def _head(name: str, about: str, kind: str) -> Iterable[str]:
+    return f"# HELP asyncagents_{name} {about}", f"# TYPE asyncagents_{name} {kind}"
+
+
+def _sample(name: str, labels: Mapping[str, str], value: float) -> str:
+    inside = ",".join(f'{label}="{_quoted(text)}"' for label, text in labels.items())
+    return (
+        f"asyncagents_{name}{{{inside}}} {_number(value)}"
+        if inside
+        else f"asyncagents_{name} {_number(value)}"
+    )
+
+
+def _quoted(text: str) -> str:
+    """Escape a label value: models invent tool names with quotes or line breaks."""
+    text = text.encode("utf-8", "replace").decode()
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else repr(float(value))
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path="/metrics",
+        handler=metrics,
+        access="local",
+        summary="Get Prometheus metrics of the store and of this process",
+        answer=str,
+        gives=KIND,
+    ),
+    Route(
+        method="GET",
+        path="/ready",
+        handler=ready,
+        access="open",
+        summary="Check readiness; 503 says why sessions do not run",
+        answer=Ready,
+    ),
+)

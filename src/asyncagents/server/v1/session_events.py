@@ -1,0 +1,113 @@
+"""The event stream of a session; a client can resume from every `id` in it.
+
+Besides events there are `cursor`, the position to resume from, and `reset`: the full state follows.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from msgspec import Struct
+
+from asyncagents.domain.call.ask import PermissionRequest, QuestionRequest
+from asyncagents.domain.event import Event, PermissionAsked, QuestionAsked, SessionDeleted
+from asyncagents.domain.id import SessionId
+from asyncagents.domain.shape import Shape, encode
+from asyncagents.engine.event.session_stream import Heard
+from asyncagents.errors import Closed
+from asyncagents.server.http.messages import Reply, Request, Stream
+from asyncagents.server.params import flag, one, session_id
+from asyncagents.server.route import Param, Route, Site
+
+LAST_ID = "last-event-id"
+
+
+class At(Shape, frozen=True, kw_only=True):
+    cursor: str
+
+
+async def events(site: Site, request: Request) -> Reply:
+    named, tree = session_id(request), flag(request, "tree")
+    after = one(request, "after") or request.header(LAST_ID) or None
+    root_id = await site.runtime.root_of(named) if tree else named
+    heard = site.runtime.follow(named, after=after, tree=tree)
+    try:
+        first = await anext(heard)
+    except BaseException:
+        await heard.aclose()
+        raise
+    return Stream(_frames(first, heard, Followed(root_id, after)))
+
+
+class Followed(Struct, frozen=True):
+    root_id: SessionId
+    after: str | None
+
+
+async def _frames(
+    first: Heard, more: AsyncGenerator[Heard, None], followed: Followed
+) -> AsyncGenerator[bytes, None]:
+    """Yield frames until the session is deleted or the runtime closed; a slow reader catches up."""
+    async with aclosing(more):
+        if not first.reset:
+            yield _place(followed.after or first.cursor)
+        if first.events:
+            yield _told(first)
+        try:
+            async for heard in more:
+                yield _told(heard)
+                if any(
+                    isinstance(e, SessionDeleted) and e.session_id == followed.root_id for e in heard.events
+                ):
+                    return
+        except Closed:
+            return
+
+
+def _told(heard: Heard) -> bytes:
+    """Encode a batch. Its last frame carries the cursor, so that a resume never skips events of the batch."""
+    if not heard.events:
+        return _place(heard.cursor)
+    frames = [_event(event) for event in heard.events]
+    begin = [b"event: reset\ndata: {}\n\n"] if heard.reset else []
+    return b"".join([*begin, *frames[:-1], b"id: ", heard.cursor.encode(), b"\n", frames[-1]])
+
+
+def _event(event: Event) -> bytes:
+    properties = event.request if isinstance(event, PermissionAsked | QuestionAsked) else event
+    data = encode(properties)
+    if b"\n" in data or b"\r" in data:  # whitespace between the tokens of JSON that a newer version wrote
+        data = data.replace(b"\n", b" ").replace(b"\r", b" ")
+    return b"".join([b"event: ", event.type.encode(), b"\ndata: ", data, b"\n\n"])
+
+
+def _place(cursor: str) -> bytes:
+    return f"id: {cursor}\nevent: cursor\ndata: ".encode() + encode(At(cursor=cursor)) + b"\n\n"
+
+
+def _data(kind: Any) -> Any:
+    """Return the type of an event's data; an ask has the shape of its list entry."""
+    asks = {PermissionAsked: PermissionRequest, QuestionAsked: QuestionRequest}
+    return asks.get(kind, kind)
+
+
+EVENTS: tuple[tuple[str, Any], ...] = tuple((kind.type, _data(kind)) for kind in Event.__args__)
+"""Names of all session events and types of their data."""
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path="/v1/sessions/{id}/events",
+        handler=events,
+        access="token",
+        summary="Stream the events of a session, from now or from a cursor",
+        query=(
+            Param("after", "Cursor to resume from: the last `id` that was read"),
+            Param("tree", "Events of all sessions of the tree", "boolean"),
+        ),
+        headers=(Param("Last-Event-ID", "Cursor, used if the query has none"),),
+        gives="text/event-stream",
+        events=(("cursor", At), ("reset", dict[str, Any]), *EVENTS),
+        statuses=(400, 404),
+    ),
+)

@@ -1,0 +1,34 @@
+"""Store facade for status boards."""
+
+from asyncagents.domain.task.board import BoardSnapshot, KindFilter, TaskGroup, TaskPage, TaskQuery, TaskStats
+from asyncagents.store.tx import Database
+from asyncagents.store.verb import board, board_feed
+from asyncagents.store.verb.board_feed import Look, Point
+from asyncagents.store.verb_runner import Door
+
+
+class BoardStore(Door):
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._sums = board.Sums()
+
+    async def page(self, query: TaskQuery) -> TaskPage:
+        """Read a page of tasks, newest first."""
+        return await self._read(lambda tx: board.page(tx, query, self._sums))
+
+    async def group(self, batch_id: str) -> TaskGroup:
+        return await self._read(lambda tx: board.group(tx, batch_id))
+
+    async def stats(self) -> TaskStats:
+        return await self._read(self._sums.stats)
+
+    async def count(self) -> int:
+        return await self._read(lambda tx: board.count(tx, self._sums))
+
+    async def snapshot(self, kind: KindFilter = "background") -> tuple[BoardSnapshot, str]:
+        """Read the board and the cursor at which it was read."""
+        return await self._read(lambda tx: board.snapshot(tx, self._sums, kind))
+
+    async def look(self, after: Point, *, progress: bool) -> Look:
+        """Read changes after a cursor; with `progress` also live tasks, once the reader is up to date."""
+        return await self._read(lambda tx: board_feed.look(tx, after, progress=progress))

@@ -1,0 +1,117 @@
+"""Stores the file snapshots before and after the calls of a step, and the file changes of a turn."""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.domain.control import Lease
+from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.message import UserMessage, UserSummary
+from asyncagents.domain.conversation.part import PatchPart, StepFinishPart, StepStartPart
+from asyncagents.domain.conversation.session import FileDiff, SessionSummary
+from asyncagents.domain.event import SessionDiff
+from asyncagents.domain.id import MessageId, PartId, SessionId
+from asyncagents.store.row import (
+    check_lease,
+    entry,
+    held,
+    put_part,
+    read_part,
+    save,
+    save_message,
+    sort_id_of,
+)
+from asyncagents.store.tx import Tx
+
+EVERY = "~"
+"""Sorts after all ids."""
+
+
+class Stretch(Struct, frozen=True):
+    """The snapshots before the first and after the last step of a range of messages."""
+
+    before: str
+    after: str
+
+
+async def stretch(tx: Tx, session_id: SessionId, first: str = "", last: str = EVERY) -> Stretch | None:
+    since = await sort_id_of(tx, first) if first else first
+    until = last if last == EVERY else await sort_id_of(tx, last)
+    begin = await tx.one("first_snapshot", session_id, since, until)
+    end = await tx.one("last_snapshot", session_id, since, until)
+    if begin is None or end is None:
+        return None
+    start, finish = read_part(begin), read_part(end)
+    if not isinstance(start, StepStartPart) or not isinstance(finish, StepFinishPart):
+        return None
+    return Stretch(start.snapshot, finish.snapshot) if start.snapshot and finish.snapshot else None
+
+
+def begun(step: Entry) -> str | None:
+    """The snapshot taken before the calls of a step, if none was taken after them."""
+    starts = [part.snapshot for part in step.parts if isinstance(part, StepStartPart)]
+    ends = [part.snapshot for part in step.parts if isinstance(part, StepFinishPart)]
+    return starts[0] if starts and ends and not any(ends) else None
+
+
+async def keep_before(tx: Tx, lease: Lease, message_id: MessageId, snapshot: str) -> None:
+    """Store the snapshot taken before the calls of a step run."""
+    await check_lease(tx, lease)
+    for part in (await entry(tx, message_id)).parts:
+        if isinstance(part, StepStartPart):
+            await put_part(tx, replace(part, snapshot=snapshot))
+
+
+class Changed(Struct, frozen=True, kw_only=True):
+    """The file changes of the calls of one step."""
+
+    message_id: MessageId
+    before: str
+    after: str
+    files: tuple[str, ...]
+    part_id: PartId
+
+
+async def keep_after(tx: Tx, lease: Lease, changed: Changed) -> None:
+    """Store the snapshot and the changed files after the calls of a step; a repeat changes nothing."""
+    await check_lease(tx, lease)
+    step = await entry(tx, changed.message_id)
+    if begun(step) is None:
+        return
+    for part in step.parts:
+        if isinstance(part, StepFinishPart):
+            await put_part(tx, replace(part, snapshot=changed.after))
+    if changed.files:
+        patch = PatchPart(
+            id=changed.part_id,
+            session_id=lease.session_id,
+            message_id=changed.message_id,
+            hash=changed.before,
+            files=changed.files,
+        )
+        await put_part(tx, patch)
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """The file changes of a turn, and of the session so far."""
+
+    asked_id: MessageId
+    diffs: tuple[FileDiff, ...]
+    total: tuple[FileDiff, ...]
+
+
+async def keep_summary(tx: Tx, lease: Lease, told: Told) -> None:
+    row = await held(tx, lease)
+    asked = (await entry(tx, told.asked_id)).info
+    if isinstance(asked, UserMessage):
+        before = asked.summary or UserSummary(diffs=())
+        await save_message(tx, replace(asked, summary=replace(before, diffs=told.diffs)))
+    tx.emit(SessionDiff(session_id=lease.session_id, diff=told.total))
+    await save(tx, row, row.control, replace(row.info, summary=summed(told.total)))
+
+
+def summed(diffs: tuple[FileDiff, ...]) -> SessionSummary:
+    return SessionSummary(
+        additions=sum(each.additions for each in diffs),
+        deletions=sum(each.deletions for each in diffs),
+        files=len(diffs),
+    )

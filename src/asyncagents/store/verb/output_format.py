@@ -1,0 +1,44 @@
+"""Finds the output format and the system text that prompts of a turn ask for."""
+
+from msgspec import Struct
+
+from asyncagents.domain.control import Control
+from asyncagents.domain.conversation.codec import decode_message, upcast
+from asyncagents.domain.conversation.message import JsonFormat, UserMessage
+from asyncagents.domain.id import MessageId
+from asyncagents.store.tx import Tx
+from asyncagents.store.verb.read import count_inputs
+
+
+class Wanted(Struct, frozen=True):
+    message_id: MessageId
+    format: JsonFormat
+    tries: int
+    """How often the model was asked again; counted in the inbox, so that a crash does not reset it."""
+
+    @property
+    def next_key(self) -> str:
+        return f"{_prefix(self.message_id)}{self.tries + 1}"
+
+
+def _prefix(message_id: MessageId) -> str:
+    return f"format:{message_id}:"
+
+
+async def system_of(tx: Tx, control: Control) -> str:
+    """Read the system text of the newest prompt of this turn that has one, else an empty text."""
+    row = await tx.one("newest_system", control.id, control.turn)
+    message = decode_message(upcast(row[1], row[0])) if row is not None else None
+    return message.system or "" if isinstance(message, UserMessage) else ""
+
+
+async def wanted(tx: Tx, control: Control) -> Wanted | None:
+    """Find the output format of the newest prompt of this turn that has one; None: free text."""
+    row = await tx.one("newest_format", control.id, control.turn)
+    if row is None:
+        return None
+    message = decode_message(upcast(row[1], row[0]))
+    if not isinstance(message, UserMessage) or not isinstance(message.format, JsonFormat):
+        return None
+    tries = await count_inputs(tx, control.id, _prefix(message.id))
+    return Wanted(message.id, message.format, tries)

@@ -1,9 +1,0 @@
-"""Load the descriptions of tools that the model reads, from the text files beside this module."""
-
-from functools import cache
-from importlib.resources import files
-
-
-@cache
-def described(name: str) -> str:
-    return files("asyncagents.tools").joinpath(f"{name}.txt").read_text().strip()

@@ -1,0 +1,93 @@
+"""The protocol of a connection to an MCP server: its tools, requests, and the error when it is lost."""
+
+import re
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from asyncagents.domain.call.call import Completed, Effect, Failed
+from asyncagents.engine.workplace.mcp import Content, ReadyPrompt, Resource
+from asyncagents.errors import ToolError
+
+TAIL_LINES = 20
+TAIL_LINE = 500
+SHORTEST_SECRET = 8
+UNAUTHORISED = frozenset({401, 403})
+NEEDS_HEADER = (
+    "It answered with HTTP status {}: set a header that it accepts under `headers` in its configuration."
+)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+
+
+class Offer(Struct, frozen=True, kw_only=True):
+    """A tool of a server, under the server's own name for it."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    effect: Effect = "once"
+
+
+class Lost(ToolError):
+    """The connection was lost; unless `never_ran`, the request may have taken effect."""
+
+    def __init__(self, why: str, *, never_ran: bool = False) -> None:
+        super().__init__(why)
+        self.never_ran = never_ran
+
+
+class Line(Protocol):
+    """Requests to one server. Each raises `McpConnectionLost`, or `ToolError` if the server refuses."""
+
+    async def offers(self) -> tuple[Offer, ...]: ...
+
+    async def call(
+        self, name: str, arguments: dict[str, Any], report: Callable[[dict[str, Any]], None]
+    ) -> Completed | Failed: ...
+
+    async def resources(self) -> tuple[Resource, ...]: ...
+
+    async def read(self, uri: str) -> tuple[Content, ...]: ...
+
+    async def prompts(self) -> tuple[ReadyPrompt, ...]: ...
+
+    async def prompt(self, name: str, arguments: dict[str, str]) -> tuple[Content, ...]: ...
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """Call `changed` when the list of tools changes, for servers that need a subscription."""
+        ...
+
+
+class Tail:
+    """The last lines that a server wrote to stderr, with secrets redacted."""
+
+    def __init__(self, secrets: Sequence[str]) -> None:
+        self._secrets = sorted(
+            {each for each in secrets if len(each) >= SHORTEST_SECRET}, key=len, reverse=True
+        )
+        self._lines: deque[str] = deque(maxlen=TAIL_LINES)
+        self._rest = ""
+
+    def feed(self, text: str) -> None:
+        """Add text and keep its last lines; redact before the cut, which could leave part of a secret."""
+        *lines, rest = self.veiled(self._rest + text)[-TAIL_LINES * TAIL_LINE :].split("\n")
+        self._rest = rest[-TAIL_LINE:]
+        for line in lines:
+            self.add(line)
+
+    def add(self, line: str) -> None:
+        line = _CONTROL.sub(" ", line).strip()
+        if line:
+            self._lines.append(self.veiled(line)[:TAIL_LINE])
+
+    def veiled(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "…")
+        return text
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        rest = self.veiled(_CONTROL.sub(" ", self._rest).strip())
+        return (*self._lines, rest) if rest else tuple(self._lines)

@@ -1,0 +1,96 @@
+"""Build the built-in tools of one project."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from asyncagents.config.config import DelegationConfig
+from asyncagents.config.markdown.skills import Skill
+from asyncagents.domain.id import Ids
+from asyncagents.domain.port import Clock
+from asyncagents.engine.tool import AnyTool
+from asyncagents.tools.builtin.bash import Confinement, bash
+from asyncagents.tools.builtin.edit import edit
+from asyncagents.tools.builtin.glob import glob
+from asyncagents.tools.builtin.grep import grep
+from asyncagents.tools.builtin.list import list_files
+from asyncagents.tools.builtin.patch import patch
+from asyncagents.tools.builtin.question import question
+from asyncagents.tools.builtin.read import read
+from asyncagents.tools.builtin.skill import skill
+from asyncagents.tools.builtin.todo import Known, todoread, todowrite
+from asyncagents.tools.builtin.wait import wait
+from asyncagents.tools.builtin.webfetch import webfetch
+from asyncagents.tools.builtin.write import write
+from asyncagents.tools.file.files import Files
+from asyncagents.tools.file.read_log import Seen
+from asyncagents.tools.guard.place_guard import PlaceGuard
+from asyncagents.tools.mcp.servers import Servers
+from asyncagents.tools.output.limit import capped
+from asyncagents.tools.process.processes import Processes
+from asyncagents.tools.process.sandbox import Sandboxes
+from asyncagents.tools.web.web import Web
+
+
+class Doors(Struct, frozen=True, kw_only=True):
+    """Files, processes and sandboxes that the tools of one project share; kept when its config changes."""
+
+    files: Files
+    seen: Seen
+    processes: Processes
+    sandboxes: Sandboxes
+
+    def guarded_by(self, guard: PlaceGuard) -> "Doors":
+        """Return a copy whose files are under `guard`."""
+        return replace(self, files=self.files.guarded_by(guard))
+
+
+class Bench(Struct, frozen=True, kw_only=True):
+    """Dependencies that the tools of all projects share."""
+
+    web: Web
+    todos: Known
+    ids: Ids
+    home: Path
+    output: Path
+    """Folder for outputs that are too long for a tool result."""
+    clock: Clock | None = None
+    """Clock for timers; None: the system's."""
+    servers: Servers | None = None
+    """MCP servers; None: this runtime starts none."""
+    delegating: Callable[[DelegationConfig], Sequence[AnyTool]] = lambda config: ()
+    """Builds the delegation tools of a config."""
+
+
+def built_in(bench: Bench, doors: Doors, skills: Sequence[Skill]) -> tuple[AnyTool, ...]:
+    """Build the built-in tools, in the order in which the model reads them."""
+    files, seen = doors.files, doors.seen
+    tools: list[AnyTool] = [
+        read(files, seen),
+        list_files(files, seen, doors.processes),
+        glob(files, seen, doors.processes),
+        grep(files, seen, doors.processes),
+        edit(files, seen),
+        write(files, seen),
+        patch(files, seen),
+        bash(
+            doors.processes,
+            home=bench.home,
+            files=files,
+            confinement=Confinement(doors.sandboxes, files.threads, _folders(skills)),
+        ),
+        webfetch(bench.web, doors.processes),
+        todowrite(bench.todos, bench.ids),
+        todoread(bench.todos),
+        question(),
+        wait(bench.clock),
+    ]
+    if skills:
+        tools.append(skill(skills, files.threads))
+    return tuple(capped(tool, bench.output) for tool in tools)
+
+
+def _folders(skills: Sequence[Skill]) -> tuple[Path, ...]:
+    return tuple(skill.path.parent for skill in skills)

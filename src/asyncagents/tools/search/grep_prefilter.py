@@ -1,0 +1,72 @@
+"""Leave files out of a search that lack the literals that every match must have, by ripgrep.
+
+Ripgrep only selects files: their lines are then read by `Files` and matched by Python, so a folder that is
+replaced by a link meanwhile reveals nothing, and patterns keep their Python meaning.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from asyncagents.tools.process.program import find_program
+from asyncagents.tools.search.required_literals import Letters
+
+SHORTEST = 3
+"""Shorter literals are in nearly every file."""
+_WORTH_IT = 200
+"""For fewer files ripgrep is not worth starting."""
+_CHUNK = 800_000
+"""Most bytes of file names on one command line."""
+_SECONDS = 60
+
+
+def worth_a_look(root: str, names: Sequence[str], letters: Letters) -> Sequence[str]:
+    """Return the files that contain a literal; all files if ripgrep is missing, fails, or is not worth it."""
+    if letters.shortest < SHORTEST or len(names) < _WORTH_IT:
+        return names
+    program = find_program("rg", os.pathsep.join(os.get_exec_path()), outside=Path(root))
+    if program is None:
+        return names
+    found: set[str] = set()
+    for chunk in _chunks(names):
+        done = _run(program, root, chunk, letters)
+        if done is None:
+            return names
+        found.update(done)
+    return [name for name in names if name in found]
+
+
+def _chunks(names: Sequence[str]) -> Iterator[list[str]]:
+    chunk: list[str] = []
+    size = 0
+    for name in names:
+        size += len(os.fsencode(name)) + 16
+        if size > _CHUNK and chunk:
+            yield chunk
+            chunk, size = [], len(os.fsencode(name)) + 16
+        chunk.append(name)
+    if chunk:
+        yield chunk
+
+
+def _run(program: str, root: str, names: list[str], letters: Letters) -> list[str] | None:
+    """Run ripgrep; return the files with a match, or None if it failed for any file."""
+    options = "--no-config --files-with-matches --null --fixed-strings --text --encoding none --no-messages"
+    words = [
+        program,
+        *options.split(),
+        *(("--ignore-case",) if letters.any_case else ()),
+        *(f"--regexp={each.decode()}" for each in letters.any_of),
+        "--",
+        *(f"./{name}" for name in names),
+    ]
+    try:
+        done = subprocess.run(
+            words, cwd=root, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_SECONDS
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode > 1:
+        return None
+    return [os.fsdecode(each)[2:] for each in done.stdout.split(b"\0") if each]

@@ -1,0 +1,41 @@
+"""The program that runs one search of files, with limits on memory and CPU time and a low priority."""
+
+import resource
+import sys
+from contextlib import suppress
+from typing import TypeAlias, assert_never
+
+import msgspec
+
+from asyncagents.tools.search.grep import Search, Searched, searched
+from asyncagents.tools.search.list_tree import ListedTree, TreeListing, list_tree
+from asyncagents.tools.search.low_priority import come_last
+from asyncagents.tools.search.name_search import FoundNames, NameSearch, find_names
+from asyncagents.tools.search.parallel import usual_workers
+
+MOST_MEMORY = 4 * 1024**3
+MOST_CPU_SECONDS = 120
+
+Job: TypeAlias = Search | NameSearch | TreeListing
+
+
+def main() -> None:
+    """Run the search given by the last argument (JSON in hexadecimal); write its result to stdout as JSON."""
+    for limit, most in ((resource.RLIMIT_AS, MOST_MEMORY), (resource.RLIMIT_CPU, MOST_CPU_SECONDS)):
+        with suppress(ValueError, OSError):  # a lower one is set already
+            resource.setrlimit(limit, (most, most))
+    come_last()
+    job = msgspec.json.decode(bytes.fromhex(sys.argv[-1]), type=Job)
+    sys.stdout.buffer.write(b"\n" + msgspec.json.encode(_answer(job)) + b"\n")
+
+
+def _answer(job: Job) -> Searched | FoundNames | ListedTree:
+    match job:
+        case Search():
+            return searched(job, usual_workers())
+        case NameSearch():
+            return find_names(job)
+        case TreeListing():
+            return list_tree(job)
+        case _:
+            assert_never(job)

@@ -1,0 +1,135 @@
+"""Build the asks for guarded places that a shell line names: changing them asks, reading secret ones too."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from asyncagents.domain.agent.permission import GUARDED_PLACE
+from asyncagents.engine.tool import Ask
+from asyncagents.tools.file.files import Files
+from asyncagents.tools.shell import rules as shell_rules
+from asyncagents.tools.shell.command import find_dangers
+from asyncagents.tools.shell.paths import Where, find_paths
+from asyncagents.tools.shell.word import Word, Words, words_of
+
+MOST_LOOKED_AT = 5_000
+MOST_NAMED = 16
+"""Most places that an ask lists."""
+# Programs that do not change the files they name; their options that do make the line unclear anyway.
+_READERS = words_of(
+    """
+    [ awk b2sum base64 bat cat cd cksum cmp column comm cut df diff dir du echo egrep eza false fd fgrep
+    file find fmt fold grep head hexdump jq less ls md5sum more nl od paste printf pwd readlink realpath
+    rg sha1sum sha224sum sha256sum sha384sum sha512sum stat strings sum tac tail test tr tree true type
+    uniq vdir wc which xxd zcat zgrep
+    """
+)
+_GIT_READERS = words_of(
+    """
+    add annotate blame cat-file check-attr check-ignore commit count-objects describe diff diff-tree
+    for-each-ref grep help log ls-files ls-remote ls-tree merge-base name-rev rev-list rev-parse shortlog
+    show show-ref status version whatchanged
+    """
+)
+# Programs that read all files of a folder: always, or with one of these option letters.
+_WHOLE_FOLDERS = {
+    "ack": "", "ag": "", "bsdtar": "", "gtar": "", "jar": "", "rg": "", "rgrep": "", "rsync": "", "tar": "",
+    "ug": "", "ugrep": "", "zip": "", "cp": "rRa", "egrep": "rRd", "fgrep": "rRd", "grep": "rRd",
+    "pcre2grep": "rd", "pcregrep": "rd", "scp": "r",
+}  # fmt: skip
+_LONG_LETTERS = ("--recursive", "--archive", "--dereference-recursive", "--directories")
+# Programs that skip the files named by `--exclude`.
+_EXCLUDING = words_of("rsync tar")
+_DEVICES = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd")
+
+
+def guarded_asks(command: str, files: Files, *, start: Path, home: Path) -> tuple[Ask, ...]:
+    """Return what the line asks besides the `bash` permission: nothing, or one ask that names the places."""
+    parsed = shell_rules.split(command)
+    where = Where(files.root, str(start), str(home))
+    commands = [_without_excluded(words) for words in parsed.commands]
+    redirected = [(Word("tee"), file) for file in parsed.redirected]
+    changing = [words for words in (*commands, *redirected) if words[0] == "cd" or not _only_reads(words)]
+    reading = [words for words in commands if words[0] == "cd" or _only_reads(words)]
+    found: dict[str, str] = {}
+    if any(words[0] != "cd" for words in changing):
+        found |= _guarded(files, find_paths(changing, where), secret=False)
+    if reading:
+        found |= _guarded(files, find_paths(reading, where), secret=True)
+    if _is_unknown(files, (*commands, *redirected), where):
+        found[files.root] = "which files it names is not known"
+    whole = [words for words in commands if words[0] == "cd" or _reads_whole_folders(words)]
+    if any(words[0] != "cd" for words in whole):
+        for path in set(find_paths(whole, where)):
+            found |= dict.fromkeys(files.guard.secrets_below(path), "it may not be read unasked")
+    if not found:
+        return ()
+    names = tuple(_name(files, path) for path in sorted(found))
+    names = names if len(names) <= MOST_NAMED else (*names[:MOST_NAMED], "*")
+    reasons = list(dict.fromkeys(found.values()))
+    return (Ask(GUARDED_PLACE, names, metadata={"command": command, "guarded": reasons}),)
+
+
+def _guarded(files: Files, paths: Iterator[str], *, secret: bool) -> dict[str, str]:
+    found: dict[str, str] = {}
+    named = set(islice(paths, MOST_LOOKED_AT))
+    if next(paths, None) is not None:
+        found[files.root] = "it names too many files to look at all of them"
+    for path in named:
+        guard = files.guard.of(path)
+        if guard is None or path.startswith(_DEVICES) or (secret and guard.level == "guarded"):
+            continue
+        found[path] = guard.why
+    return found
+
+
+def _is_unknown(files: Files, commands: Sequence[Words], where: Where) -> bool:
+    """Return whether only the shell can tell which files are named, in a project with secret places."""
+    if not any(set("*?[$") & set(word) for words in commands for word in words[1:]):
+        return False
+    if not files.guard.secrets_below(files.root):
+        return False
+    return "/" in set(find_paths(commands, where))
+
+
+def _only_reads(words: Words) -> bool:
+    if any(True for _ in find_dangers(words)):
+        return False
+    if words[0] == "git":
+        trade = next((word for word in words[1:] if not word.startswith("-")), "status")
+        return trade in _GIT_READERS
+    return words[0] in _READERS
+
+
+def _reads_whole_folders(words: Words) -> bool:
+    letters = _WHOLE_FOLDERS.get(words[0])
+    if not letters:
+        return letters is not None
+    return any(_has_letter(word, letters) for word in words[1:])
+
+
+def _has_letter(word: str, letters: str) -> bool:
+    if word.startswith("--"):
+        return any(long.startswith(word.partition("=")[0]) for long in _LONG_LETTERS)
+    return word.startswith("-") and bool(set(word[1:]) & set(letters))
+
+
+def _without_excluded(words: Words) -> Words:
+    if words[0] not in _EXCLUDING:
+        return words
+    return (words[0], *_kept(words[1:]))
+
+
+def _kept(words: Sequence[Word]) -> Iterable[Word]:
+    """Yield the words without `--exclude=x` and `--exclude x`."""
+    skips = False
+    for word in words:
+        if not skips and not word.startswith("--exclude=") and word != "--exclude":
+            yield word
+        skips = not skips and word == "--exclude"
+
+
+def _name(files: Files, path: str) -> str:
+    """Return the path as rules name it: relative to the project if it is inside."""
+    top = files.root.rstrip("/") + "/"
+    return path.removeprefix(top) if path.startswith(top) else path

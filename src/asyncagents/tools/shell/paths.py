@@ -1,0 +1,180 @@
+"""Find the paths outside the project that the words of a shell line may name."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from asyncagents.tools.shell import git as shell_git
+from asyncagents.tools.shell.command import PATHS, find_files
+from asyncagents.tools.shell.glob import ANYWHERE, Disk, TooMuch, join_words, resolve
+from asyncagents.tools.shell.links import NameChanges
+from asyncagents.tools.shell.options import before_end
+from asyncagents.tools.shell.word import Word, Words, is_wild, splits, words_of
+
+MOST_PLACES = 16
+# Variables that are harmless as words; as file names they may be anything.
+_VARIABLE = re.compile(r"\$(\?|#|\$|USER|\{USER\})")
+# Programs that take no file as an argument.
+_PRINTING = words_of("echo exit printf return test")
+_HIDDEN_ABOVE = re.compile(r"/\.[*?\[][^/]*")
+
+
+class Where(Struct, frozen=True):
+    """Where a shell line runs: the project's directory, the start folder, the user's home."""
+
+    directory: str
+    start: str
+    home: str
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The variables whose values are known."""
+        return {"HOME": self.home, "PWD": self.start}
+
+    @property
+    def splitting(self) -> frozenset[str]:
+        """The variables that the shell may split into several words, or none, if they are not quoted."""
+        started = (self.start, resolve(self.start))
+        return frozenset(
+            [*(["HOME"] if splits(self.home) else []), *(["PWD"] if any(map(splits, started)) else [])]
+        )
+
+
+class Places:
+    """The folders that a line may be in: each earlier `cd` may have succeeded or not."""
+
+    def __init__(self, where: Where | None) -> None:
+        self.home = where.home if where else "/"
+        self.all = [where.start] if where else []
+
+    def follow(self, words: Words) -> list[str]:
+        """Record a `cd`; return the folders that it may lead to."""
+        if words[0] != "cd" or not self.all:
+            return []
+        if len(self.all) >= MOST_PLACES:
+            return [ANYWHERE]
+        target = words[1] if len(words) > 1 else Word(self.home)
+        there = [str(join_words(place, expand(target, self.home, place))) for place in self.all]
+        # For cd, `link/..` is the folder that contains the link, not the parent of its target.
+        there += [os.path.normpath(each) for each in there if ".." in each.split("/")]
+        self.all += there
+        return there
+
+
+class Survey:
+    """The paths outside the project that a line names, and the reasons why it needs a person's approval."""
+
+    def __init__(self, where: Where) -> None:
+        self._where = where
+        self._disk = Disk()
+        self._project = resolve(where.directory)
+        self.outside: dict[str, None] = {}
+        """The real paths outside the project that the line names."""
+        self.reasons: list[str] = []
+
+    def look(self, commands: Iterable[Words]) -> None:
+        """Examine the commands of a line in order."""
+        places = Places(self._where)
+        changes = NameChanges(self._disk)
+        try:
+            self._keep(places.all[0])
+            for words in commands:
+                self._look_at(words, places, changes)
+        except TooMuch:
+            self.reasons.append("it may name more files than can be looked at")
+            self._keep(ANYWHERE)
+
+    def _look_at(self, words: Words, places: Places, changes: NameChanges) -> None:
+        for path in self.find_named(words, places):
+            self._keep(path)
+        filled = (words[0], *(expand(word, places.home, places.all[0]) for word in words[1:]))
+        self.reasons.extend(changes.judge(filled, places.all))
+        if words[0] == "git":
+            self.reasons.extend(shell_git.find_local(filled, places.all))
+        for path in places.follow(words):
+            self._keep(path)
+
+    def _keep(self, path: str) -> None:
+        real = resolve(path)
+        if real not in {self._project, os.devnull} and not real.startswith(self._project.rstrip("/") + "/"):
+            self.outside[real] = None
+
+    def find_named(self, words: Words, places: Places) -> Iterator[str]:
+        """Yield every path that may be meant. Raises `TooMuchWork`."""
+        for path in self._find_all(words, places):
+            self._disk.spend()
+            yield path
+
+    def _find_all(self, words: Words, places: Places) -> Iterator[str]:
+        options = len(before_end(words[0], words[1:]))
+        for at, word in enumerate(words[1:]):
+            for part in filter(None, find_files((words[0], word))):
+                if words[0] in PATHS and _VARIABLE.search(part):
+                    yield ANYWHERE  # only the shell knows which file that is
+                elif words[0] not in _PRINTING:
+                    part = _widen(part)
+                for place in places.all:
+                    path = join_words(place, expand(part, places.home, place))
+                    yield from self._find_meant(path, place, may_be_option=at < options)
+                    if words[0] == "ln":
+                        yield from _from_links(path, words)
+
+    def _find_meant(self, path: Word, place: str, *, may_be_option: bool) -> Iterator[str]:
+        """Yield the paths that a path with wildcards may match; a match may be a link out of the project."""
+        if not is_wild(path):
+            yield path
+            return
+        yield re.split(r"[*?\[]", path.shape)[0]
+        if _HIDDEN_ABOVE.search(path):  # before 5.2, `.?` is also `..` to bash
+            yield _HIDDEN_ABOVE.sub("/..", path, count=1)
+            yield _HIDDEN_ABOVE.sub("/..", path)
+        for match in self._disk.find_matches(path):
+            yield match
+            # Each match becomes a word: it may be an option, or name a file after its `=`.
+            name = match.removeprefix(place.rstrip("/") + "/")
+            if may_be_option and name.startswith("-"):
+                self.reasons.append(f"the name of the file {name} looks like an option")
+            yield from (
+                os.path.join(place, part) for part in find_files((Word(""), Word(name))) if part != name
+            )
+
+
+def find_paths(commands: Iterable[Words], where: Where) -> Iterator[str]:
+    """Yield the real path of everything that the commands may name, the start folder first."""
+    survey, places = Survey(where), Places(where)
+    try:
+        yield resolve(places.all[0])
+        for words in commands:
+            yield from map(resolve, survey.find_named(words, places))
+            yield from map(resolve, places.follow(words))
+    except TooMuch:
+        yield ANYWHERE
+
+
+def _widen(word: Word) -> Word:
+    """Replace each variable of unknown value by `*`, which matches every name."""
+    text, shape, at = "", "", 0
+    for found in _VARIABLE.finditer(word):
+        text += word[at : found.start()] + "*"
+        shape += word.shape[at : found.start()] + "*"
+        at = found.end()
+    return Word(text + word[at:], shape + word.shape[at:])
+
+
+def _from_links(path: Word, words: Words) -> Iterator[str]:
+    """Yield the possible targets of a link: they are relative to the folder that contains it."""
+    for word in words[1:]:
+        yield os.path.join(os.path.dirname(path), word)
+        yield os.path.join(path, word)
+
+
+def expand(word: Word, home: str, place: str) -> Word:
+    """Expand `~`, `$HOME` and `$PWD` as the shell would."""
+    word = word.fill({"HOME": home, "PWD": place})
+    if word == "~" or word.startswith("~/"):
+        word = Word(home + word[1:], home + word.shape[1:])
+    elif word.startswith("~"):
+        word = Word("/" + word, "/" + word.shape)
+    return Word(word.replace("\0", "_"), word.shape.replace("\0", "_"))

@@ -1,0 +1,112 @@
+"""Send webhooks to public addresses, or to hosts that the configuration names; redirects are not followed."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from io import BytesIO
+from urllib.parse import urlsplit
+
+import aiohttp
+from yarl import URL
+
+from asyncagents.engine.webhook.delivery import Answer, Answered, Forbidden, Letter, Unreachable
+from asyncagents.llm.http.errors import retry_after
+from asyncagents.tools.web.connection_error import tell_reason
+from asyncagents.tools.web.dns_lookup import Lookup, ThreadedLookup
+from asyncagents.tools.web.host import find_literal, is_name
+from asyncagents.tools.web.public_address import is_public
+from asyncagents.tools.web.resolver import Allowed, NotPublic, Pinned
+
+SECONDS = 15
+LONGEST = 2_048
+READ_AHEAD = 4_096
+"""Only the status and headers of a response are read; at most this much of its body gets into memory."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]*", re.ASCII)
+"""Characters that all URL parsers read alike: no space, no backslash."""
+
+
+class Gate:
+    """The hosts that webhooks may be sent to."""
+
+    def __init__(self, hosts: tuple[str, ...], is_public: Allowed) -> None:
+        self._hosts = {same(host) for host in hosts}
+        self._is_public = is_public
+
+    def refusal(self, url: str) -> str | None:
+        """Return why nothing may be sent to a URL, judged before DNS lookup; None if it may be tried."""
+        if len(url) > LONGEST or not _PLAIN.fullmatch(url):
+            return f"the address is longer than {LONGEST} characters or has some that must be written as %.."
+        try:
+            parts = urlsplit(url)
+            host, _ = parts.hostname or "", parts.port
+        except ValueError:
+            return "the address cannot be read"
+        if parts.scheme not in ("http", "https") or not host:
+            return "the address does not begin with https:// or http:// and a host"
+        if "@" in parts.netloc:
+            return "the address has a user name or password in it"
+        return self._refused(host)
+
+    def _refused(self, host: str) -> str | None:
+        """Check an IP address here, since it is never looked up; return why it is refused, or None."""
+        literal = find_literal(host)
+        if literal is None and not is_name(host):
+            return f"{host} is neither a name nor an address as it is usually written"
+        if literal is not None and not self.allows(host, literal):
+            return f"{host} is not a public address; async_tools.webhooks.hosts can allow it"
+        return None
+
+    def allows(self, host: str, address: str) -> bool:
+        return same(host) in self._hosts or self._is_public(address)
+
+
+def same(host: str) -> str:
+    """Return the canonical spelling of a host."""
+    bare = host.lower().removeprefix("[").removesuffix("]")
+    return find_literal(bare) or bare.removesuffix(".")
+
+
+class Outgoing:
+    def __init__(self, session: aiohttp.ClientSession, gate: Gate) -> None:
+        self._session = session
+        self._gate = gate
+
+    async def __call__(self, letter: Letter) -> Answer:
+        if (refusal := self._gate.refusal(letter.url)) is not None:
+            return Forbidden(refusal)
+        try:
+            async with self._session.post(
+                URL(letter.url, encoded=True),
+                data=BytesIO(letter.body),
+                headers=letter.headers,
+                allow_redirects=False,
+            ) as response:
+                headers = {name.lower(): value for name, value in response.headers.items()}
+                response.close()
+                return Answered(response.status, retry_after(headers))
+        except NotPublic as error:
+            return Forbidden(f"{error}; async_tools.webhooks.hosts can allow it")
+        except aiohttp.InvalidURL:
+            return Forbidden("the address cannot be read")
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            return Unreachable(tell_reason(error, SECONDS))
+
+
+@asynccontextmanager
+async def open_outgoing(
+    hosts: tuple[str, ...] = (), *, look_up: Lookup | None = None, is_public: Allowed = is_public
+) -> AsyncIterator[Outgoing]:
+    gate = Gate(hosts, is_public)
+    connector = aiohttp.TCPConnector(
+        resolver=Pinned(look_up or ThreadedLookup(), gate.allows), use_dns_cache=False, force_close=True
+    )
+    async with aiohttp.ClientSession(
+        connector=connector,
+        timeout=aiohttp.ClientTimeout(total=SECONDS),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        read_bufsize=READ_AHEAD,
+        trust_env=False,
+    ) as session:
+        yield Outgoing(session, gate)
