@@ -14,7 +14,13 @@ from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import Ids
 from asyncagents.domain.shape import encode
-from asyncagents.domain.transfer.records import Brought, BroughtMessage, BroughtPart, MessageMark, SessionMark
+from asyncagents.domain.transfer.records import (
+    ImportedMessage,
+    ImportedPart,
+    MessageMark,
+    SessionImport,
+    SessionMark,
+)
 from asyncagents.store.facade.transfer import TransferStore
 from asyncagents.store.tx import Commit, Database, Verb
 from benchmarks.machine import measure as machine
@@ -49,10 +55,10 @@ class Timed:
 async def measure(directory: Path) -> list[Figure]:
     async with open_runtime(directory, model=ScriptedModel({}), serve=False) as runtime:
         first = await runtime.create_session(directory="/project")
-        new = _brought(runtime.conversations._newborn.ids, first)
+        new = _brought(runtime.conversations._session_factory.ids, first)
         timed = Timed(runtime._store.transfer._database)
         begun, cpu = time.perf_counter(), time.process_time()
-        await TransferStore(timed).bring(new, pool="here")
+        await TransferStore(timed).import_session(new, pool="here")
         took, spent = time.perf_counter() - begun, time.process_time() - cpu
     longest = sorted(timed.took)
     return [
@@ -64,7 +70,7 @@ async def measure(directory: Path) -> list[Figure]:
     ]
 
 
-def _brought(ids: Ids, like: Session) -> Brought:
+def _brought(ids: Ids, like: Session) -> SessionImport:
     info = Session(**{name: getattr(like, name) for name in like.__struct_fields__} | {"id": ids.session()})
     model = ModelRef(provider_id="scripted", model_id="scripted")
     messages = [
@@ -76,15 +82,15 @@ def _brought(ids: Ids, like: Session) -> Brought:
         for each in messages
         for part_id in ids.parts(PARTS)
     ]
-    return Brought(
+    return SessionImport(
         info=info,
         raw=encode(info),
         mark=SessionMark(),
         messages=tuple(
-            BroughtMessage(info=each, raw=encode(each), mark=MessageMark(position=place))
+            ImportedMessage(info=each, raw=encode(each), mark=MessageMark(position=place))
             for place, each in enumerate(messages, 1)
         ),
-        parts=tuple(BroughtPart(each, encode(each)) for each in parts),
+        parts=tuple(ImportedPart(each, encode(each)) for each in parts),
     )
 
 

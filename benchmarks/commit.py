@@ -13,7 +13,7 @@ from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.session import Session, SessionTime, Tokens
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import Ids
-from asyncagents.store.sqlite.connection import Connection, Cursor, connect
+from asyncagents.store.sqlite.connection import Connection, SqliteCursor, connect
 from asyncagents.store.sqlite.database import SqliteDatabase, open_sqlite
 from asyncagents.store.sqlite.statement import load_statements
 from asyncagents.store.store import Store
@@ -43,7 +43,7 @@ class Recorder:
     def close(self) -> None:
         self._real.close()
 
-    def execute(self, sql: str, params: tuple[Any, ...] = (), /) -> Cursor:
+    def execute(self, sql: str, params: tuple[Any, ...] = (), /) -> SqliteCursor:
         if sql.startswith("SAVEPOINT"):
             self._verbs.append([])
         elif self._verbs and not sql.startswith(("RELEASE", "ROLLBACK", "BEGIN", "COMMIT", "PRAGMA")):

@@ -9,15 +9,15 @@ from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.window import Window
 from asyncagents.llm.model import (
-    FromTool,
-    FromUser,
+    ChatRequest,
     ModelEvent,
-    Request,
     StepFinish,
     TextDelta,
     TextEnd,
     TextStart,
     ToolCallReady,
+    ToolTurn,
+    UserTurn,
 )
 from benchmarks.history import Look
 from benchmarks.report import Figure
@@ -44,7 +44,7 @@ class _Worker:
     def window(self, model: ModelRef) -> Window:
         return self._window
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         size = sum(_size(told) for told in request.messages) // 4
         self.longest = max(self.longest, size)
         key = str(len(self.asked))
@@ -66,7 +66,7 @@ class _Worker:
 
 def _size(told: object) -> int:
     match told:
-        case FromUser(text=text) | FromTool(output=text):
+        case UserTurn(text=text) | ToolTurn(output=text):
             return len(text)
         case _:
             return 200

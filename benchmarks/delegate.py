@@ -18,17 +18,16 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents import Pending, Runtime, Tool, ToolContext
-from asyncagents.app.backend import World
-from asyncagents.app.runtime import Setup, bare, start
+from asyncagents.app.backend import Backend
+from asyncagents.app.runtime import Setup, fixed_tools, start_runtime
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.agent.permission import Action
 from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.llm.model import (
-    FromUser,
+    ChatRequest,
     ModelEvent,
-    Request,
     StepFinish,
     StreamFinish,
     StreamStart,
@@ -37,6 +36,7 @@ from asyncagents.llm.model import (
     TextStart,
     ToolCallReady,
     ToolCallStart,
+    UserTurn,
 )
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners
@@ -69,16 +69,16 @@ class Crew:
         self.over = asyncio.Event()
         """The parent was told of the last end."""
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         first, last = request.messages[0], request.messages[-1]
         yield StreamStart()
         calls: list[tuple[str, dict[str, str]]] = []
-        if isinstance(first, FromUser) and first.text == PROMPT:
+        if isinstance(first, UserTurn) and first.text == PROMPT:
             self.steps += 1
             if first is last:
                 given = {"description": "A job", "prompt": "job", "agent": "general"}
                 calls = [("asyncagents_task", given)] * self._children
-            elif isinstance(last, FromUser) and f"{self._children}/{self._children}" in last.text:
+            elif isinstance(last, UserTurn) and f"{self._children}/{self._children}" in last.text:
                 self.over.set()
         else:
             self.asked += 1
@@ -108,13 +108,13 @@ async def _runtime(directory: Path, crew: Crew) -> AsyncIterator[Runtime]:
     ids, owners = Ids(clock, rng), FlockOwners(directory / "owners", f"{rng.below(2**64):016x}")
     setup = Setup(
         model=crew,
-        furnish=bare([Tool("deploy", Deploy, _deploy)], _allow, LIMITS),
+        make_workplaces=fixed_tools([Tool("deploy", Deploy, _deploy)], _allow, LIMITS),
         concurrency=lambda model: 10_000,
     )
     try:
         async with (
             open_sqlite(directory / "asyncagents.db", clock=clock, rng=rng, ids=ids) as database,
-            start(World(database, owners, clock, rng, ids), setup) as runtime,
+            start_runtime(Backend(database, owners, clock, rng, ids), setup) as runtime,
         ):
             yield runtime
     finally:

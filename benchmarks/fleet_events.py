@@ -12,7 +12,7 @@ from asyncagents import PartDelta, PartUpdated, Runtime
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.event import Event
 from asyncagents.domain.id import SessionId
-from asyncagents.store.postgres.control_connection import LIVE, NEWS
+from asyncagents.store.postgres.control_connection import LIVE_CHANNEL, NEWS_CHANNEL
 from benchmarks.fleet_stage import Stage, a_stage, evenly, share
 from benchmarks.fleet_worker import Orders
 from benchmarks.report import Figure
@@ -73,8 +73,8 @@ class Wire:
         self.payloads = self.bytes = self.news = 0
 
     async def listen(self, stage: Stage) -> None:
-        await stage.admin.add_listener(LIVE, self._live)
-        await stage.admin.add_listener(NEWS, self._news)
+        await stage.admin.add_listener(LIVE_CHANNEL, self._live)
+        await stage.admin.add_listener(NEWS_CHANNEL, self._news)
 
     def _live(self, connection: object, pid: int, channel: str, payload: str) -> None:
         self.payloads += 1

@@ -15,16 +15,16 @@ import uvloop
 from msgspec import Struct
 
 from asyncagents import Runtime
-from asyncagents.app.backend import open_shared
-from asyncagents.app.runtime import Setup, bare, start
+from asyncagents.app.backend import open_postgres_backend
+from asyncagents.app.runtime import Setup, fixed_tools, start_runtime
 from asyncagents.config.fleet import Fleet
 from asyncagents.domain.control import Snapshot
 from asyncagents.domain.id import SessionId
-from asyncagents.engine.observer import Seen, Unwatched
+from asyncagents.engine.observer import NoopObserver, ObserverSpan
 from asyncagents.engine.run import Run
 from asyncagents.llm.model import (
+    ChatRequest,
     ModelEvent,
-    Request,
     StepFinish,
     StreamFinish,
     StreamStart,
@@ -70,7 +70,7 @@ class Talker:
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         yield StreamStart()
         await asyncio.sleep(self._orders.seconds)
         yield TextStart("t")
@@ -83,13 +83,13 @@ class Talker:
         yield StreamFinish()
 
 
-class Claims(Unwatched):
+class Claims(NoopObserver):
     def __init__(self) -> None:
         self.seen: list[tuple[SessionId, int]] = []
 
-    def run(self, run: Run, snapshot: Snapshot) -> Seen:
+    def run_span(self, run: Run, snapshot: Snapshot) -> ObserverSpan:
         self.seen.append((run.session_id, time.time_ns()))
-        return super().run(run, snapshot)
+        return super().run_span(run, snapshot)
 
 
 def fleet(orders: Orders) -> Fleet:
@@ -107,13 +107,13 @@ async def work(orders: Orders) -> None:
     claims, tally = Claims(), Tally()
     setup = Setup(
         model=Talker(orders) if orders.seconds or orders.words else MODEL,
-        furnish=bare(TOOLS),
+        make_workplaces=fixed_tools(TOOLS),
         concurrency=lambda model: UNLIMITED,
-        watch=claims,
+        observer=claims,
     )
     counting = tally.counting() if orders.tally else nullcontext()
     with counting:
-        async with open_shared(fleet(orders)) as world, start(world, setup) as runtime:
+        async with open_postgres_backend(fleet(orders)) as world, start_runtime(world, setup) as runtime:
             await _obey(runtime, claims, tally)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from asyncagents import ScriptedModel, open_runtime
-from asyncagents.domain.conversation.copy import Duplicate, Placed
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.copy import ConversationCopy, PositionedMessage
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import (
     AssistantMessage,
     MessagePath,
@@ -55,21 +55,21 @@ async def measure(directory: Path) -> list[Figure]:
 
 async def fill(runtime: Runtime, messages: int = MESSAGES) -> Session:
     """A session in which a question was answered in many steps, each with a call."""
-    ids = runtime.conversations._newborn.ids
+    ids = runtime.conversations._session_factory.ids
     first = await runtime.create_session(directory="/project")
     info = Session(**{name: getattr(first, name) for name in first.__struct_fields__} | {"id": ids.session()})
-    made = Duplicate(messages=tuple(_placed(ids, info.id, messages)))
+    made = ConversationCopy(messages=tuple(_placed(ids, info.id, messages)))
     pool = (await runtime._store.control(first.id)).pool
-    return await runtime._store.conversation.copy(NewSession(info=info, pool=pool, key=None), made)
+    return await runtime._store.conversation.copy_session(NewSession(info=info, pool=pool, key=None), made)
 
 
-def _placed(ids: Ids, session_id: SessionId, messages: int) -> list[Placed]:
+def _placed(ids: Ids, session_id: SessionId, messages: int) -> list[PositionedMessage]:
     model = ModelRef(provider_id="scripted", model_id="scripted")
     asked = UserMessage(
         id=ids.message(), session_id=session_id, time=MessageTime(created=NOW), agent="build", model=model
     )
     question = TextPart(id=ids.part(), session_id=session_id, message_id=asked.id, text="go")
-    found = [Placed(Entry(info=asked, parts=(question,)), 1)]
+    found = [PositionedMessage(MessageWithParts(info=asked, parts=(question,)), 1)]
     for place in range(2, messages + 1):
         info = AssistantMessage(
             id=ids.message(), session_id=session_id, parent_id=asked.id,
@@ -77,7 +77,11 @@ def _placed(ids: Ids, session_id: SessionId, messages: int) -> list[Placed]:
             mode="build", agent="build", path=MessagePath(cwd="/project", root="/project"), cost=0.0,
             tokens=Tokens.zero(), finish="tool-calls",
         )  # fmt: skip
-        found.append(Placed(Entry(info=info, parts=_parts(ids, session_id, info.id, place)), place))
+        found.append(
+            PositionedMessage(
+                MessageWithParts(info=info, parts=_parts(ids, session_id, info.id, place)), place
+            )
+        )
     return found
 
 

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from asyncagents import Completed, Tool, ToolContext, open_runtime
 from asyncagents.llm.model import (
+    ChatRequest,
     ModelEvent,
-    Request,
     StepFinish,
     TextDelta,
     TextEnd,
@@ -34,7 +34,7 @@ class Endless:
     def __init__(self) -> None:
         self.asked: list[float] = []
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         self.asked.append(time.process_time())
         key = str(len(self.asked))
         yield TextStart(key)
@@ -57,7 +57,7 @@ class _Stop:
     def __init__(self) -> None:
         self.asked = 0.0
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         self.asked = time.process_time()
         yield StepFinish("stop")
 

@@ -11,9 +11,9 @@ from asyncagents import PartDelta, Runtime, open_runtime
 from asyncagents.config.config import Config
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.engine.input.message import model_ref
-from asyncagents.llm.model import FromUser, Request, TextDelta
+from asyncagents.llm.model import ChatRequest, TextDelta, UserTurn
 from asyncagents.llm.providers import Providers, open_providers
-from asyncagents.server.serve import Listening, open_server
+from asyncagents.server.serve import ServerOptions, open_server
 from benchmarks.provider import MODEL, local_provider
 from benchmarks.report import Figure
 
@@ -25,7 +25,7 @@ PROMPT = f'go [[{{"text": "{WORD * CHUNKS}", "chunks": {CHUNKS}, "gap": 0.02}}]]
 
 
 async def _decoded(providers: Providers, ref: ModelRef) -> int:
-    request = Request(model=ref, messages=(FromUser(PROMPT),))
+    request = ChatRequest(model=ref, messages=(UserTurn(PROMPT),))
     return len([1 async for event in providers.stream(request) if isinstance(event, TextDelta)])
 
 
@@ -67,7 +67,7 @@ async def _sent(config: Config, directory: Path, clients: int) -> float:
     """The same with so many clients of `/event`, in a process of their own, over HTTP."""
     async with (
         open_runtime(directory, model=MODEL, config=config) as runtime,
-        open_server(runtime, directory, Listening(port=0), directory="/project") as listing,
+        open_server(runtime, directory, ServerOptions(port=0), directory="/project") as listing,
     ):
         sessions = [await runtime.create_session(directory="/project") for _ in range(STREAMS)]
         command = ["benchmarks.event_reader", f"{listing.url}/event", str(listing.token), str(clients)]

@@ -16,12 +16,12 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from asyncagents.app.backend import World
-from asyncagents.app.runtime import Setup, bare, start
+from asyncagents.app.backend import Backend
+from asyncagents.app.runtime import Setup, fixed_tools, start_runtime
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.id import CallId, Ids, SessionId
 from asyncagents.engine.runtime.runtime import Runtime
-from asyncagents.store.sqlite.connection import Connection, Cursor, connect
+from asyncagents.store.sqlite.connection import Connection, SqliteCursor, connect
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners
 from benchmarks.parked import FEW, MANY, MODEL, TOOLS, fill, memory
@@ -51,7 +51,7 @@ class Held:
     def close(self) -> None:
         self._real.close()
 
-    def execute(self, sql: str, params: tuple[object, ...] = (), /) -> Cursor:
+    def execute(self, sql: str, params: tuple[object, ...] = (), /) -> SqliteCursor:
         done = self._real.execute(sql, params)
         if sql == "BEGIN IMMEDIATE":
             self._since = time.perf_counter()
@@ -67,7 +67,7 @@ async def _open(directory: Path, *, serve: bool, spans: list[float] | None = Non
     clock, rng = SystemClock(), SystemRng()
     ids, found = Ids(clock, rng), [] if spans is None else spans
     owners = FlockOwners(directory / "owners", f"{rng.below(2**64):016x}")
-    setup = Setup(model=MODEL, furnish=bare(TOOLS), serve=serve)
+    setup = Setup(model=MODEL, make_workplaces=fixed_tools(TOOLS), serve=serve)
     try:
         async with (
             open_sqlite(
@@ -77,7 +77,7 @@ async def _open(directory: Path, *, serve: bool, spans: list[float] | None = Non
                 ids=ids,
                 connect=lambda path: Held(connect(path), found),
             ) as database,
-            start(World(database, owners, clock, rng, ids), setup) as runtime,
+            start_runtime(Backend(database, owners, clock, rng, ids), setup) as runtime,
         ):
             yield runtime
     finally:
@@ -203,7 +203,7 @@ async def _sweep(directory: Path, due: list[CallId]) -> Sweep:
         wall, cpu = time.perf_counter(), time.process_time()
         await runtime._dispatcher.sweep()
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        left = [call_id for call_id in due if not (await runtime._store.call(call_id)).settled]
+        left = [call_id for call_id in due if not (await runtime._store.call(call_id)).is_settled]
     if left:
         raise ValueError(f"{len(left)} calls were due and did not expire")
     return Sweep(wall, cpu, max(spans))

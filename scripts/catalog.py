@@ -16,7 +16,14 @@ import msgspec
 from genai_prices import data as prices
 from genai_prices import types as source
 
-from asyncagents.llm.catalog.data import Data, Entry, Family, Numbers, plain, undated
+from asyncagents.llm.catalog.data import (
+    CatalogData,
+    CatalogEntry,
+    ModelFamily,
+    PriceNumbers,
+    normalize_model_id,
+    strip_date,
+)
 
 FACTS = Path(__file__).with_name("catalog_facts.json")
 CATALOG = Path(__file__).parent.parent / "src" / "asyncagents" / "llm" / "catalog" / "catalog.json"
@@ -32,13 +39,13 @@ REGIONS = r"\*?(?:us|eu|au|jp|in|apac|us-gov)\.(?=anthropic|amazon|openai)"
 class Facts(msgspec.Struct, frozen=True):
     as_of: date
     providers: dict[str, str]
-    families: dict[str, Family]
+    families: dict[str, ModelFamily]
 
 
-def build() -> Data:
+def build() -> CatalogData:
     facts = msgspec.json.decode(FACTS.read_bytes(), type=Facts)
     by_id = {provider.id: provider for provider in prices.providers}
-    return Data(
+    return CatalogData(
         as_of=facts.as_of.isoformat(),
         families={_spelled(like): facts.families[like] for like in sorted(facts.families, key=_spelled)},
         providers={
@@ -49,10 +56,10 @@ def build() -> Data:
 
 def _spelled(like: str) -> str:
     provider, slash, name = like.rpartition("/")
-    return provider + slash + plain(name)
+    return provider + slash + normalize_model_id(name)
 
 
-def entries(provider: source.Provider, as_of: date) -> dict[str, Entry]:
+def entries(provider: source.Provider, as_of: date) -> dict[str, CatalogEntry]:
     models = {model.id: model for model in provider.models if sold_for_chat(provider.id, model, as_of)}
     return {model_id: entry(models[model_id], as_of) for model_id in sorted(models)}
 
@@ -64,10 +71,10 @@ def sold_for_chat(provider_id: str, model: source.ModelInfo, as_of: date) -> boo
     return _at(price.output_mtok, 0) is not None or not vars(price)
 
 
-def entry(model: source.ModelInfo, as_of: date) -> Entry:
+def entry(model: source.ModelInfo, as_of: date) -> CatalogEntry:
     price = price_on(model, as_of)
     starts = sorted({tier.start for unit in UNITS for tier in _tiers(getattr(price, unit))})
-    return Entry(
+    return CatalogEntry(
         name=model.name if model.name and model.name.lower() != model.id.lower() else None,
         context=model.context_window,
         price=_numbers(price, 0),
@@ -79,7 +86,7 @@ def entry(model: source.ModelInfo, as_of: date) -> Entry:
 def other_names(model: source.ModelInfo) -> tuple[str, ...]:
     """Less those that only add a date to a name that is known anyway."""
     all_names = {model.id.lower(), *names(model.match)}
-    told = {name for name in all_names if name == undated(name) or undated(name) not in all_names}
+    told = {name for name in all_names if name == strip_date(name) or strip_date(name) not in all_names}
     return tuple(sorted(told - {model.id.lower()}))
 
 
@@ -99,7 +106,7 @@ def price_on(model: source.ModelInfo, as_of: date) -> source.ModelPrice:
     return chosen
 
 
-def _numbers(price: source.ModelPrice, sent: int) -> Numbers:
+def _numbers(price: source.ModelPrice, sent: int) -> PriceNumbers:
     numbers = [_at(getattr(price, unit), sent) for unit in UNITS]
     while len(numbers) > 2 and numbers[-1] is None:
         numbers.pop()
@@ -154,7 +161,7 @@ def _anywhere(name: str) -> str:
     return re.sub(REGIONS, "*", name)
 
 
-def encoded(data: Data) -> bytes:
+def encoded(data: CatalogData) -> bytes:
     """One model a line, so that a difference can be read."""
     lines = [
         "{",
@@ -169,7 +176,7 @@ def encoded(data: Data) -> bytes:
     return "\n".join([*lines, "}", "}", ""]).encode()
 
 
-def _lines(rows: dict[str, Entry] | dict[str, Family]) -> list[str]:
+def _lines(rows: dict[str, CatalogEntry] | dict[str, ModelFamily]) -> list[str]:
     last = len(rows)
     return [f"{_json(key)}:{_json(row)}{',' * (at < last)}" for at, (key, row) in enumerate(rows.items(), 1)]
 

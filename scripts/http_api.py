@@ -22,7 +22,7 @@ def table() -> str:
 def _row(route: Route) -> str:
     own = [str(status) for status in statuses(route) if status not in EVERYWHERE]
     query = "".join(f"{'&' if at else '?'}{param.name}=" for at, param in enumerate(route.query))
-    stream = " A stream." if route.gives == STREAM else ""
+    stream = " A stream." if route.content_type == STREAM else ""
     errors = f" ({', '.join(own)})" if own else ""
     return f"| `{route.method} {route.path}{query}` | {route.access} | {route.summary}.{stream}{errors} |"
 

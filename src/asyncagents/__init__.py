@@ -1,5 +1,7 @@
 """A runtime and server for LLM agents with durable sessions, delegation and async tools."""
 
+import warnings as _warnings
+
 from asyncagents.app.runtime import open_runtime
 from asyncagents.archive.export import export_to
 from asyncagents.archive.import_ import import_from
@@ -20,9 +22,9 @@ from asyncagents.domain.call.ask import Option, Question
 from asyncagents.domain.call.call import Always, Answers, Call, Completed, Failed, Once, Reject
 from asyncagents.domain.call.pending_tool import PendingToolCall, ToolResult
 from asyncagents.domain.call.result_file import ResultFile
-from asyncagents.domain.call.waiting import Waiting
+from asyncagents.domain.call.waiting import WaitingCall
 from asyncagents.domain.call.webhook import Delivery
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import JsonFormat
 from asyncagents.domain.conversation.part_input import AgentInput, FileInput, SubtaskInput, TextInput
 from asyncagents.domain.conversation.session import Rule, Session
@@ -60,7 +62,7 @@ from asyncagents.domain.task.view import BackgroundTask
 from asyncagents.domain.why import Why
 from asyncagents.engine.input.intake import CommandInfo
 from asyncagents.engine.runtime.runtime import Runtime
-from asyncagents.engine.tool import Ask, Pending, Together, Tool, ToolContext
+from asyncagents.engine.tool import Ask, Pending, Tool, ToolContext, WithFacts
 from asyncagents.errors import (
     AlreadySettled,
     AsyncAgentsError,
@@ -110,7 +112,6 @@ __all__ = [
     "Conflict",
     "DelegationConfig",
     "Delivery",
-    "Entry",
     "Event",
     "Failed",
     "FileInput",
@@ -119,6 +120,7 @@ __all__ = [
     "JsonFormat",
     "MessageId",
     "MessageUpdated",
+    "MessageWithParts",
     "Model",
     "NotFound",
     "Once",
@@ -170,17 +172,17 @@ __all__ = [
     "TextInput",
     "Todo",
     "TodoUpdated",
-    "Together",
     "Tool",
     "ToolContext",
     "ToolError",
     "ToolResult",
     "Unauthorized",
     "Unavailable",
-    "Waiting",
     "WaitingAsync",
+    "WaitingCall",
     "WebhooksConfig",
     "Why",
+    "WithFacts",
     "approval",
     "async_tool",
     "call",
@@ -195,3 +197,14 @@ __all__ = [
     "tool",
     "wait_tool",
 ]
+
+_RENAMED = {"Entry": "MessageWithParts", "Together": "WithFacts", "Waiting": "WaitingCall"}
+
+
+def __getattr__(name: str) -> object:
+    """Return a renamed class under its former name, with a warning."""
+    if name in _RENAMED:
+        text = f"asyncagents.{name} is called asyncagents.{_RENAMED[name]} now"
+        _warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return globals()[_RENAMED[name]]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,14 +7,14 @@ import msgspec
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Call, Completed, Requested, Running
-from asyncagents.domain.control import Lease
+from asyncagents.domain.control import Claim
 from asyncagents.domain.fact import ClearTasks, Fact, Resume, Retrieve, Spawn
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import encode
 from asyncagents.domain.task.board import BoardSnapshot, KindFilter
 from asyncagents.domain.task.task import Task, batch_of
-from asyncagents.engine.event.task_stream import News
-from asyncagents.store.verb.promote import Told
+from asyncagents.engine.event.task_stream import BoardUpdate
+from asyncagents.store.verb.promote import NoticeOptions
 from tests.contract.build import ALICE, POOL, Lab, Step
 from tests.contract.tasks import parent
 from tests.contract.walk import Walk
@@ -29,11 +29,11 @@ class TaskWalk(Walk):
 
     async def claim(self) -> None:
         """Who waits for a place is not taken."""
-        for active in await self.lab.store.active(POOL):
+        for active in await self.lab.store.active_sessions(POOL):
             if active.state == "ready" and self.rng.random() < 0.5:
                 taken = await self.lab.store.claim(active.session_id, ALICE, dead=None)
                 if taken is not None:
-                    self.leases[active.session_id] = Lease(active.session_id, taken.control.fence)
+                    self.leases[active.session_id] = Claim(active.session_id, taken.control.fence)
 
     async def toil(self) -> None:
         """A task does the next thing that it would do, and nothing else happens."""
@@ -64,14 +64,14 @@ class TaskWalk(Walk):
         if lease is None or lease.session_id in self.steps:
             return
         snapshot = await self.lab.store.snapshot(lease)
-        if snapshot.executing or snapshot.requested or not (snapshot.unread or snapshot.step):
+        if snapshot.executing_calls or snapshot.requested_calls or not (snapshot.unread or snapshot.step):
             return
-        told = Told(message_id=self.lab.ids.message())
-        new = replace(self.lab.new_step(), telling=told)
+        told = NoticeOptions(message_id=self.lab.ids.message())
+        new = replace(self.lab.new_step(), notices=told)
         if (started := await self.lab.store.start_step(lease, new)) is not None:
             self.steps[lease.session_id] = Step(started, new.request_id)
 
-    async def _answer(self, lease: Lease) -> None:
+    async def _answer(self, lease: Claim) -> None:
         step = self.steps.pop(lease.session_id)
         self.texts.pop(lease.session_id, None)
         turn = (await self.lab.store.control(lease.session_id)).turn
@@ -128,7 +128,7 @@ class TaskWalk(Walk):
 
     async def background(self) -> None:
         if (task := await self._any_task()) is not None and task.live:
-            await self.lab.store.by_hand.background(task.id)
+            await self.lab.store.actions.move_to_background(task.id)
 
     async def retrieve(self) -> None:
         if (task := await self._any_task()) is not None:
@@ -153,7 +153,7 @@ class Watcher:
         self.cursor = cursor
         self.heard: list[tuple[str, str]] = []
 
-    def apply(self, news: News) -> None:
+    def apply(self, news: BoardUpdate) -> None:
         """Whatever is told of a task, it was told before that it is there."""
         session_id = SessionId(msgspec.json.decode(news.body)["sessionID"])
         self.cursor = news.cursor
@@ -174,6 +174,6 @@ async def fresh(lab: Lab, kind: KindFilter = "background") -> dict[SessionId, by
     return bodies(board)
 
 
-def some(rng: random.Random, news: list[News]) -> list[News]:
+def some(rng: random.Random, news: list[BoardUpdate]) -> list[BoardUpdate]:
     """All of it, or what came before a cut."""
     return news if rng.random() < 0.6 else news[: rng.randrange(len(news) + 1)]

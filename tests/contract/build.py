@@ -6,19 +6,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call.ask import Option, PermissionRequest, Question, QuestionRequest
-from asyncagents.domain.call.call import Call, CallState, Completed, Failed, Kind, Open, Result, Running
-from asyncagents.domain.control import Lease, Snapshot
+from asyncagents.domain.call.call import Call, CallState, Completed, Failed, Open, OpenKind, Result, Running
+from asyncagents.domain.control import Claim, Snapshot
 from asyncagents.domain.conversation.failure import Failure
 from asyncagents.domain.conversation.message import MessageTime, ModelRef, UserMessage
 from asyncagents.domain.conversation.part import Part, PartTime, TextPart
 from asyncagents.domain.conversation.session import CacheTokens, Session, SessionTime, Tokens, default_title
 from asyncagents.domain.event import Event, PartUpdated
-from asyncagents.domain.fact import Admit, Admitted, Settle, Source
+from asyncagents.domain.fact import Admit, AdmitResult, InputSource, Settle
 from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, RequestId, SessionId
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit, Database, Row
 from asyncagents.store.verb.session import NewSession
-from asyncagents.store.verb.step import Move, NewStep, Started, StepEnd
+from asyncagents.store.verb.step import CallMove, NewStep, StartedStep, StepEnd
 from asyncagents.testing.clock import FakeClock
 
 PROJECT = "prj"
@@ -31,7 +31,7 @@ SPENT = Tokens(input=100, output=20, reasoning=5, cache=CacheTokens(read=0, writ
 class Step(Struct, frozen=True):
     """A step that was started."""
 
-    started: Started
+    started: StartedStep
     request_id: RequestId
 
     @property
@@ -85,7 +85,7 @@ class Lab:
         *,
         key: str | None = None,
         wakes: bool = True,
-        source: Source = "person",
+        source: InputSource = "person",
     ) -> Admit:
         message = UserMessage(
             id=self.ids.message(),
@@ -101,21 +101,28 @@ class Lab:
         return Settle(call_id, Completed(output))
 
     async def prompt(
-        self, session_id: SessionId, text: str = "hello", *, wakes: bool = True, source: Source = "person"
+        self,
+        session_id: SessionId,
+        text: str = "hello",
+        *,
+        wakes: bool = True,
+        source: InputSource = "person",
     ) -> MessageId:
-        admitted: Admitted = await self.store.admit(self.input(session_id, text, wakes=wakes, source=source))
+        admitted: AdmitResult = await self.store.admit(
+            self.input(session_id, text, wakes=wakes, source=source)
+        )
         return admitted.message_id
 
     # A run
 
     async def claim(
         self, session_id: SessionId, owner: OwnerId = ALICE, *, dead: OwnerId | None = None
-    ) -> Lease:
+    ) -> Claim:
         snapshot = await self.store.claim(session_id, owner, dead=dead)
         assert snapshot is not None
-        return Lease(session_id, snapshot.control.fence)
+        return Claim(session_id, snapshot.control.fence)
 
-    async def prompted(self) -> tuple[SessionId, MessageId, Lease]:
+    async def prompted(self) -> tuple[SessionId, MessageId, Claim]:
         """A session with one prompt, claimed."""
         session_id = await self.session()
         message_id = await self.prompt(session_id)
@@ -129,7 +136,7 @@ class Lab:
             since=since,
         )
 
-    async def step(self, lease: Lease, since: int = 1) -> Step:
+    async def step(self, lease: Claim, since: int = 1) -> Step:
         new = self.new_step(since)
         started = await self.store.start_step(lease, new)
         assert started is not None
@@ -137,7 +144,7 @@ class Lab:
 
     async def end(
         self,
-        lease: Lease,
+        lease: Claim,
         step: Step,
         *calls: Call,
         text: str = "hi",
@@ -175,7 +182,7 @@ class Lab:
             tokens=tokens,
         )
 
-    async def write(self, lease: Lease, *parts: Part, published: bool = True) -> None:
+    async def write(self, lease: Claim, *parts: Part, published: bool = True) -> None:
         """Keep parts of a step as it streams; those that listeners know already are not published."""
         await self.store.write_parts(lease, parts, self.published(*parts) if published else ())
 
@@ -209,7 +216,7 @@ class Lab:
             created=self.clock.now(),
         )
 
-    async def called(self, *states: CallState | None) -> tuple[SessionId, Lease, list[Call]]:
+    async def called(self, *states: CallState | None) -> tuple[SessionId, Claim, list[Call]]:
         """A session whose first step made a call for each state, and moved it there."""
         session_id, _, lease = await self.prompted()
         step = await self.step(lease)
@@ -217,15 +224,17 @@ class Lab:
         await self.end(lease, step, *calls)
         return session_id, lease, [await self.move(lease, c, s) for c, s in zip(calls, states, strict=True)]
 
-    async def move(self, lease: Lease, call: Call, state: CallState | None) -> Call:
+    async def move(self, lease: Claim, call: Call, state: CallState | None) -> Call:
         if state is not None:
-            await self.store.advance(lease, (Move(call.id, state),))
+            await self.store.advance(lease, (CallMove(call.id, state),))
         return await self.store.call(call.id)
 
-    async def start(self, lease: Lease, call: Call) -> Call:
+    async def start(self, lease: Claim, call: Call) -> Call:
         return await self.move(lease, call, Running(lease.fence))
 
-    def waiting(self, kind: Kind = "async", *, due: int | None = None, on_due: Result | None = None) -> Open:
+    def waiting(
+        self, kind: OpenKind = "async", *, due: int | None = None, on_due: Result | None = None
+    ) -> Open:
         return Open(
             kind=kind, since=self.clock.now(), due=due, on_due=on_due or Failed("Tool execution timed out")
         )
@@ -256,7 +265,7 @@ class Lab:
         request = QuestionRequest(id=self.ids.question(), session_id=session_id, questions=asked)
         return replace(self.waiting("question"), question=request)
 
-    async def asked(self, *more: CallState | None) -> tuple[SessionId, Lease, Call, list[Call]]:
+    async def asked(self, *more: CallState | None) -> tuple[SessionId, Claim, Call, list[Call]]:
         """A session with an ask open, and further calls."""
         session_id, lease, (call, *others) = await self.called(None, *more)
         return session_id, lease, await self.move(lease, call, self.ask(session_id)), others

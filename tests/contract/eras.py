@@ -30,7 +30,7 @@ async def ask(lab: Lab, session_id: SessionId, now: int) -> MessageId:
     """A prompt of a terminal at that time, not answered yet."""
     lab.clock.set(now)
     fact = named(lab, session_id, bare(now))
-    lab.ids.reach(fact.message.id)
+    lab.ids.advance_past(fact.message.id)
     return (await lab.store.admit(fact)).message_id
 
 

@@ -96,7 +96,7 @@ async def plan(tx: Tx, statement: str, params: Row) -> list[str]:
     if not isinstance(tx, PostgresTx):
         explained = f"EXPLAIN QUERY PLAN {tx._sql[statement]}"  # type: ignore[attr-defined]
         return [row[3] for row in tx._execute(explained, params).fetchall()]  # type: ignore[attr-defined]
-    connection, text, _ = await tx._ready(statement, params)
+    connection, text, _ = await tx._prepare(statement, params)
     await connection.execute("SET LOCAL enable_seqscan = off")  # in a few rows it would not look for an index
     told = [row[0] for row in await connection.fetch(f"EXPLAIN {text}", *params)]
     return [_said(each) for each in told]

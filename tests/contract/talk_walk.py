@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from asyncagents.domain.conversation.copy import duplicate
+from asyncagents.domain.conversation.copy import copy_conversation
 from asyncagents.errors import SessionBusy
 from asyncagents.store.verb.session import NewSession
-from asyncagents.store.verb.session_update import Change
+from asyncagents.store.verb.session_update import SessionChanges
 from tests.contract.build import POOL, PROJECT
 from tests.contract.walk import MAX_SESSIONS, Walk
 
@@ -16,15 +16,15 @@ class TalkWalk(Walk):
         return [*super()._moves(), self.fork, self.cut, self.cut, self.cut_part, self.rename]
 
     async def rename(self) -> None:
-        change = Change(title=f"title {self.rng.randrange(9)}", archived=self.rng.choice([None, 5]))
-        await self.lab.store.conversation.change(await self._any_session(), change)
+        change = SessionChanges(title=f"title {self.rng.randrange(9)}", archived=self.rng.choice([None, 5]))
+        await self.lab.store.conversation.update_session(await self._any_session(), change)
 
     async def fork(self) -> None:
         if len(await self.lab.store.sessions(PROJECT)) < MAX_SESSIONS:
-            source = await self.lab.store.conversation.source(await self._any_session())
+            source = await self.lab.store.conversation.copy_source(await self._any_session())
             info = self.lab.info()
-            made = duplicate(source.messages, to=info.id, ids=self.lab.ids, now=self.lab.clock.now())
-            await self.lab.store.conversation.copy(NewSession(info=info, pool=POOL), made)
+            made = copy_conversation(source.messages, to=info.id, ids=self.lab.ids, now=self.lab.clock.now())
+            await self.lab.store.conversation.copy_session(NewSession(info=info, pool=POOL), made)
 
     async def cut(self) -> None:
         session_id = await self._any_session()

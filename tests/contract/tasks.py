@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from asyncagents.domain.call.call import Call, Completed, Open, Running, Watch
-from asyncagents.domain.control import Lease
+from asyncagents.domain.call.call import Call, Completed, Open, Running, WaitFor
+from asyncagents.domain.control import Claim
 from asyncagents.domain.conversation.failure import Failure
 from asyncagents.domain.fact import Spawn
 from asyncagents.domain.id import SessionId
@@ -16,7 +16,7 @@ from tests.contract.build import Lab, Step
 class Parent:
     """A session with one step whose calls launch tasks."""
 
-    def __init__(self, lab: Lab, lease: Lease, step: Step, calls: list[Call]) -> None:
+    def __init__(self, lab: Lab, lease: Claim, step: Step, calls: list[Call]) -> None:
         self.lab = lab
         self.id = lease.session_id
         self.lease = lease
@@ -58,7 +58,7 @@ class Parent:
         return fact.info.id
 
     async def watch(self, call: Call, task_id: SessionId, *, any: bool = False) -> None:
-        watch = Watch(task_id, "asyncagents_output", any=any)
+        watch = WaitFor(task_id, "asyncagents_output", any=any)
         state = Open(kind="wait", since=self.lab.clock.now(), watch=watch)
         await self.lab.store.open_call(self.lease, call.id, state)
 

@@ -3,11 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call.call import ABORTED, Always, Failed, Later, Running, result_text
-from asyncagents.domain.control import Lease
-from asyncagents.domain.conversation.failure import MessageAbortedError, aborted, api
+from asyncagents.domain.call.call import ABORTED, Always, AsyncState, Failed, Running, result_text
+from asyncagents.domain.control import Claim
+from asyncagents.domain.conversation.failure import MessageAbortedError, aborted_error, api_error
 from asyncagents.domain.conversation.message import AssistantMessage
-from asyncagents.domain.conversation.part import PartTime, TextPart, ToolError, ToolPart
+from asyncagents.domain.conversation.part import PartTime, TextPart, ToolFailed, ToolPart
 from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import PermissionReplied, PromptAnswered, SessionError
 from asyncagents.domain.id import MessageId, SessionId
@@ -16,9 +16,9 @@ from asyncagents.store.tx import Tx
 from tests.contract.build import ALICE, BOB, Lab, ask_id, done, result_of
 
 
-async def _abort(lab: Lab, lease: Lease) -> None:
+async def _abort(lab: Lab, lease: Claim) -> None:
     snapshot = await lab.store.snapshot(lease)
-    assert snapshot.cancelled
+    assert snapshot.is_cancelled
     assert await lab.store.rest(lease, snapshot.control.wake_seq, "aborted")
 
 
@@ -50,7 +50,7 @@ async def test_an_abort_settles_open_calls_and_leaves_an_aborted_message(lab: La
     assert (await _aborted_answer(lab, prompt)).id == message.info.id
     tools = [part for part in message.parts if isinstance(part, ToolPart)]
     assert len(tools) == 4
-    assert all(isinstance(part.state, ToolError) for part in tools)
+    assert all(isinstance(part.state, ToolFailed) for part in tools)
     assert [e.request_id for e in lab.events if isinstance(e, PermissionReplied)] == [ask_id(asks)]
     assert [e for e in lab.events if isinstance(e, SessionError)]
     assert await lab.store.status(session_id) == Idle()
@@ -81,7 +81,7 @@ async def test_input_that_was_not_read_is_held_answered_and_read_with_the_next(l
 
     loud = await lab.prompt(session_id, "go on")
     lease = await lab.claim(session_id)
-    assert not (await lab.store.snapshot(lease)).cancelled
+    assert not (await lab.store.snapshot(lease)).is_cancelled
     second = await lab.step(lease, since=step.started.position + 1)
     assert [e.info.id for e in second.started.tail] == [answer.id, *queued, loud]
     snapshot = await lab.end(lease, second)
@@ -117,7 +117,7 @@ async def test_input_admitted_after_the_cancel_is_not_covered(lab: Lab) -> None:
     await _aborted_answer(lab, prompt)
     assert (await lab.store.control(session_id)).state == "ready"
     lease = await lab.claim(session_id)
-    assert not (await lab.store.snapshot(lease)).cancelled
+    assert not (await lab.store.snapshot(lease)).is_cancelled
     second = await lab.step(lease)
     assert second.started.message.parent_id == later
     assert (await lab.store.control(session_id)).turn == 2
@@ -155,7 +155,7 @@ async def test_a_cancel_of_an_idle_session_does_nothing_to_what_comes(lab: Lab) 
     assert ((await lab.store.control(session_id)).state, lab.woken) == ("idle", [])
     await lab.prompt(session_id)
     lease = await lab.claim(session_id)
-    assert not (await lab.store.snapshot(lease)).cancelled
+    assert not (await lab.store.snapshot(lease)).is_cancelled
     await lab.step(lease)
     with pytest.raises(NotFound):
         await lab.store.cancel(SessionId("ses_nobody"))
@@ -181,7 +181,7 @@ async def test_an_abort_leaves_no_part_half_open(lab: Lab) -> None:
     await lab.write(lease, part)
     await lab.store.cancel(session_id)
     lab.clock.advance(7)
-    end = lab.step_end(step, error=aborted(), tokens=None)
+    end = lab.step_end(step, error=aborted_error(), tokens=None)
     closed = replace(part, time=PartTime(start=lab.clock.now() - 7, end=lab.clock.now()))
     await lab.store.finish_step(lease, replace(end, parts=(closed,)))
     await _abort(lab, lease)
@@ -196,7 +196,7 @@ async def test_an_abort_leaves_no_part_half_open(lab: Lab) -> None:
 
 async def test_an_error_that_was_there_is_not_replaced_by_an_abort(lab: Lab) -> None:
     session_id, prompt, lease = await lab.prompted()
-    error = api("overloaded", is_retryable=False)
+    error = api_error("overloaded", is_retryable=False)
     step = await lab.step(lease)
     await lab.end(lease, step, error=error)
     await lab.store.cancel(session_id)
@@ -230,7 +230,7 @@ async def test_a_cancel_reaches_the_descendants(lab: Lab) -> None:
     lease = await lab.claim(child)
     await lab.step(lease)
     assert await lab.store.cancel(parent) == (parent, child)
-    assert (await lab.store.snapshot(lease)).cancelled
+    assert (await lab.store.snapshot(lease)).is_cancelled
 
 
 @pytest.mark.spec("C-10")
@@ -248,7 +248,7 @@ async def test_a_cancel_outside_a_turn_settles_what_is_still_open(lab: Lab) -> N
 @pytest.mark.spec("C-10", "P-05")
 async def test_nothing_is_taken_after_a_cancel_though_no_run_has_seen_it(lab: Lab) -> None:
     session_id, lease, (starts, waits, asks) = await lab.called(None, None, None)
-    await lab.move(lease, starts, Running(lease.fence, Later()))
+    await lab.move(lease, starts, Running(lease.fence, AsyncState()))
     await lab.move(lease, waits, lab.waiting())
     asks = await lab.move(lease, asks, lab.ask(session_id))
     await lab.store.cancel(session_id)
@@ -272,4 +272,4 @@ async def test_a_turn_is_cancelled_though_a_call_of_it_cannot_be_read(lab: Lab) 
     lab.commits.clear()
     await lab.store.cancel(session_id)
     assert lab.woken == [session_id]
-    assert (await lab.store.control(session_id)).cancelled()
+    assert (await lab.store.control(session_id)).is_cancelled()

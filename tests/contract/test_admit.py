@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.event import MessageUpdated, PartUpdated
-from asyncagents.domain.fact import Admitted
+from asyncagents.domain.fact import AdmitResult
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.errors import Conflict, NotFound, RequestError
 from asyncagents.store.verb.read import InputRow
@@ -19,7 +19,7 @@ async def test_input_is_kept_shown_and_published_at_once(lab: Lab) -> None:
     session_id = await lab.session()
     lab.commits.clear()
     fact = lab.input(session_id, "build it")
-    assert await lab.store.admit(fact) == Admitted(fact.message.id, new=True)
+    assert await lab.store.admit(fact) == AdmitResult(fact.message.id, new=True)
 
     entry = await lab.store.message(fact.message.id)
     assert (entry.info, entry.parts) == (fact.message, fact.parts)
@@ -40,7 +40,7 @@ async def test_the_same_key_changes_nothing_and_answers_alike(lab: Lab) -> None:
     before, cursor = await lab.everything(), await lab.store.cursor()
     lab.commits.clear()
     for again in (first, lab.input(session_id, "other words", key="k")):
-        assert await lab.store.admit(again) == Admitted(first.message.id, new=False)
+        assert await lab.store.admit(again) == AdmitResult(first.message.id, new=False)
     assert await lab.everything() == before
     assert await lab.store.cursor() == cursor
     assert (lab.events, lab.woken) == ([], [])
@@ -55,7 +55,7 @@ async def test_the_same_key_answers_alike_after_the_turn_is_over(lab: Lab) -> No
     snapshot = await lab.end(lease, await lab.step(lease))
     await lab.store.rest(lease, snapshot.control.wake_seq, "done")
     before = await lab.everything()
-    assert await lab.store.admit(fact) == Admitted(fact.message.id, new=False)
+    assert await lab.store.admit(fact) == AdmitResult(fact.message.id, new=False)
     assert await lab.everything() == before
 
 

@@ -5,7 +5,16 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call.call import BY_HAND, Always, Answers, Completed, Failed, Once, Reject, Reply
+from asyncagents.domain.call.call import (
+    WRITTEN_BY_PERSON,
+    Always,
+    Answers,
+    Completed,
+    Failed,
+    Once,
+    Reject,
+    Reply,
+)
 from asyncagents.domain.event import PermissionReplied, QuestionRejected, QuestionReplied
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import Conflict, InvalidInput, NotFound
@@ -24,7 +33,7 @@ async def test_a_yes_lets_the_call_run(lab: Lab) -> None:
     ]
     assert lab.woken == [session_id]
     lease = await lab.claim(session_id)
-    assert (await lab.store.snapshot(lease)).requested == (granted,)
+    assert (await lab.store.snapshot(lease)).requested_calls == (granted,)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +73,7 @@ async def test_of_many_answers_at_once_one_counts(lab: Lab) -> None:
     kept = (await lab.store.call(call.id)).reply
     for reply, answer in zip(replies, answers, strict=True):
         assert isinstance(answer, Conflict) == (reply != kept)
-    assert len((await lab.store.snapshot(lease)).requested) == (kept == Once())
+    assert len((await lab.store.snapshot(lease)).requested_calls) == (kept == Once())
 
 
 async def test_an_answer_to_something_else_is_a_conflict(lab: Lab) -> None:
@@ -115,7 +124,7 @@ async def test_a_question_may_be_refused(lab: Lab) -> None:
     lab.commits.clear()
     await lab.store.answer(ask_id(call), Reject())
     assert [e.request_id for e in lab.events if isinstance(e, QuestionRejected)] == [ask_id(call)]
-    assert (await lab.store.snapshot(lease)).blocked
+    assert (await lab.store.snapshot(lease)).is_blocked
 
 
 async def test_answers_are_no_reply_to_an_ask(lab: Lab) -> None:
@@ -131,9 +140,9 @@ async def test_a_yes_may_come_with_other_arguments(lab: Lab) -> None:
     _, lease, call, _ = await lab.asked()
     edited = await lab.store.answer(ask_id(call), Once({"target": "one"}))
     assert (edited.input, edited.written) == ({"target": "one"}, {"target": "all"})
-    assert (state_of(edited), edited.granted) == ("Requested", (BY_HAND,))
-    assert edited.of_a_kind == ("build", {"target": "all"})
-    assert (await lab.store.snapshot(lease)).requested == (edited,)
+    assert (state_of(edited), edited.granted) == ("Requested", (WRITTEN_BY_PERSON,))
+    assert edited.repeat_key == ("build", {"target": "all"})
+    assert (await lab.store.snapshot(lease)).requested_calls == (edited,)
 
 
 @pytest.mark.spec("A-04")
@@ -159,8 +168,8 @@ async def test_always_is_kept_for_the_project_and_frees_whoever_asks_alike_in_th
     (rule,) = await lab.store.approvals(PROJECT)
     assert (rule.permission, rule.pattern, rule.action) == ("bash", "make *", "allow")
     assert await lab.store.approvals("another") == ()
-    assert await lab.store.approved.withdraw_all(PROJECT, "edit") == 0
-    assert await lab.store.approved.withdraw_all(PROJECT) == 1
+    assert await lab.store.approval_store.withdraw_all(PROJECT, "edit") == 0
+    assert await lab.store.approval_store.withdraw_all(PROJECT) == 1
     assert await lab.store.approvals(PROJECT) == ()
 
 
@@ -176,8 +185,8 @@ async def test_an_exact_always_is_for_one_text_and_frees_only_who_asks_for_that(
     assert {each.call.id for each in await lab.store.asks()} == {other.id}
     (rule,) = await lab.store.approvals(PROJECT)
     assert (rule.permission, rule.pattern, rule.action) == ("exact:bash", "ls $(a*)", "allow")
-    assert await lab.store.approved.withdraw_all(PROJECT, "edit") == 0
-    assert await lab.store.approved.withdraw_all(PROJECT, "bash") == 1
+    assert await lab.store.approval_store.withdraw_all(PROJECT, "edit") == 0
+    assert await lab.store.approval_store.withdraw_all(PROJECT, "bash") == 1
     assert await lab.store.approvals(PROJECT) == ()
 
 
@@ -187,8 +196,8 @@ async def test_a_no_may_leave_the_turn_alone(lab: Lab) -> None:
     rejected = await lab.store.answer(ask_id(asked), Reject())
     assert result_of(rejected) == Failed("The user rejected this tool call.")
     snapshot = await lab.store.snapshot(lease)
-    assert not snapshot.blocked
-    assert [each.id for each in snapshot.requested] == [sibling.id]
+    assert not snapshot.is_blocked
+    assert [each.id for each in snapshot.requested_calls] == [sibling.id]
 
 
 @pytest.mark.spec("A-04")

@@ -14,10 +14,10 @@ from asyncagents.domain.call.call import (
     CANCELLED,
     REJECTED,
     Answers,
+    AsyncState,
     Call,
     Completed,
     Failed,
-    Later,
     Once,
     Open,
     Reject,
@@ -25,8 +25,8 @@ from asyncagents.domain.call.call import (
     Settled,
 )
 from asyncagents.domain.call.pending_tool import pending_status
-from asyncagents.domain.call.reply import CHOICES, unanswered
-from asyncagents.domain.control import Lease
+from asyncagents.domain.call.reply import DECISION_OPTIONS, unanswered_result
+from asyncagents.domain.control import Claim
 from asyncagents.domain.conversation.part import ToolPart, ToolWaiting
 from asyncagents.domain.conversation.status import WaitingAsync
 from asyncagents.domain.event import Event, QuestionAsked, QuestionRejected, QuestionReplied
@@ -40,21 +40,21 @@ YES: Reply = Answers((("Approve", "after lunch"),))
 
 def asks(lab: Lab, session_id: SessionId, *, approval: bool = True) -> Open:
     due = lab.clock.now() + SECONDS
-    question = Question(question="Ship v2?", header="Approval", options=CHOICES, custom=False)
+    question = Question(question="Ship v2?", header="Approval", options=DECISION_OPTIONS, custom=False)
     return Open(
         kind="async",
         since=lab.clock.now(),
         due=due,
-        on_due=unanswered(due, "release managers", approval=approval),
+        on_due=unanswered_result(due, "release managers", approval=approval),
         question=QuestionRequest(id=lab.ids.question(), session_id=session_id, questions=(question,)),
         who="release managers",
         approval=approval,
         blocks=False,
-        later=Later(due=due),
+        later=AsyncState(due=due),
     )
 
 
-async def opened(lab: Lab, *, approval: bool = True) -> tuple[SessionId, Lease, Call]:
+async def opened(lab: Lab, *, approval: bool = True) -> tuple[SessionId, Claim, Call]:
     """A session whose tool has asked for a decision."""
     session_id, lease, (call,) = await lab.called(None)
     call = await lab.start(lease, call)
@@ -82,7 +82,7 @@ async def test_an_approval_is_asked_of_a_person_and_holds_nobody_up(lab: Lab) ->
     assert [event.request.id for event in live] == [ask_id(call)]
     assert [e for e in (await lab.store.feed()).events if isinstance(e, QuestionAsked)] == live
     assert isinstance(await lab.store.status(session_id), WaitingAsync)
-    assert (pending_status(call), call.holding) == ("waiting", False)
+    assert (pending_status(call), call.blocks_session) == ("waiting", False)
     (entry,) = [
         e for e in await lab.store.messages(session_id) if any(isinstance(p, ToolPart) for p in e.parts)
     ]
@@ -90,39 +90,39 @@ async def test_an_approval_is_asked_of_a_person_and_holds_nobody_up(lab: Lab) ->
     assert isinstance(part.state, ToolWaiting)
 
 
-async def _yes(lab: Lab, call: Call, lease: Lease) -> None:
+async def _yes(lab: Lab, call: Call, lease: Claim) -> None:
     await lab.store.answer(ask_id(call), YES, by="alice")
 
 
-async def _no(lab: Lab, call: Call, lease: Lease) -> None:
+async def _no(lab: Lab, call: Call, lease: Claim) -> None:
     await lab.store.answer(ask_id(call), Reject(), by="bob")
 
 
-async def _submit(lab: Lab, call: Call, lease: Lease) -> None:
+async def _submit(lab: Lab, call: Call, lease: Claim) -> None:
     await lab.store.settle(call.id, Completed("yes, says the bot"))
 
 
-async def _error(lab: Lab, call: Call, lease: Lease) -> None:
+async def _error(lab: Lab, call: Call, lease: Claim) -> None:
     await lab.store.settle(call.id, Failed("the bot is down"))
 
 
-async def _cancel(lab: Lab, call: Call, lease: Lease) -> None:
+async def _cancel(lab: Lab, call: Call, lease: Claim) -> None:
     await lab.store.settle(call.id, Failed(CANCELLED))
 
 
-async def _expire(lab: Lab, call: Call, lease: Lease) -> None:
+async def _expire(lab: Lab, call: Call, lease: Claim) -> None:
     lab.clock.advance(SECONDS)
     await lab.store.expire()
 
 
-async def _abort(lab: Lab, call: Call, lease: Lease) -> None:
+async def _abort(lab: Lab, call: Call, lease: Claim) -> None:
     await lab.store.cancel(call.session_id)
     with suppress(LeaseLost):  # it rests already
         snapshot = await lab.store.snapshot(lease)
         await lab.store.rest(lease, snapshot.control.wake_seq, "aborted")
 
 
-Door: TypeAlias = Callable[[Lab, Call, Lease], Awaitable[None]]
+Door: TypeAlias = Callable[[Lab, Call, Claim], Awaitable[None]]
 DOORS: dict[str, tuple[Door, str]] = {
     "yes": (_yes, "Approved by alice: after lunch"),
     "no": (_no, "Rejected by bob."),

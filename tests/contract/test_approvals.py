@@ -23,7 +23,7 @@ async def approve(lab: Lab, *texts: str) -> SessionId:
 @pytest.mark.spec("Z-06")
 async def test_approvals_are_listed_the_newest_first_with_their_directory(lab: Lab) -> None:
     session_id = await approve(lab, "ls $(a)", "ls $(b)")
-    newest, oldest = listed = await lab.store.approved.list(PROJECT, limit=10)
+    newest, oldest = listed = await lab.store.approval_store.list(PROJECT, limit=10)
     session = await lab.store.session(session_id)
     assert [(each.permission, each.pattern, each.exact) for each in listed] == [
         ("bash", "ls $(b)", True),
@@ -32,22 +32,22 @@ async def test_approvals_are_listed_the_newest_first_with_their_directory(lab: L
     assert {(each.project_id, each.directory) for each in listed} == {(PROJECT, session.directory)}
     assert newest.time.created > oldest.time.created
     assert time_in_id(newest.id) == newest.time.created
-    assert await lab.store.approved.list(None, limit=10) == listed
-    assert await lab.store.approved.list(None, limit=1) == (newest,)
-    assert await lab.store.approved.list("another", limit=10) == ()
+    assert await lab.store.approval_store.list(None, limit=10) == listed
+    assert await lab.store.approval_store.list(None, limit=1) == (newest,)
+    assert await lab.store.approval_store.list("another", limit=10) == ()
 
 
 @pytest.mark.spec("Z-06")
 async def test_one_approval_is_withdrawn_and_the_others_stay(lab: Lab) -> None:
     await approve(lab, "ls $(a)", "ls $(b)")
-    newest, oldest = await lab.store.approved.list(PROJECT, limit=10)
-    await lab.store.approved.withdraw(newest.id)
-    assert await lab.store.approved.list(PROJECT, limit=10) == (oldest,)
+    newest, oldest = await lab.store.approval_store.list(PROJECT, limit=10)
+    await lab.store.approval_store.withdraw(newest.id)
+    assert await lab.store.approval_store.list(PROJECT, limit=10) == (oldest,)
     assert [rule.pattern for rule in await lab.store.approvals(PROJECT)] == ["ls $(a)"]
     for gone in (newest.id, oldest.id[:-1], "", "apr_", "apr_zz", f"apr_{'0' * 40}", "ses_1"):
         with pytest.raises(NotFound):
-            await lab.store.approved.withdraw(gone)
-    assert await lab.store.approved.list(PROJECT, limit=10) == (oldest,)
+            await lab.store.approval_store.withdraw(gone)
+    assert await lab.store.approval_store.list(PROJECT, limit=10) == (oldest,)
 
 
 @pytest.mark.spec("Z-06")
@@ -58,18 +58,18 @@ async def test_patterns_of_one_answer_are_withdrawn_one_by_one(lab: Lab) -> None
     assert opened.ask is not None
     opened = replace(opened, ask=replace(opened.ask, always=("make *", "ls *")))
     await lab.store.answer(ask_id(await lab.move(lease, call, opened)), Always())
-    listed = await lab.store.approved.list(PROJECT, limit=10)
+    listed = await lab.store.approval_store.list(PROJECT, limit=10)
     assert [(each.pattern, each.exact) for each in listed] == [("ls *", False), ("make *", False)]
-    await lab.store.approved.withdraw(listed[0].id)
-    assert await lab.store.approved.list(PROJECT, limit=10) == listed[1:]
+    await lab.store.approval_store.withdraw(listed[0].id)
+    assert await lab.store.approval_store.list(PROJECT, limit=10) == listed[1:]
 
 
 @pytest.mark.spec("Z-06")
 async def test_an_approval_outlives_the_sessions_of_its_project(lab: Lab) -> None:
     session_id = await approve(lab, "ls $(a)")
-    (known,) = await lab.store.approved.list(PROJECT, limit=10)
+    (known,) = await lab.store.approval_store.list(PROJECT, limit=10)
     await lab.store.delete_session(session_id)
-    (left,) = await lab.store.approved.list(None, limit=10)
+    (left,) = await lab.store.approval_store.list(None, limit=10)
     assert left == replace(known, directory=None)
 
 

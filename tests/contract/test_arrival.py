@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.conversation.copy import Duplicate, Placed
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.copy import ConversationCopy, PositionedMessage
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import MessageTime, UserMessage
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.session import Session, SessionQuery
@@ -17,26 +17,26 @@ from asyncagents.domain.event import Event, MessageUpdated, PartUpdated, Session
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import encode
 from asyncagents.domain.transfer.records import (
-    Brought,
-    BroughtMessage,
-    BroughtPart,
+    ImportedMessage,
+    ImportedPart,
     InputMark,
     MessageMark,
+    SessionImport,
     SessionMark,
 )
 from asyncagents.errors import Conflict, NotFound, StoreError
 from asyncagents.store.tx import Commit, Database, Row, Tx, Verb
 from asyncagents.store.verb import copy
 from asyncagents.store.verb import import_ as verb_bring
-from asyncagents.store.verb.arrive import ROWS, STALE_MS
+from asyncagents.store.verb.arrive import PIECE_ROWS, STALE_MS
 from asyncagents.store.verb.session import NewSession
 from tests.contract.build import MODEL, POOL, Lab
 
-MESSAGES = ROWS
+MESSAGES = PIECE_ROWS
 T = TypeVar("T")
 
 
-def placed(lab: Lab, session_id: SessionId, count: int = MESSAGES) -> tuple[Placed, ...]:
+def placed(lab: Lab, session_id: SessionId, count: int = MESSAGES) -> tuple[PositionedMessage, ...]:
     """Prompts of two parts each."""
     found = []
     for number in range(1, count + 1):
@@ -51,19 +51,19 @@ def placed(lab: Lab, session_id: SessionId, count: int = MESSAGES) -> tuple[Plac
             TextPart(id=lab.ids.part(), session_id=session_id, message_id=message.id, text=f"{word} {number}")
             for word in ("first", "then")
         )
-        found.append(Placed(Entry(info=message, parts=parts), number))
+        found.append(PositionedMessage(MessageWithParts(info=message, parts=parts), number))
     return tuple(found)
 
 
-def brought(lab: Lab, count: int = MESSAGES) -> Brought:
+def brought(lab: Lab, count: int = MESSAGES) -> SessionImport:
     info = lab.info()
     messages = placed(lab, info.id, count)
-    return Brought(
+    return SessionImport(
         info=info,
         raw=encode(info),
         mark=SessionMark(turn=3),
         messages=tuple(
-            BroughtMessage(
+            ImportedMessage(
                 info=each.entry.info,
                 raw=encode(each.entry.info),
                 mark=MessageMark(
@@ -74,7 +74,7 @@ def brought(lab: Lab, count: int = MESSAGES) -> Brought:
             )
             for each in messages
         ),
-        parts=tuple(BroughtPart(part, encode(part)) for each in messages for part in each.entry.parts),
+        parts=tuple(ImportedPart(part, encode(part)) for each in messages for part in each.entry.parts),
     )
 
 
@@ -105,21 +105,23 @@ async def rows(lab: Lab, session_id: SessionId) -> list[Row]:
     return await lab.database.read(ask)
 
 
-async def bring(lab: Lab, new: Brought) -> str:
-    return await lab.store.transfer.bring(new, pool=POOL)
+async def bring(lab: Lab, new: SessionImport) -> str:
+    return await lab.store.transfer.import_session(new, pool=POOL)
 
 
-async def fork(lab: Lab, new: Brought) -> str:
+async def fork(lab: Lab, new: SessionImport) -> str:
     """The same as a copy."""
     texts = {part.part.message_id: [] for part in new.parts}  # type: dict[Any, list[Any]]
     for part in new.parts:
         texts[part.part.message_id].append(part.part)
     messages = tuple(
-        Placed(Entry(info=each.info, parts=tuple(texts[each.info.id])), each.mark.position)
+        PositionedMessage(
+            MessageWithParts(info=each.info, parts=tuple(texts[each.info.id])), each.mark.position
+        )
         for each in new.messages
     )
-    made = await lab.store.conversation.copy(
-        NewSession(info=new.info, pool=POOL), Duplicate(messages=messages)
+    made = await lab.store.conversation.copy_session(
+        NewSession(info=new.info, pool=POOL), ConversationCopy(messages=messages)
     )
     return made.id
 
@@ -137,7 +139,7 @@ async def test_a_long_session_is_written_in_short_transactions_and_told_at_the_e
 
     written = Counter(row[0] for row in await rows(lab, new.info.id))
     assert written.total() == 3 * MESSAGES
-    assert max(written.values()) <= ROWS
+    assert max(written.values()) <= PIECE_ROWS
     assert len(written) >= 3
     about = [event for event in lab.events if event.session_id == new.info.id]
     assert isinstance(about[0], SessionCreated)
@@ -160,7 +162,7 @@ async def test_nothing_is_seen_of_a_session_whose_writer_ended_and_the_next_try_
     assert (await rows(lab, new.info.id)) or died_after < 3
     with pytest.raises(NotFound):
         await lab.store.session(new.info.id)
-    assert await lab.store.conversation.listing(SessionQuery()) == ()
+    assert await lab.store.conversation.list_sessions(SessionQuery()) == ()
     assert await lab.store.transfer.session_ids() == ()
 
     shorter = replace(new, messages=new.messages[:-1], parts=new.parts[:-2])
@@ -212,7 +214,7 @@ async def test_a_session_that_another_process_brings_meanwhile_is_never_emptied(
         async def write(self, verb: Verb[T], *, quick: bool = False) -> T:
             self._left -= 1
             if self._left == 0:
-                await lab.database.write(lambda tx: verb_bring.bring(tx, new, pool=POOL))
+                await lab.database.write(lambda tx: verb_bring.import_session(tx, new, pool=POOL))
             return await self._database.write(verb, quick=quick)
 
     with suppress(Conflict):
@@ -278,11 +280,11 @@ async def test_a_reader_who_was_there_between_two_pieces_is_told_all_at_the_end(
 @pytest.mark.spec("X-01")
 async def test_a_copy_in_pieces_is_the_same_as_one_in_one_transaction(lab: Lab) -> None:
     one, other = lab.info(), lab.info()
-    made = Duplicate(messages=placed(lab, one.id), summary=7, tail=5)
-    whole = Duplicate(messages=placed(lab, other.id), summary=7, tail=5)
-    in_pieces = await lab.store.conversation.copy(NewSession(info=one, pool=POOL, key="one"), made)
+    made = ConversationCopy(messages=placed(lab, one.id), summary=7, tail=5)
+    whole = ConversationCopy(messages=placed(lab, other.id), summary=7, tail=5)
+    in_pieces = await lab.store.conversation.copy_session(NewSession(info=one, pool=POOL, key="one"), made)
     new = NewSession(info=other, pool=POOL, key="other")
-    at_once: Session = await lab.database.write(lambda tx: copy.copy(tx, new, whole))
+    at_once: Session = await lab.database.write(lambda tx: copy.copy_session(tx, new, whole))
 
     def plain(session: Session) -> Session:
         return replace(session, id=SessionId(""), title="", slug="")
@@ -294,6 +296,9 @@ async def test_a_copy_in_pieces_is_the_same_as_one_in_one_transaction(lab: Lab) 
     assert len({(each.positions, each.summary, each.tail, each.state) for each in controls}) == 1
     again = NewSession(info=lab.info(), pool=POOL, key="one")
     assert (
-        await lab.store.conversation.copy(again, Duplicate(messages=placed(lab, again.info.id))) == in_pieces
+        await lab.store.conversation.copy_session(
+            again, ConversationCopy(messages=placed(lab, again.info.id))
+        )
+        == in_pieces
     )
     assert await rows(lab, again.info.id) == []

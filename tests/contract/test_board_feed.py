@@ -8,34 +8,37 @@ from asyncagents.domain.call.call import Completed
 from asyncagents.domain.fact import Resume, Retrieve
 from asyncagents.domain.id import CallId
 from asyncagents.domain.task.board import KINDS
-from asyncagents.engine.event.task_stream import Follower
+from asyncagents.engine.event.task_stream import BoardSubscriber
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb import board_feed
-from asyncagents.store.verb.board_feed import Look, point
+from asyncagents.store.verb.board_feed import BoardChanges, parse_board_cursor
 from asyncagents.store.verb.task import put_task
 from tests.contract.board_walk import TaskWalk, Watcher, fresh, some, watching
 from tests.contract.build import Lab
 from tests.contract.tasks import parent, rewrite_task, work
 
 
-async def _look(lab: Lab, follower: Follower, *, progress: bool, window: int) -> Look:
+async def _look(lab: Lab, follower: BoardSubscriber, *, progress: bool, window: int) -> BoardChanges:
     return await lab.database.read(
-        lambda tx: board_feed.look(tx, follower.point, progress=progress, window=window)
+        lambda tx: board_feed.changes_since(tx, follower.point, progress=progress, window=window)
     )
 
 
 async def _catch_up(lab: Lab, watcher: Watcher, rng: random.Random) -> None:
     """Piece by piece; cut off now and then, it begins again from the last cursor it has."""
-    follower, window = Follower(point(watcher.cursor), kind=watcher.kind), rng.choice([1, 2, 500])
+    follower, window = (
+        BoardSubscriber(parse_board_cursor(watcher.cursor), kind=watcher.kind),
+        rng.choice([1, 2, 500]),
+    )
     while True:
         look = await _look(lab, follower, progress=True, window=window)
         assert not look.reset
-        news = list(follower.take(look))
+        news = list(follower.apply(look))
         heard = some(rng, news)
         for each in heard:
             watcher.apply(each)
         if len(heard) < len(news):
-            follower = Follower(point(watcher.cursor), kind=watcher.kind)
+            follower = BoardSubscriber(parse_board_cursor(watcher.cursor), kind=watcher.kind)
         elif not look.more:
             return
 
@@ -85,8 +88,8 @@ async def test_a_cursor_from_before_what_was_forgotten_is_reset(lab: Lab) -> Non
     await lab.store.delete_session(crew.id)
     _, after = await lab.store.board.snapshot()
     await lab.store.forget_deleted(int(after.split("-")[2]))
-    assert (await _look(lab, Follower(point(before)), progress=True, window=9)).reset
-    assert not (await _look(lab, Follower(point(after)), progress=True, window=9)).reset
+    assert (await _look(lab, BoardSubscriber(parse_board_cursor(before)), progress=True, window=9)).reset
+    assert not (await _look(lab, BoardSubscriber(parse_board_cursor(after)), progress=True, window=9)).reset
 
 
 async def test_a_task_that_nobody_can_read_any_more_is_removed(lab: Lab) -> None:
@@ -94,7 +97,7 @@ async def test_a_task_that_nobody_can_read_any_more_is_removed(lab: Lab) -> None
     child = await crew.launch(crew.calls[0])
     watcher = Watcher(*await lab.store.board.snapshot())
     await rewrite_task(lab, (await lab.store.task(child)).task, b"{", 1)
-    await lab.store.conclude(child)
+    await lab.store.conclude_task(child)
     await _catch_up(lab, watcher, random.Random(0))
     assert watcher.state == await fresh(lab) == {}
     assert (await lab.store.board.stats()).active_tasks == 0
@@ -121,13 +124,13 @@ async def test_one_who_is_ahead_of_the_reader_hears_what_a_task_did_after_its_ro
     task_id = await crew.launch(crew.calls[0], background=False)
     lease = await lab.claim(task_id)
     _, cursor = await lab.store.board.snapshot()
-    reader = Follower(point(cursor))
-    await lab.store.by_hand.background(task_id)
+    reader = BoardSubscriber(parse_board_cursor(cursor))
+    await lab.store.actions.move_to_background(task_id)
     ahead = Watcher(*await lab.store.board.snapshot())
     await lab.step(lease)
     look = await _look(lab, reader, progress=True, window=500)
-    follower = Follower(point(ahead.cursor))
-    for each in follower.take(look):
+    follower = BoardSubscriber(parse_board_cursor(ahead.cursor))
+    for each in follower.apply(look):
         ahead.apply(each)
     assert ahead.state == await fresh(lab)
 
@@ -136,18 +139,18 @@ async def test_one_who_is_ahead_of_the_reader_hears_what_a_task_did_after_its_ro
 @pytest.mark.parametrize("seed", range(327, 330))
 async def test_whoever_is_ahead_of_the_reader_ends_with_a_fresh_snapshot(lab: Lab, seed: int) -> None:
     walk, rng = TaskWalk(lab, seed), random.Random(seed)
-    reader = Follower(point((await lab.store.board.snapshot())[1]))
-    pairs: list[tuple[Watcher, Follower]] = []
+    reader = BoardSubscriber(parse_board_cursor((await lab.store.board.snapshot())[1]))
+    pairs: list[tuple[Watcher, BoardSubscriber]] = []
     for _ in range(60):
         await walk.go(rng.randrange(1, 12))
         if rng.random() < 0.3:
             watcher = await watching(lab, rng.choice(KINDS))
-            pairs.append((watcher, Follower(point(watcher.cursor), kind=watcher.kind)))
+            pairs.append((watcher, BoardSubscriber(parse_board_cursor(watcher.cursor), kind=watcher.kind)))
             await walk.go(rng.randrange(6))
         look = await _look(lab, reader, progress=rng.random() < 0.5, window=rng.choice([1, 3, 500]))
         reader.point = look.point
         for watcher, follower in pairs:
-            for news in follower.take(look):
+            for news in follower.apply(look):
                 watcher.apply(news)
             assert look.point.level < look.point.rev or watcher.state == await fresh(lab, watcher.kind)
 
@@ -164,7 +167,7 @@ async def test_a_task_that_changes_its_kind_comes_to_one_board_and_leaves_the_ot
             await _catch_up(lab, watcher, random.Random(0))
         return {kind: [what for what, _ in watcher.heard] for kind, watcher in watchers.items()}
 
-    await lab.store.by_hand.background(child)
+    await lab.store.actions.move_to_background(child)
     moved = {"background": ["task.created"], "sync": ["task.removed"], "all": ["task.updated"]}
     assert await heard() == moved
     await work(lab, child)

@@ -13,7 +13,7 @@ from asyncagents.domain.call.call import Completed
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task.view import BackgroundTask
 from asyncagents.engine.event import task_stream as board_module
-from asyncagents.engine.event.task_stream import QUEUE, Board, News
+from asyncagents.engine.event.task_stream import MAX_QUEUED_CHANGES, Board, BoardUpdate
 from asyncagents.store.tx import Database, Verb
 from tests.contract.board_walk import TaskWalk, Watcher, fresh
 from tests.contract.build import Lab
@@ -28,14 +28,14 @@ PATIENCE = 20.0
 def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for a second here."""
     monkeypatch.setattr(board_module, "PROGRESS_SECONDS", 0.005)
-    monkeypatch.setattr(board_module, "GAP_SECONDS", 0.0)
+    monkeypatch.setattr(board_module, "READ_INTERVAL_SECONDS", 0.0)
 
 
 @asynccontextmanager
-async def read(lab: Lab, *, size: int = QUEUE) -> AsyncIterator[Board]:
+async def read(lab: Lab, *, size: int = MAX_QUEUED_CHANGES) -> AsyncIterator[Board]:
     board = Board(lab.store, size=size)
     async with asyncio.TaskGroup() as group:
-        board.read_in(group)
+        board.set_task_group(group)
         try:
             yield board
         finally:
@@ -108,7 +108,7 @@ class Delayed:
         self._inner = inner
         self.write = inner.write
         self.listen = inner.listen
-        self.held: asyncio.Future[News] | None = None
+        self.held: asyncio.Future[BoardUpdate] | None = None
         self.read_it = asyncio.Event()
         self.go = asyncio.Event()
 
@@ -129,7 +129,7 @@ async def test_one_whose_own_look_took_long_misses_nothing_that_others_were_told
         _, cursor = await board.snapshot()
         async with aclosing(board.follow(cursor)) as first, aclosing(board.follow(cursor)) as second:
             told = asyncio.ensure_future(anext(first))
-            while not board._followers:  # noqa: ASYNC110  nothing tells that it has joined
+            while not board._subscribers:  # noqa: ASYNC110  nothing tells that it has joined
                 await asyncio.sleep(0)
             late = delayed.held = asyncio.ensure_future(anext(second))
             await delayed.read_it.wait()
@@ -144,7 +144,7 @@ async def _place(board: Board, cursor: str, child: SessionId, *, heard: asyncio.
     async with aclosing(board.follow(cursor)) as news:
         while True:
             waiting = asyncio.ensure_future(anext(news))
-            while not board._followers:  # noqa: ASYNC110  nothing tells that it has joined
+            while not board._subscribers:  # noqa: ASYNC110  nothing tells that it has joined
                 await asyncio.sleep(0)
             heard.set()
             task = msgspec.json.decode((await waiting).body, type=BackgroundTask)
@@ -155,7 +155,7 @@ async def _place(board: Board, cursor: str, child: SessionId, *, heard: asyncio.
 
 async def _tick(board: Board) -> None:
     board._next_progress = 0.0
-    board._wanted.set()
+    board._read_wanted.set()
 
 
 @pytest.mark.spec("H-06")
@@ -185,7 +185,7 @@ async def test_a_place_that_is_again_what_others_were_told_is_news_for_one_who_s
         assert seen.place == 1
         again = group.create_task(_place(board, cursor, last, heard=late))
         await late.wait()
-        while len(board._followers) < 2:  # noqa: ASYNC110  as above
+        while len(board._subscribers) < 2:  # noqa: ASYNC110  as above
             await asyncio.sleep(0)
         await lab.store.settle(call.id, Completed("v2"))
         await lab.claim(first)

@@ -22,7 +22,7 @@ from asyncagents.domain.conversation.part import FilePart, TextPart, ToolComplet
 from asyncagents.domain.event import PartUpdated, PermissionAsked, PermissionReplied, QuestionAsked
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.errors import AlreadySettled, Conflict, NotFound
-from asyncagents.store.verb.step import Move
+from asyncagents.store.verb.step import CallMove
 from tests.contract.build import ALICE, BOB, Lab, ask_id, done, result_of, state_of
 
 FILE = ResultFile("image/png", f"data:image/png;base64,{'A' * 100_000}", "dot.png")
@@ -32,8 +32,8 @@ SEEN = Completed("[a dot]", files=(FILE,))
 async def test_a_started_call_knows_its_fence_and_its_time(lab: Lab) -> None:
     _, lease, (call,) = await lab.called(None)
     lab.clock.advance(5)
-    snapshot = await lab.store.advance(lease, (Move(call.id, Running(lease.fence)),))
-    (started,) = snapshot.executing
+    snapshot = await lab.store.advance(lease, (CallMove(call.id, Running(lease.fence)),))
+    (started,) = snapshot.executing_calls
     assert started.state == Running(lease.fence)
     assert started.started == lab.clock.now()
     lab.clock.advance(5)
@@ -46,10 +46,10 @@ async def test_a_call_of_a_dead_run_is_abandoned_until_it_is_started_again(lab: 
     await lab.start(lease, call)
     lease = await lab.claim(session_id, BOB, dead=ALICE)
     snapshot = await lab.store.snapshot(lease)
-    assert [c.id for c in snapshot.abandoned] == [call.id]
-    assert snapshot.executing == ()
-    snapshot = await lab.store.advance(lease, (Move(call.id, Running(lease.fence)),))
-    assert ([c.id for c in snapshot.executing], snapshot.abandoned) == ([call.id], ())
+    assert [c.id for c in snapshot.abandoned_calls] == [call.id]
+    assert snapshot.executing_calls == ()
+    snapshot = await lab.store.advance(lease, (CallMove(call.id, Running(lease.fence)),))
+    assert ([c.id for c in snapshot.executing_calls], snapshot.abandoned_calls) == ([call.id], ())
 
 
 async def test_the_part_people_see_is_always_that_of_the_row(lab: Lab) -> None:
@@ -77,9 +77,9 @@ async def test_asks_and_questions_are_published_when_they_open(lab: Lab) -> None
     ask, question = lab.ask(session_id), lab.question(session_id)
     assert ask.ask is not None
     assert question.question is not None
-    moves = (Move(one.id, ask), Move(other.id, question))
+    moves = (CallMove(one.id, ask), CallMove(other.id, question))
     snapshot = await lab.store.advance(lease, moves)
-    assert len(snapshot.holding) == 2
+    assert len(snapshot.blocking_calls) == 2
     assert PermissionAsked(request=ask.ask) in lab.events
     assert QuestionAsked(request=question.question) in lab.events
 
@@ -177,7 +177,7 @@ async def test_of_many_results_at_once_one_is_taken(lab: Lab) -> None:
     kept = result_of(await lab.store.call(call.id))
     for result, answer in zip(results, answers, strict=True):
         assert isinstance(answer, AlreadySettled) == (result != kept)
-    assert len([c for c in await lab.store.calls(session_id) if c.settled]) == 1
+    assert len([c for c in await lab.store.calls(session_id) if c.is_settled]) == 1
 
 
 async def test_a_result_for_a_call_that_takes_none_is_a_conflict(lab: Lab) -> None:
@@ -296,7 +296,7 @@ async def test_a_no_settles_asks_and_unstarted_calls_but_not_running_ones(lab: L
         other.id: "Settled",
     }
     snapshot = await lab.store.snapshot(lease)
-    assert snapshot.blocked
+    assert snapshot.is_blocked
     closed = {e.request_id: e.reply for e in lab.events if isinstance(e, PermissionReplied)}
     assert closed == {ask_id(asks): "reject", ask_id(other): "reject"}
     with pytest.raises(Conflict):
@@ -311,5 +311,5 @@ async def test_a_no_with_a_reason_lets_the_turn_go_on(lab: Lab) -> None:
     assert isinstance(result, Failed)
     assert "use make instead" in result.error
     snapshot = await lab.store.snapshot(lease)
-    assert not snapshot.blocked
-    assert [c.id for c in snapshot.requested] == [sibling.id]
+    assert not snapshot.is_blocked
+    assert [c.id for c in snapshot.requested_calls] == [sibling.id]

@@ -6,14 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from asyncagents.domain.control import Lease
+from asyncagents.domain.control import Claim
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import (
     PartTime,
     ReasoningPart,
     StepStartPart,
     TextPart,
-    ToolError,
+    ToolFailed,
     ToolPart,
     ToolPending,
 )
@@ -22,7 +22,7 @@ from asyncagents.domain.conversation.status import Busy
 from asyncagents.domain.event import SessionStatus
 from asyncagents.domain.id import OwnerId, SessionId
 from asyncagents.errors import LeaseLost
-from asyncagents.store.verb.read import Active
+from asyncagents.store.verb.read import ActiveSession
 from tests.contract.build import ALICE, BOB, POOL, Lab, Step
 
 
@@ -65,11 +65,11 @@ async def test_active_sessions_are_those_that_are_not_idle(lab: Lab) -> None:
     ready = await lab.session()
     await lab.prompt(ready)
     running, _, _ = await lab.prompted()
-    found = await lab.store.active(POOL)
-    assert set(found) == {Active(ready, "ready", None), Active(running, "running", ALICE)}
-    assert await lab.store.active("elsewhere") == ()
-    first = await lab.store.active(POOL, limit=1)
-    assert first + await lab.store.active(POOL, after=first[0].session_id) == found
+    found = await lab.store.active_sessions(POOL)
+    assert set(found) == {ActiveSession(ready, "ready", None), ActiveSession(running, "running", ALICE)}
+    assert await lab.store.active_sessions("elsewhere") == ()
+    first = await lab.store.active_sessions(POOL, limit=1)
+    assert first + await lab.store.active_sessions(POOL, after=first[0].session_id) == found
 
 
 async def test_a_released_session_may_be_claimed_at_once(lab: Lab) -> None:
@@ -89,12 +89,12 @@ async def test_claims_are_counted_until_something_moves_forward(lab: Lab) -> Non
     for claims in (2, 3, 4):
         lease = await lab.claim(session_id, ALICE, dead=ALICE)
         snapshot = await lab.store.snapshot(lease)
-        assert (snapshot.control.claims, snapshot.crash_loop) == (claims, claims > 3)
+        assert (snapshot.control.claims, snapshot.in_crash_loop) == (claims, claims > 3)
     snapshot = await lab.end(lease, await lab.step(lease))
-    assert (snapshot.control.claims, snapshot.crash_loop) == (0, False)
+    assert (snapshot.control.claims, snapshot.in_crash_loop) == (0, False)
 
 
-async def _cut_off(lab: Lab) -> tuple[SessionId, Lease, Step]:
+async def _cut_off(lab: Lab) -> tuple[SessionId, Claim, Step]:
     """A step whose text, reasoning and call are half written when the process stops."""
     session_id, _, lease = await lab.prompted()
     step = await lab.step(lease)
@@ -132,7 +132,7 @@ async def test_a_cut_off_step_is_closed_for_people_and_hidden_from_the_model(lab
     assert isinstance(text, TextPart)
     assert text.time == PartTime(start=1_700_000_000_000, end=lab.clock.now())
     assert isinstance(tool, ToolPart)
-    assert isinstance(tool.state, ToolError)
+    assert isinstance(tool.state, ToolFailed)
     assert isinstance(whole, TextPart)
     assert whole.time is not None
     assert whole.time.end == 5
@@ -190,7 +190,7 @@ async def test_a_claim_after_a_failed_write_counts_for_nothing(lab: Lab) -> None
     for _ in range(6):
         snapshot = await lab.store.claim(session_id, ALICE, dead=ALICE, counts=False)
         assert snapshot is not None
-        assert not snapshot.crash_loop
+        assert not snapshot.in_crash_loop
 
 
 async def test_who_was_stopped_in_its_claim_gives_back_what_it_got_and_nothing_else(lab: Lab) -> None:

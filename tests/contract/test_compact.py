@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Completed
-from asyncagents.domain.control import WANTED, Lease, Snapshot
-from asyncagents.domain.conversation.failure import context_overflow, unknown
+from asyncagents.domain.control import SUMMARY_WANTED, Claim, Snapshot
+from asyncagents.domain.conversation.failure import context_overflow_error, unknown_error
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.conversation.part import CompactionPart, TextPart, ToolCompleted, ToolPart
 from asyncagents.domain.conversation.todo import Todo
@@ -16,7 +16,7 @@ from asyncagents.engine.decide import CallModel, Rest, decide
 from asyncagents.errors import LeaseLost
 from asyncagents.store.verb.compact import NewSummary
 from asyncagents.store.verb.step import NewStep
-from asyncagents.store.verb.summary import Still, Summarised
+from asyncagents.store.verb.summary import OpenItems, SummaryEnd
 from tests.contract.build import ALICE, BOB, MODEL, Lab, Step
 from tests.contract.raw import rewrite_call
 
@@ -26,23 +26,23 @@ def with_summary(lab: Lab, *, since: int = 1, room: int | None = None) -> NewSte
     return replace(lab.new_step(since), summary=summary)
 
 
-async def start(lab: Lab, lease: Lease, *, room: int | None = None) -> Step:
+async def start(lab: Lab, lease: Claim, *, room: int | None = None) -> Step:
     new = with_summary(lab, room=room)
     started = await lab.store.start_step(lease, new)
     assert started is not None
     return Step(started, new.request_id)
 
 
-def note(still: Still) -> str:
+def note(still: OpenItems) -> str:
     calls = [call.tool for call in still.calls]
     return f"open: {calls} {[todo.content for todo in still.todos]} {still.prompt!r}"
 
 
 def done(
     lab: Lab, step: Step, *, text: str = "All that was.", tail: MessageId | None = None, fails: bool = False
-) -> Summarised:
-    end = lab.step_end(step, text=text, error=unknown("no") if fails else None)
-    return Summarised(
+) -> SummaryEnd:
+    end = lab.step_end(step, text=text, error=unknown_error("no") if fails else None)
+    return SummaryEnd(
         end=end,
         position=step.started.position,
         tail_id=tail,
@@ -52,7 +52,7 @@ def done(
     )
 
 
-async def answered(lab: Lab) -> tuple[Lease, MessageId]:
+async def answered(lab: Lab) -> tuple[Claim, MessageId]:
     """A session whose first prompt has been answered and whose second is unread."""
     session_id, first, lease = await lab.prompted()
     await lab.end(lease, await lab.step(lease))
@@ -61,7 +61,7 @@ async def answered(lab: Lab) -> tuple[Lease, MessageId]:
     return await lab.claim(session_id), first
 
 
-async def wish(lab: Lab, lease: Lease) -> MessageId:
+async def wish(lab: Lab, lease: Claim) -> MessageId:
     fact = lab.input(lease.session_id, "", source="compaction")
     part = CompactionPart(
         id=lab.ids.part(), session_id=lease.session_id, message_id=fact.message.id, auto=False
@@ -95,7 +95,7 @@ async def test_a_step_that_fills_the_window_wants_a_summary_before_the_next(lab:
     _, _, lease = await lab.prompted()
     step = await start(lab, lease)
     after = await lab.store.finish_step(lease, replace(lab.step_end(step), full=True))
-    assert after.control.compacting == WANTED
+    assert after.control.compacting == SUMMARY_WANTED
     assert decide(after) == Rest("done"), "an answer that is complete stays the last word of its turn"
     await lab.prompt(lease.session_id, "more")
     assert (await start(lab, lease)).started.message.summary
@@ -105,9 +105,9 @@ async def test_a_step_that_fills_the_window_wants_a_summary_before_the_next(lab:
 async def test_a_step_that_was_refused_for_its_length_is_hidden_and_asked_again(lab: Lab) -> None:
     lease, _ = await answered(lab)
     step = await start(lab, lease)
-    end = replace(lab.step_end(step, error=context_overflow("too long")), full=True)
+    end = replace(lab.step_end(step, error=context_overflow_error("too long")), full=True)
     after = await lab.store.finish_step(lease, end)
-    assert after.control.compacting == WANTED
+    assert after.control.compacting == SUMMARY_WANTED
     assert isinstance(after.last, UserMessage)
     assert decide(after) == CallModel()
 
@@ -116,7 +116,7 @@ async def test_a_step_that_was_refused_for_its_length_is_hidden_and_asked_again(
 async def test_a_first_step_that_is_too_long_is_an_error(lab: Lab) -> None:
     _, _, lease = await lab.prompted()
     step = await start(lab, lease)
-    end = replace(lab.step_end(step, error=context_overflow("too long")), full=True)
+    end = replace(lab.step_end(step, error=context_overflow_error("too long")), full=True)
     after = await lab.store.finish_step(lease, end)
     assert after.control.compacting == 0
     assert decide(after) == Rest("error")
@@ -129,7 +129,7 @@ async def test_a_summary_stands_for_what_came_before_it_and_the_turn_goes_on(lab
     after = await lab.store.finish_summary(lease, done(lab, step))
     assert decide(after) == CallModel()
     assert (after.control.compacting, after.control.summary) == (0, step.started.position)
-    told = await lab.store.told(lease.session_id, whole=True)
+    told = await lab.store.model_history(lease.session_id, whole=True)
     assert [entry.text for entry in told.head] == ["", "All that was."]
     texts = [part.text for entry in told.entries for part in entry.parts if isinstance(part, TextPart)]
     assert texts == ["All that was.", "Go on."], "the first is read as the head, not where it stands"
@@ -141,7 +141,7 @@ async def test_what_is_kept_begins_with_the_message_that_was_chosen(lab: Lab) ->
     lease, first = await answered(lab)
     step = await start(lab, lease, room=1)
     await lab.store.finish_summary(lease, done(lab, step, tail=first))
-    told = await lab.store.told(lease.session_id, whole=True)
+    told = await lab.store.model_history(lease.session_id, whole=True)
     assert told.entries[0].info.id == first
     (wished,) = [part for part in told.head[0].parts if isinstance(part, CompactionPart)]
     assert wished.tail_start_id == first
@@ -185,7 +185,7 @@ async def test_a_summary_that_failed_changes_nothing_for_the_model(lab: Lab) -> 
     after = await lab.store.finish_summary(lease, done(lab, step, fails=True))
     assert decide(after) == Rest("error")
     assert (after.control.compacting, after.control.summary, after.control.tail) == (0, 0, 0)
-    assert not (await lab.store.told(lease.session_id, whole=True)).head
+    assert not (await lab.store.model_history(lease.session_id, whole=True)).head
 
 
 @pytest.mark.spec("S-10")

@@ -7,18 +7,18 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Completed, Settled
-from asyncagents.domain.conversation.copy import UNDER_WAY, duplicate
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.copy import UNDER_WAY, copy_conversation
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import CompactionPart, Part, TextPart, ToolCompleted, ToolPart
 from asyncagents.domain.conversation.session import Revert, Rule, Session, SessionModel, SessionQuery
 from asyncagents.domain.event import MessageRemoved, PartRemoved, PartUpdated, SessionUpdated
 from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.errors import Conflict, InvalidInput, NotFound, SessionBusy
-from asyncagents.store.row import save, the_session
+from asyncagents.store.row import require_session, save_session
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.session import NewSession
-from asyncagents.store.verb.session_update import Change
+from asyncagents.store.verb.session_update import SessionChanges
 from tests.contract.build import POOL, Lab
 from tests.contract.tasks import parent
 from tests.contract.test_compact import answered as before_summary
@@ -42,10 +42,10 @@ async def ids(lab: Lab, session_id: SessionId) -> list[MessageId]:
 
 
 async def forked(lab: Lab, session_id: SessionId, before: MessageId | None = None) -> Session:
-    source = await lab.store.conversation.source(session_id, before=before)
+    source = await lab.store.conversation.copy_source(session_id, before=before)
     info = lab.info()
-    made = duplicate(source.messages, to=info.id, ids=lab.ids, now=lab.clock.now())
-    return await lab.store.conversation.copy(NewSession(info=info, pool=POOL), made)
+    made = copy_conversation(source.messages, to=info.id, ids=lab.ids, now=lab.clock.now())
+    return await lab.store.conversation.copy_session(NewSession(info=info, pool=POOL), made)
 
 
 # Lists
@@ -61,7 +61,7 @@ async def test_sessions_are_listed_by_when_they_were_last_used(lab: Lab) -> None
     await lab.prompt(made[0], "again")
 
     async def listed(**query: Any) -> list[SessionId]:
-        return [each.id for each in await lab.store.conversation.listing(SessionQuery(**query))]
+        return [each.id for each in await lab.store.conversation.list_sessions(SessionQuery(**query))]
 
     assert await listed() == [made[0], made[2], made[1]]
     assert await listed(limit=1) == [made[0]]
@@ -81,7 +81,7 @@ async def test_a_list_is_of_a_directory_or_of_all_below_one(lab: Lab) -> None:
     child = await lab.session(parent=made["/a"])
 
     async def listed(**query: Any) -> set[SessionId]:
-        return {each.id for each in await lab.store.conversation.listing(SessionQuery(**query))}
+        return {each.id for each in await lab.store.conversation.list_sessions(SessionQuery(**query))}
 
     assert await listed(directory="/a") == {made["/a"]}
     assert await listed(below="/a") == {made["/a"], made["/a/b"], made["/a/b/c"]}
@@ -93,16 +93,16 @@ async def test_a_list_is_of_a_directory_or_of_all_below_one(lab: Lab) -> None:
 @pytest.mark.spec("X-01")
 async def test_a_list_leaves_out_what_was_put_away_on_request(lab: Lab) -> None:
     kept, away = await lab.session(), await lab.session()
-    await lab.store.conversation.change(away, Change(archived=5))
+    await lab.store.conversation.update_session(away, SessionChanges(archived=5))
 
-    there = await lab.store.conversation.listing(SessionQuery(archived=False))
-    every = await lab.store.conversation.listing(SessionQuery())
-    back = await lab.store.conversation.change(away, Change(archived=None))
+    there = await lab.store.conversation.list_sessions(SessionQuery(archived=False))
+    every = await lab.store.conversation.list_sessions(SessionQuery())
+    back = await lab.store.conversation.update_session(away, SessionChanges(archived=None))
 
     assert [each.id for each in there] == [kept]
     assert {each.id for each in every} == {kept, away}
     assert back.time.archived is None
-    assert len(await lab.store.conversation.listing(SessionQuery(archived=False))) == 2
+    assert len(await lab.store.conversation.list_sessions(SessionQuery(archived=False))) == 2
 
 
 # Pages
@@ -164,12 +164,14 @@ async def test_what_is_changed_is_published_and_the_rest_stays(lab: Lab) -> None
     ask = Rule(permission="bash", pattern="*", action="ask")
     before = await lab.store.session(session_id)
     lab.clock.advance(5)
-    titled = await lab.store.conversation.change(session_id, Change(title="Bees"))
-    await lab.store.conversation.change(session_id, Change(permission=(deny,)))
-    after = await lab.store.conversation.change(session_id, Change(permission=(ask,), metadata={"a": 1}))
+    titled = await lab.store.conversation.update_session(session_id, SessionChanges(title="Bees"))
+    await lab.store.conversation.update_session(session_id, SessionChanges(permission=(deny,)))
+    after = await lab.store.conversation.update_session(
+        session_id, SessionChanges(permission=(ask,), metadata={"a": 1})
+    )
 
     assert (titled.title, titled.time) == ("Bees", before.time)
-    once_more = await lab.store.conversation.change(session_id, Change(permission=(deny,)))
+    once_more = await lab.store.conversation.update_session(session_id, SessionChanges(permission=(deny,)))
     assert (after.permission, once_more.permission) == ((deny, ask), (ask, deny))
     assert (after.title, after.metadata) == ("Bees", {"a": 1})
     assert after.time.updated > before.time.updated
@@ -181,7 +183,7 @@ async def test_what_is_changed_is_published_and_the_rest_stays(lab: Lab) -> None
 async def test_a_change_of_nothing_changes_nothing(lab: Lab) -> None:
     session_id = await lab.session()
     seen, cursor = len(lab.events), await lab.store.cursor()
-    await lab.store.conversation.change(session_id, Change())
+    await lab.store.conversation.update_session(session_id, SessionChanges())
     assert (len(lab.events), await lab.store.cursor()) == (seen, cursor)
 
 
@@ -224,7 +226,7 @@ async def test_a_part_is_taken_out_or_changed(lab: Lab) -> None:
     (said,) = (part for part in asked.parts if isinstance(part, TextPart))
     cursor = await lab.store.cursor()
 
-    changed = await lab.store.conversation.change_part(replace(said, text="other"))
+    changed = await lab.store.conversation.update_part(replace(said, text="other"))
     for part in answer.parts:
         assert part.id is not None
         await lab.store.conversation.remove_part(session_id, answer.info.id, part.id)
@@ -249,7 +251,7 @@ async def test_what_works_is_left_alone(lab: Lab) -> None:
     with pytest.raises(SessionBusy):
         await lab.store.conversation.remove_part(session_id, message_id, said.id)
     with pytest.raises(SessionBusy):
-        await lab.store.conversation.change_part(replace(said, text="other"))
+        await lab.store.conversation.update_part(replace(said, text="other"))
     assert await lab.store.message(message_id) == entry
 
 
@@ -280,7 +282,7 @@ async def test_parts_are_changed_to_parts_of_their_kind(lab: Lab) -> None:
     assert isinstance(part.state, ToolCompleted)
 
     shorter = replace(part, state=replace(part.state, output="[cut]"))
-    assert await lab.store.conversation.change_part(shorter) == shorter
+    assert await lab.store.conversation.update_part(shorter) == shorter
     wrong: list[Part] = [
         replace(part, tool="other"),
         replace(part, call_id="other"),
@@ -288,11 +290,11 @@ async def test_parts_are_changed_to_parts_of_their_kind(lab: Lab) -> None:
     ]
     for each in wrong:
         with pytest.raises(InvalidInput):
-            await lab.store.conversation.change_part(each)
+            await lab.store.conversation.update_part(each)
     with pytest.raises(NotFound, match="part"):
-        await lab.store.conversation.change_part(replace(part, id=PartId("prt_none")))
+        await lab.store.conversation.update_part(replace(part, id=PartId("prt_none")))
     with pytest.raises(NotFound, match="message"):
-        await lab.store.conversation.change_part(replace(part, message_id=MessageId("msg_none")))
+        await lab.store.conversation.update_part(replace(part, message_id=MessageId("msg_none")))
 
 
 @pytest.mark.spec("X-01")
@@ -321,7 +323,7 @@ async def test_without_its_summary_the_model_reads_all_again(lab: Lab) -> None:
 
     control = await lab.store.control(session_id)
     assert (control.summary, control.tail) == (0, 0)
-    told = await lab.store.told(session_id, whole=True)
+    told = await lab.store.model_history(session_id, whole=True)
     assert told.head == ()
     assert [entry.text for entry in told.entries][:2] == ["hello", "hi"]
 
@@ -381,10 +383,10 @@ async def test_a_copy_of_nothing_is_empty_and_one_before_nobody_is_refused(lab: 
     copy = await forked(lab, empty)
     assert await lab.store.messages(copy.id) == ()
     with pytest.raises(NotFound, match="message"):
-        await lab.store.conversation.source(empty, before=MessageId("msg_none"))
+        await lab.store.conversation.copy_source(empty, before=MessageId("msg_none"))
     other = await spoken(lab)
     with pytest.raises(NotFound, match="message"):
-        await lab.store.conversation.source(empty, before=(await ids(lab, other))[0])
+        await lab.store.conversation.copy_source(empty, before=(await ids(lab, other))[0])
 
 
 @pytest.mark.spec("X-01")
@@ -428,31 +430,31 @@ async def test_a_copy_begins_where_a_summary_does(lab: Lab) -> None:
     lease, _ = await before_summary(lab)
     await _summed(lab, lease)
     session_id = lease.session_id
-    before = await lab.store.told(session_id, whole=True)
+    before = await lab.store.model_history(session_id, whole=True)
 
     copy = await forked(lab, session_id)
-    after = await lab.store.told(copy.id, whole=True)
+    after = await lab.store.model_history(copy.id, whole=True)
     first = (await ids(lab, session_id))[1]
     earlier = await forked(lab, session_id, first)
 
-    def texts(entries: tuple[Entry, ...]) -> list[str]:
+    def texts(entries: tuple[MessageWithParts, ...]) -> list[str]:
         return [entry.text for entry in entries]
 
     assert texts(after.head) == texts(before.head)
     assert texts(after.entries) == texts(before.entries)
-    assert (await lab.store.told(earlier.id, whole=True)).head == ()
+    assert (await lab.store.model_history(earlier.id, whole=True)).head == ()
 
 
 @pytest.mark.spec("X-01")
 async def test_the_same_key_gives_the_copy_that_is_there(lab: Lab) -> None:
     session_id = await spoken(lab)
-    source = await lab.store.conversation.source(session_id)
+    source = await lab.store.conversation.copy_source(session_id)
     made = []
     for _ in range(2):
         info = lab.info()
         new = NewSession(info=info, pool=POOL, key="fork:k")
-        what = duplicate(source.messages, to=info.id, ids=lab.ids, now=lab.clock.now())
-        made.append(await lab.store.conversation.copy(new, what))
+        what = copy_conversation(source.messages, to=info.id, ids=lab.ids, now=lab.clock.now())
+        made.append(await lab.store.conversation.copy_session(new, what))
     assert made[0] == made[1]
 
 
@@ -491,7 +493,7 @@ async def use_tools(lab: Lab, session_id: SessionId, tools: dict[str, bool] | No
 async def test_the_map_of_a_prompt_is_kept_apart_from_the_rules_of_its_session(lab: Lab) -> None:
     session_id = await lab.session()
     rule = Rule(permission="webfetch", pattern="*", action="deny")
-    await lab.store.conversation.change(session_id, Change(permission=(rule,)))
+    await lab.store.conversation.update_session(session_id, SessionChanges(permission=(rule,)))
     tools = {"write": True, "bash": False}
     first = await use_tools(lab, session_id, tools)
     same = await use_tools(lab, session_id, None)
@@ -556,8 +558,8 @@ async def test_nothing_is_taken_out_while_something_is_undone(lab: Lab) -> None:
     row = replace(await lab.store.session(session_id), revert=Revert(message_id=third))
 
     async def mark(tx: Tx) -> None:
-        known = await the_session(tx, session_id)
-        await save(tx, known, known.control, row)
+        known = await require_session(tx, session_id)
+        await save_session(tx, known, known.control, row)
 
     await lab.database.write(mark)
     with pytest.raises(Conflict, match="undone"):

@@ -3,12 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.control import Lease
+from asyncagents.domain.control import Claim
 from asyncagents.domain.event import SessionCreated, SessionDeleted
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import LeaseLost, NotFound
 from asyncagents.store.verb.session import NewSession
-from asyncagents.store.verb.session_update import Change
+from asyncagents.store.verb.session_update import SessionChanges
 from tests.contract.build import POOL, PROJECT, Lab
 
 
@@ -78,11 +78,11 @@ async def test_sessions_of_a_project_are_listed_newest_first(lab: Lab) -> None:
 async def test_a_title_is_changed_and_published(lab: Lab) -> None:
     session_id = await lab.session()
     lab.clock.advance(5)
-    info = await lab.store.conversation.change(session_id, Change(title="Dragons"))
+    info = await lab.store.conversation.update_session(session_id, SessionChanges(title="Dragons"))
     assert (info.title, info.time.updated) == ("Dragons", lab.clock.now() - 5)  # nobody used it
     assert await lab.store.session(session_id) == info
     with pytest.raises(NotFound):
-        await lab.store.conversation.change(SessionId("ses_nobody"), Change(title="x"))
+        await lab.store.conversation.update_session(SessionId("ses_nobody"), SessionChanges(title="x"))
 
 
 async def test_deleting_removes_the_whole_subtree_and_says_so(lab: Lab) -> None:
@@ -120,7 +120,7 @@ async def test_a_run_on_a_deleted_session_has_lost_its_lease(lab: Lab) -> None:
     with pytest.raises(LeaseLost):
         await lab.store.start_step(lease, lab.new_step())
     with pytest.raises(LeaseLost):
-        await lab.store.snapshot(Lease(child, lease.fence))
+        await lab.store.snapshot(Claim(child, lease.fence))
 
 
 async def test_a_key_is_free_again_once_its_session_is_deleted(lab: Lab) -> None:

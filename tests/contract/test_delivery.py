@@ -7,14 +7,20 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.config.secret import Secret
-from asyncagents.domain.call.call import Completed, Failed, Later, Open, Running
-from asyncagents.domain.call.webhook import DELETED, Again, Dead, Delivered, Delivery
+from asyncagents.domain.call.call import AsyncState, Completed, Failed, Open, Running
+from asyncagents.domain.call.webhook import (
+    SESSION_DELETED,
+    Delivery,
+    DeliveryDead,
+    DeliveryDone,
+    DeliveryRetry,
+)
 from asyncagents.domain.fact import KeepSecret
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import Conflict, NotFound
 from asyncagents.store.sqlite.database import SqliteDatabase
 from asyncagents.store.tx import Row, Tx
-from asyncagents.store.verb.delivery import Parcel
+from asyncagents.store.verb.delivery import DueDelivery
 from tests.contract.build import Lab, done
 from tests.contract.raw import plan
 
@@ -23,7 +29,7 @@ MINUTE = 60_000
 
 
 def telling(lab: Lab, url: str = URL) -> Open:
-    return replace(lab.waiting(), later=Later(webhook_url=url))
+    return replace(lab.waiting(), later=AsyncState(webhook_url=url))
 
 
 async def owed(lab: Lab, *urls: str) -> tuple[SessionId, list[Delivery]]:
@@ -37,12 +43,12 @@ async def owed(lab: Lab, *urls: str) -> tuple[SessionId, list[Delivery]]:
     return session_id, mine
 
 
-async def take(lab: Lab, root_id: SessionId | None = None, *, most: int = 8) -> tuple[Parcel, ...]:
+async def take(lab: Lab, root_id: SessionId | None = None, *, most: int = 8) -> tuple[DueDelivery, ...]:
     wanted = await lab.store.deliveries.due(root_id, {}, most=most, each=100)
     return await lab.store.deliveries.claim(wanted, MINUTE)
 
 
-async def take_one(lab: Lab) -> Parcel:
+async def take_one(lab: Lab) -> DueDelivery:
     (parcel,) = await take(lab)
     return parcel
 
@@ -91,7 +97,7 @@ async def test_the_same_result_again_owes_nothing_more(lab: Lab) -> None:
 @pytest.mark.spec("P-12")
 async def test_a_result_that_came_before_anybody_was_named_is_told_all_the_same(lab: Lab) -> None:
     session_id, lease, (call,) = await lab.called(None)
-    await lab.move(lease, call, Running(lease.fence, later=Later()))
+    await lab.move(lease, call, Running(lease.fence, later=AsyncState()))
     await lab.store.settle(call.id, done("early"))
     assert await states(lab) == []
     secret = KeepSecret(session_id, call.id, "out", "whsec_b3du")
@@ -123,9 +129,9 @@ async def test_how_a_try_went_is_kept(lab: Lab) -> None:
     lab.commits.clear()
     ok, later, dead = await take(lab)
     at = lab.clock.now() + 5_000
-    await lab.store.deliveries.conclude(ok, Delivered())
-    await lab.store.deliveries.conclude(later, Again(at, "it answered 500"))
-    await lab.store.deliveries.conclude(dead, Dead("it answered 410"))
+    await lab.store.deliveries.end_attempt(ok, DeliveryDone())
+    await lab.store.deliveries.end_attempt(later, DeliveryRetry(at, "it answered 500"))
+    await lab.store.deliveries.end_attempt(dead, DeliveryDead("it answered 410"))
 
     one, two, three = [await lab.store.deliveries.get(each.id) for each in (ok, later, dead)]
     assert (one.state, one.error, one.time.ended, one.time.next) == ("delivered", None, lab.clock.now(), None)
@@ -142,11 +148,11 @@ async def test_who_comes_back_after_its_lease_changes_nothing(lab: Lab) -> None:
     slow = await take_one(lab)
     lab.clock.advance(MINUTE)
     quick = await take_one(lab)
-    await lab.store.deliveries.conclude(slow, Dead("too late"))
+    await lab.store.deliveries.end_attempt(slow, DeliveryDead("too late"))
     await lab.store.deliveries.give_back(slow)
     assert await states(lab) == ["owed"]
-    await lab.store.deliveries.conclude(quick, Delivered())
-    await lab.store.deliveries.conclude(quick, Dead("twice"))
+    await lab.store.deliveries.end_attempt(quick, DeliveryDone())
+    await lab.store.deliveries.end_attempt(quick, DeliveryDead("twice"))
     assert await states(lab) == ["delivered"]
 
 
@@ -159,7 +165,7 @@ async def test_a_try_that_was_broken_off_is_due_at_once_and_does_not_count(lab: 
 @pytest.mark.spec("P-12")
 async def test_what_is_dead_can_be_tried_again_from_the_first_try_on(lab: Lab) -> None:
     await owed(lab)
-    await lab.store.deliveries.conclude(parcel := await take_one(lab), Dead("webhooks are off"))
+    await lab.store.deliveries.end_attempt(parcel := await take_one(lab), DeliveryDead("webhooks are off"))
     lab.clock.advance(10)
     again = await lab.store.deliveries.redeliver(parcel.id)
     assert (again.state, again.attempts, again.time.next) == ("owed", 0, lab.clock.now())
@@ -171,7 +177,7 @@ async def test_only_what_is_dead_can_be_tried_again(lab: Lab) -> None:
     _, (known,) = await owed(lab)
     with pytest.raises(Conflict, match="is still being tried"):
         await lab.store.deliveries.redeliver(known.id)
-    await lab.store.deliveries.conclude(await take_one(lab), Delivered())
+    await lab.store.deliveries.end_attempt(await take_one(lab), DeliveryDone())
     with pytest.raises(Conflict, match="was delivered"):
         await lab.store.deliveries.redeliver(known.id)
     with pytest.raises(NotFound, match="no delivery"):
@@ -215,13 +221,13 @@ async def test_calls_that_go_with_their_session_are_told_as_failed(lab: Lab) -> 
     await lab.database.write(keep)
     await lab.store.delete_session(session_id)
     parcel = await take_one(lab)
-    assert msgspec.json.decode(parcel.body) == {"pendingID": call.id, "error": DELETED}
+    assert msgspec.json.decode(parcel.body) == {"pendingID": call.id, "error": SESSION_DELETED}
     assert parcel.secret == Secret("whsec_b3du")
 
 
 async def test_lists_are_cut_into_pages_by_id(lab: Lab) -> None:
     _, known = await owed(lab, *[URL] * 5)
-    await lab.store.deliveries.conclude((await take(lab, most=1))[0], Dead("no"))
+    await lab.store.deliveries.end_attempt((await take(lab, most=1))[0], DeliveryDead("no"))
     pages = []
     after = ""
     while page := await lab.store.deliveries.list(None, after=after, limit=2):
@@ -238,9 +244,9 @@ async def test_lists_are_cut_into_pages_by_id(lab: Lab) -> None:
 async def test_what_ended_long_ago_is_forgotten_and_what_is_owed_is_not(lab: Lab) -> None:
     await owed(lab, *[URL] * 4)
     first, second, _ = await take(lab, most=3)
-    await lab.store.deliveries.conclude(first, Delivered())
+    await lab.store.deliveries.end_attempt(first, DeliveryDone())
     lab.clock.advance(1_000)
-    await lab.store.deliveries.conclude(second, Dead("no"))
+    await lab.store.deliveries.end_attempt(second, DeliveryDead("no"))
     assert await lab.store.deliveries.forget(lab.clock.now() - 1) == 1
     assert await lab.store.deliveries.forget(lab.clock.now(), limit=1) == 1
     assert await lab.store.deliveries.forget(lab.clock.now() + 10**9) == 0

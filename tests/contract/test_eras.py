@@ -6,7 +6,7 @@ from random import Random
 import msgspec
 import pytest
 
-from asyncagents.domain.conversation.copy import duplicate
+from asyncagents.domain.conversation.copy import copy_conversation
 from asyncagents.domain.conversation.session import Revert
 from asyncagents.domain.event import MessageRemoved
 from asyncagents.domain.id import MessageId, SessionId, sort_id
@@ -35,7 +35,7 @@ async def test_prompts_of_a_terminal_keep_their_ids_and_stand_where_they_were_sa
     session_id = await lab.session()
     said = await talk(lab, session_id, *times)
     assert await order(lab, session_id) == said
-    told = await lab.store.told(session_id, whole=True)
+    told = await lab.store.model_history(session_id, whole=True)
     assert [entry.info.id for entry in told.entries] == said
     for message_id in said:
         assert (await lab.store.message(message_id)).info.id == message_id
@@ -112,10 +112,10 @@ async def test_an_undo_takes_out_what_came_later_and_no_more(lab: Lab, times: li
     session_id = await lab.session()
     said = await talk(lab, session_id, *times)
     for cut in range(len(said) - 2, -1, -2):
-        look = await lab.store.reverts.look(session_id, said[cut + 1])
+        look = await lab.store.reverts.plan_undo(session_id, said[cut + 1])
         assert look.point.message_id == said[cut], "the prompt that this answers"
-        await lab.store.reverts.mark(session_id, Revert(message_id=said[cut]))
-        source = await lab.store.conversation.source(session_id, before=None)
+        await lab.store.reverts.mark_undone(session_id, Revert(message_id=said[cut]))
+        source = await lab.store.conversation.copy_source(session_id, before=None)
         assert [each.entry.info.id for each in source.messages] == said[:cut]
         lab.commits.clear()
         new = await talk(lab, session_id, lab.clock.now() + 1_000)
@@ -131,13 +131,13 @@ async def test_a_fork_copies_what_was_said_before_a_message_in_its_order(lab: La
     session_id = await lab.session()
     said = await talk(lab, session_id, *times)
     for cut, before in ((len(said), None), *enumerate(said)):
-        source = await lab.store.conversation.source(session_id, before=before)
+        source = await lab.store.conversation.copy_source(session_id, before=before)
         assert [each.entry.info.id for each in source.messages] == said[:cut]
         assert all(each.entry.parts for each in source.messages)
     info = lab.info()
-    whole = await lab.store.conversation.source(session_id, before=None)
-    made = duplicate(whole.messages, to=info.id, ids=lab.ids, now=lab.clock.now())
-    fork = await lab.store.conversation.copy(NewSession(info=info, pool=POOL), made)
+    whole = await lab.store.conversation.copy_source(session_id, before=None)
+    made = copy_conversation(whole.messages, to=info.id, ids=lab.ids, now=lab.clock.now())
+    fork = await lab.store.conversation.copy_session(NewSession(info=info, pool=POOL), made)
     copied = await lab.store.messages(fork.id)
     assert [each.info.time.created for each in copied] == sorted(each.info.time.created for each in copied)
     assert sorted(each.info.id for each in copied) == [each.info.id for each in copied]
@@ -175,10 +175,10 @@ async def test_sessions_of_all_times_are_listed_newest_first(lab: Lab) -> None:
     assert found == newest_first
     assert [each.id for each in await lab.store.sessions(PROJECT, limit=1000)] == newest_first
     assert [each.id for each in await lab.store.children(parent)] == children
-    active = [each.session_id for each in await lab.store.active(POOL, limit=1000)]
+    active = [each.session_id for each in await lab.store.active_sessions(POOL, limit=1000)]
     assert active == made, "the oldest first"
     for each in made:
-        assert await lab.store.beginning(each[:-1]) == (each,)
+        assert await lab.store.session_ids_with_prefix(each[:-1]) == (each,)
 
 
 @pytest.mark.spec("Z-08")

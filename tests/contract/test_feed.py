@@ -124,7 +124,7 @@ async def _truth(lab: Lab) -> dict[str, Any]:
         "messages": {entry.info.id: entry.info for entry in entries},
         "parts": {part.id: part for entry in entries for part in entry.parts},
         "statuses": dict(await store.statuses()),
-        "asks": {str(call.ask_id): call.session_id for call in calls if call.holding},
+        "asks": {str(call.ask_id): call.session_id for call in calls if call.blocks_session},
         "answers": {row.message_id: (row.session_id, row.answer_id) for row in inputs if row.answer_id},
     }
 
@@ -137,7 +137,7 @@ async def _input(store: Store, message_id: MessageId) -> InputRow | None:
 
 
 async def _piece(lab: Lab, cursor: str, window: int) -> Feed:
-    return await lab.database.read(lambda tx: feed.feed(tx, cursor, window=window))
+    return await lab.database.read(lambda tx: feed.read_feed(tx, cursor, window=window))
 
 
 async def _catch_up(lab: Lab, reader: Reader, window: int, *, stop_early: bool = False) -> None:

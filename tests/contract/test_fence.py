@@ -6,12 +6,12 @@ from typing import TypeAlias
 import pytest
 
 from asyncagents.domain.call.call import Call, Running
-from asyncagents.domain.control import Lease
+from asyncagents.domain.control import Claim
 from asyncagents.errors import LeaseLost
-from asyncagents.store.verb.step import Move
+from asyncagents.store.verb.step import CallMove
 from tests.contract.build import ALICE, BOB, Lab, Step, done
 
-Write: TypeAlias = Callable[[Lab, Lease, Step, Call], Awaitable[object]]
+Write: TypeAlias = Callable[[Lab, Claim, Step, Call], Awaitable[object]]
 
 WRITES: dict[str, Write] = {
     "snapshot": lambda lab, lease, step, call: lab.store.snapshot(lease),
@@ -20,7 +20,7 @@ WRITES: dict[str, Write] = {
     "write_parts": lambda lab, lease, step, call: lab.write(lease, lab.text(step, "late")),
     "finish_step": lambda lab, lease, step, call: lab.end(lease, step),
     "advance": lambda lab, lease, step, call: lab.store.advance(
-        lease, (Move(call.id, Running(lease.fence)),)
+        lease, (CallMove(call.id, Running(lease.fence)),)
     ),
     "finish_call": lambda lab, lease, step, call: lab.store.finish_call(
         lease, call.id, done(), (lab.input(call.session_id),)
@@ -32,7 +32,7 @@ WRITES: dict[str, Write] = {
 }
 
 
-async def _at_work(lab: Lab) -> tuple[Lease, Step, Call]:
+async def _at_work(lab: Lab) -> tuple[Claim, Step, Call]:
     """A run with a call that has not started and a second step under way."""
     session_id, _, lease = await lab.prompted()
     first = await lab.step(lease)
@@ -80,4 +80,4 @@ async def test_a_write_to_a_deleted_session_changes_nothing(lab: Lab, name: str)
 async def test_a_lease_of_the_future_is_no_lease(lab: Lab, name: str) -> None:
     lease, step, call = await _at_work(lab)
     with pytest.raises(LeaseLost):
-        await WRITES[name](lab, Lease(lease.session_id, lease.fence + 1), step, call)
+        await WRITES[name](lab, Claim(lease.session_id, lease.fence + 1), step, call)

@@ -12,8 +12,8 @@ from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.errors import InvalidInput
 from asyncagents.store.verb.session import NewSession
-from asyncagents.store.verb.session_update import Change
-from asyncagents.store.verb.step import Move
+from asyncagents.store.verb.session_update import SessionChanges
+from asyncagents.store.verb.step import CallMove
 from tests.contract.build import POOL, Lab, ask_id
 
 
@@ -47,7 +47,7 @@ async def _prompt(lab: Lab, text: str) -> Act:
 
 async def _title(lab: Lab, text: str) -> Act:
     session_id = await lab.session()
-    return lambda: lab.store.conversation.change(session_id, Change(title=text))
+    return lambda: lab.store.conversation.update_session(session_id, SessionChanges(title=text))
 
 
 async def _result(lab: Lab, text: str) -> Act:
@@ -137,7 +137,7 @@ async def _call_input(lab: Lab, value: Any) -> Act:
 
 async def _due_result(lab: Lab, value: Any) -> Act:
     _, lease, (call,) = await lab.called(None)
-    move = Move(call.id, lab.waiting(on_due=Completed("x", metadata=value)))
+    move = CallMove(call.id, lab.waiting(on_due=Completed("x", metadata=value)))
     return lambda: lab.store.advance(lease, (move,))
 
 
@@ -211,7 +211,7 @@ async def test_a_moment_no_clock_reaches_is_refused(lab: Lab) -> None:
     _, lease, (call,) = await lab.called(None)
     before = await lab.everything()
     with pytest.raises(InvalidInput):
-        await lab.store.advance(lease, (Move(call.id, lab.waiting(due=2**63)),))
+        await lab.store.advance(lease, (CallMove(call.id, lab.waiting(due=2**63)),))
     assert await lab.everything() == before
     assert isinstance((await lab.start(lease, call)).state, Running)
 

@@ -39,10 +39,10 @@ async def test_a_command_by_hand_is_compared_as_well(lab: Lab) -> None:
             replace(lab.input(session_id, "-", key="k"), hash=hash, source="system"), "ls", lab.ids.message()
         )
 
-    first = await lab.store.by_hand.shell(new("h1"))
-    assert (await lab.store.by_hand.shell(new("h1"))).message_id == first.message_id
+    first = await lab.store.actions.admit_shell(new("h1"))
+    assert (await lab.store.actions.admit_shell(new("h1"))).message_id == first.message_id
     with pytest.raises(KeyReused):
-        await lab.store.by_hand.shell(new("h2"))
+        await lab.store.actions.admit_shell(new("h2"))
 
 
 async def test_a_session_under_the_same_key_is_the_same_only_with_the_same_content(lab: Lab) -> None:
@@ -74,10 +74,10 @@ async def test_an_abort_under_the_same_key_ends_nothing_that_came_after_the_firs
 
     assert await lab.store.cancel(session_id, key="k") == (session_id,)
     assert await lab.everything() == before
-    assert not (await lab.store.snapshot(lease)).cancelled
+    assert not (await lab.store.snapshot(lease)).is_cancelled
 
     await lab.store.cancel(session_id, key="k2")
-    assert (await lab.store.snapshot(lease)).cancelled
+    assert (await lab.store.snapshot(lease)).is_cancelled
 
 
 async def test_an_abort_of_another_scope_under_the_same_key_is_a_conflict(lab: Lab) -> None:

@@ -4,26 +4,26 @@ import asyncio
 
 import pytest
 
-from asyncagents.delegation.parent_reader import Look
+from asyncagents.delegation.parent_reader import SharedRead
 from asyncagents.errors import NotFound
 from tests.contract.build import Lab
 
 
 async def test_calls_that_come_together_are_numbered_in_their_order(lab: Lab) -> None:
     session_id = await lab.session()
-    look = Look(lab.store)
-    seen = await asyncio.gather(*(look.at(session_id) for _ in range(5)))
+    look = SharedRead(lab.store)
+    seen = await asyncio.gather(*(look.read(session_id) for _ in range(5)))
     assert [before for _, before in seen] == [0, 1, 2, 3, 4]
     assert len({id(launcher) for launcher, _ in seen}) == 1, "one read for all"
-    later, before = await look.at(session_id)
+    later, before = await look.read(session_id)
     assert (later.info.id, before) == (session_id, 0)
 
 
 async def test_who_waits_looks_for_itself_when_the_first_is_stopped(lab: Lab) -> None:
     session_id = await lab.session()
-    look = Look(lab.store)
+    look = SharedRead(lab.store)
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(look.at(session_id)) for _ in range(3)]
+        tasks = [group.create_task(look.read(session_id)) for _ in range(3)]
         await asyncio.sleep(0)  # all of them have begun
         tasks[0].cancel()
     assert tasks[0].cancelled()
@@ -33,8 +33,8 @@ async def test_who_waits_looks_for_itself_when_the_first_is_stopped(lab: Lab) ->
 async def test_each_hears_that_the_session_is_gone(lab: Lab) -> None:
     session_id = await lab.session()
     await lab.store.delete_session(session_id)
-    look = Look(lab.store)
-    heard = await asyncio.gather(*(look.at(session_id) for _ in range(3)), return_exceptions=True)
+    look = SharedRead(lab.store)
+    heard = await asyncio.gather(*(look.read(session_id) for _ in range(3)), return_exceptions=True)
     assert [type(error) for error in heard] == [NotFound] * 3
     with pytest.raises(NotFound):
-        await look.at(session_id)
+        await look.read(session_id)

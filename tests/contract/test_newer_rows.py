@@ -9,7 +9,7 @@ from asyncagents.domain.call.call import render
 from asyncagents.domain.conversation.codec import SHAPE_VERSION, UnknownPart
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.event import PartUpdated
-from asyncagents.store.verb.session_update import Change
+from asyncagents.store.verb.session_update import SessionChanges
 from tests.contract.build import ALICE, BOB, Lab, done, state_of
 from tests.contract.raw import (
     call_row,
@@ -38,7 +38,7 @@ async def test_a_newer_session_keeps_what_we_do_not_know(lab: Lab) -> None:
     session_id = await lab.session()
     raw, _ = await session_row(lab, session_id)
     await rewrite_session(lab, session_id, _with(raw, sparkle=[1, {"a": 2}]), NEWER)
-    await lab.store.conversation.change(session_id, Change(title="Dragons"))
+    await lab.store.conversation.update_session(session_id, SessionChanges(title="Dragons"))
     await lab.prompt(session_id)
     await lab.claim(session_id)
     raw, version = await session_row(lab, session_id)

@@ -3,7 +3,7 @@
 import pytest
 
 from asyncagents.domain.call.call import Call
-from asyncagents.domain.control import Lease
+from asyncagents.domain.control import Claim
 from asyncagents.domain.id import MessageId, SessionId
 from tests.contract.build import Lab, done
 from tests.contract.tasks import Parent, middle, parent
@@ -17,7 +17,7 @@ async def answer(lab: Lab, message_id: MessageId) -> MessageId | None:
     return (await lab.store.input(message_id)).answer_id
 
 
-async def park(lab: Lab, lease: Lease) -> None:
+async def park(lab: Lab, lease: Claim) -> None:
     control = await lab.store.control(lease.session_id)
     assert await lab.store.park(lease, control.wake_seq)
 

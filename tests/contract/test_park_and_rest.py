@@ -3,8 +3,8 @@
 import pytest
 
 from asyncagents.domain.call.call import Completed, Reject
-from asyncagents.domain.control import Lease
-from asyncagents.domain.conversation.failure import api
+from asyncagents.domain.control import Claim
+from asyncagents.domain.conversation.failure import api_error
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.status import Busy, Idle, WaitingAsync
 from asyncagents.domain.event import PromptAnswered, SessionIdle, SessionStatus
@@ -94,7 +94,7 @@ async def test_unread_input_after_an_error_keeps_the_session_ready(lab: Lab) -> 
     session_id, prompt, lease = await lab.prompted()
     step = await lab.step(lease)
     later = await lab.prompt(session_id)
-    snapshot = await lab.end(lease, step, error=api("no", is_retryable=False))
+    snapshot = await lab.end(lease, step, error=api_error("no", is_retryable=False))
     lab.commits.clear()
     assert await lab.store.rest(lease, snapshot.control.wake_seq, "error")
     control = await lab.store.control(session_id)
@@ -153,10 +153,10 @@ async def test_a_blocked_turn_ends_with_its_last_step(lab: Lab) -> None:
     assert await lab.store.rest(lease, snapshot.control.wake_seq, "blocked")
     assert (await lab.store.input(prompt)).answer_id == call.message_id
     lease2 = await _next_turn(lab, session_id)
-    assert not (await lab.store.snapshot(lease2)).blocked
+    assert not (await lab.store.snapshot(lease2)).is_blocked
 
 
-async def _next_turn(lab: Lab, session_id: SessionId) -> Lease:
+async def _next_turn(lab: Lab, session_id: SessionId) -> Claim:
     await lab.prompt(session_id)
     lease = await lab.claim(session_id)
     await lab.step(lease)
@@ -171,7 +171,7 @@ async def test_a_crash_loop_rests_with_an_error_that_answers_everyone(lab: Lab) 
     for _ in range(3):
         lease = await lab.claim(session_id, ALICE, dead=ALICE)
     snapshot = await lab.store.snapshot(lease)
-    assert snapshot.crash_loop
+    assert snapshot.in_crash_loop
     lab.commits.clear()
     assert await lab.store.rest(lease, snapshot.control.wake_seq, "crash_loop")
     control = await lab.store.control(session_id)

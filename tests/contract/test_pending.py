@@ -6,28 +6,28 @@ import pytest
 
 from asyncagents.domain.call.call import (
     CANCELLED,
+    AsyncState,
     Completed,
     Failed,
-    Later,
     Open,
     Requested,
     Running,
     Settled,
 )
-from asyncagents.domain.call.pending_tool import pending_status, pending_tool
+from asyncagents.domain.call.pending_tool import pending_status, pending_tool_call
 from asyncagents.domain.event import AsyncToolExpiring, QuestionRejected
 from asyncagents.domain.fact import KeepSecret
 from asyncagents.domain.id import CallId
 from asyncagents.errors import AlreadySettled, Conflict, NotFound
-from asyncagents.store.verb.step import Move
+from asyncagents.store.verb.step import CallMove
 from tests.contract.build import ALICE, BOB, Lab, done, state_of
 from tests.contract.raw import rewrite_call
 
 DAY = 86_400_000
-LATER = Later(due=DAY, estimated=5, external_ref="job-7", checked=True)
+LATER = AsyncState(due=DAY, estimated=5, external_ref="job-7", checked=True)
 
 
-def waiting(lab: Lab, later: Later = LATER, **more: int | None) -> Open:
+def waiting(lab: Lab, later: AsyncState = LATER, **more: int | None) -> Open:
     return Open(kind="async", since=lab.clock.now(), later=later, **more)  # type: ignore[arg-type]
 
 
@@ -35,9 +35,9 @@ def waiting(lab: Lab, later: Later = LATER, **more: int | None) -> Open:
 async def test_what_is_known_of_a_call_stays_from_its_start_to_long_after_its_end(lab: Lab) -> None:
     _, lease, (call,) = await lab.called(None)
     assert (call.later, pending_status(call)) == (None, None)
-    begun = await lab.move(lease, call, Running(lease.fence, Later(due=7)))
+    begun = await lab.move(lease, call, Running(lease.fence, AsyncState(due=7)))
     assert (begun.later, begun.state, pending_status(begun)) == (
-        Later(due=7), Running(lease.fence), "processing",
+        AsyncState(due=7), Running(lease.fence), "processing",
     )  # fmt: skip
     opened = await lab.move(lease, call, waiting(lab))
     assert (opened.later, pending_status(opened)) == (LATER, "waiting")
@@ -45,7 +45,7 @@ async def test_what_is_known_of_a_call_stays_from_its_start_to_long_after_its_en
     assert opened.state.later is None
     settled = await lab.store.settle(call.id, done())
     assert (settled.later, pending_status(settled)) == (LATER, "completed")
-    assert pending_tool(settled).external_ref == "job-7"
+    assert pending_tool_call(settled).external_ref == "job-7"
 
 
 @pytest.mark.spec("P-09")
@@ -95,10 +95,10 @@ async def test_a_result_is_taken_while_a_start_that_was_cut_off_waits_to_run_aga
     session_id, lease, (call,) = await lab.called(None)
     await lab.move(lease, call, Running(lease.fence, LATER))
     lease = await lab.claim(session_id, BOB, dead=ALICE)
-    await lab.store.advance(lease, (Move(call.id, Requested()),))
+    await lab.store.advance(lease, (CallMove(call.id, Requested()),))
     await lab.store.settle(call.id, done())
-    snapshot = await lab.store.advance(lease, (Move(call.id, Running(lease.fence)),))
-    assert snapshot.executing == ()
+    snapshot = await lab.store.advance(lease, (CallMove(call.id, Running(lease.fence)),))
+    assert snapshot.executing_calls == ()
     assert state_of(await lab.store.call(call.id)) == "Settled"
 
 
@@ -154,11 +154,11 @@ async def test_secrets_are_kept_beside_a_call_and_go_with_its_session(lab: Lab) 
 
 
 async def test_one_first_key_counts_for_all_who_propose_one(lab: Lab) -> None:
-    assert await lab.store.pending.keys() == ()
+    assert await lab.store.pending.secret_keys() == ()
     proposed = [bytes([n]) * 32 for n in range(5)]
-    answers = await asyncio.gather(*(lab.store.pending.first_key(key) for key in proposed))
+    answers = await asyncio.gather(*(lab.store.pending.ensure_key(key) for key in proposed))
     assert len(set(answers)) == 1
-    new = await lab.store.pending.new_key(b"n" * 32)
+    new = await lab.store.pending.add_key(b"n" * 32)
     assert new == (b"n" * 32, *answers[0])
 
 
@@ -180,7 +180,7 @@ async def test_what_was_settled_long_ago_is_forgotten_in_bounded_pieces(lab: Lab
     for gone in calls[:2]:
         with pytest.raises(NotFound):
             await lab.store.pending.call(gone.id)
-    assert (await lab.store.pending.call(calls[2].id)).settled
+    assert (await lab.store.pending.call(calls[2].id)).is_settled
     assert [entry.parts for entry in await lab.store.messages(session_id)] == parts
 
 

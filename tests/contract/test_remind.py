@@ -3,14 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.conversation.entry import Entry
-from asyncagents.domain.conversation.failure import unknown
+from asyncagents.domain.conversation.entry import MessageWithParts
+from asyncagents.domain.conversation.failure import unknown_error
 from asyncagents.domain.conversation.message import AssistantMessage, UserMessage
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.fact import WriteTodos
-from asyncagents.store.verb.remind import Aside, Stepping
-from asyncagents.store.verb.step import NewStep, Started
+from asyncagents.store.verb.remind import Reminder, StepInfo
+from asyncagents.store.verb.step import NewStep, StartedStep
 from tests.contract.build import ALICE, BOB, Lab, Step, done
 
 
@@ -18,19 +18,19 @@ class Reminders:
     """Says something at every step, and remembers what it was told."""
 
     def __init__(self, *texts: str) -> None:
-        self.seen: list[Stepping] = []
+        self.seen: list[StepInfo] = []
         self._texts = texts
 
-    def __call__(self, stepping: Stepping) -> tuple[str, ...]:
+    def __call__(self, stepping: StepInfo) -> tuple[str, ...]:
         self.seen.append(stepping)
         return self._texts
 
     def step(self, lab: Lab) -> NewStep:
-        aside = Aside(lab.ids.message(), self)
-        return replace(lab.new_step(), aside=aside)
+        aside = Reminder(lab.ids.message(), self)
+        return replace(lab.new_step(), reminder=aside)
 
 
-def said(entries: tuple[Entry, ...]) -> list[list[str]]:
+def said(entries: tuple[MessageWithParts, ...]) -> list[list[str]]:
     return [[p.text for p in entry.parts if isinstance(p, TextPart) and p.synthetic] for entry in entries]
 
 
@@ -38,7 +38,7 @@ def reminded(text: str) -> str:
     return f"<system-reminder>\n{text}\n</system-reminder>"
 
 
-async def start(lab: Lab, lease: object, new: NewStep) -> Started:
+async def start(lab: Lab, lease: object, new: NewStep) -> StartedStep:
     started = await lab.store.start_step(lease, new)  # type: ignore[arg-type]
     assert started is not None
     return started
@@ -49,7 +49,7 @@ async def test_a_reminder_stands_beside_the_input_that_it_came_with(lab: Lab) ->
     session_id, message_id, lease = await lab.prompted()
     reminders = Reminders("One.", "Two.")
     started = await start(lab, lease, reminders.step(lab))
-    assert reminders.seen == [Stepping(agent="build", number=1, asked=True)]
+    assert reminders.seen == [StepInfo(agent="build", number=1, asked=True)]
     assert said(started.tail) == [[reminded("One."), reminded("Two.")]]
     assert started.message.parent_id == message_id
     assert said(await lab.store.messages(session_id)) == [[reminded("One."), reminded("Two.")], []]
@@ -65,7 +65,7 @@ async def test_in_the_middle_of_a_turn_a_reminder_is_a_message_before_the_step(l
     await lab.store.finish_call(lease, call.id, done())
     reminders = Reminders("Last.")
     started = await start(lab, lease, reminders.step(lab))
-    assert reminders.seen == [Stepping(agent="build", number=2)]
+    assert reminders.seen == [StepInfo(agent="build", number=2)]
     assert started.number == 2
     assert started.message.parent_id == message_id
     kinds = [type(entry.info) for entry in await lab.store.messages(session_id)]
@@ -102,7 +102,7 @@ async def test_who_was_spoken_to_before_and_what_is_left_to_do_is_known(lab: Lab
     lease = await lab.claim(session_id)
     reminders = Reminders()
     await start(lab, lease, reminders.step(lab))
-    expected = Stepping(agent="plan", number=1, asked=True, agent_before="build", todos=(todo,))
+    expected = StepInfo(agent="plan", number=1, asked=True, agent_before="build", todos=(todo,))
     assert reminders.seen == [expected]
 
 
@@ -118,7 +118,7 @@ async def test_steps_are_counted_in_their_turn(lab: Lab) -> None:
         await lab.store.finish_call(lease, call.id, done())
     last: Step = await lab.step(lease)
     numbers.append(last.started.number)
-    snapshot = await lab.end(lease, last, error=unknown("no"))
+    snapshot = await lab.end(lease, last, error=unknown_error("no"))
     assert await lab.store.rest(lease, snapshot.control.wake_seq, "error")
     await lab.prompt(session_id)
     lease = await lab.claim(session_id)

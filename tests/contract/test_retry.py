@@ -3,25 +3,25 @@
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.call.call import Kind
-from asyncagents.domain.control import Lease
-from asyncagents.domain.conversation.failure import APIError, Failure, aborted, api
+from asyncagents.domain.call.call import OpenKind
+from asyncagents.domain.control import Claim
+from asyncagents.domain.conversation.failure import APIError, Failure, aborted_error, api_error
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import RetryPart, RetryTime
 from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.conversation.status import Busy, Idle, Retry
 from asyncagents.domain.event import PartUpdated, SessionStatus
 from asyncagents.errors import LeaseLost
-from asyncagents.store.verb.session_update import Change
-from asyncagents.store.verb.step import Retrying
+from asyncagents.store.verb.session_update import SessionChanges
+from asyncagents.store.verb.step import StepRetry
 from tests.contract.build import ALICE, BOB, SPENT, Lab, Step
 
-BUSY = api("overloaded", is_retryable=True, status_code=529)
+BUSY = api_error("overloaded", is_retryable=True, status_code=529)
 
 
 def retrying(
     lab: Lab, step: Step, *, wait: int = 60_000, said: bool = False, tokens: Tokens | None = None
-) -> Retrying:
+) -> StepRetry:
     message = step.started.message
     end = lab.step_end(step, text="I beg", finish="error", error=BUSY, tokens=tokens)
     part = RetryPart(
@@ -32,10 +32,10 @@ def retrying(
         error=BUSY,
         time=RetryTime(created=lab.clock.now()),
     )
-    return Retrying(end=replace(end, said=said), part=part, next_at=lab.clock.now() + wait)
+    return StepRetry(end=replace(end, has_output=said), part=part, next_at=lab.clock.now() + wait)
 
 
-async def failed(lab: Lab, *, said: bool = False, tokens: Tokens | None = None) -> tuple[Lease, Step]:
+async def failed(lab: Lab, *, said: bool = False, tokens: Tokens | None = None) -> tuple[Claim, Step]:
     """A session whose first try failed and which waits, nobody running it."""
     _, _, lease = await lab.prompted()
     step = await lab.step(lease)
@@ -78,7 +78,7 @@ async def test_it_is_not_woken_before_it_is_due_and_once_when_it_is(lab: Lab) ->
 
 
 @pytest.mark.parametrize("kind", ["task", "ask", "question"])
-async def test_a_session_that_a_call_holds_is_not_woken_for_its_next_try(lab: Lab, kind: Kind) -> None:
+async def test_a_session_that_a_call_holds_is_not_woken_for_its_next_try(lab: Lab, kind: OpenKind) -> None:
     """The call wakes it. A run before that could only stop again, and would be woken again, and again."""
     _, lease, (call,) = await lab.called(None)
     step = await lab.step(lease)
@@ -117,7 +117,7 @@ async def test_what_was_said_is_closed_hidden_and_charged(lab: Lab) -> None:
     assert (again.id != step.id, again.started.attempt) == (True, 2)
 
 
-async def _woken(lab: Lab, lease: Lease) -> Lease:
+async def _woken(lab: Lab, lease: Claim) -> Claim:
     lab.clock.advance(60_000)
     await lab.store.expire()
     return await lab.claim(lease.session_id)
@@ -211,14 +211,14 @@ async def test_a_later_try_is_estimated_like_the_first(lab: Lab) -> None:
     assert ((await lab.store.session(session_id)).tokens or Tokens.zero()).input > 1_000
 
 
-@pytest.mark.parametrize(("error", "charged"), [(BUSY, False), (aborted(), True)])
+@pytest.mark.parametrize(("error", "charged"), [(BUSY, False), (aborted_error(), True)])
 async def test_a_request_that_failed_without_a_word_is_free_unless_it_was_aborted(
     lab: Lab, error: Failure, charged: bool
 ) -> None:
     session_id, _, lease = await lab.prompted()
     step = await lab.step(lease)
     end = lab.step_end(step, text="", error=error, tokens=None)
-    await lab.store.finish_step(lease, replace(end, said=False))
+    await lab.store.finish_step(lease, replace(end, has_output=False))
     spent = (await lab.store.session(session_id)).tokens or Tokens.zero()
     assert (spent.input > 0) is charged
 
@@ -264,7 +264,7 @@ async def test_the_first_prompt_names_a_root_session(lab: Lab, text: str, title:
 @pytest.mark.spec("S-02")
 async def test_nothing_else_names_a_session(lab: Lab) -> None:
     named = await lab.session()
-    await lab.store.conversation.change(named, Change(title="Mine"))
+    await lab.store.conversation.update_session(named, SessionChanges(title="Mine"))
     await lab.prompt(named, "hello")
     child = await lab.session(parent=named)
     await lab.prompt(child, "hello")

@@ -9,7 +9,7 @@ from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.event import MessageRemoved
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.errors import AlreadySettled, LeaseLost, SessionBusy
-from asyncagents.store.verb.file_changes import Changed
+from asyncagents.store.verb.file_changes import StepFileChanges
 from asyncagents.store.verb.revert import UNDONE
 from tests.contract.build import BOB, Lab
 
@@ -30,7 +30,7 @@ def mark(message_id: MessageId, **more: str) -> Revert:
 async def test_a_mark_takes_nothing_away_and_can_be_taken_back(lab: Lab) -> None:
     session_id, asked = await answered(lab)
     before = await lab.store.messages(session_id)
-    marked = await lab.store.reverts.mark(session_id, mark(asked))
+    marked = await lab.store.reverts.mark_undone(session_id, mark(asked))
     assert marked.info.revert is not None
     assert marked.info.revert.through == before[-1].info.id
     assert await lab.store.messages(session_id) == before
@@ -43,7 +43,7 @@ async def test_a_mark_takes_nothing_away_and_can_be_taken_back(lab: Lab) -> None
 async def test_the_next_input_removes_what_is_undone_and_its_key_stays_known(lab: Lab) -> None:
     session_id, asked = await answered(lab)
     gone = [entry.info.id for entry in await lab.store.messages(session_id)]
-    await lab.store.reverts.mark(session_id, mark(asked))
+    await lab.store.reverts.mark_undone(session_id, mark(asked))
     lab.commits.clear()
     new = await lab.prompt(session_id, "again")
     assert [event.message_id for event in lab.events if isinstance(event, MessageRemoved)] == gone
@@ -56,11 +56,11 @@ async def test_the_next_input_removes_what_is_undone_and_its_key_stays_known(lab
 @pytest.mark.spec("X-01")
 async def test_while_files_are_under_way_input_is_kept_and_nothing_goes_yet(lab: Lab) -> None:
     session_id, asked = await answered(lab)
-    await lab.store.reverts.mark(session_id, mark(asked, snapshot="abc"))
+    await lab.store.reverts.mark_undone(session_id, mark(asked, snapshot="abc"))
     new = await lab.prompt(session_id, "again")
     assert len(await lab.store.messages(session_id)) == 3
     lease = await lab.claim(session_id)
-    await lab.store.reverts.clear(lease)
+    await lab.store.reverts.drop_undone(lease)
     (left,) = await lab.store.messages(session_id)
     assert left.info.id == new
     started = await lab.step(lease)
@@ -73,7 +73,7 @@ async def test_a_call_that_is_undone_is_settled_and_the_turn_that_waited_for_it_
     await lab.store.park(lease, 10**6)
     assert isinstance(await lab.store.status(session_id), WaitingAsync)
     (asked, *_) = await lab.store.messages(session_id)
-    await lab.store.reverts.mark(session_id, mark(asked.info.id))
+    await lab.store.reverts.mark_undone(session_id, mark(asked.info.id))
     assert await lab.store.status(session_id) == Idle()
     state = (await lab.store.call(call.id)).state
     assert isinstance(state, Settled)
@@ -87,14 +87,14 @@ async def test_a_call_that_is_undone_is_settled_and_the_turn_that_waited_for_it_
 async def test_who_is_at_work_or_asks_is_busy(lab: Lab) -> None:
     session_id, asked, lease = await lab.prompted()
     with pytest.raises(SessionBusy):
-        await lab.store.reverts.look(session_id, asked)
+        await lab.store.reverts.plan_undo(session_id, asked)
     with pytest.raises(SessionBusy):
-        await lab.store.reverts.mark(session_id, mark(asked))
+        await lab.store.reverts.mark_undone(session_id, mark(asked))
     other, lease, _call, _ = await lab.asked()
     await lab.store.park(lease, 10**6)
     (said, *_) = await lab.store.messages(other)
     with pytest.raises(SessionBusy):
-        await lab.store.reverts.mark(other, mark(said.info.id))
+        await lab.store.reverts.mark_undone(other, mark(said.info.id))
 
 
 @pytest.mark.spec("X-01")
@@ -109,18 +109,18 @@ async def test_a_step_names_its_snapshots_once_and_only_with_its_lease(lab: Lab)
         tokens=Tokens.zero(),
     )
     await lab.write(lease, finish)
-    changed = Changed(
+    changed = StepFileChanges(
         message_id=call.message_id, before="a1", after="b2", files=("/p/x",), part_id=lab.ids.part()
     )
-    await lab.store.reverts.keep_after(
+    await lab.store.reverts.save_snapshot_after(
         lease, changed
     )  # nothing was taken before: there is nothing to compare
-    await lab.store.reverts.keep_before(lease, call.message_id, "a1")
-    await lab.store.reverts.keep_after(lease, changed)
-    other = Changed(
+    await lab.store.reverts.save_snapshot_before(lease, call.message_id, "a1")
+    await lab.store.reverts.save_snapshot_after(lease, changed)
+    other = StepFileChanges(
         message_id=call.message_id, before="a1", after="c3", files=("/p/y",), part_id=lab.ids.part()
     )
-    await lab.store.reverts.keep_after(lease, other)
+    await lab.store.reverts.save_snapshot_after(lease, other)
     parts = (await lab.store.message(call.message_id)).parts
     found = [part.snapshot for part in parts if isinstance(part, StepStartPart | StepFinishPart)]
     (patch,) = [part for part in parts if isinstance(part, PatchPart)]
@@ -128,4 +128,4 @@ async def test_a_step_names_its_snapshots_once_and_only_with_its_lease(lab: Lab)
     assert (patch.hash, patch.files) == ("a1", ("/p/x",))
     await lab.claim(session_id, BOB, dead=(await lab.store.control(session_id)).owner)
     with pytest.raises(LeaseLost):
-        await lab.store.reverts.keep_before(lease, call.message_id, "d4")
+        await lab.store.reverts.save_snapshot_before(lease, call.message_id, "d4")

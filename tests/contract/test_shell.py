@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from asyncagents.domain.call.call import ABORTED, Completed, Failed, Requested, Running
 from asyncagents.domain.conversation.message import AssistantMessage
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, ToolPart
 from asyncagents.domain.conversation.status import Busy, Idle
 from asyncagents.domain.event import MessageUpdated, PromptAnswered
 from asyncagents.domain.fact import Settle
@@ -24,14 +24,19 @@ def a_shell(lab: Lab, session_id: SessionId, *, key: str = "shell") -> NewShell:
 async def test_a_command_is_a_turn_with_one_call_that_may_run(lab: Lab) -> None:
     session_id = await lab.session()
     new = a_shell(lab, session_id)
-    admitted = await lab.store.by_hand.shell(new)
+    admitted = await lab.store.actions.admit_shell(new)
     assert admitted.new
     assert lab.woken == [session_id]
     assert await lab.store.status(session_id) == Busy()
     lease = await lab.claim(session_id)
     snapshot = await lab.store.snapshot(lease)
     (call,) = snapshot.calls
-    assert (call.tool, call.input, call.effect, call.own) == ("bash", {"command": "make"}, "once", True)
+    assert (call.tool, call.input, call.effect, call.is_run_by_person) == (
+        "bash",
+        {"command": "make"},
+        "once",
+        True,
+    )
     assert call.state == Requested()
     assert (snapshot.control.in_turn, snapshot.queued, snapshot.control.positions) == (True, 0, 2)
     assert (await lab.store.session(session_id)).model is None
@@ -40,7 +45,7 @@ async def test_a_command_is_a_turn_with_one_call_that_may_run(lab: Lab) -> None:
     await lab.store.finish_call(lease, call.id, Completed("made"))
     lab.commits.clear()
     after = await lab.store.snapshot(lease)
-    assert after.ran
+    assert after.ended_person_run
     assert await lab.store.rest(lease, after.control.wake_seq, "ran")
 
     said, step = await lab.store.messages(session_id)
@@ -59,9 +64,9 @@ async def test_a_command_is_a_turn_with_one_call_that_may_run(lab: Lab) -> None:
 @pytest.mark.spec("X-01")
 async def test_the_same_key_again_changes_nothing(lab: Lab) -> None:
     session_id = await lab.session()
-    first = await lab.store.by_hand.shell(a_shell(lab, session_id))
+    first = await lab.store.actions.admit_shell(a_shell(lab, session_id))
     before = await lab.everything()
-    again = await lab.store.by_hand.shell(a_shell(lab, session_id))
+    again = await lab.store.actions.admit_shell(a_shell(lab, session_id))
     assert (again.message_id, again.new) == (first.message_id, False)
     assert await lab.everything() == before
 
@@ -73,20 +78,20 @@ async def test_a_session_that_is_at_work_takes_no_command_and_nothing_is_kept(la
     snapshot = await lab.store.snapshot(waits)
     assert await lab.store.park(waits, snapshot.control.wake_seq)
     ran = await lab.session()
-    await lab.store.by_hand.shell(a_shell(lab, ran))
+    await lab.store.actions.admit_shell(a_shell(lab, ran))
     before = await lab.everything()
     for session_id in (queued, waiting, ran):
         with pytest.raises(SessionBusy):
-            await lab.store.by_hand.shell(a_shell(lab, session_id, key="other"))
+            await lab.store.actions.admit_shell(a_shell(lab, session_id, key="other"))
     with pytest.raises(NotFound):
-        await lab.store.by_hand.shell(a_shell(lab, SessionId("ses_none")))
+        await lab.store.actions.admit_shell(a_shell(lab, SessionId("ses_none")))
     assert await lab.everything() == before
 
 
 @pytest.mark.spec("X-01")
 async def test_input_that_comes_meanwhile_begins_a_turn_of_its_own(lab: Lab) -> None:
     session_id = await lab.session()
-    await lab.store.by_hand.shell(a_shell(lab, session_id))
+    await lab.store.actions.admit_shell(a_shell(lab, session_id))
     lease = await lab.claim(session_id)
     (call,) = (await lab.store.snapshot(lease)).calls
     await lab.move(lease, call, Running(lease.fence))
@@ -102,7 +107,7 @@ async def test_input_that_comes_meanwhile_begins_a_turn_of_its_own(lab: Lab) -> 
 @pytest.mark.spec("X-01")
 async def test_what_an_aborted_command_had_printed_is_kept_with_its_end(lab: Lab) -> None:
     session_id = await lab.session()
-    await lab.store.by_hand.shell(a_shell(lab, session_id))
+    await lab.store.actions.admit_shell(a_shell(lab, session_id))
     lease = await lab.claim(session_id)
     (call,) = (await lab.store.snapshot(lease)).calls
     await lab.move(lease, call, Running(lease.fence))
@@ -112,7 +117,7 @@ async def test_what_an_aborted_command_had_printed_is_kept_with_its_end(lab: Lab
     assert await lab.store.rest(lease, snapshot.control.wake_seq, "aborted", (words,))
     (part,) = (await lab.store.messages(session_id))[1].parts
     assert isinstance(part, ToolPart)
-    assert isinstance(part.state, ToolError)
+    assert isinstance(part.state, ToolFailed)
     assert (part.state.error, part.state.metadata) == (ABORTED, {"output": "half"})
     control = await lab.store.control(session_id)
     assert (control.state, control.in_turn) == ("idle", False)
@@ -122,12 +127,14 @@ async def test_what_an_aborted_command_had_printed_is_kept_with_its_end(lab: Lab
 async def test_an_id_that_its_sender_chose_is_the_newest_of_the_session(lab: Lab) -> None:
     session_id = await lab.session()
     old = a_shell(lab, session_id)
-    message = replace(old.said.message, id="msg_000000000001AAAAAAAAAAAAAA")
-    await lab.store.by_hand.shell(a_shell(lab, session_id, key="before"))
+    message = replace(old.prompt.message, id="msg_000000000001AAAAAAAAAAAAAA")
+    await lab.store.actions.admit_shell(a_shell(lab, session_id, key="before"))
     lease = await lab.claim(session_id)
     (call,) = (await lab.store.snapshot(lease)).calls
     await lab.store.finish_call(lease, call.id, Failed("no"))
     snapshot = await lab.store.snapshot(lease)
     assert await lab.store.rest(lease, snapshot.control.wake_seq, "ran")
     with pytest.raises(InvalidInput, match="older than the last message"):
-        await lab.store.by_hand.shell(replace(old, said=replace(old.said, message=message, named=True)))
+        await lab.store.actions.admit_shell(
+            replace(old, prompt=replace(old.prompt, message=message, named=True))
+        )

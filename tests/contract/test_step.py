@@ -4,13 +4,13 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Running
-from asyncagents.domain.conversation.failure import api
+from asyncagents.domain.conversation.failure import api_error
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import StepStartPart, TextPart, ToolPart, ToolPending
 from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.event import MessageUpdated, PartUpdated, PromptAnswered, SessionError
 from asyncagents.domain.id import SessionId
-from asyncagents.engine.decide import is_over
+from asyncagents.engine.decide import is_turn_over
 from asyncagents.store.verb.step import StepEnd
 from tests.contract.build import SPENT, Lab, Step, done, state_of
 
@@ -175,7 +175,7 @@ async def test_the_end_of_a_step_commits_its_message_parts_and_calls(lab: Lab) -
     snapshot = await lab.store.finish_step(lease, end)
 
     again = replace(calls[1], repeats=1)
-    assert snapshot.calls == snapshot.requested == (calls[0], again)
+    assert snapshot.calls == snapshot.requested_calls == (calls[0], again)
     assert snapshot.step == end.message
     assert await lab.store.calls(session_id) == (calls[0], again)
     entry = await lab.store.message(step.id)
@@ -217,7 +217,7 @@ async def test_a_step_without_a_report_is_charged_as_estimated(lab: Lab) -> None
 async def test_a_failed_step_is_published_as_an_error(lab: Lab) -> None:
     session_id, _, lease = await lab.prompted()
     step = await lab.step(lease)
-    error = api("overloaded", is_retryable=True, status_code=529)
+    error = api_error("overloaded", is_retryable=True, status_code=529)
     lab.commits.clear()
     snapshot = await lab.end(lease, step, error=error)
     assert SessionError(session_id=session_id, error=error) in lab.events
@@ -253,7 +253,7 @@ async def test_calls_start_only_after_the_step_that_made_them_is_committed(lab: 
 def going_on(lab: Lab, session_id: SessionId, step: Step) -> StepEnd:
     """The end of a step that is not to be the last one."""
     more = replace(lab.input(session_id, "go on", key="more"), source="system")
-    return replace(lab.step_end(step), over=is_over, goes_on=more)
+    return replace(lab.step_end(step), over=is_turn_over, goes_on=more)
 
 
 @pytest.mark.spec("C-08")
@@ -274,7 +274,7 @@ async def test_nothing_makes_a_turn_go_on_that_was_cancelled_or_goes_on_anyway(l
     step = await lab.step(lease)
     await lab.store.cancel(cancelled)
     after = await lab.store.finish_step(lease, going_on(lab, cancelled, step))
-    assert (after.queued, after.cancelled) == (0, True)
+    assert (after.queued, after.is_cancelled) == (0, True)
 
     spoken_to, _, lease = await lab.prompted()
     step = await lab.step(lease)

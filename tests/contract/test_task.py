@@ -3,7 +3,7 @@
 import pytest
 
 from asyncagents.domain.call.call import Completed, Failed
-from asyncagents.domain.conversation.failure import api
+from asyncagents.domain.conversation.failure import api_error
 from asyncagents.domain.conversation.status import Busy, Idle
 from asyncagents.domain.event import (
     TaskCompleted,
@@ -115,7 +115,7 @@ async def test_the_end_of_a_sync_task_settles_its_call_and_is_no_notice(lab: Lab
 async def test_a_failed_child_is_a_failed_call(lab: Lab) -> None:
     boss = await parent(lab)
     child = await boss.launch(boss.calls[0], background=False)
-    await work(lab, child, error=api("it burns", is_retryable=False, status_code=None))
+    await work(lab, child, error=api_error("it burns", is_retryable=False, status_code=None))
     result = result_of(await lab.store.call(boss.calls[0].id))
     assert isinstance(result, Failed)
     assert "it burns" in result.error
@@ -217,7 +217,7 @@ async def test_a_child_with_live_tasks_of_its_own_has_not_ended(lab: Lab) -> Non
     grandchild = await middle.launch(call)
     assert await middle.rest()
     assert (await lab.store.task(child)).task.live
-    assert await lab.store.unconcluded() == ()
+    assert await lab.store.unconcluded_tasks() == ()
     await work(lab, grandchild, "Deep.")
     assert await open_notices(lab, child) == [(grandchild, 0, "due")]
     assert (await lab.store.task(child)).task.live
@@ -230,14 +230,17 @@ async def test_from_the_foreground_to_the_background_once(lab: Lab) -> None:
     boss = await parent(lab)
     (call,) = boss.calls
     child = await boss.launch(call, background=False)
-    first, second = await lab.store.by_hand.background(child), await lab.store.by_hand.background(child)
+    first, second = (
+        await lab.store.actions.move_to_background(child),
+        await lab.store.actions.move_to_background(child),
+    )
     assert first == second
     assert (first.background, first.calls) == (True, ())
     assert isinstance(result_of(await lab.store.call(call.id)), Completed)
     await work(lab, child)
     assert await open_notices(lab, boss.id) == [(child, 0, "due")]
     with pytest.raises(Conflict, match="has ended"):
-        await lab.store.by_hand.background(child)
+        await lab.store.actions.move_to_background(child)
 
 
 @pytest.mark.spec("T-16", "C-04")

@@ -13,7 +13,7 @@ from asyncagents.domain.event import (
 )
 from asyncagents.domain.fact import CancelTasks, ClearTasks, Resume
 from asyncagents.errors import NotFound
-from asyncagents.store.verb.feed import changes, revision
+from asyncagents.store.verb.feed import read_changes, revision
 from tests.contract.build import ALICE, BOB, Lab, result_of
 from tests.contract.tasks import Parent, open_notices, parent, rewrite_task, work
 
@@ -128,7 +128,7 @@ async def test_other_processes_hear_of_a_deadline(lab: Lab) -> None:
     seen = await lab.database.read(revision)
     await lab.store.resume(Resume(child, lab.input(child, "more"), "more"))
     upto = await lab.database.read(revision)
-    found = await lab.database.read(lambda tx: changes(tx, seen, upto))
+    found = await lab.database.read(lambda tx: read_changes(tx, seen, upto))
     assert found.due == [lab.clock.now() + 1_000]
 
 
@@ -142,13 +142,16 @@ async def test_a_sweep_finds_an_end_that_was_missed(lab: Lab) -> None:
     missed = replace(done, status="running", ended=None, result=None, account=None)
     await rewrite_task(lab, missed, msgspec.json.encode(missed), SHAPE_VERSION)
     await lab.database.write(lambda tx: tx.run("delete_task_notices", child))
-    assert await lab.store.unconcluded() == (child,)
-    await lab.store.conclude(child)
+    assert await lab.store.unconcluded_tasks() == (child,)
+    await lab.store.conclude_task(child)
     task = (await lab.store.task(child)).task
     assert (task.status, task.result) == ("completed", "Red.")
     assert await open_notices(lab, boss.id) == [(child, 0, "due")]
-    await lab.store.conclude(child)
-    assert (await lab.store.unconcluded(), await open_notices(lab, boss.id)) == ((), [(child, 0, "due")])
+    await lab.store.conclude_task(child)
+    assert (await lab.store.unconcluded_tasks(), await open_notices(lab, boss.id)) == (
+        (),
+        [(child, 0, "due")],
+    )
 
 
 @pytest.mark.spec("D-10")

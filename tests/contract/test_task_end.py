@@ -3,19 +3,19 @@
 import pytest
 
 from asyncagents.domain.call.call import Completed, Failed, Open
-from asyncagents.domain.control import Lease
-from asyncagents.domain.conversation.failure import api
+from asyncagents.domain.control import Claim
+from asyncagents.domain.conversation.failure import api_error
 from asyncagents.domain.conversation.part import RetryPart, RetryTime
 from asyncagents.domain.event import TaskCompleted, TaskUpdated
 from asyncagents.domain.fact import Resume, Retrieve
-from asyncagents.store.verb.rest import Reason
-from asyncagents.store.verb.step import Retrying
+from asyncagents.store.verb.rest import RestReason
+from asyncagents.store.verb.step import StepRetry
 from tests.contract.build import Lab, result_of
 from tests.contract.raw import rewrite_call, rewrite_session
 from tests.contract.tasks import middle, open_notices, parent, rewrite_task, work
 
 
-async def _rest(lab: Lab, lease: Lease, reason: Reason) -> bool:
+async def _rest(lab: Lab, lease: Claim, reason: RestReason) -> bool:
     control = await lab.store.control(lease.session_id)
     return await lab.store.rest(lease, control.wake_seq, reason)
 
@@ -35,7 +35,7 @@ async def test_a_turn_cancelled_while_it_waited_for_a_task_that_has_ended_is_an_
     task = (await lab.store.task(child)).task
     assert (task.status, task.ended_by) == ("cancelled", "user")
     assert await open_notices(lab, boss.id) == [(child, 0, "due")]
-    assert await lab.store.unconcluded() == ()
+    assert await lab.store.unconcluded_tasks() == ()
 
 
 @pytest.mark.spec("T-08", "T-15")
@@ -85,7 +85,7 @@ async def test_a_sweep_that_comes_late_ends_nothing_that_waits_for_its_next_try(
     child = await boss.launch(boss.calls[0])
     lease = await lab.claim(child)
     step = await lab.step(lease)
-    failure = api("busy", is_retryable=True)
+    failure = api_error("busy", is_retryable=True)
     part = RetryPart(
         id=lab.ids.part(),
         session_id=child,
@@ -95,9 +95,9 @@ async def test_a_sweep_that_comes_late_ends_nothing_that_waits_for_its_next_try(
         time=RetryTime(created=lab.clock.now()),
     )
     end = lab.step_end(step, error=failure)
-    await lab.store.retry_step(lease, Retrying(end=end, part=part, next_at=lab.clock.now() + 60_000))
+    await lab.store.retry_step(lease, StepRetry(end=end, part=part, next_at=lab.clock.now() + 60_000))
     assert await lab.store.park(lease, (await lab.store.control(child)).wake_seq)
-    await lab.store.conclude(child)
+    await lab.store.conclude_task(child)
     assert (await lab.store.task(child)).task.live
 
 
@@ -128,7 +128,7 @@ async def test_who_waits_for_a_task_that_cannot_be_read_is_let_go_when_it_rests(
     await boss.watch(watch, child)
     await rewrite_task(lab, fact.task, b"[]", 1)
     await work(lab, child)
-    await lab.store.conclude(child)
+    await lab.store.conclude_task(child)
     for call in boss.calls:
         result = result_of(await lab.store.call(call.id))
         assert isinstance(result, Failed)

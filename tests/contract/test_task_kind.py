@@ -109,7 +109,7 @@ async def test_the_kind_of_a_task_is_that_of_its_latest_run(lab: Lab) -> None:
         return (await lab.store.task(child)).task.kind, await lab.store.board.count()
 
     assert await kinds() == ("sync", 0)
-    await lab.store.by_hand.background(child)
+    await lab.store.actions.move_to_background(child)
     assert await kinds() == ("background", 1)
     await work(lab, child)
     follow = Resume(child, lab.input(child, "and?"), "and?", boss.calls[0].id)

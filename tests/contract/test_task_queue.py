@@ -3,7 +3,7 @@
 import pytest
 
 from asyncagents.domain.id import SessionId
-from asyncagents.store.verb.feed import changes, revision
+from asyncagents.store.verb.feed import read_changes, revision
 from tests.contract.build import ALICE, Lab
 from tests.contract.tasks import Parent, middle, parent, work
 
@@ -39,7 +39,7 @@ async def test_a_process_that_stops_hands_the_queue_over_to_the_others(lab: Lab)
     before = await lab.database.read(revision)
     await lab.store.hand_over((below.id, last))
     upto = await lab.database.read(revision)
-    assert (await lab.database.read(lambda tx: changes(tx, before, upto))).sessions == [first]
+    assert (await lab.database.read(lambda tx: read_changes(tx, before, upto))).sessions == [first]
     await lab.claim(first)
 
 

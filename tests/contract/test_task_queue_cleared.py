@@ -5,7 +5,7 @@ import pytest
 from asyncagents.domain.call.call import Completed
 from asyncagents.domain.fact import ClearTasks
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.why import why
+from asyncagents.domain.why import explain_session
 from tests.contract.build import ALICE, BOB, Lab
 from tests.contract.tasks import Parent, parent, work
 
@@ -35,7 +35,7 @@ async def test_a_cleared_child_that_is_spoken_to_queues_and_is_let_in(lab: Lab) 
     lease = await lab.claim(other)
     await lab.prompt(cleared, "one more thing")
     assert await _waits(lab, cleared)
-    told = why(await lab.store.situation(cleared))
+    told = explain_session(await lab.store.situation(cleared))
     assert (told.code, told.sentence) == (
         "queued",
         "It queues at place 1: 1 sessions of its tree may work at once.",

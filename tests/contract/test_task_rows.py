@@ -38,7 +38,7 @@ async def test_a_newer_task_keeps_what_we_do_not_know_and_ends_all_the_same(lab:
     kept = msgspec.json.decode(raw)
     assert (kept["mood"], kept["status"], kept["result"], version) == ("bright", "completed", "Red.", NEWER)
     assert not (await lab.store.task(child)).task.live
-    assert await lab.store.unconcluded() == ()
+    assert await lab.store.unconcluded_tasks() == ()
     assert await lab.store.count_live(boss.id) == 0
 
 
@@ -137,10 +137,10 @@ async def test_a_broken_task_rests_as_any_session_and_is_given_up_so_that_its_pa
     await rewrite_task(lab, (await lab.store.task(grandchild)).task, b"[]", SHAPE_VERSION)
     await work(lab, grandchild)
     assert await lab.store.status(grandchild) == Idle()
-    assert await lab.store.unconcluded() == (grandchild,)
-    await lab.store.conclude(grandchild)
-    assert await lab.store.unconcluded() == (child,)
-    await lab.store.conclude(child)
+    assert await lab.store.unconcluded_tasks() == (grandchild,)
+    await lab.store.conclude_task(grandchild)
+    assert await lab.store.unconcluded_tasks() == (child,)
+    await lab.store.conclude_task(child)
     assert (await lab.store.task(child)).task.status == "completed"
     assert await open_notices(lab, boss.id) == [(child, 0, "due")]
 
@@ -176,7 +176,7 @@ async def test_who_is_moved_to_the_background_asks_no_more_questions(lab: Lab, r
     own = (Rule(permission="todowrite", pattern="*", action="deny"),) if ruled else ()
     fact = replace(fact, info=replace(fact.info, permission=own or None))
     await lab.store.open_call(boss.lease, call.id, Open(kind="task", since=0), (fact,))
-    await lab.store.by_hand.background(fact.info.id)
-    await lab.store.by_hand.background(fact.info.id)
+    await lab.store.actions.move_to_background(fact.info.id)
+    await lab.store.actions.move_to_background(fact.info.id)
     deny = Rule(permission="question", pattern="*", action="deny")
     assert (await lab.store.session(fact.info.id)).permission == (*own, deny)

@@ -75,8 +75,8 @@ async def test_the_same_key_again_moves_nothing(lab: Lab) -> None:
 
 async def test_only_who_holds_a_session_says_where_it_stands(lab: Lab) -> None:
     session_id, _, lease = await lab.prompted()
-    await lab.store.keep_trace(lease, ONE)
+    await lab.store.save_trace(lease, ONE)
     await lab.claim(session_id, BOB, dead=ALICE)
     with pytest.raises(LeaseLost):
-        await lab.store.keep_trace(lease, TWO)
+        await lab.store.save_trace(lease, TWO)
     assert await lab.store.trace(session_id) == ONE

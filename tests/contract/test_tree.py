@@ -27,32 +27,34 @@ async def test_roots_are_listed_newest_first_of_one_project_or_of_all(lab: Lab) 
 
 async def test_a_session_is_found_by_how_its_id_begins(lab: Lab) -> None:
     one, two = await lab.session(), await lab.session()
-    assert await lab.store.beginning(one) == (one,)
-    assert set(await lab.store.beginning("ses_")) == {one, two}
-    assert len(await lab.store.beginning("ses_", limit=1)) == 1
-    assert await lab.store.beginning("ses_~") == ()
+    assert await lab.store.session_ids_with_prefix(one) == (one,)
+    assert set(await lab.store.session_ids_with_prefix("ses_")) == {one, two}
+    assert len(await lab.store.session_ids_with_prefix("ses_", limit=1)) == 1
+    assert await lab.store.session_ids_with_prefix("ses_~") == ()
 
 
 async def test_a_tree_is_at_work_while_any_of_it_is_ready_running_or_in_backoff(lab: Lab) -> None:
     root = await lab.session()
     child = await lab.session(parent=root)
-    assert await lab.store.at_work(root) == ()
+    assert await lab.store.working_sessions(root) == ()
     await lab.prompt(child)
-    assert await lab.store.at_work(root) == (child,)
+    assert await lab.store.working_sessions(root) == (child,)
     lease, _ = await failed(lab)
-    assert await lab.store.at_work(lease.session_id) == (lease.session_id,)
+    assert await lab.store.working_sessions(lease.session_id) == (lease.session_id,)
 
 
 async def test_a_session_that_only_asks_is_not_at_work(lab: Lab) -> None:
     session_id, lease, _, _ = await lab.asked()
-    assert await lab.store.at_work(session_id) == (session_id,)
+    assert await lab.store.working_sessions(session_id) == (session_id,)
     assert await lab.store.park(lease, (await lab.store.control(session_id)).wake_seq)
-    assert await lab.store.at_work(session_id) == ()
+    assert await lab.store.working_sessions(session_id) == ()
 
 
 async def test_a_session_begins_with_its_first_prompt(lab: Lab) -> None:
     info = lab.info()
-    session, admitted = await lab.store.begin(NewSession(info=info, pool=POOL), lab.input(info.id, "Ship it"))
+    session, admitted = await lab.store.begin_session(
+        NewSession(info=info, pool=POOL), lab.input(info.id, "Ship it")
+    )
     assert (session.id, admitted.new) == (info.id, True)
     assert [entry.text for entry in await lab.store.messages(info.id)] == ["Ship it"]
     assert (await lab.store.session(info.id)).title == "Ship it"
@@ -61,10 +63,10 @@ async def test_a_session_begins_with_its_first_prompt(lab: Lab) -> None:
 
 async def test_the_same_keys_begin_nothing_again(lab: Lab) -> None:
     first, second = lab.info(), lab.info()
-    begun, one = await lab.store.begin(
+    begun, one = await lab.store.begin_session(
         NewSession(info=first, pool=POOL, key="k"), lab.input(first.id, "Ship it", key="p")
     )
-    again, two = await lab.store.begin(
+    again, two = await lab.store.begin_session(
         NewSession(info=second, pool=POOL, key="k"), lab.input(second.id, "Ship it", key="p")
     )
     assert (begun.id, again.id, two.new) == (first.id, first.id, False)
@@ -74,8 +76,8 @@ async def test_the_same_keys_begin_nothing_again(lab: Lab) -> None:
 
 async def test_another_prompt_under_the_key_of_a_session_goes_to_it_whole(lab: Lab) -> None:
     first, second = lab.info(), lab.info()
-    await lab.store.begin(NewSession(info=first, pool=POOL, key="k"), lab.input(first.id, "one"))
-    await lab.store.begin(NewSession(info=second, pool=POOL, key="k"), lab.input(second.id, "two"))
+    await lab.store.begin_session(NewSession(info=first, pool=POOL, key="k"), lab.input(first.id, "one"))
+    await lab.store.begin_session(NewSession(info=second, pool=POOL, key="k"), lab.input(second.id, "two"))
     entries = await lab.store.messages(first.id)
     assert [entry.text for entry in entries] == ["one", "two"]
     assert {part.session_id for entry in entries for part in entry.parts} == {first.id}
@@ -91,6 +93,6 @@ async def test_a_prompt_that_cannot_be_kept_leaves_no_session(lab: Lab) -> None:
     )
     broken = type(fact)(message=fact.message, parts=(text, twice), key=fact.key)
     with pytest.raises(InvalidInput, match="occurs twice"):
-        await lab.store.begin(NewSession(info=info, pool=POOL), broken)
+        await lab.store.begin_session(NewSession(info=info, pool=POOL), broken)
     assert await lab.store.roots() == ()
     assert lab.events == []

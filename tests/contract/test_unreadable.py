@@ -7,7 +7,7 @@ from typing import TypeAlias
 import pytest
 
 from asyncagents.domain.call.call import Call
-from asyncagents.domain.control import Lease
+from asyncagents.domain.control import Claim
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.event import MessageUpdated, SessionError
 from asyncagents.domain.id import SessionId
@@ -39,7 +39,7 @@ async def _call(lab: Lab, session_id: SessionId, call: Call) -> None:
 BREAKS: dict[str, Break] = {"session": _session, "message": _message, "part": _part, "call": _call}
 
 
-async def _broken(lab: Lab, name: str) -> tuple[SessionId, Lease, Call]:
+async def _broken(lab: Lab, name: str) -> tuple[SessionId, Claim, Call]:
     """A session with a call that is due, then broken."""
     session_id, lease, (call,) = await lab.called(lab.waiting(due=lab.clock.now()))
     await BREAKS[name](lab, session_id, call)
@@ -67,7 +67,7 @@ async def test_all_others_go_on(lab: Lab, name: str) -> None:
     other, lease, (due,) = await lab.called(lab.waiting(due=lab.clock.now()))
     assert other in {info.id for info in await lab.store.sessions(PROJECT)}
     assert set(await lab.store.statuses()) == {session_id, other}
-    assert {active.session_id for active in await lab.store.active(POOL)} == {session_id, other}
+    assert {active.session_id for active in await lab.store.active_sessions(POOL)} == {session_id, other}
     results = await asyncio.gather(
         lab.prompt(session_id), lab.prompt(other), lab.prompt(other), return_exceptions=True
     )

@@ -33,7 +33,7 @@ async def test_one_that_waits_for_a_place_is_passed_over(lab: Lab) -> None:
     assert await lab.store.set_aside(bad, ALICE, WHY)
     assert good in lab.commits[before].woken
     await lab.claim(good)
-    assert [each.session_id for each in await lab.store.active(POOL)] == [boss.id, good]
+    assert [each.session_id for each in await lab.store.active_sessions(POOL)] == [boss.id, good]
 
 
 @pytest.mark.spec("D-10")
@@ -72,7 +72,7 @@ async def test_a_root_is_not_set_aside(lab: Lab) -> None:
     await lab.prompt(root)
     await _spoil(lab, root)
     assert not await lab.store.set_aside(root, ALICE, WHY)
-    assert [each.session_id for each in await lab.store.active(POOL)] == [root]
+    assert [each.session_id for each in await lab.store.active_sessions(POOL)] == [root]
 
 
 @pytest.mark.spec("D-10")

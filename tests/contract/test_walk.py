@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from asyncagents.domain.call.call import Result, Settled, render
-from asyncagents.domain.control import status
+from asyncagents.domain.control import session_status
 from asyncagents.domain.conversation.message import AssistantMessage, UserMessage
 from asyncagents.domain.conversation.part import PartTime, ReasoningPart, TextPart, ToolPart, ToolPending
 from asyncagents.domain.conversation.session import Tokens
@@ -15,8 +15,8 @@ from tests.contract.walk import Walk
 
 async def _check_session(lab: Lab, session_id: SessionId) -> None:
     control = await lab.store.control(session_id)
-    calls = [call for call in await lab.store.calls(session_id) if not call.settled]
-    assert await lab.store.status(session_id) == status(control, tuple(calls))
+    calls = [call for call in await lab.store.calls(session_id) if not call.is_settled]
+    assert await lab.store.status(session_id) == session_status(control, tuple(calls))
     assert await lab.positions(session_id) == list(range(1, control.positions + 1))
     assert (control.owner is not None) == (control.state == "running")
     assert control.cancel_rev == 0 or control.cancel_rev != control.turn_rev
@@ -38,7 +38,7 @@ async def _check_money(lab: Lab, session_id: SessionId, *, running: bool) -> Non
 async def _check_inputs(lab: Lab, session_id: SessionId, *, asleep: bool) -> None:
     """Nobody sleeps over unread input, unless a person is asked something first."""
     placed = {entry.info.id for entry in await lab.store.history(session_id)}
-    holds = any(call.holding for call in await lab.store.open_calls(session_id))
+    holds = any(call.blocks_session for call in await lab.store.open_calls(session_id))
     for entry in await lab.store.messages(session_id):
         if isinstance(entry.info, UserMessage):
             row = await lab.store.input(entry.info.id)

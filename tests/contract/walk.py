@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Answers, Call, CallState, Once, Reject, Reply, Requested, Running
-from asyncagents.domain.control import Lease
-from asyncagents.domain.conversation.failure import api
+from asyncagents.domain.control import Claim
+from asyncagents.domain.conversation.failure import api_error
 from asyncagents.domain.conversation.part import PartTime, TextPart
 from asyncagents.domain.id import SessionId
-from asyncagents.store.verb.session_update import Change
-from asyncagents.store.verb.step import Move
+from asyncagents.store.verb.session_update import SessionChanges
+from asyncagents.store.verb.step import CallMove
 from tests.contract.build import ALICE, POOL, PROJECT, Lab, Step, ask_id, done
 
 MAX_SESSIONS = 6
@@ -21,7 +21,7 @@ class Walk:
     def __init__(self, lab: Lab, seed: int) -> None:
         self.lab = lab
         self.rng = random.Random(seed)
-        self.leases: dict[SessionId, Lease] = {}
+        self.leases: dict[SessionId, Claim] = {}
         self.steps: dict[SessionId, Step] = {}
         self.texts: dict[SessionId, TextPart] = {}
 
@@ -48,7 +48,7 @@ class Walk:
         known = await self.lab.store.sessions(PROJECT)
         return self.rng.choice(known).id if known else await self.lab.session()
 
-    def _any_lease(self) -> Lease | None:
+    def _any_lease(self) -> Claim | None:
         return self.rng.choice(list(self.leases.values())) if self.leases else None
 
     async def create(self) -> None:
@@ -63,8 +63,8 @@ class Walk:
                 self._over(gone)
 
     async def retitle(self) -> None:
-        await self.lab.store.conversation.change(
-            await self._any_session(), Change(title=f"title {self.rng.randrange(9)}")
+        await self.lab.store.conversation.update_session(
+            await self._any_session(), SessionChanges(title=f"title {self.rng.randrange(9)}")
         )
 
     async def prompt(self) -> None:
@@ -73,7 +73,7 @@ class Walk:
         await self.lab.prompt(await self._any_session(), wakes=wakes, source=source)  # type: ignore[arg-type]
 
     async def claim(self) -> None:
-        for active in await self.lab.store.active(POOL):
+        for active in await self.lab.store.active_sessions(POOL):
             if active.state == "ready":
                 self.leases[active.session_id] = await self.lab.claim(active.session_id)
 
@@ -93,7 +93,7 @@ class Walk:
         if lease is None or lease.session_id in self.steps:
             return
         snapshot = await self.lab.store.snapshot(lease)
-        if snapshot.executing or snapshot.requested or not (snapshot.unread or snapshot.step):
+        if snapshot.executing_calls or snapshot.requested_calls or not (snapshot.unread or snapshot.step):
             return
         new = self.lab.new_step()
         started = await self.lab.store.start_step(lease, new)
@@ -117,7 +117,7 @@ class Walk:
         text = self.texts.pop(lease.session_id, None) or self.lab.text(step, "la")
         turn = (await self.lab.store.control(lease.session_id)).turn
         calls = [self.lab.call(step, turn=turn) for _ in range(self.rng.choice([0, 1, 3]))]
-        error = api("overloaded", is_retryable=False) if not calls and self.rng.random() < 0.2 else None
+        error = api_error("overloaded", is_retryable=False) if not calls and self.rng.random() < 0.2 else None
         end = self.lab.step_end(step, *calls, error=error)
         closed = replace(
             text, time=PartTime(start=text.time.start if text.time else 0, end=self.lab.clock.now())
@@ -125,14 +125,14 @@ class Walk:
         end = replace(end, parts=(closed,), events=self.lab.published(closed))
         await self.lab.store.finish_step(lease, end)
 
-    async def _any_call(self, lease: Lease) -> Call | None:
+    async def _any_call(self, lease: Claim) -> Call | None:
         calls = (await self.lab.store.snapshot(lease)).calls
         return self.rng.choice(calls) if calls else None
 
     async def move(self) -> None:
         lease = self._any_lease()
         call = await self._any_call(lease) if lease else None
-        if lease is None or call is None or call.holding:
+        if lease is None or call is None or call.blocks_session:
             return
         due = self.rng.choice([None, self.lab.clock.now() + 30])
         states: list[CallState] = [
@@ -143,7 +143,7 @@ class Walk:
             self.lab.question(call.session_id),
             Requested(),
         ]
-        await self.lab.store.advance(lease, (Move(call.id, self.rng.choice(states)),))
+        await self.lab.store.advance(lease, (CallMove(call.id, self.rng.choice(states)),))
 
     async def finish(self) -> None:
         lease = self._any_lease()
@@ -157,11 +157,11 @@ class Walk:
         return [call for info in known for call in await self.lab.store.open_calls(info.id)]
 
     async def settle(self) -> None:
-        if calls := [call for call in await self._open_calls() if not call.holding]:
+        if calls := [call for call in await self._open_calls() if not call.blocks_session]:
             await self.lab.store.settle(self.rng.choice(calls).id, done())
 
     async def answer(self) -> None:
-        if calls := [call for call in await self._open_calls() if call.holding]:
+        if calls := [call for call in await self._open_calls() if call.blocks_session]:
             call = self.rng.choice(calls)
             yes: Reply = Once() if call.open and call.open.ask else Answers((("red",),))
             await self.lab.store.answer(ask_id(call), self.rng.choice([yes, Reject(), Reject("why?")]))
@@ -179,13 +179,18 @@ class Walk:
             return
         snapshot = await self.lab.store.snapshot(lease)
         seen = snapshot.control.wake_seq
-        if snapshot.cancelled:
+        if snapshot.is_cancelled:
             stopped = await self.lab.store.rest(lease, seen, "aborted")
-        elif snapshot.crash_loop:
+        elif snapshot.in_crash_loop:
             stopped = await self.lab.store.rest(lease, seen, "crash_loop")
-        elif snapshot.executing or snapshot.requested or snapshot.abandoned or snapshot.unread:
+        elif (
+            snapshot.executing_calls
+            or snapshot.requested_calls
+            or snapshot.abandoned_calls
+            or snapshot.unread
+        ):
             return
-        elif snapshot.waiting:
+        elif snapshot.open_calls:
             stopped = await self.lab.store.park(lease, seen)
         else:
             stopped = await self.lab.store.rest(lease, seen, "done")

@@ -12,7 +12,7 @@ from typing import Any
 
 from asyncagents import ScriptedModel, call, open_runtime, say
 from asyncagents.config.config import Config
-from asyncagents.llm.model import FromModel, ModelEvent, Request
+from asyncagents.llm.model import ChatRequest, ModelEvent, ModelTurn
 from asyncagents.llm.scripted import Script
 
 RULES: dict[str, Any] = {"edit": "ask", "bash": "ask"}
@@ -79,8 +79,8 @@ class Standing:
         self._step = step
         self._mark = mark
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
-        if sum(isinstance(told, FromModel) for told in request.messages) == self._step:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
+        if sum(isinstance(told, ModelTurn) for told in request.messages) == self._step:
             self._mark.touch()
             await asyncio.Event().wait()
         async for event in self._model.stream(request):

@@ -155,7 +155,7 @@ class Crowd:
     async def _settle_all(self, runtime: Runtime) -> None:
         for session_id in self.stage.sessions:
             for call in await runtime.open_calls(session_id):
-                if call.ask_id is not None and call.holding and call.open is not None:
+                if call.ask_id is not None and call.blocks_session and call.open is not None:
                     reply: Reply = Once() if call.open.ask else Answers((("A",),))
                     await self._reply(runtime, call.ask_id, reply)
                 elif call.open and call.open.kind == "async":

@@ -88,7 +88,7 @@ def _check_rest(history: History) -> None:
     """Nobody is stuck: nothing wants a run, has one, waits to be read, or waits for anything."""
     stuck = [row for row in history.sessions if row[1] != "idle" or row[2] or row[3]]
     unread = [row for row in history.inputs if row[4] != "promoted"]
-    waiting = [call.id for call in history.calls.values() if not call.settled]
+    waiting = [call.id for call in history.calls.values() if not call.is_settled]
     if stuck or unread or waiting:
         raise Violation(f"stuck: {stuck[:9]}; unread: {unread[:9]}; waiting: {waiting[:9]}")
     signals = Counter(row[1] for row in history.inputs)

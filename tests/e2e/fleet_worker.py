@@ -21,29 +21,29 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents import Completed, Tool, ToolContext, async_tool
-from asyncagents.app.backend import PolledDatabase, open_shared
-from asyncagents.app.runtime import Setup, bare, start
+from asyncagents.app.backend import PolledDatabase, open_postgres_backend
+from asyncagents.app.runtime import Setup, fixed_tools, start_runtime
 from asyncagents.config.fleet import Fleet
 from asyncagents.domain.control import Snapshot
-from asyncagents.engine.observer import Seen, Unwatched
+from asyncagents.engine.observer import NoopObserver, ObserverSpan
 from asyncagents.engine.run import Run
 from asyncagents.engine.tool import AnyTool, Outcome
 from asyncagents.errors import LeaseLost
 from asyncagents.llm.model import (
-    FromModel,
-    FromTool,
-    FromUser,
+    ChatRequest,
     ModelEvent,
-    Request,
+    ModelTurn,
+    RequestMessage,
     StepFinish,
     StreamFinish,
     StreamStart,
     TextDelta,
     TextEnd,
     TextStart,
-    Told,
     ToolCallReady,
     ToolCallStart,
+    ToolTurn,
+    UserTurn,
 )
 from asyncagents.store.tx import Commit, Tx, Verb
 
@@ -125,12 +125,12 @@ class Orders(Struct, frozen=True, kw_only=True):
 def marks(messages: object) -> tuple[str, ...]:
     """Of what a model was told, as it reads it."""
     assert isinstance(messages, list | tuple)
-    texts = (each.output if isinstance(each, FromTool) else _text(each) for each in messages)
+    texts = (each.output if isinstance(each, ToolTurn) else _text(each) for each in messages)
     return tuple(f"{found[1]}:{found[2]}" for text in texts for found in MARK.finditer(text))
 
 
-def _text(told: Told) -> str:
-    return told.text if isinstance(told, FromUser) else ""
+def _text(told: RequestMessage) -> str:
+    return told.text if isinstance(told, UserTurn) else ""
 
 
 class ObedientModel:
@@ -141,7 +141,7 @@ class ObedientModel:
         self._think = orders.think
         self._rng = random.Random(f"model:{orders.seed}:{orders.number}")
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         told = marks(request.messages)
         self._ledger.write("asked", session=told[0].partition(":")[0] if told else "", told=told)
         yield StreamStart()
@@ -157,11 +157,11 @@ class ObedientModel:
         yield StreamFinish()
 
 
-def _wishes(request: Request) -> Iterator[tuple[int, str, int]]:
+def _wishes(request: ChatRequest) -> Iterator[tuple[int, str, int]]:
     """Of what was said since the last step. No two of them are alike, by their `n`."""
     new: list[str] = []
     for told in reversed(request.messages):
-        if isinstance(told, FromModel):
+        if isinstance(told, ModelTurn):
             break
         new.insert(0, _text(told))
     for text in new:
@@ -222,15 +222,15 @@ def tools(ledger: Ledger, over: Path) -> tuple[AnyTool, ...]:
     )
 
 
-class Claims(Unwatched):
+class Claims(NoopObserver):
     """Sees each claim that came through."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
-    def run(self, run: Run, snapshot: Snapshot) -> Seen:
+    def run_span(self, run: Run, snapshot: Snapshot) -> ObserverSpan:
         self._ledger.write("claimed", session=run.session_id, fence=snapshot.control.fence)
-        return super().run(run, snapshot)
+        return super().run_span(run, snapshot)
 
 
 class Witness:
@@ -280,15 +280,15 @@ async def _live(orders: Orders, parent: Connection) -> None:
     )
     setup = Setup(
         model=ObedientModel(ledger, orders),
-        furnish=bare(tools(ledger, enough(orders.ledger))),
-        watch=Claims(ledger),
+        make_workplaces=fixed_tools(tools(ledger, enough(orders.ledger))),
+        observer=Claims(ledger),
         serve=True,
     )
     drain = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, drain.set)
     async with (
-        open_shared(fleet) as world,
-        start(replace(world, database=Witness(world.database, ledger)), setup) as runtime,
+        open_postgres_backend(fleet) as world,
+        start_runtime(replace(world, database=Witness(world.database, ledger)), setup) as runtime,
         asyncio.TaskGroup() as group,
     ):
 

@@ -12,13 +12,13 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from asyncagents import Completed, Runtime, ScriptedModel, Tool, ToolContext, call, open_runtime, say
-from asyncagents.app.backend import World
-from asyncagents.app.runtime import Setup, bare, start
+from asyncagents.app.backend import Backend
+from asyncagents.app.runtime import Setup, fixed_tools, start_runtime
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.engine.tool import Outcome
 from asyncagents.errors import StoreError
-from asyncagents.store.sqlite.connection import Connection, Cursor, connect
+from asyncagents.store.sqlite.connection import Connection, SqliteCursor, connect
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners
 from tests.simulation.checker import check
@@ -87,7 +87,7 @@ class _Limited:
     def in_transaction(self) -> bool:
         return self._real.in_transaction
 
-    def execute(self, sql: str, params: tuple[Any, ...] = (), /) -> Cursor:
+    def execute(self, sql: str, params: tuple[Any, ...] = (), /) -> SqliteCursor:
         if sql == "BEGIN IMMEDIATE":
             self._disk.limit(self._real)
         return self._real.execute(sql, params)
@@ -114,7 +114,7 @@ class Worker:
 
     def setup(self) -> Setup:
         model = ScriptedModel({WORK: [(call("work"),), (say("worked"),)]})
-        return Setup(model=model, furnish=bare([self.tool()]))
+        return Setup(model=model, make_workplaces=fixed_tools([self.tool()]))
 
     def tool(self) -> Tool[Do]:
         return Tool("work", Do, self.work, effect="idempotent")
@@ -127,7 +127,7 @@ async def open_limited(data: Path, disk: LastPage, setup: Setup) -> AsyncIterato
     ids, owners = Ids(clock, rng), FlockOwners(data / "owners", f"{rng.below(2**64):016x}")
     async with (
         open_sqlite(data / FILE, clock=clock, rng=rng, ids=ids, connect=disk.connect) as database,
-        start(World(database, owners, clock, rng, ids), setup) as runtime,
+        start_runtime(Backend(database, owners, clock, rng, ids), setup) as runtime,
     ):
         yield runtime
     owners.close()

@@ -173,7 +173,7 @@ class People:
     async def answer(self) -> None:
         for session_id in await self.runtime.statuses():
             for call in await self.runtime.open_calls(session_id):
-                if call.ask_id is None or not call.holding or self.rng.random() < 0.3:
+                if call.ask_id is None or not call.blocks_session or self.rng.random() < 0.3:
                     continue
                 replies: list[Reply] = [Once(), Once(), Reject(), Reject("use another way")]
                 if call.open and call.open.question:

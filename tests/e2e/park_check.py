@@ -59,7 +59,7 @@ def _prompt(body: dict[str, Any]) -> str:
 def _check_rest(db: sqlite3.Connection, calls: list[Call]) -> None:
     """Nothing is left waiting that was answered; and everything was."""
     left = db.execute("SELECT id, state, status FROM session WHERE state <> 'idle' OR in_turn").fetchall()
-    waiting = [call.id for call in calls if not call.settled]
+    waiting = [call.id for call in calls if not call.is_settled]
     if left or waiting:
         raise Violation(f"sessions that are not at rest: {left}; calls that wait: {waiting}")
 

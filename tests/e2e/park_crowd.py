@@ -10,19 +10,18 @@ from pathlib import Path
 import msgspec
 
 from asyncagents import Pending, ToolContext, async_tool
-from asyncagents.app.runtime import Setup, bare
+from asyncagents.app.runtime import Setup, fixed_tools
 from asyncagents.config.secret import Secret
 from asyncagents.domain.call.call import CANCELLED, Call, Completed, Failed, Result
-from asyncagents.domain.call.webhook import told
+from asyncagents.domain.call.webhook import webhook_body
 from asyncagents.domain.id import CallId
 from asyncagents.domain.shape import encode
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool
 from asyncagents.errors import RequestError
 from asyncagents.llm.model import (
-    FromUser,
+    ChatRequest,
     ModelEvent,
-    Request,
     StepFinish,
     StreamFinish,
     StreamStart,
@@ -31,6 +30,7 @@ from asyncagents.llm.model import (
     TextStart,
     ToolCallReady,
     ToolCallStart,
+    UserTurn,
 )
 from asyncagents.testing.process import Process
 from tests.e2e.crowd import Crowd
@@ -47,13 +47,13 @@ class ParkModel:
         self._stage = stage
         self._seed = seed
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         tries = self._stage.asked(session_of(request.messages), request.messages)
         rng = random.Random(f"{self._seed}:{len(request.messages)}:{request.messages[-1]}")
         yield StreamStart()
         await asyncio.sleep(rng.random() * 0.2)
         last = request.messages[-1]
-        if isinstance(last, FromUser) and ":prompt" in last.text:
+        if isinstance(last, UserTurn) and ":prompt" in last.text:
             for number in range(rng.randrange(1, 5)):
                 key = f"c{tries}_{number}"
                 yield ToolCallStart(key, "job")
@@ -72,7 +72,9 @@ class ParkCast:
         self._seed = seed
 
     def setup(self, process: Process) -> Setup:
-        return Setup(model=ParkModel(self._stage, self._seed), furnish=bare([self._job(process)]))
+        return Setup(
+            model=ParkModel(self._stage, self._seed), make_workplaces=fixed_tools([self._job(process)])
+        )
 
     def _job(self, process: Process) -> AnyTool:
         @async_tool
@@ -144,8 +146,8 @@ def check_owed(path: Path) -> int:
         calls = [msgspec.json.decode(row[0], type=Call) for row in db.execute("SELECT body FROM call")]
         owed = {row[0]: row[1:] for row in db.execute("SELECT call_id, url, secret, body FROM delivery")}
     count = len(owed)
-    for call in (call for call in calls if call.settled):
-        row, right = owed.pop(call.id, None), (HOOK, f"of {call.id}", encode(told(call)))
+    for call in (call for call in calls if call.is_settled):
+        row, right = owed.pop(call.id, None), (HOOK, f"of {call.id}", encode(webhook_body(call)))
         due = call.later is not None and call.later.webhook_url  # or said when the result was in already
         if row != right if due else row is not None and (row != right or not call.input["hook"]):
             raise Violation(f"{call.id} is settled, and what is owed to others is {row}")

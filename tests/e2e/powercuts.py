@@ -23,9 +23,9 @@ from msgspec import Struct, field
 
 from asyncagents.app.runtime import Setup
 from asyncagents.engine.runtime.runtime import Runtime
-from asyncagents.store.sqlite.connection import Connection, prepare
+from asyncagents.store.sqlite.connection import Connection, configure
 from asyncagents.store.sqlite.database import open_sqlite
-from asyncagents.store.sqlite.group_commit import Batches
+from asyncagents.store.sqlite.group_commit import GroupCommit
 from asyncagents.store.sqlite.writer import Report
 from asyncagents.testing.clock import FakeClock, SeededRng
 from asyncagents.testing.inline_writer import InlineWriter
@@ -91,7 +91,7 @@ class Drive(Struct, frozen=True):
 
     def connect(self, path: Path) -> Connection:
         connection = Powered(self.power, path.name, self.witness)
-        prepare(connection, synchronous=self.synchronous)
+        configure(connection, synchronous=self.synchronous)
         connection.execute(f"PRAGMA wal_autocheckpoint = {self.checkpoint}")
         return connection
 
@@ -106,7 +106,7 @@ class PoweredProcess(Process):
     def _connect(self, path: Path) -> Connection:
         return self._drive.connect(path)
 
-    def _make_writer(self, batches: Batches, report: Report) -> InlineWriter:
+    def _make_writer(self, batches: GroupCommit, report: Report) -> InlineWriter:
         rng = SeededRng(self._machine.rng.below(2**32))
         writer = WatchedWriter(batches, report, rng=rng, died=self.crash, witness=self._drive.witness)
         if self._drive.checkpoint == BESIDE:

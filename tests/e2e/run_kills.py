@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from asyncagents import Entry, Runtime
+from asyncagents import MessageWithParts, Runtime
 from asyncagents.cli.run.result import failure_text
 from asyncagents.domain.conversation.message import AssistantMessage, UserMessage
 from asyncagents.testing.provider import Provider
@@ -148,7 +148,9 @@ class Siege:
         if lost := [each for each in self.prompts if each.key in self.answered and each.words[1] not in seen]:
             raise Violation(f"answered, and not there: {lost}")
 
-    async def _check_prompt(self, runtime: Runtime, asked: Entry, entries: tuple[Entry, ...]) -> None:
+    async def _check_prompt(
+        self, runtime: Runtime, asked: MessageWithParts, entries: tuple[MessageWithParts, ...]
+    ) -> None:
         """One answer, whole, its own or that of a prompt which was read together with it; or an error."""
         prompt = next(each for each in self.prompts if each.words[1] == asked.text)
         answer = await runtime.answer_to(asked.info.id)
@@ -179,7 +181,7 @@ class Siege:
             )
 
 
-def _ended_well(entry: Entry) -> bool:
+def _ended_well(entry: MessageWithParts) -> bool:
     return isinstance(entry.info, AssistantMessage) and entry.info.error is None
 
 

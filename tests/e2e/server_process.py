@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from asyncagents.server.discovery import FILE, Listing
+from asyncagents.server.discovery import LISTING_FILE, Listing
 from tests.e2e.cli_kit import NOTHING, Desk, ended, said
 from tests.flows.serving import Caller, calling
 
@@ -73,7 +73,7 @@ async def asking(port: int, path: str) -> AsyncIterator[asyncio.StreamReader]:
 
 
 def listed(data: Path) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.decode((data / FILE).read_bytes())
+    found: dict[str, Any] = msgspec.json.decode((data / LISTING_FILE).read_bytes())
     return found
 
 
@@ -103,7 +103,7 @@ async def served(
     process = await desk.start("serve", *words, env=env, limit=limit)
     try:
         await said(process, "listening at ")
-        listing = msgspec.json.decode((desk.data / FILE).read_bytes(), type=Listing)
+        listing = msgspec.json.decode((desk.data / LISTING_FILE).read_bytes(), type=Listing)
         async with calling(listing) as caller:
             yield Server(process, desk.data, caller)
     finally:

@@ -22,12 +22,12 @@ from asyncagents.domain.id import Ids, SessionId
 from asyncagents.domain.task.task import Account, Task
 from asyncagents.engine.tool import Tool, ToolContext
 from asyncagents.llm.scripted import call, fail, pause, say
-from asyncagents.server.http.timeouts import Patience
-from asyncagents.server.serve import Listening, open_server
+from asyncagents.server.http.timeouts import Timeouts
+from asyncagents.server.serve import ServerOptions, open_server
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.cancel import clear_tasks
 from asyncagents.store.verb.task import put_task
-from asyncagents.store.verb_runner import Door
+from asyncagents.store.verb_runner import VerbRunner
 from benchmarks.parked import memory
 from tests.flows.delegating import allow, launch
 
@@ -45,7 +45,7 @@ SCRIPT = {
 }
 
 
-ENDLESS = Listening(port=0, patience=Patience(stall_seconds=86_400))
+ENDLESS = ServerOptions(port=0, timeouts=Timeouts(stall_seconds=86_400))
 """Whoever stalls is not cut off: what he costs is to be seen."""
 
 
@@ -60,7 +60,7 @@ async def _look(args: Nothing, context: ToolContext) -> Completed:
 LOOK: Tool[Nothing] = Tool("look", Nothing, _look, effect="none")
 
 
-class Rows(Door):
+class Rows(VerbRunner):
     """Tasks without sessions, written as the store writes them."""
 
     tasks: list[list[Task]]

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from asyncagents.engine.workplace.agents import prompt_text
-from asyncagents.testing.provider import Reply, ToolUse, Usage
+from asyncagents.testing.provider import Reply, TokenUsage, ToolUse
 from tests.e2e.cli_kit import CTRL_C, on_a_terminal, open_desk
 
-FULL = Usage(input=7300, output=300)
+FULL = TokenUsage(input=7300, output=300)
 """The desk's model has room for 7,400 tokens."""
-SUMMARY = Reply(text="Goal: be answered.", usage=Usage(input=1000, output=50))
+SUMMARY = Reply(text="Goal: be answered.", usage=TokenUsage(input=1000, output=50))
 GO_ON = prompt_text("compaction-go-on")
 COST = (1000 * 3 + 50 * 15) / 1_000_000
 
@@ -31,7 +31,7 @@ async def test_a_summary_is_told_on_stderr_and_never_among_the_answers(tmp_path:
 
 @pytest.mark.spec("S-10", "X-06", "C-07")
 async def test_what_a_summary_cost_is_part_of_what_the_turn_cost(tmp_path: Path) -> None:
-    script = {"one": [Reply(usage=FULL)], GO_ON: [Reply(text="2", usage=Usage(input=100, output=10))]}
+    script = {"one": [Reply(usage=FULL)], GO_ON: [Reply(text="2", usage=TokenUsage(input=100, output=10))]}
     async with open_desk(tmp_path, script, otherwise=SUMMARY) as (desk, _):
         first = await desk.run("run", "one", "--json")
         second = await desk.run("run", "-c", "two", "--json", "--key", "k")

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from asyncagents.client import open_client
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import Message, UserMessage
 from asyncagents.domain.conversation.part import Part, ReasoningPart, TextPart
 from asyncagents.domain.event import (
@@ -72,14 +72,14 @@ class Screen:
                 self._more.clear()
                 await self._more.wait()
 
-    async def until_shows(self, entries: tuple[Entry, ...]) -> None:
+    async def until_shows(self, entries: tuple[MessageWithParts, ...]) -> None:
         """All of it, and nothing else."""
         async with asyncio.timeout(PATIENCE):
             while not self._shows(entries):
                 self._more.clear()
                 await self._more.wait()
 
-    def _shows(self, entries: tuple[Entry, ...]) -> bool:
+    def _shows(self, entries: tuple[MessageWithParts, ...]) -> bool:
         messages = {entry.info.id: entry.info for entry in entries}
         return self.messages == messages and self.parts == {p.id: p for e in entries for p in e.parts}
 

@@ -14,8 +14,8 @@ import pytest
 
 from asyncagents import Runtime, ScriptedModel, open_runtime
 from asyncagents.domain.call.call import IN_DOUBT, Open
-from asyncagents.domain.call.waiting import Waiting
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart
+from asyncagents.domain.call.waiting import WaitingCall
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, ToolPart
 from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.id import SessionId
 from tests.e2e.coding_worker import DONE, FILES, STEPS
@@ -80,7 +80,7 @@ class Scene:
         return [part.state for part in parts if part.tool == tool]
 
 
-def ask_id(waiting: Waiting) -> str:
+def ask_id(waiting: WaitingCall) -> str:
     assert isinstance(waiting.call.state, Open)
     assert waiting.call.state.ask is not None
     return waiting.call.state.ask.id
@@ -171,7 +171,7 @@ async def test_a_session_killed_after_an_answer_does_nothing_twice(
         states = [
             state for tool in ("bash", "edit", "write") for state in await scene.states(session.id, tool)
         ]
-    failed = [state.error for state in states if isinstance(state, ToolError)]
+    failed = [state.error for state in states if isinstance(state, ToolFailed)]
     cut = [error for error in failed if IN_DOUBT in error or "The process stopped before" in error]
     assert len(states) == len(scene.answered) == 7
     assert len(cut) <= 1

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.cli.demo.crew import STOCK, title
+from asyncagents.cli.demo.crew import STOCK, task_title
 from asyncagents.cli.demo.ledger import Effect
-from asyncagents.cli.demo.screen import DoesNotHold, Screen
-from asyncagents.cli.demo.team import Team, check_counted, check_told
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.cli.demo.screen import ClaimFailed, DemoScreen
+from asyncagents.cli.demo.team import Team, check_counts, check_notices
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.task.view import BackgroundTask
 from tests.unit.cli.build import SESSION, asked, text
@@ -120,8 +120,8 @@ def test_the_demo_draws_in_place_on_a_terminal_respects_no_color_and_keeps_its_d
 
 
 def test_a_claim_that_does_not_hold_ends_the_demo() -> None:
-    with pytest.raises(DoesNotHold, match="water is dry") as caught:
-        Screen().check("water is dry", holds=False, seen="wet hands")
+    with pytest.raises(ClaimFailed, match="water is dry") as caught:
+        DemoScreen().check("water is dry", holds=False, seen="wet hands")
     assert caught.value.exit_code == 1
     assert "wet hands" in caught.value.message
 
@@ -132,7 +132,7 @@ def a_task(thing: str) -> BackgroundTask:
         parent_session_id=SESSION,
         parent_message_id=MessageId("msg_1"),
         parent_agent="build",
-        description=title(thing),
+        description=task_title(thing),
         prompt="?",
         agent="helper",
         kind="background",
@@ -150,21 +150,21 @@ def test_an_end_that_is_not_told_once_ends_the_demo(times: int) -> None:
 
     def told(lines: list[str]) -> Team:
         hidden = text("msg_1", "\n".join(lines), synthetic=True)
-        return Team((Entry(info=asked("msg_1"), parts=(hidden,)),), tuple(map(a_task, STOCK)))
+        return Team((MessageWithParts(info=asked("msg_1"), parts=(hidden,)),), tuple(map(a_task, STOCK)))
 
-    check_told(Screen(), told(once))
-    with pytest.raises(DoesNotHold, match="exactly one notice"):
-        check_told(Screen(), told([*once[1:], *once[:1] * times]))
+    check_notices(DemoScreen(), told(once))
+    with pytest.raises(ClaimFailed, match="exactly one notice"):
+        check_notices(DemoScreen(), told([*once[1:], *once[:1] * times]))
 
 
 def test_a_tool_that_ran_twice_ends_the_demo() -> None:
     runs = [Effect("count", f"tool_{number}", 1) for number in range(len(STOCK))]
-    check_counted(Screen(), runs, 1)
+    check_counts(DemoScreen(), runs, 1)
     for wrong in (
         [*runs, runs[0]],
         [*runs[1:], runs[1]],
         runs[1:],
         [*runs[1:], Effect("count", "tool_9", 2)],
     ):
-        with pytest.raises(DoesNotHold, match="Nothing was run twice"):
-            check_counted(Screen(), wrong, 1)
+        with pytest.raises(ClaimFailed, match="Nothing was run twice"):
+            check_counts(DemoScreen(), wrong, 1)

@@ -43,7 +43,7 @@ async def test_no_request_breaks_the_server_or_is_answered_as_the_document_does_
     outcome = await _storm(tmp_path)
 
     assert not outcome.failures, "\n\n".join(outcome.failures)
-    there = {f"{route.method} {route.path}" for route in ROUTES if route.gives != "text/event-stream"}
+    there = {f"{route.method} {route.path}" for route in ROUTES if route.content_type != "text/event-stream"}
     met = {operation for operation, status in outcome.answers if status < 300 or status == 409}
     assert there <= {operation for operation, _ in outcome.answers}
     assert there - met <= UNSIGNED | REFUSED | UNGUESSED | set(LARGE), "requests met what there is"

@@ -12,7 +12,7 @@ import pytest
 from asyncagents.config.config import McpConfig
 from asyncagents.domain.conversation.part import ToolPart, ToolRunning
 from asyncagents.domain.event import PartUpdated
-from asyncagents.llm.model import FromTool
+from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import Script, call, say
 from tests.e2e.npm import SECONDS, have_npm, installed
 from tests.flows.kit import Stage
@@ -41,7 +41,7 @@ async def program() -> tuple[str, str]:
 
 
 def told(at: Stage) -> list[str]:
-    return [each.output for each in at.told() if isinstance(each, FromTool)]
+    return [each.output for each in at.told() if isinstance(each, ToolTurn)]
 
 
 async def until_halfway(at: Stage) -> None:
@@ -92,9 +92,9 @@ async def test_a_foreign_server_by_stdio_is_killed_in_the_middle_and_started_aga
         await at.prompt("more")
         (third,) = below(os.getpid(), command[1])
         place = await at.runtime.workplace(tmp_path / "project")
-        assert place.served is not None
-        (text,) = await place.served.read_resource("every", "demo://resource/dynamic/text/1")
-        assert "every:simple-prompt" in [each.command for each in await place.served.list_prompts()]
+        assert place.mcp_resources is not None
+        (text,) = await place.mcp_resources.read_resource("every", "demo://resource/dynamic/text/1")
+        assert "every:simple-prompt" in [each.command for each in await place.mcp_resources.list_prompts()]
     assert len({first, second, third}) == 3
     assert below(os.getpid(), command[1]) == []
     assert "Resource 1" in (text.text or "")

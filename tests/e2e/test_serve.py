@@ -17,7 +17,7 @@ from asyncagents.config.api import ApiConfig, api_config
 from asyncagents.config.env import Environment
 from asyncagents.domain.shape import encode
 from asyncagents.llm.scripted import say
-from asyncagents.server.discovery import FILE, find_server
+from asyncagents.server.discovery import LISTING_FILE, find_server
 from asyncagents.testing.provider import Reply, Script, ToolUse
 from tests.e2e.cli_kit import PATIENCE, Desk, ended, open_desk
 from tests.e2e.server_process import TRIES, Server, answers, asking, bound_to, listed, served, taken
@@ -31,7 +31,7 @@ WORDS = "many words " * 200_000
 
 def looking(data: Path) -> Script:
     """A model that wants to see who serves."""
-    look = ToolUse(name="bash", args={"command": f"cat {data / FILE}", "description": "look"})
+    look = ToolUse(name="bash", args={"command": f"cat {data / LISTING_FILE}", "description": "look"})
     return {"Look around": [Reply(text="", tools=(look,)), Reply(text="Seen.")]}
 
 
@@ -94,7 +94,7 @@ async def life(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Life]:
                     first=first,
                     pid=server.process.pid,
                     listing=listed(desk.data),
-                    mode=stat.S_IMODE((desk.data / FILE).stat().st_mode),
+                    mode=stat.S_IMODE((desk.data / LISTING_FILE).stat().st_mode),
                     is_found=find_server(desk.data) is not None,
                     health=await server.caller.json("/v1/health"),
                     bound=bound_to(server.listing.port),
@@ -108,7 +108,7 @@ async def life(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Life]:
                     is_listed=True,
                 )
                 await _end(server, seen)
-        seen.is_listed, seen.tool = (desk.data / FILE).exists(), await said_in(desk, session_id)
+        seen.is_listed, seen.tool = (desk.data / LISTING_FILE).exists(), await said_in(desk, session_id)
         yield seen
 
 
@@ -149,12 +149,12 @@ async def test_server_retries_next_port_on_collision(life: Life, tmp_path: Path)
         assert port not in range(first, first + TRIES)
         assert health["status"] == "ok"
 
-        assert (desk.data / FILE).exists()
+        assert (desk.data / LISTING_FILE).exists()
         assert find_server(desk.data) is None
         async with served(desk, "--port", "0") as server:
             assert find_server(desk.data) == server.listing
             code = await server.stop(signal.SIGINT)
-        assert (code, (desk.data / FILE).exists()) == (0, False)
+        assert (code, (desk.data / LISTING_FILE).exists()) == (0, False)
 
 
 @pytest.mark.spec("H-01")
@@ -189,7 +189,7 @@ async def test_server_is_disabled_via_environment_variable(tmp_path: Path) -> No
             off = {"ASYNCAGENTS_API_ENABLED": "false", "ASYNCAGENTS_API_PORT": str(first)}
             process = await desk.start("serve", env=off)
             await provider.wait_for(lambda: provider.answered == 2)
-            is_listed, is_there = (desk.data / FILE).exists(), await answers(first)
+            is_listed, is_there = (desk.data / LISTING_FILE).exists(), await answers(first)
             process.send_signal(signal.SIGTERM)
             done = await ended(process)
         assert (is_listed, is_there) == (False, False)

@@ -12,7 +12,7 @@ from asyncagents.client.client import Client, open_client
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.event import Event, PartDelta, PartUpdated, PromptAnswered, SessionStatus
 from asyncagents.domain.id import SessionId
-from asyncagents.server.discovery import FILE, Listing
+from asyncagents.server.discovery import LISTING_FILE, Listing
 from asyncagents.testing.provider import Reply, Script
 from tests.e2e.cli_kit import PATIENCE, Desk, ended, open_desk, said
 from tests.postgres import Server, a_database
@@ -30,7 +30,7 @@ async def server(desk: Desk, dsn: str, name: str, *words: str) -> AsyncIterator[
     process = await desk.start("serve", "--port", "0", *words, env=env)
     try:
         await said(process, "listening at ")
-        listing = msgspec.json.decode((data / FILE).read_bytes(), type=Listing)
+        listing = msgspec.json.decode((data / LISTING_FILE).read_bytes(), type=Listing)
         async with open_client(listing.url, token=listing.token) as client:
             yield client
     finally:

@@ -13,9 +13,9 @@ from typing import Any, Literal, TypeAlias, cast
 import apsw
 
 from asyncagents.domain.port import Rng
-from asyncagents.store.sqlite.connection import Connection, Cursor
-from asyncagents.store.sqlite.group_commit import Batches
-from asyncagents.store.sqlite.group_commit import Outcome as Member
+from asyncagents.store.sqlite.connection import Connection, SqliteCursor
+from asyncagents.store.sqlite.group_commit import GroupCommit
+from asyncagents.store.sqlite.group_commit import VerbOutcome as Member
 from asyncagents.store.sqlite.transaction import SqliteTx
 from asyncagents.store.sqlite.writer import Report
 from asyncagents.store.tx import Commit, Tx, Verb
@@ -100,7 +100,7 @@ class Powered:
     def in_transaction(self) -> bool:
         return not self._power.dead and self._real.in_transaction
 
-    def execute(self, sql: str, params: tuple[Any, ...] = (), /) -> Cursor:
+    def execute(self, sql: str, params: tuple[Any, ...] = (), /) -> SqliteCursor:
         if self._power.dead:
             raise sqlite3.OperationalError("this process is dead")
         if sql.startswith("BEGIN"):
@@ -108,7 +108,7 @@ class Powered:
         if sql == "COMMIT" and self._writing:
             self._witness.commits(self._real)
         try:
-            return cast(Cursor, self._real.execute(sql, params))
+            return cast(SqliteCursor, self._real.execute(sql, params))
         except PowerLost as lost:
             raise Crash from lost
 
@@ -125,7 +125,7 @@ class WatchedWriter(InlineWriter):
     """Many verbs in one commit; the witness hears of each that was acknowledged."""
 
     def __init__(
-        self, batches: Batches, report: Report, *, rng: Rng, died: Callable[[], None], witness: Witness
+        self, batches: GroupCommit, report: Report, *, rng: Rng, died: Callable[[], None], witness: Witness
     ) -> None:
         super().__init__(batches, report, rng=rng, died=died, max_batch=MEMBERS)
         self._witness = witness
@@ -133,18 +133,18 @@ class WatchedWriter(InlineWriter):
 
     def move_the_log_beside(self) -> None:
         """From here on another connection does it, before any commit, as a thread would."""
-        self._beside = self._batches.connect_again()
+        self._beside = self._batches.open_connection()
 
     def _tick(self) -> None:
         if self._beside is not None and not self.dead and not self._rng.below(MOVED_EVERY):
             try:
                 self._beside.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             except Crash:
-                self._died()
+                self._on_crash()
         super()._tick()
 
-    def _committed(self, verbs: list[Verb[Any]]) -> tuple[list[Member], Commit]:
-        done = super()._committed(verbs)
+    def _commit_batch(self, verbs: list[Verb[Any]]) -> tuple[list[Member], Commit]:
+        done = super()._commit_batch(verbs)
         self._witness.largest = max(self._witness.largest, len(verbs))
         return done
 

@@ -18,10 +18,9 @@ from asyncagents.domain.call.ask import Option, Question
 from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.engine.tool import AnyTool, Outcome
 from asyncagents.llm.model import (
-    FromModel,
-    FromUser,
+    ChatRequest,
     ModelEvent,
-    Request,
+    ModelTurn,
     StepFinish,
     StreamFinish,
     StreamStart,
@@ -30,6 +29,7 @@ from asyncagents.llm.model import (
     TextStart,
     ToolCallReady,
     ToolCallStart,
+    UserTurn,
 )
 from tests.simulation.stage import session_of, unanswered
 
@@ -87,7 +87,7 @@ class WildModel:
         self._ledger = ledger
         self._seed = seed
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         session = session_of(request.messages)
         marks = tuple(f"{zlib.crc32(repr(told).encode()):08x}" for told in request.messages)
         self._ledger.write("asked", session=session, told=marks)
@@ -100,7 +100,7 @@ class WildModel:
         finally:
             self._ledger.write("leave", session=session)
 
-    async def _speak(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def _speak(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         rng = random.Random(f"{self._seed}:{len(request.messages)}:{request.messages[-1]}")
         yield StreamStart()
         await asyncio.sleep(rng.random() * 0.02)
@@ -116,13 +116,13 @@ class WildModel:
         yield StreamFinish()
 
 
-def _calls(rng: random.Random, request: Request) -> list[ModelEvent]:
+def _calls(rng: random.Random, request: ChatRequest) -> list[ModelEvent]:
     """Fewer and fewer the longer the turn: it ends."""
     steps = 0
     for told in reversed(request.messages):
-        if isinstance(told, FromUser):
+        if isinstance(told, UserTurn):
             break
-        steps += isinstance(told, FromModel)
+        steps += isinstance(told, ModelTurn)
     if rng.random() > 0.85 - 0.85 * steps / LONGEST_TURN:
         return []
     events: list[ModelEvent] = []

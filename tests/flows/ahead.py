@@ -7,10 +7,10 @@ from typing import Any
 
 from aiohttp import ClientSession, ClientTimeout
 
-from asyncagents.app.runtime import Setup, bare
+from asyncagents.app.runtime import Setup, fixed_tools
 from asyncagents.config.clock import SystemClock
 from asyncagents.llm.scripted import ScriptedModel
-from asyncagents.server.serve import Listening, open_server
+from asyncagents.server.serve import ServerOptions, open_server
 from tests.flows.calling import Caller
 from tests.flows.kit import PATIENCE, Ears, Stage, open_world
 
@@ -41,11 +41,11 @@ def old_form(clock: AheadClock, prefix: str = "msg", number: int = 1) -> str:
 async def ahead(data: Path, clock: AheadClock) -> AsyncIterator[Caller]:
     """A server that answers every prompt with "ok", and one session."""
     model = ScriptedModel({})
-    setup = Setup(model=model, furnish=bare([]))
+    setup = Setup(model=model, make_workplaces=fixed_tools([]))
     async with (
         open_world(data, setup, clock=clock) as runtime,
         ClientSession(timeout=ClientTimeout(total=PATIENCE)) as http,
-        open_server(runtime, data, Listening(port=0), directory=data) as listing,
+        open_server(runtime, data, ServerOptions(port=0), directory=data) as listing,
     ):
         with runtime._bus.subscribe() as subscription:
             session = await runtime.create_session(directory=data)

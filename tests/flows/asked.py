@@ -7,28 +7,28 @@ from urllib.parse import quote, urlencode
 from asyncagents.config.clock import SystemClock
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.server.application import Application
-from asyncagents.server.auth import Gate
-from asyncagents.server.http.messages import Answer, Pairs, Request
-from asyncagents.server.http.timeouts import Patience
-from asyncagents.server.rate_limit import Rates
-from asyncagents.server.route import Site
+from asyncagents.server.auth import Authorizer
+from asyncagents.server.http.messages import Pairs, Request, Response
+from asyncagents.server.http.timeouts import Timeouts
+from asyncagents.server.rate_limit import RateLimit
+from asyncagents.server.route import ServerContext
 from asyncagents.server.routes import ROUTES
 
 TOKEN = "0123456789abcdef" * 4
 MANY = 1_000_000
 
 
-def application(runtime: Runtime, directory: str = "/", *, patience: Patience | None = None) -> Application:
+def application(runtime: Runtime, directory: str = "/", *, patience: Timeouts | None = None) -> Application:
     """With the token above, and no limit to how often one may come."""
     clock = SystemClock()
-    site = Site(
+    site = ServerContext(
         runtime=runtime, clock=clock, started=clock.now(), closing=asyncio.Event(), directory=directory
     )
-    rates = Rates(clock, a_second=MANY, at_once=MANY)
-    return Application(site, Gate(token=TOKEN, is_loopback=True), ROUTES, rates, patience=patience)
+    rates = RateLimit(clock, a_second=MANY, at_once=MANY)
+    return Application(site, Authorizer(token=TOKEN, is_loopback=True), ROUTES, rates, patience=patience)
 
 
-async def ask(app: Application, request: Request, *, token: str | None = TOKEN) -> Answer:
+async def ask(app: Application, request: Request, *, token: str | None = TOKEN) -> Response:
     """As from this machine, with its length and, if there is one, the token."""
     sent: list[dict[str, Any]] = []
     proof: Pairs = (("authorization", f"Bearer {token}"),) if token else ()
@@ -55,7 +55,7 @@ async def ask(app: Application, request: Request, *, token: str | None = TOKEN) 
         "client": ("127.0.0.1", 50_000),
     }
     await app(scope, receive, send)
-    return Answer(sent[0]["status"], b"".join(message.get("body", b"") for message in sent))
+    return Response(sent[0]["status"], b"".join(message.get("body", b"") for message in sent))
 
 
 def _bytes(value: str) -> bytes:

@@ -16,14 +16,14 @@ from msgspec import Struct
 from asyncagents import Runtime, ScriptedModel, open_runtime
 from asyncagents.llm.scripted import Script
 from asyncagents.server.discovery import Listing
-from asyncagents.server.http.connection import Protocol
-from asyncagents.server.http.timeouts import Patience
-from asyncagents.server.serve import Listening, open_server
+from asyncagents.server.http.connection import HttpConnection
+from asyncagents.server.http.timeouts import Timeouts
+from asyncagents.server.serve import ServerOptions, open_server
 
 WAIT = 20.0
 """So long a test waits for what must come; a healthy run never does."""
 
-SHORT = Patience(
+SHORT = Timeouts(
     header_seconds=0.4,
     body_seconds=0.4,
     discard_seconds=0.05,
@@ -177,7 +177,7 @@ class Target:
 
     def buffered(self) -> list[int]:
         """How much the server holds for each of its connections."""
-        found = [each for each in gc.get_objects() if isinstance(each, Protocol)]
+        found = [each for each in gc.get_objects() if isinstance(each, HttpConnection)]
         return [each.transport.get_write_buffer_size() for each in found if not each._is_lost]
 
     async def is_well(self) -> bool:
@@ -186,10 +186,10 @@ class Target:
 
 @asynccontextmanager
 async def target(
-    data: Path, *, patience: Patience | None = None, script: Script | None = None, **listening: Any
+    data: Path, *, patience: Timeouts | None = None, script: Script | None = None, **listening: Any
 ) -> AsyncIterator[Target]:
     """On whichever port is free. It is well after all that was done to it."""
-    where = Listening(port=0, patience=patience or Patience(), **listening)
+    where = ServerOptions(port=0, timeouts=patience or Timeouts(), **listening)
     async with (
         open_runtime(data, model=ScriptedModel(script or {})) as runtime,
         open_server(runtime, data, where, directory=data) as listing,

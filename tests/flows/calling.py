@@ -13,7 +13,7 @@ from msgspec import Struct
 from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.scripted import Script, ScriptedModel
 from asyncagents.server.discovery import Listing
-from asyncagents.server.serve import Listening, open_server
+from asyncagents.server.serve import ServerOptions, open_server
 from tests.flows.kit import PATIENCE, Stage, stage
 
 
@@ -84,6 +84,6 @@ async def calling(
     async with (
         stage(data, script, tools=tools, **more) as at,
         ClientSession(timeout=ClientTimeout(total=PATIENCE)) as http,
-        open_server(at.runtime, data, Listening(port=0), directory=data) as listing,
+        open_server(at.runtime, data, ServerOptions(port=0), directory=data) as listing,
     ):
         yield Caller(at, listing, http)

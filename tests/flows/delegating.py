@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from asyncagents.config.config import DelegationConfig
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.status import Busy, Idle, Retry
@@ -17,11 +17,11 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.task.view import BackgroundTask
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool
-from asyncagents.llm.model import FromTool, FromUser, Request
-from asyncagents.llm.scripted import Line, ScriptedModel, Step, call
+from asyncagents.llm.model import ChatRequest, ToolTurn, UserTurn
+from asyncagents.llm.scripted import ScriptedModel, ScriptLine, ScriptStep, call
 from tests.flows.kit import PATIENCE, Gate, Stage, stage
 
-Scene: TypeAlias = Step | Callable[[Request], Step]
+Scene: TypeAlias = ScriptStep | Callable[[ChatRequest], ScriptStep]
 Scenes: TypeAlias = Mapping[str, Sequence[Scene]]
 End: TypeAlias = TaskCompleted | TaskFailed | TaskCancelled
 E = TypeVar("E", TaskCompleted, TaskFailed, TaskCancelled)
@@ -38,13 +38,13 @@ class Players(ScriptedModel):
         script: Any = scenes
         super().__init__(script)
 
-    def _step(self, request: Request) -> Step:
+    def _step(self, request: ChatRequest) -> ScriptStep:
         scene: Scene = super()._step(request)
         return scene(request) if callable(scene) else scene
 
-    def told(self, first: str) -> list[Request]:
+    def told(self, first: str) -> list[ChatRequest]:
         """The requests of the session that began with this text."""
-        return [request for request in self.requests if request.messages[0] == FromUser(first)]
+        return [request for request in self.requests if request.messages[0] == UserTurn(first)]
 
 
 @asynccontextmanager
@@ -58,32 +58,32 @@ async def office(
         yield at
 
 
-def sync(name: str, prompt: str, **more: Any) -> Line:
+def sync(name: str, prompt: str, **more: Any) -> ScriptLine:
     return call("task", description=name, prompt=prompt, subagent_type="general", **more)
 
 
-def launch(name: str, prompt: str, **more: Any) -> Line:
+def launch(name: str, prompt: str, **more: Any) -> ScriptLine:
     return call("asyncagents_task", description=name, prompt=prompt, agent="general", **more)
 
 
-def fire(name: str, prompt: str) -> Line:
+def fire(name: str, prompt: str) -> ScriptLine:
     return call("async_task", description=name, prompt=prompt, agent="general")
 
 
-def with_id(tool: str, which: int = 0, /, **more: Any) -> Callable[[Request], Step]:
+def with_id(tool: str, which: int = 0, /, **more: Any) -> Callable[[ChatRequest], ScriptStep]:
     """A call about the task that was launched first, or as its last."""
     return lambda request: [call(tool, task_id=ids(request)[which], **more)]
 
 
-def ids(request: Request) -> list[str]:
+def ids(request: ChatRequest) -> list[str]:
     """Of the tasks that a model knows of, in the order it was told of them."""
-    texts = [told.output for told in request.messages if isinstance(told, FromTool)]
+    texts = [told.output for told in request.messages if isinstance(told, ToolTurn)]
     found = [each for text in texts for each in re.findall(r"\bses_\w+", text)]
     return list(dict.fromkeys(found))
 
 
-def outputs(request: Request) -> list[str]:
-    return [told.output for told in request.messages if isinstance(told, FromTool)]
+def outputs(request: ChatRequest) -> list[str]:
+    return [told.output for told in request.messages if isinstance(told, ToolTurn)]
 
 
 async def task_named(runtime: Runtime, name: str) -> BackgroundTask:
@@ -111,25 +111,25 @@ async def until_rest(runtime: Runtime, session_id: SessionId) -> None:
     assert not isinstance(status, Busy | Retry)
 
 
-def notices(entries: Sequence[Entry]) -> list[Entry]:
+def notices(entries: Sequence[MessageWithParts]) -> list[MessageWithParts]:
     """Messages that tell of ends of tasks."""
     return [entry for entry in entries if isinstance(entry.info, UserMessage) and _tells(entry)]
 
 
-def _tells(entry: Entry) -> bool:
+def _tells(entry: MessageWithParts) -> bool:
     return any("Task Progress:" in text for text in visible(entry))
 
 
-def visible(entry: Entry) -> list[str]:
+def visible(entry: MessageWithParts) -> list[str]:
     return [part.text for part in entry.parts if isinstance(part, TextPart) and not part.synthetic]
 
 
-def hidden(entry: Entry) -> str:
+def hidden(entry: MessageWithParts) -> str:
     (text,) = [part.text for part in entry.parts if isinstance(part, TextPart) and part.synthetic]
     return text
 
 
-async def notices_of(at: Stage) -> list[Entry]:
+async def notices_of(at: Stage) -> list[MessageWithParts]:
     return notices(await at.messages())
 
 

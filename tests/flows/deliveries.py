@@ -15,9 +15,9 @@ from asyncagents.config.clock import SystemClock
 from asyncagents.domain.call.pending_tool import PendingToolCall, ToolResult
 from asyncagents.domain.event import SessionIdle
 from asyncagents.engine.tool import AnyTool, Pending
-from asyncagents.llm.model import FromTool
+from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import call, say
-from asyncagents.server.http.messages import Answer, Pairs, Request
+from asyncagents.server.http.messages import Pairs, Request, Response
 from asyncagents.server.v1.async_tool import RESULT, WEBHOOK
 from tests.flows.asked import TOKEN, application, ask
 from tests.flows.kit import PATIENCE, Stage, stage
@@ -54,7 +54,7 @@ class Post:
     def seconds(self) -> int:
         return SystemClock().now() // 1000
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: Request) -> Response:
         """With the token, except where a signature has to do."""
         return await ask(self._app, request, token=None if request.path == WEBHOOK else TOKEN)
 
@@ -120,11 +120,11 @@ async def kept_posting(data: Path) -> AsyncIterator[Post]:
     await holding
 
 
-def said(answer: Answer) -> Any:
+def said(answer: Response) -> Any:
     return json.loads(answer.body)
 
 
-def message(answer: Answer) -> str:
+def message(answer: Response) -> str:
     text = said(answer)["data"]["message"]
     assert isinstance(text, str)
     return text
@@ -134,7 +134,7 @@ async def resumed_once(post: Post, result: str) -> None:
     """The session of the call went on, with this result, and asked the model once more."""
     async with asyncio.timeout(PATIENCE):
         await post.stage.ears.until(SessionIdle, lambda event: event.session_id == post.stage.session_id)
-    told = [told.output for told in post.stage.told() if isinstance(told, FromTool)]
+    told = [told.output for told in post.stage.told() if isinstance(told, ToolTurn)]
     assert (told, len(post.stage.model.requests)) == ([result], 3)
 
 

@@ -14,7 +14,7 @@ from asyncagents.domain.event import Event, SessionCreated, SessionDeleted, Sess
 from asyncagents.store.postgres.database import PostgresDatabase
 from asyncagents.store.postgres.pool import Connection
 from asyncagents.store.store import Store
-from asyncagents.store.verb.feed import at_revision
+from asyncagents.store.verb.feed import cursor_revision
 from tests.flows.feed_writer import TITLE
 from tests.simulation.mirror import Mirror
 
@@ -134,7 +134,7 @@ class Follower(Reader):
         assert not piece.reset, "nobody has forgotten anything"
         if len(self._stores) > 1 and self._rng.random() < 0.2:
             return True  # it was cut off before it had read this, and comes back with the cursor that it has
-        self.hear(piece.events, at_revision(piece.cursor))
+        self.hear(piece.events, cursor_revision(piece.cursor))
         self._cursor = piece.cursor
         return piece.more
 
@@ -149,7 +149,7 @@ class Listener(Reader):
 
     async def look(self) -> None:
         self._database.poll()
-        while self._database.others._looking:  # noqa: ASYNC110  it tells nobody that it found nothing
+        while self._database.remote_commits._looking:  # noqa: ASYNC110  it tells nobody that it found nothing
             await asyncio.sleep(0.001)
 
 

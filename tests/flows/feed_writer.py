@@ -14,9 +14,9 @@ from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.errors import Conflict
 from asyncagents.store.postgres.database import PostgresDatabase, open_postgres
-from asyncagents.store.row import the_session
+from asyncagents.store.row import require_session
 from asyncagents.store.tx import Database, Tx, Verb
-from asyncagents.store.verb.session_update import Change, change
+from asyncagents.store.verb.session_update import SessionChanges, update_session
 from asyncagents.store.verb.signal import admit
 from asyncagents.testing.clock import FakeClock
 from tests.contract.build import Lab
@@ -97,8 +97,8 @@ class Writer:
         session_id = self._rng.choice(self._shared)
 
         async def retitle(tx: Tx) -> None:
-            await the_session(tx, session_id)
-            await change(tx, session_id, Change(title=f"{TITLE}{await tx.rev()}"))
+            await require_session(tx, session_id)
+            await update_session(tx, session_id, SessionChanges(title=f"{TITLE}{await tx.rev()}"))
 
         await self._lab.database.write(retitle)
 

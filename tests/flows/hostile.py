@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from asyncagents.config.config import AgentConfig, Config
 from asyncagents.domain.call.ask import PermissionRequest
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, ToolPart
 from asyncagents.domain.event import Event, PartUpdated, PermissionAsked
-from asyncagents.llm.scripted import Call, Line, call, say
+from asyncagents.llm.scripted import CallTool, ScriptLine, call, say
 from tests.flows.kit import Stage, stage
 
 CANARY = "CANARY-7f3a"
@@ -56,7 +56,7 @@ class Judged(Struct, frozen=True):
     """What became of each call of a batch, in the order of the calls."""
 
     asks: tuple[PermissionRequest | None, ...]
-    states: tuple[ToolCompleted | ToolError | None, ...]
+    states: tuple[ToolCompleted | ToolFailed | None, ...]
 
     @property
     def unasked(self) -> list[int]:
@@ -69,7 +69,7 @@ class Judged(Struct, frozen=True):
         return "\n".join(_said(state) for state in self.states if state)
 
 
-def _said(state: ToolCompleted | ToolError) -> str:
+def _said(state: ToolCompleted | ToolFailed) -> str:
     said = state.output if isinstance(state, ToolCompleted) else state.error
     return f"{said}\n{state.metadata}"
 
@@ -80,14 +80,14 @@ class _Tally:
     def __init__(self, count: int) -> None:
         self._count = count
         self.asks: dict[str, PermissionRequest] = {}
-        self.ends: dict[str, ToolCompleted | ToolError] = {}
+        self.ends: dict[str, ToolCompleted | ToolFailed] = {}
 
     def hear(self, event: Event) -> bool:
         """Whether every call either asks or has ended."""
         match event:
             case PermissionAsked(request=PermissionRequest(tool=tool) as request) if tool is not None:
                 self.asks[tool.call_id] = request
-            case PartUpdated(part=ToolPart(call_id=call_id, state=ToolCompleted() | ToolError() as state)):
+            case PartUpdated(part=ToolPart(call_id=call_id, state=ToolCompleted() | ToolFailed() as state)):
                 self.ends[call_id] = state
             case _:
                 pass
@@ -95,7 +95,9 @@ class _Tally:
 
 
 @asynccontextmanager
-async def coder(tmp_path: Path, place: Yard, calls: Sequence[Line], **config: Any) -> AsyncIterator[Stage]:
+async def coder(
+    tmp_path: Path, place: Yard, calls: Sequence[ScriptLine], **config: Any
+) -> AsyncIterator[Stage]:
     """A runtime whose model makes these calls in one step when it hears `go`."""
     agents = {name: AgentConfig(mode="all") for name in ("explore", "general")}  # else they get tasks
     coding = Config(data_dir=tmp_path / "data", agent=agents, **config)
@@ -105,7 +107,7 @@ async def coder(tmp_path: Path, place: Yard, calls: Sequence[Line], **config: An
 
 
 async def judged(
-    tmp_path: Path, place: Yard, calls: Sequence[Line], *, agent: str = "build", **config: Any
+    tmp_path: Path, place: Yard, calls: Sequence[ScriptLine], *, agent: str = "build", **config: Any
 ) -> Judged:
     """Make the calls in one step; what asks is left unanswered and ends with the session's work."""
     async with coder(tmp_path, place, calls, **config) as at:
@@ -124,7 +126,7 @@ async def judged(
 
 
 async def asks_after_always(
-    tmp_path: Path, place: Yard, first: Sequence[Line], then: Sequence[Line], **config: Any
+    tmp_path: Path, place: Yard, first: Sequence[ScriptLine], then: Sequence[ScriptLine], **config: Any
 ) -> list[PermissionRequest]:
     """What asks still, when the first call was allowed for good."""
     agents = {name: AgentConfig(mode="all") for name in ("explore", "general")}  # else they get tasks
@@ -149,11 +151,11 @@ async def tallied(at: Stage, count: int, *, agent: str = "build") -> _Tally:
     return tally
 
 
-def shell(commands: Sequence[str]) -> list[Line]:
+def shell(commands: Sequence[str]) -> list[ScriptLine]:
     return [call("bash", command=command) for command in commands]
 
 
-def written(line: Line) -> str:
+def written(line: ScriptLine) -> str:
     """A call as a failing test shows it."""
-    assert isinstance(line, Call)
+    assert isinstance(line, CallTool)
     return f"{line.tool} {line.input}"

@@ -9,18 +9,18 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from asyncagents.app.backend import PolledDatabase, World
-from asyncagents.app.runtime import Setup, open_runtime, start
+from asyncagents.app.backend import Backend, PolledDatabase
+from asyncagents.app.runtime import Setup, open_runtime, start_runtime
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.call.call import Call, Completed
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage, UserMessage
 from asyncagents.domain.conversation.part import (
     PartTime,
     ReasoningPart,
     TextPart,
     ToolCompleted,
-    ToolError,
+    ToolFailed,
     ToolPart,
     ToolState,
 )
@@ -31,7 +31,7 @@ from asyncagents.domain.port import Clock
 from asyncagents.engine.event.bus import Subscription
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool, Ask, Pending, Tool, ToolContext
-from asyncagents.llm.model import Request, Told
+from asyncagents.llm.model import ChatRequest, RequestMessage
 from asyncagents.llm.scripted import Script, ScriptedModel
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners
@@ -77,7 +77,7 @@ class Stage:
         self.model = model
         self.ears = ears
 
-    async def prompt(self, text: str, *, key: str | None = None) -> Entry:
+    async def prompt(self, text: str, *, key: str | None = None) -> MessageWithParts:
         async with asyncio.timeout(PATIENCE):
             return await self.runtime.prompt(self.session_id, text, key=key)
 
@@ -92,7 +92,7 @@ class Stage:
     async def status(self) -> Status:
         return await self.runtime.status(self.session_id)
 
-    async def messages(self) -> tuple[Entry, ...]:
+    async def messages(self) -> tuple[MessageWithParts, ...]:
         return await self.runtime.messages(self.session_id)
 
     async def states(self) -> list[ToolState]:
@@ -100,7 +100,7 @@ class Stage:
         entries = await self.messages()
         return [part.state for entry in entries for part in entry.parts if isinstance(part, ToolPart)]
 
-    def told(self, number: int = -1) -> list[Told]:
+    def told(self, number: int = -1) -> list[RequestMessage]:
         """What one of the requests told the model."""
         return list(self.model.requests[number].messages)
 
@@ -141,7 +141,7 @@ async def open_world(
     try:
         async with (
             open_sqlite(data / "asyncagents.db", clock=clock, rng=rng) as database,
-            start(World(behind(database), owners, clock, rng, Ids(clock, rng)), setup) as runtime,
+            start_runtime(Backend(behind(database), owners, clock, rng, Ids(clock, rng)), setup) as runtime,
         ):
             yield runtime
     finally:
@@ -160,16 +160,16 @@ async def assert_nothing_is_half_open(runtime: Runtime, data: Path) -> None:
 def _moves(part: object) -> bool:
     match part:
         case ToolPart(state=state):
-            return not isinstance(state, ToolCompleted | ToolError)
+            return not isinstance(state, ToolCompleted | ToolFailed)
         case TextPart(time=PartTime(end=None)) | ReasoningPart(time=PartTime(end=None)):
             return True
         case _:
             return False
 
 
-def assert_requests_only_grow(requests: Sequence[Request]) -> None:
+def assert_requests_only_grow(requests: Sequence[ChatRequest]) -> None:
     """What was sent to a provider never changes; sessions are told apart by their first message."""
-    sent: dict[Told, Sequence[Told]] = defaultdict(tuple)
+    sent: dict[RequestMessage, Sequence[RequestMessage]] = defaultdict(tuple)
     for request in requests:
         before = sent[request.messages[0]]
         assert list(request.messages[: len(before)]) == list(before)
@@ -232,10 +232,10 @@ def later(name: str, **pending: Any) -> Tool[Nothing]:
     return Tool(name, Nothing, run)
 
 
-def roles(entries: Sequence[Entry]) -> list[str]:
+def roles(entries: Sequence[MessageWithParts]) -> list[str]:
     return ["user" if isinstance(entry.info, UserMessage) else "assistant" for entry in entries]
 
 
-def answer_of(entry: Entry) -> AssistantMessage:
+def answer_of(entry: MessageWithParts) -> AssistantMessage:
     assert isinstance(entry.info, AssistantMessage)
     return entry.info

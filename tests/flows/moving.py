@@ -8,7 +8,7 @@ from typing import Any
 
 from asyncagents.app.runtime import open_runtime
 from asyncagents.archive.export import export_to
-from asyncagents.archive.import_ import Imported, import_from
+from asyncagents.archive.import_ import ImportResult, import_from
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool
@@ -41,7 +41,7 @@ async def exported(runtime: Runtime, folder: Path, *sessions: SessionId) -> dict
     return files(folder)
 
 
-async def brought(data: Path, source: Path, **more: Any) -> Imported:
+async def brought(data: Path, source: Path, **more: Any) -> ImportResult:
     """Import into a store that nobody serves."""
     async with elsewhere(data, serve=False) as (runtime, _):
         return await import_from(runtime, source, **more)

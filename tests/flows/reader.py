@@ -5,59 +5,59 @@ from typing import assert_never
 
 import msgspec
 
-from asyncagents.domain.conversation.failure import context_overflow
+from asyncagents.domain.conversation.failure import context_overflow_error
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.window import Window
 from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.llm.model import (
+    ChatRequest,
     Finish,
-    FromModel,
-    FromTool,
-    FromUser,
     ModelEvent,
-    Request,
+    ModelTurn,
+    RequestMessage,
     StepFinish,
     StreamError,
     StreamFinish,
     TextDelta,
     TextEnd,
     TextStart,
-    Told,
     ToolCallReady,
+    ToolTurn,
+    UserTurn,
 )
-from asyncagents.llm.scripted import Call, Fail, Line, Say, say
+from asyncagents.llm.scripted import CallTool, Fail, Say, ScriptLine, say
 
 BYTES_A_TOKEN = 4
-Answer = Callable[[Request], Sequence[Line]]
+Answer = Callable[[ChatRequest], Sequence[ScriptLine]]
 
 
-def read(request: Request) -> int:
+def read(request: ChatRequest) -> int:
     """What a request takes, in tokens of this model."""
     tools = sum(len(msgspec.json.encode(tool.parameters)) for tool in request.tools)
     return (sum(map(_size, request.messages)) + tools + len(request.system)) // BYTES_A_TOKEN
 
 
-def _size(told: Told) -> int:
+def _size(told: RequestMessage) -> int:
     """In bytes, with something for what a wire puts around it."""
     match told:
-        case FromUser(text):
+        case UserTurn(text):
             return len(text.encode()) + 30
-        case FromTool(output=output):
+        case ToolTurn(output=output):
             return len(output.encode()) + 60
-        case FromModel():
+        case ModelTurn():
             return len(msgspec.json.encode(told))
         case _:
             assert_never(told)
 
 
-def for_summary(request: Request) -> bool:
+def for_summary(request: ChatRequest) -> bool:
     return request.system == prompt_text("compaction")
 
 
-def summary_of(request: Request) -> Sequence[Line]:
+def summary_of(request: ChatRequest) -> Sequence[ScriptLine]:
     (asked,) = request.messages
-    assert isinstance(asked, FromUser)
+    assert isinstance(asked, UserTurn)
     return [say(f"Summary of {len(asked.text)} characters.")]
 
 
@@ -69,7 +69,7 @@ class Reader:
         self._answer = answer
         self._summary = summary
         self._tells = tells
-        self.requests: list[Request] = []
+        self.requests: list[ChatRequest] = []
         self.refused = 0
 
     def window(self, model: ModelRef) -> Window:
@@ -77,20 +77,20 @@ class Reader:
         return self._window if self._tells else Window()
 
     @property
-    def steps(self) -> list[Request]:
+    def steps(self) -> list[ChatRequest]:
         return [request for request in self.requests if not for_summary(request)]
 
     @property
-    def summaries(self) -> list[Request]:
+    def summaries(self) -> list[ChatRequest]:
         return [request for request in self.requests if for_summary(request)]
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         request = msgspec.structs.replace(request, messages=tuple(request.messages))
         self.requests.append(request)
         size = read(request)
         if self._window.context is not None and size > self._window.context:
             self.refused += 1
-            yield StreamError(context_overflow(f"{size} tokens are too many"))
+            yield StreamError(context_overflow_error(f"{size} tokens are too many"))
             return
         lines = self._summary(request) if for_summary(request) else self._answer(request)
         finish: Finish = "stop"
@@ -106,7 +106,7 @@ class Reader:
                     for chunk in chunks:
                         yield TextDelta(f"{number}", chunk)
                     yield TextEnd(f"{number}")
-                case Call(tool, given):
+                case CallTool(tool, given):
                     finish = "tool-calls"
                     yield ToolCallReady(f"call_{len(self.requests)}_{number}", tool, given)
                 case _:

@@ -16,10 +16,10 @@ from yarl import URL
 
 from asyncagents.app.runtime import open_runtime
 from asyncagents.config.env import system_environment
-from asyncagents.config.load import load
+from asyncagents.config.load import load_config
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.server.discovery import Listing
-from asyncagents.server.serve import Listening, open_server
+from asyncagents.server.serve import ServerOptions, open_server
 from tests.flows.kit import PATIENCE
 
 KEY = "sk-this-key-must-never-be-told"
@@ -124,11 +124,11 @@ def at_home(tmp_path: Path, patch: pytest.MonkeyPatch, config: Mapping[str, Any]
 @asynccontextmanager
 async def reading(tmp_path: Path, root: Path) -> AsyncIterator[Asker]:
     data = tmp_path / "data"
-    loaded = load(system_environment(), directory=root, data_dir=data)
+    loaded = load_config(system_environment(), directory=root, data_dir=data)
     async with (
         open_runtime(data, config=loaded.config, coding="each directory", serve=False) as runtime,
         ClientSession(timeout=ClientTimeout(total=PATIENCE)) as http,
-        open_server(runtime, data, Listening(port=0), directory=root) as listing,
+        open_server(runtime, data, ServerOptions(port=0), directory=root) as listing,
     ):
         yield Asker(http, listing, runtime, root)
 

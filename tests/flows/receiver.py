@@ -10,7 +10,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from asyncagents.config.config import AsyncToolsConfig, WebhooksConfig
-from asyncagents.domain.call.signature import Genuine, verify
+from asyncagents.domain.call.signature import ValidSignature, verify_signature
 from asyncagents.domain.call.webhook import Delivery, DeliveryState
 from asyncagents.engine.runtime.runtime import Runtime
 from tests.flows.kit import PATIENCE
@@ -36,7 +36,10 @@ class Received(Struct, frozen=True):
         """By both schemes, at the time it says."""
         now = int(self.headers["webhook-timestamp"]) * 1000
         plain = {"x-webhook-signature": self.headers["x-webhook-signature"]}
-        return all(verify(each, self.body, [secret], now) == Genuine() for each in (self.headers, plain))
+        return all(
+            verify_signature(each, self.body, [secret], now) == ValidSignature()
+            for each in (self.headers, plain)
+        )
 
 
 class Receiver:

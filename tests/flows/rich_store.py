@@ -10,19 +10,19 @@ from typing import Any
 import asyncpg
 from msgspec import Struct
 
-from asyncagents.app.backend import World
-from asyncagents.app.runtime import Setup, bare, start
+from asyncagents.app.backend import Backend
+from asyncagents.app.runtime import Setup, fixed_tools, start_runtime
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.config.config import DelegationConfig
-from asyncagents.domain.control import Lease
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.control import Claim
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.event import PermissionAsked, TaskCompleted
 from asyncagents.domain.id import Ids, OwnerId, SessionId
 from asyncagents.domain.task.board import TaskQuery
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool, Ask, Tool, ToolContext
-from asyncagents.engine.webhook.delivery import Answer, Answered, Letter
+from asyncagents.engine.webhook.delivery import DeliveryResponse, SignedRequest, WebhookResponse
 from asyncagents.llm.scripted import call, pause, say
 from asyncagents.store.postgres.database import open_postgres
 from asyncagents.store.postgres.move_from_sqlite import TABLES
@@ -59,7 +59,7 @@ class Rich(Struct, frozen=True):
 
     sessions: dict[str, SessionId]
     """By the text that they began with."""
-    first: Entry
+    first: MessageWithParts
     """What `hello` was answered with."""
     cursor: str
 
@@ -120,7 +120,7 @@ async def _left_at_work(data: Path, session_id: SessionId) -> None:
         taken = await Store(database).claim(session_id, DEAD, dead=None)
         assert taken is not None
         step = NewStep(message_id=ids.message(), part_id=ids.part(), request_id=ids.request(), since=1)
-        assert await Store(database).start_step(Lease(session_id, taken.control.fence), step)
+        assert await Store(database).start_step(Claim(session_id, taken.control.fence), step)
 
 
 def tools() -> list[AnyTool]:
@@ -146,22 +146,22 @@ class Later:
 
 
 @asynccontextmanager
-async def reopened(data: Path, dsn: str, letters: list[Letter]) -> AsyncIterator[Runtime]:
+async def reopened(data: Path, dsn: str, letters: list[SignedRequest]) -> AsyncIterator[Runtime]:
     """A runtime on the database, a minute later; whoever is to be told takes it now."""
 
-    async def post(letter: Letter) -> Answer:
+    async def post(letter: SignedRequest) -> DeliveryResponse:
         letters.append(letter)
-        return Answered(200)
+        return WebhookResponse(200)
 
     clock, rng = Later(), SystemRng()
     ids = Ids(clock, rng)
     owners = FlockOwners(data / "elsewhere", f"{rng.below(2**64):016x}")
-    furnish = bare(tools(), ask_of_echo, DelegationConfig(tools="both"))
-    setup = Setup(model=Players(SCENES), furnish=furnish, async_tools=HERE, post=post)
+    furnish = fixed_tools(tools(), ask_of_echo, DelegationConfig(tools="both"))
+    setup = Setup(model=Players(SCENES), make_workplaces=furnish, async_tools=HERE, post=post)
     try:
         async with (
             open_postgres(dsn, clock=clock, rng=rng, ids=ids) as database,
-            start(World(database, owners, clock, rng, ids), setup) as runtime,
+            start_runtime(Backend(database, owners, clock, rng, ids), setup) as runtime,
         ):
             yield runtime
     finally:
@@ -179,7 +179,7 @@ async def all_that_is_read(database: Database) -> dict[str, Any]:
         "stats": await store.board.stats(),
         "deliveries": await store.deliveries.list(None, after="", limit=100),
         "waiting": await store.pending.calls("waiting", None, after="", limit=100),
-        "keys": await store.pending.keys(),
+        "keys": await store.pending.secret_keys(),
     }
     for root in await store.roots(limit=100):
         found["approvals"] = await store.approvals(root.project_id)

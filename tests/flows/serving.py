@@ -13,7 +13,7 @@ from msgspec import Struct
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool
 from asyncagents.server.discovery import Listing
-from asyncagents.server.serve import Listening, open_server
+from asyncagents.server.serve import ServerOptions, open_server
 from tests.flows.delegating import Scenes, office
 from tests.flows.kit import PATIENCE, Stage
 
@@ -144,7 +144,7 @@ async def serve(
     runtime: Runtime, data: Path, *, silence: float = LATE, **listening: Any
 ) -> AsyncIterator[Caller]:
     """Any runtime, on whichever port is free."""
-    where = Listening(port=0, silence=silence, **listening)
+    where = ServerOptions(port=0, idle_heartbeat_seconds=silence, **listening)
     async with open_server(runtime, data, where, directory=data) as listing, calling(listing) as caller:
         yield caller
 

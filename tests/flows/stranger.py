@@ -68,7 +68,7 @@ async def ask_as(uid: int, address: str, port: int, requests: Sequence[bytes]) -
 _SERVER = """
 import asyncio, encodings.idna, json, os, sys
 from asyncagents import ScriptedModel, open_runtime
-from asyncagents.server.serve import Listening, open_server
+from asyncagents.server.serve import ServerOptions, open_server
 
 async def main(user, data):
     os.setgroups([])
@@ -76,7 +76,7 @@ async def main(user, data):
     os.setuid(user)
     async with (
         open_runtime(data, model=ScriptedModel({})) as runtime,
-        open_server(runtime, data, Listening(port=0), directory=data) as listing,
+        open_server(runtime, data, ServerOptions(port=0), directory=data) as listing,
     ):
         print(listing.port, flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)

@@ -8,8 +8,8 @@ import pytest
 
 from asyncagents.app.runtime import open_runtime
 from asyncagents.domain.call.call import ABORTED
-from asyncagents.domain.conversation.failure import aborted
-from asyncagents.domain.conversation.part import ToolError
+from asyncagents.domain.conversation.failure import aborted_error
+from asyncagents.domain.conversation.part import ToolFailed
 from asyncagents.domain.conversation.status import Busy, Idle, WaitingAsync
 from asyncagents.domain.event import (
     PartUpdated,
@@ -23,14 +23,14 @@ from asyncagents.domain.event import (
 from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import AlreadySettled, Conflict
 from asyncagents.llm.model import (
-    FromModel,
-    FromUser,
+    ChatRequest,
     ModelEvent,
-    Request,
-    Said,
+    ModelTurn,
     StreamStart,
+    TextBlock,
     TextDelta,
     TextStart,
+    UserTurn,
 )
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from tests.flows.kit import CAREFUL, PATIENCE, Gate, Stage, Text, answer_of, echo, later, roles, stage
@@ -52,8 +52,12 @@ async def test_an_abort_ends_the_stream_and_leaves_an_aborted_message(tmp_path: 
         answer = await prompt
         await at.ears.until(SessionIdle)
 
-    assert (answer.text, answer_of(answer).error, answer_of(answer).finish) == ("I beg", aborted(), None)
-    assert [event.error for event in at.ears.of(SessionError)] == [aborted()]
+    assert (answer.text, answer_of(answer).error, answer_of(answer).finish) == (
+        "I beg",
+        aborted_error(),
+        None,
+    )
+    assert [event.error for event in at.ears.of(SessionError)] == [aborted_error()]
     assert [event.status for event in at.ears.of(SessionStatus)] == [Busy(), Idle()]
 
 
@@ -71,8 +75,8 @@ async def test_an_abort_ends_the_tools(tmp_path: Path) -> None:
         answer = await prompt
         states = await at.states()
 
-    assert answer_of(answer).error == aborted()
-    assert [state.error for state in states if isinstance(state, ToolError)] == [ABORTED] * 2
+    assert answer_of(answer).error == aborted_error()
+    assert [state.error for state in states if isinstance(state, ToolFailed)] == [ABORTED] * 2
     assert len(at.model.requests) == 1
 
 
@@ -89,9 +93,9 @@ async def test_an_abort_settles_what_is_waited_for_and_a_late_result_is_refused(
         (state,) = await at.states()
         question, turn = await at.messages()
 
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert state.error == ABORTED
-    assert (roles([question, turn]), answer_of(turn).error) == (["user", "assistant"], aborted())
+    assert (roles([question, turn]), answer_of(turn).error) == (["user", "assistant"], aborted_error())
     assert len(at.model.requests) == 1
 
 
@@ -107,7 +111,7 @@ async def test_an_abort_rejects_what_is_asked(tmp_path: Path) -> None:
             await at.runtime.answer(ask_id, "once")
         await at.ears.until(SessionIdle)
 
-    assert answer_of(answer).error == aborted()
+    assert answer_of(answer).error == aborted_error()
     assert [event.reply for event in at.ears.of(PermissionReplied)] == ["reject"]
 
 
@@ -127,7 +131,7 @@ async def test_an_abort_does_not_wait_for_a_plan(tmp_path: Path) -> None:
         assert await at.abort()
         answer = await prompt
 
-    assert answer_of(answer).error == aborted()
+    assert answer_of(answer).error == aborted_error()
 
 
 @pytest.mark.spec("C-10")
@@ -141,7 +145,7 @@ async def test_an_abort_before_the_first_step_answers_who_prompted(tmp_path: Pat
             await at.ears.until(SessionIdle)
         messages = await at.messages()
 
-    assert answer_of(answer).error == aborted()
+    assert answer_of(answer).error == aborted_error()
     assert [entry.text for entry in messages] == ["go", ""]
     assert at.model.requests == []
 
@@ -156,7 +160,7 @@ async def test_an_abort_may_be_repeated(tmp_path: Path) -> None:
         answer = await prompt
         again = await at.prompt("next")
 
-    assert (answer_of(answer).error, again.text) == (aborted(), "Here.")
+    assert (answer_of(answer).error, again.text) == (aborted_error(), "Here.")
 
 
 @pytest.mark.spec("C-10")
@@ -174,7 +178,7 @@ async def test_aborts_at_any_moment_of_a_turn_are_acknowledged(tmp_path: Path, m
         status = await at.status()
         again = await at.prompt("next")
 
-    assert (answer_of(answer).error, status, again.text) == (aborted(), Idle(), "Here.")
+    assert (answer_of(answer).error, status, again.text) == (aborted_error(), Idle(), "Here.")
 
 
 @pytest.mark.spec("C-10")
@@ -204,10 +208,10 @@ async def test_queued_prompts_stay_visible_and_are_answered_with_the_next_input(
         answer = await at.prompt("next")
 
     assert told_first == told_queued
-    assert answer_of(told_queued).error == aborted()
+    assert answer_of(told_queued).error == aborted_error()
     assert (shown, idle, requests) == (["go", "", "queued"], Idle(), 1)
     assert answer.text == "Here."
-    assert at.told()[-2:] == [FromUser("queued"), FromUser("next")]
+    assert at.told()[-2:] == [UserTurn("queued"), UserTurn("next")]
 
 
 @pytest.mark.spec("C-10")
@@ -219,7 +223,7 @@ async def test_input_after_an_abort_is_not_covered_by_it(tmp_path: Path) -> None
         gone = await first
 
     assert stopped
-    assert (answer.text, answer_of(gone).error) == ("Here.", aborted())
+    assert (answer.text, answer_of(gone).error) == ("Here.", aborted_error())
 
 
 @pytest.mark.spec("C-10")
@@ -232,7 +236,7 @@ async def test_input_right_behind_an_abort_is_answered_at_whatever_moment_it_com
             stopped, answer = await asyncio.gather(at.abort(), at.prompt("next"))
             assert stopped
             assert (answer.text, answer_of(answer).error) == ("Here.", None)
-            assert answer_of(await first).error == aborted()
+            assert answer_of(await first).error == aborted_error()
 
 
 async def test_what_was_said_before_an_abort_is_what_the_model_remembers(tmp_path: Path) -> None:
@@ -242,7 +246,7 @@ async def test_what_was_said_before_an_abort_is_what_the_model_remembers(tmp_pat
         await at.abort()
         await at.prompt("next")
 
-    assert at.told() == [FromUser("go"), FromModel((Said("I beg"),)), FromUser("next")]
+    assert at.told() == [UserTurn("go"), ModelTurn((TextBlock("I beg"),)), UserTurn("next")]
 
 
 class Stubborn(ScriptedModel):
@@ -252,7 +256,7 @@ class Stubborn(ScriptedModel):
         super().__init__({})
         self._failure = failure
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         self.requests.append(request)
         yield StreamStart()
         yield TextStart("t")
@@ -275,7 +279,7 @@ async def test_an_abort_is_an_abort_whatever_the_provider_makes_of_it(
         assert await at.abort()
         answer = await prompt
 
-    assert answer_of(answer).error == aborted()
+    assert answer_of(answer).error == aborted_error()
 
 
 @pytest.mark.spec("C-10")
@@ -305,7 +309,7 @@ async def test_an_abort_is_acknowledged_late_when_a_tool_does_not_stop(tmp_path:
         assert await at.abort()
         answer = await prompt
 
-    assert answer_of(answer).error == aborted()
+    assert answer_of(answer).error == aborted_error()
 
 
 @pytest.mark.spec("C-10")
@@ -317,7 +321,7 @@ async def test_an_abort_is_heard_through_a_flood_of_events(tmp_path: Path) -> No
         assert await at.abort()
         answer = await prompt
 
-    assert answer_of(answer).error == aborted()
+    assert answer_of(answer).error == aborted_error()
 
 
 @pytest.mark.spec("C-10")

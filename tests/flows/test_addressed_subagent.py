@@ -7,7 +7,7 @@ import pytest
 
 from asyncagents.config.config import AgentConfig
 from asyncagents.domain.event import SessionIdle
-from asyncagents.llm.model import FromUser
+from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import call, say
 from tests.flows.calling import Caller
 from tests.flows.test_conversations import coding
@@ -82,7 +82,7 @@ async def test_texts_become_one_task_in_their_place_and_the_rest_is_the_sessions
     by_id = {part["id"]: part["type"] for part in kept}
     assert (by_id["prt_2"], by_id["prt_3"], "prt_4" in by_id) == ("subtask", "text", False)
     assert "file" in by_id.values()
-    assert [each.messages[0] for each in owl] == [FromUser("Where is it?\n\nLook twice.")]
+    assert [each.messages[0] for each in owl] == [UserTurn("Where is it?\n\nLook twice.")]
 
 
 @pytest.mark.spec("D-11", "D-04")

@@ -4,19 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.delegation.task import launch_ask
-from asyncagents.domain.agent.permission import Effective, exact_permission
+from asyncagents.delegation.task import launch_asks
+from asyncagents.domain.agent.permission import LineageRules, exact_permission
 from asyncagents.domain.conversation.session import Rule
 from asyncagents.engine.tool import Ask
 from asyncagents.engine.workplace.project import judge_ask
 from asyncagents.errors import ToolError
 from asyncagents.llm.scripted import call
 from asyncagents.tools.builtin.webfetch import page_ask
-from asyncagents.tools.file.path import Inside, Outside, edit_asks, read_asks
+from asyncagents.tools.file.path import InsidePath, OutsidePath, edit_asks, read_asks
 from asyncagents.tools.web.url import parse_address
 from tests.flows.hostile import asks_after_always, yard
 
-ASKED = Effective.of((Rule(permission="*", pattern="*", action="ask"),))
+ASKED = LineageRules.from_rules((Rule(permission="*", pattern="*", action="ask"),))
 
 
 def asks_again(shown: tuple[Ask, ...], later: tuple[Ask, ...]) -> bool:
@@ -83,15 +83,15 @@ def test_an_approved_page_opens_its_site(later: str) -> None:
 
 @pytest.mark.spec("Z-06")
 def test_an_agent_whose_name_has_a_wildcard_is_no_other_agent() -> None:
-    assert asks_again(launch_ask("*", "All"), launch_ask("general", "One"))
-    assert not asks_again(launch_ask("general", "One"), launch_ask("general", "Another"))
-    assert asks_again(launch_ask("general", "One"), launch_ask("explore", "One"))
+    assert asks_again(launch_asks("*", "All"), launch_asks("general", "One"))
+    assert not asks_again(launch_asks("general", "One"), launch_asks("general", "Another"))
+    assert asks_again(launch_asks("general", "One"), launch_asks("explore", "One"))
 
 
 @pytest.mark.spec("Z-06")
 def test_a_special_file_is_approved_under_its_own_name_alone() -> None:
     def read(*parts: str) -> tuple[Ask, ...]:
-        return read_asks("read", Inside("/project", parts))
+        return read_asks("read", InsidePath("/project", parts))
 
     assert asks_again(read("*.env"), read("a.env"))
     assert asks_again(read("a\\b.env"), read("a", "b.env"))
@@ -100,20 +100,20 @@ def test_a_special_file_is_approved_under_its_own_name_alone() -> None:
 
 @pytest.mark.spec("Z-06")
 def test_edits_of_the_project_are_no_edits_outside() -> None:
-    def edit(place: Inside | Outside) -> tuple[Ask, ...]:
+    def edit(place: InsidePath | OutsidePath) -> tuple[Ask, ...]:
         return edit_asks([place], {}, [None])
 
-    inside = edit(Inside("/project", ("a.py",)))
-    outside = edit(Outside(("srv", "a.py")))
-    seen = read_asks("read", Outside(("srv", "a.py")))
-    folder = read_asks("list", Outside(("srv", "data")), folder=True)
-    below = edit(Outside(("srv", "data", "a.py")))
-    assert not asks_again(inside, edit(Inside("/project", ("b.py",))))
+    inside = edit(InsidePath("/project", ("a.py",)))
+    outside = edit(OutsidePath(("srv", "a.py")))
+    seen = read_asks("read", OutsidePath(("srv", "a.py")))
+    folder = read_asks("list", OutsidePath(("srv", "data")), folder=True)
+    below = edit(OutsidePath(("srv", "data", "a.py")))
+    assert not asks_again(inside, edit(InsidePath("/project", ("b.py",))))
     assert asks_again((*inside, *seen), outside)
     assert asks_again((*inside, *folder), below)
-    assert not asks_again(folder, read_asks("read", Outside(("srv", "data", "a.py")))[:1])
+    assert not asks_again(folder, read_asks("read", OutsidePath(("srv", "data", "a.py")))[:1])
     assert not asks_again(outside, outside)
-    assert asks_again(outside, edit(Outside(("srv", "b.py"))))
+    assert asks_again(outside, edit(OutsidePath(("srv", "b.py"))))
 
 
 @pytest.mark.spec("Z-06")

@@ -33,10 +33,10 @@ from asyncagents import (
     open_runtime,
     say,
 )
-from asyncagents.domain.call.call import UNSURE
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.call.call import START_UNSURE
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.engine.tool import AnyTool
-from asyncagents.llm.model import FromTool
+from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
 from tests.flows.kit import PATIENCE, Ears, Stage, stage
 
@@ -53,7 +53,7 @@ def may_ship(version: str) -> str:
 
 
 def heard(at: Stage) -> list[str]:
-    return [told.output for told in at.told() if isinstance(told, FromTool)]
+    return [told.output for told in at.told() if isinstance(told, ToolTurn)]
 
 
 def asking(word: object) -> AnyTool:
@@ -298,7 +298,7 @@ async def test_a_decision_is_taken_up_by_a_process_that_starts_later(tmp_path: P
     assert heard(at) == ["Approved by alice."]
 
 
-async def _rested(data: Path, at: Stage) -> tuple[Entry, ...]:
+async def _rested(data: Path, at: Stage) -> tuple[MessageWithParts, ...]:
     async with open_runtime(data, model=at.model, tools=[may_ship]) as runtime:
         with runtime._bus.subscribe(at.session_id) as subscription:
             await Ears(subscription).until(SessionIdle)
@@ -361,6 +361,6 @@ async def test_after_a_crash_while_it_told_somebody_the_decision_is_still_asked_
             await ears.until(SessionIdle)
 
     assert waiting.call.open is not None
-    assert (waiting.who, waiting.call.open.note) == ("release managers", UNSURE)
+    assert (waiting.who, waiting.call.open.note) == ("release managers", START_UNSURE)
     assert asked.request.questions[0].question == "May this be done? may_ship(version=v2)"
     assert heard(at) == ["Approved."]

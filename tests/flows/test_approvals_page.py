@@ -9,7 +9,7 @@ import pytest
 
 from asyncagents.domain.call.ask import Question, QuestionRequest
 from asyncagents.domain.call.call import WAIT_ENDED, WAIT_OVER, Answers, Completed, Open, Reject, Reply
-from asyncagents.domain.call.reply import CHOICES, result_of, unanswered
+from asyncagents.domain.call.reply import DECISION_OPTIONS, reply_result, unanswered_result
 from asyncagents.domain.id import QuestionId, SessionId
 from asyncagents.plugins.tool.approval import ApprovalOptions
 from asyncagents.plugins.tool.decorate import AsyncToolOptions
@@ -20,7 +20,7 @@ HALF_PAST_FOUR = 1_794_846_600_000
 QUESTION = QuestionRequest(
     id=QuestionId("que_1"),
     session_id=SessionId("ses_1"),
-    questions=(Question(question="?", header="", options=CHOICES),),
+    questions=(Question(question="?", header="", options=DECISION_OPTIONS),),
 )
 
 
@@ -40,14 +40,14 @@ def test_the_program_of_the_page_prints_what_the_page_shows(tmp_path: Path) -> N
 )
 def test_a_decision_reads_as_the_page_says(reply: Reply, by: str) -> None:
     assert isinstance(reply, Answers | Reject)
-    said = result_of(Open(kind="async", since=0, question=QUESTION, approval=True), reply, by)
+    said = reply_result(Open(kind="async", since=0, question=QUESTION, approval=True), reply, by)
     assert isinstance(said, Completed)
     assert f"`{said.output}`" in PAGE
     assert [key for key in said.metadata if f"`{key}`" not in PAGE] == []
 
 
 def test_silence_and_timers_read_as_the_page_says() -> None:
-    said = unanswered(HALF_PAST_FOUR, "release managers", approval=True).error
+    said = unanswered_result(HALF_PAST_FOUR, "release managers", approval=True).error
     assert f"`{said}`" in PAGE
     assert f"`{WAIT_ENDED}`" in PAGE
     assert f"`{WAIT_OVER} It was until 2026-11-16 16:30:00 UTC.`" in PAGE

@@ -10,7 +10,7 @@ from asyncagents.domain.call.ask import Option, Question
 from asyncagents.domain.call.call import REJECTED, REJECTED_TOO, Reject
 from asyncagents.domain.control import CLAIM_LIMIT
 from asyncagents.domain.conversation.failure import UnknownError
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart, ToolRunning
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, ToolPart, ToolRunning
 from asyncagents.domain.conversation.status import Busy, Idle
 from asyncagents.domain.event import (
     PartUpdated,
@@ -24,7 +24,7 @@ from asyncagents.domain.event import (
 )
 from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import Conflict, InvalidInput, NotFound
-from asyncagents.llm.model import FromTool
+from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import call, say
 from tests.flows.kit import CAREFUL, ECHO, Gate, Stage, Text, answer_of, echo, later, stage
 
@@ -43,7 +43,7 @@ async def asked(at: Stage) -> str:
 
 
 def results(at: Stage) -> list[str]:
-    return [told.output for told in at.told() if isinstance(told, FromTool)]
+    return [told.output for told in at.told() if isinstance(told, ToolTurn)]
 
 
 @pytest.mark.spec("C-03", "C-06")
@@ -114,8 +114,8 @@ async def test_a_rejection_blocks_the_turn_and_settles_the_siblings(tmp_path: Pa
         states = await at.states()
 
     rejected, too, finished = states
-    assert isinstance(rejected, ToolError)
-    assert isinstance(too, ToolError)
+    assert isinstance(rejected, ToolFailed)
+    assert isinstance(too, ToolFailed)
     assert isinstance(finished, ToolCompleted)
     assert (rejected.error, too.error, finished.output) == (REJECTED, REJECTED_TOO, "through")
     assert len(at.model.requests) == 1

@@ -7,16 +7,16 @@ from typing import TypeVar
 import pytest
 
 from asyncagents.app.backend import PolledDatabase
-from asyncagents.app.runtime import Setup, bare
+from asyncagents.app.runtime import Setup, fixed_tools
 from asyncagents.domain.call.call import TIMED_OUT, WAIT_ENDED, WAIT_OVER, Completed, pending_text
-from asyncagents.domain.conversation.part import TextPart, ToolCompleted, ToolError, ToolPart, ToolWaiting
+from asyncagents.domain.conversation.part import TextPart, ToolCompleted, ToolFailed, ToolPart, ToolWaiting
 from asyncagents.domain.conversation.status import Busy, Idle, WaitingAsync
 from asyncagents.domain.event import PartUpdated, SessionIdle, SessionStatus
 from asyncagents.domain.id import CallId
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import Pending, Tool, ToolContext
 from asyncagents.errors import AlreadySettled, NotFound
-from asyncagents.llm.model import FromTool, FromUser
+from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.store.tx import Verb
 from tests.flows.kit import ECHO, PATIENCE, Ears, Gate, Nothing, Stage, later, open_world, stage
@@ -27,7 +27,7 @@ SCRIPT = {"ship": [[call("deploy")], [say("Shipped.")]], "news?": [[say("Not yet
 
 
 def results(at: Stage) -> list[str]:
-    return [told.output for told in at.told() if isinstance(told, FromTool)]
+    return [told.output for told in at.told() if isinstance(told, ToolTurn)]
 
 
 @pytest.mark.spec("C-06", "C-03")
@@ -76,7 +76,7 @@ async def test_a_result_resumes_the_session(tmp_path: Path) -> None:
         (state,) = await at.states()
         answer = (await at.messages())[-1]
 
-    assert done.settled
+    assert done.is_settled
     assert isinstance(state, ToolCompleted)
     assert (state.output, state.title) == ("v2 is live", "Deployed")
     assert (results(at), answer.text) == (["v2 is live"], "Shipped.")
@@ -91,7 +91,7 @@ async def test_a_failure_from_outside_resumes_it_too(tmp_path: Path) -> None:
         await at.ears.until(SessionIdle)
         (state,) = await at.states()
 
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert results(at) == [state.error] == ["no route"]
 
 
@@ -151,11 +151,11 @@ async def test_who_prompts_meanwhile_is_answered_and_the_result_comes_later_once
     assert still.pending_id == waiting.id
     assert isinstance(state, ToolCompleted)
     assert at.told(1)[2:] == [
-        FromTool(waiting.call_id, "deploy", pending_text(waiting.call_id, "deploy")),
-        FromUser("news?"),
+        ToolTurn(waiting.call_id, "deploy", pending_text(waiting.call_id, "deploy")),
+        UserTurn("news?"),
     ]
     news = f"The pending call {waiting.call_id} (deploy) has completed:\n\nv2 is live"
-    assert at.told()[-1] == FromUser(news)
+    assert at.told()[-1] == UserTurn(news)
     assert len(at.model.requests) == 3
 
 
@@ -184,7 +184,7 @@ async def test_two_late_results_reach_the_model_once_each(tmp_path: Path) -> Non
         await at.runtime.complete(first.id, "one")
         await at.ears.until(SessionIdle)
 
-    told = [told.text for told in at.told() if isinstance(told, FromUser)]
+    told = [told.text for told in at.told() if isinstance(told, UserTurn)]
     assert len([text for text in told if text.endswith("\n\none")]) == 1
     assert len([text for text in told if text.endswith("\n\ntwo")]) == 1
 
@@ -225,7 +225,7 @@ async def test_what_is_not_answered_in_time_fails_and_resumes_the_session(tmp_pa
         await at.ears.until(SessionIdle)
         (state,) = await at.states()
 
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert results(at) == [state.error] == [TIMED_OUT]
 
 
@@ -283,7 +283,7 @@ class SlowLook:
 
 async def test_a_deadline_that_is_set_while_the_sweep_looks_is_kept(tmp_path: Path) -> None:
     database, model = SlowLook(), ScriptedModel(SCRIPT)
-    setup = Setup(model=model, furnish=bare([later("deploy", seconds=0.05)]))
+    setup = Setup(model=model, make_workplaces=fixed_tools([later("deploy", seconds=0.05)]))
     async with open_world(tmp_path, setup, behind=database.behind) as runtime, asyncio.timeout(PATIENCE):
         first = await runtime.create_session(directory=tmp_path)
         await runtime.send(first.id, "ship")
@@ -305,5 +305,5 @@ async def test_who_speaks_ends_a_wait(tmp_path: Path) -> None:
         status = await at.status()
 
     assert (answer.text, status) == ("Not yet.", Idle())
-    assert at.told()[-2:] == [FromTool("call_1_0", "deploy", WAIT_ENDED), FromUser("news?")]
+    assert at.told()[-2:] == [ToolTurn("call_1_0", "deploy", WAIT_ENDED), UserTurn("news?")]
     assert len(at.model.requests) == 2

@@ -9,8 +9,8 @@ from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.conversation.part import ToolCompleted
 from asyncagents.domain.event import TaskCancelled, TaskCompleted, TaskFailed
 from asyncagents.domain.id import SessionId
-from asyncagents.llm.model import FromUser, Request
-from asyncagents.llm.scripted import Step, call, fail, say
+from asyncagents.llm.model import ChatRequest, UserTurn
+from asyncagents.llm.scripted import ScriptStep, call, fail, say
 from tests.flows.delegating import (
     Scenes,
     child_of,
@@ -29,7 +29,7 @@ from tests.flows.kit import ECHO, Gate, Stage
 async def _read(at: Stage) -> str:
     """What the result tool says now."""
     await at.prompt("read")
-    return outputs([r for r in at.model.requests if r.messages[0] == FromUser("go")][-1])[-1]
+    return outputs([r for r in at.model.requests if r.messages[0] == UserTurn("go")][-1])[-1]
 
 
 READ: Scenes = {
@@ -150,7 +150,7 @@ async def test_a_session_that_is_no_task_of_the_caller_is_not_said_to_be_missing
     """By every tool that takes the id of a task: it exists, and the text says what to do instead."""
     strangers: list[str] = []
 
-    def ask(request: Request) -> Step:
+    def ask(request: ChatRequest) -> ScriptStep:
         (other,) = strangers
         return [
             call("async_task_result", task_id=other),

@@ -17,8 +17,8 @@ from asyncagents.domain.call.incoming_result import MOST_BYTES
 from asyncagents.domain.call.pending_tool import ToolResult
 from asyncagents.domain.event import SessionIdle
 from asyncagents.engine.tool import Pending
-from asyncagents.llm.model import FromTool
-from asyncagents.server.rate_limit import AT_ONCE
+from asyncagents.llm.model import ToolTurn
+from asyncagents.server.rate_limit import BURST
 from asyncagents.server.v1.async_tool import ERROR, PENDING, RESULT, WEBHOOK
 from tests.flows.deliveries import SCRIPT, UNKNOWN, Service, done, failed, hexed, standard
 from tests.flows.kit import PATIENCE, Stage, stage
@@ -55,7 +55,7 @@ class Site(Struct, frozen=True):
         """The session has gone on with these results."""
         async with asyncio.timeout(PATIENCE):
             await self.stage.ears.until(SessionIdle)
-        return [told.output for told in self.stage.told() if isinstance(told, FromTool)]
+        return [told.output for told in self.stage.told() if isinstance(told, ToolTurn)]
 
 
 @asynccontextmanager
@@ -258,7 +258,7 @@ async def test_429_who_sends_too_many_is_told_when_to_go_on_and_others_are_not_k
 ) -> None:
     async with waiting(tmp_path) as site:
         body = done(UNKNOWN)
-        told = await asyncio.gather(*(site.webhook(body) for _ in range(3 * AT_ONCE)))
+        told = await asyncio.gather(*(site.webhook(body) for _ in range(3 * BURST)))
         limited = [each for each in told if each.status == 429]
         looked = await site.get(PENDING)
         again = await _until_let(site, body)

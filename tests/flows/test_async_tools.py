@@ -20,17 +20,17 @@ from asyncagents import (
     ToolResult,
     async_tool,
 )
-from asyncagents.app.runtime import Setup, bare
+from asyncagents.app.runtime import Setup, fixed_tools
 from asyncagents.config.config import AsyncToolsConfig
-from asyncagents.domain.call.call import CANCELLED, TIMED_OUT, UNSURE, Open
+from asyncagents.domain.call.call import CANCELLED, START_UNSURE, TIMED_OUT, Open
 from asyncagents.domain.conversation.part import ToolCompleted, ToolPart, ToolWaiting
-from asyncagents.domain.conversation.part import ToolError as ErrorState
+from asyncagents.domain.conversation.part import ToolFailed as ErrorState
 from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.event import AsyncToolExpiring, SessionIdle
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool
 from asyncagents.errors import Conflict, Unavailable
-from asyncagents.llm.model import FromTool
+from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.testing.clock import FakeClock
 from tests.flows.kit import PATIENCE, Ears, Stage, open_world, stage
@@ -46,7 +46,7 @@ async def deploy(target: str) -> Pending:
 
 
 def results(at: Stage) -> list[str]:
-    return [told.output for told in at.told() if isinstance(told, FromTool)]
+    return [told.output for told in at.told() if isinstance(told, ToolTurn)]
 
 
 def kept(data: Path) -> bytes:
@@ -54,7 +54,7 @@ def kept(data: Path) -> bytes:
 
 
 def world(model: ScriptedModel, *tools: AnyTool) -> Setup:
-    return Setup(model=model, furnish=bare(tools))
+    return Setup(model=model, make_workplaces=fixed_tools(tools))
 
 
 @pytest.mark.spec("P-01")
@@ -373,7 +373,7 @@ async def test_what_expired_while_nobody_ran_is_expired_at_the_start_and_resumed
             await runtime.async_tools.submit_result(waiting.id, "v2")
 
     assert (expired.status, expired.error) == ("expired", TIMED_OUT)
-    assert [told.output for told in model.requests[-1].messages if isinstance(told, FromTool)] == [TIMED_OUT]
+    assert [told.output for told in model.requests[-1].messages if isinstance(told, ToolTurn)] == [TIMED_OUT]
     assert len(model.requests) == 2
 
 
@@ -456,9 +456,9 @@ async def test_a_start_that_was_cut_off_goes_back_to_waiting_for_its_result(tmp_
     assert processing.status == "processing"
     assert (waiting.id, waiting.status, waiting.timeout) == (ids[0], "waiting", processing.timeout)
     assert isinstance(open_call.state, Open)
-    assert open_call.state.note == UNSURE
+    assert open_call.state.note == START_UNSURE
     assert (len(ids), len(model.requests)) == (1, 2)
-    assert [told.output for told in model.requests[-1].messages if isinstance(told, FromTool)] == ["v2"]
+    assert [told.output for told in model.requests[-1].messages if isinstance(told, ToolTurn)] == ["v2"]
 
 
 @pytest.mark.spec("P-08")
@@ -509,7 +509,7 @@ async def test_a_start_that_was_cut_off_waits_for_its_result_where_nobody_can_ru
         await elsewhere.runtime.async_tools.submit_result(ids[0], "v2")
         await elsewhere.ears.until(SessionIdle)
 
-    assert [told.output for told in model.requests[-1].messages if isinstance(told, FromTool)] == ["v2"]
+    assert [told.output for told in model.requests[-1].messages if isinstance(told, ToolTurn)] == ["v2"]
 
 
 async def test_a_tool_is_told_where_results_are_posted_and_keeps_its_secret_to_itself(tmp_path: Path) -> None:

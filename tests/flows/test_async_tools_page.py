@@ -28,12 +28,12 @@ from asyncagents import (
     say,
 )
 from asyncagents.config.env import system_environment
-from asyncagents.config.load import load
+from asyncagents.config.load import load_config
 from asyncagents.config.untrusted_settings import TRUST_VARIABLE
 from asyncagents.domain.call.pending_tool import PendingStatus
 from asyncagents.domain.conversation.status import Idle
 from asyncagents.engine.runtime.runtime import Runtime
-from asyncagents.engine.webhook.delivery import HOUR, PAUSES_MS
+from asyncagents.engine.webhook.delivery import HOUR, RETRY_PAUSES_MS
 from asyncagents.plugins.tool.decorate import AsyncToolOptions, ToolOptions
 from tests.flows.test_pages import DOCS, blocks
 
@@ -161,7 +161,7 @@ def test_the_settings_of_the_page_are_read_as_it_says(project: Path, monkeypatch
     (project / "asyncagents.jsonc").write_text(settings, encoding="utf-8")
     monkeypatch.setenv("DEPLOY_SECRET", "new")
     monkeypatch.setenv("DEPLOY_SECRET_OLD", "old")
-    loaded = load(system_environment(), directory=project)
+    loaded = load_config(system_environment(), directory=project)
     assert loaded.warnings == ()
     assert loaded.config.async_tools == AsyncToolsConfig(
         url="https://agents.example", secrets=(Secret("new"), Secret("old"))
@@ -179,7 +179,7 @@ def test_every_option_field_and_state_has_its_word_on_the_page() -> None:
 
 def test_the_figures_of_the_page_are_those_of_the_post() -> None:
     assert "tried ten times in three days" in PAGE
-    assert (1 + len(PAUSES_MS), sum(PAUSES_MS) // (24 * HOUR)) == (10, 3)
+    assert (1 + len(RETRY_PAUSES_MS), sum(RETRY_PAUSES_MS) // (24 * HOUR)) == (10, 3)
 
 
 def test_every_error_of_the_page_is_one_that_can_be_caught() -> None:

@@ -6,7 +6,7 @@ from asyncagents import Pending, async_tool, open_runtime
 from asyncagents.app.runtime import Setup
 from asyncagents.client.client import open_client
 from asyncagents.llm.scripted import ScriptedModel, call, say
-from asyncagents.server.serve import Listening, open_server
+from asyncagents.server.serve import ServerOptions, open_server
 from asyncagents.testing.clock import FakeClock
 from tests.flows.kit import CAREFUL, open_world
 
@@ -23,15 +23,15 @@ async def test_a_client_is_told_what_a_runtime_is(tmp_path: Path) -> None:
     )
     async with (
         open_runtime(tmp_path, model=model, tools=[deploy, CAREFUL]) as runtime,
-        open_server(runtime, tmp_path, Listening(port=0)),
+        open_server(runtime, tmp_path, ServerOptions(port=0)),
         open_client(data=tmp_path) as client,
     ):
         before = await client.cursor()
         session, _ = await runtime.begin("go", directory=tmp_path)
         await runtime.wait_tree(session.id)
-        inside = await runtime.tasks.awaited(session.id)
-        outside = await client.tasks.awaited(session.id)
-        [ask] = await client.tasks.awaited(session.id, asks=True)
+        inside = await runtime.tasks.list_awaited(session.id)
+        outside = await client.tasks.list_awaited(session.id)
+        [ask] = await client.tasks.list_awaited(session.id, asks=True)
         async with client.events(session.id, tree=True, after=before) as events:
             heard = await anext(events)
 
@@ -56,7 +56,7 @@ async def test_what_another_process_serves_is_about_to_be_taken_up(tmp_path: Pat
         session, _ = await runtime.begin("go", directory=tmp_path)
         clock.advance(60_000)
         alone = await runtime.tasks.why(session.id)
-        runtime.tasks.served_elsewhere = lambda pool: True
+        runtime.tasks.is_served_elsewhere = lambda pool: True
         beside = await runtime.tasks.why(session.id)
 
     assert (alone.code, beside.code) == ("no_worker", "ready")

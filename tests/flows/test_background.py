@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
 from asyncagents.domain.event import TaskCleared, TaskCompleted
-from asyncagents.llm.model import FromUser, Request
-from asyncagents.llm.scripted import Step, call, say
+from asyncagents.llm.model import ChatRequest, UserTurn
+from asyncagents.llm.scripted import ScriptStep, call, say
 from tests.flows.delegating import (
     Scenes,
     child_of,
@@ -26,8 +26,8 @@ from tests.flows.kit import ECHO, Gate, Stage, answer_of
 WORK: Scenes = {"a": [[call("gate")], [say("A is 1.")]]}
 
 
-def own(at: Stage) -> list[Request]:
-    return [request for request in at.model.requests if request.messages[0] == FromUser("go")]
+def own(at: Stage) -> list[ChatRequest]:
+    return [request for request in at.model.requests if request.messages[0] == UserTurn("go")]
 
 
 @pytest.mark.spec("T-01", "T-03", "T-16", "T-17")
@@ -73,7 +73,7 @@ async def test_fork_and_resume_together_create_nothing(tmp_path: Path) -> None:
         (state,) = await at.states()
         tasks = await at.runtime.tasks.list()
         children = await at.runtime.children(at.session_id)
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert ("mutually exclusive" in state.error, tasks, children) == (True, (), ())
 
 
@@ -91,13 +91,13 @@ async def test_a_new_task_needs_an_agent_and_a_description(tmp_path: Path) -> No
         tasks = await at.runtime.tasks.list()
     assert tasks == ()
     for state in states:
-        assert isinstance(state, ToolError)
+        assert isinstance(state, ToolFailed)
         assert "needs a description and an agent" in state.error
 
 
 @pytest.mark.spec("T-05")
 async def test_a_task_id_may_be_shortened_while_it_is_unambiguous(tmp_path: Path) -> None:
-    def short(request: Request) -> Step:
+    def short(request: ChatRequest) -> ScriptStep:
         first, second = ids(request)[:2]
         common = next(n for n in range(len(first)) if first[n] != second[n])
         return [

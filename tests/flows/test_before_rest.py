@@ -13,11 +13,11 @@ from asyncagents.domain.conversation.status import Busy, Idle
 from asyncagents.domain.event import PermissionAsked, SessionIdle, SessionStatus
 from asyncagents.domain.fact import Admit, Settle
 from asyncagents.domain.id import SessionId
-from asyncagents.engine.runner import Continue, Verdict
+from asyncagents.engine.runner import Continue, RestVerdict
 from asyncagents.engine.runtime.runtime import Runtime
-from asyncagents.llm.model import FromModel, FromUser, Said
+from asyncagents.llm.model import ModelTurn, TextBlock, UserTurn
 from asyncagents.llm.scripted import call, fail, pause, say
-from asyncagents.store.verb.rest import Reason
+from asyncagents.store.verb.rest import RestReason
 from tests.flows.kit import CAREFUL, answer_of, later, stage
 
 REPORT = Completed("all green")
@@ -28,17 +28,17 @@ class Hook:
 
     def __init__(self, *texts: str, key: str | None = None) -> None:
         self.runtime: Runtime | None = None
-        self.reasons: list[Reason] = []
+        self.reasons: list[RestReason] = []
         self._texts = list(texts)
         self._key = key
 
-    async def __call__(self, snapshot: Snapshot, reason: Reason) -> Verdict:
+    async def __call__(self, snapshot: Snapshot, reason: RestReason) -> RestVerdict:
         self.reasons.append(reason)
         return Continue(self.say(snapshot.control.id, self._texts.pop(0))) if self._texts else ()
 
     def say(self, session_id: SessionId, text: str) -> Admit:
         assert self.runtime is not None
-        fact = self.runtime._inputs.admit(session_id, text, key=self._key, to={})
+        fact = self.runtime._input_builder.build_prompt(session_id, text, key=self._key, to={})
         return replace(fact, source="system")
 
 
@@ -53,11 +53,11 @@ async def test_a_turn_goes_on_when_somebody_objects_to_its_end(tmp_path: Path) -
     assert answer.text == "Docs too."
     assert hook.reasons == ["done"] * 3
     assert at.told() == [
-        FromUser("go"),
-        FromModel((Said("Done."),)),
-        FromUser("You forgot the tests."),
-        FromModel((Said("Tests too."),)),
-        FromUser("And the docs."),
+        UserTurn("go"),
+        ModelTurn((TextBlock("Done."),)),
+        UserTurn("You forgot the tests."),
+        ModelTurn((TextBlock("Tests too."),)),
+        UserTurn("And the docs."),
     ]
     assert [event.status for event in at.ears.of(SessionStatus)] == [Busy(), Idle()]
 
@@ -132,7 +132,7 @@ async def test_what_follows_from_the_end_of_a_turn_commits_with_it(tmp_path: Pat
     """A child tells its parent, and settles the call that waits for it."""
     hook = Hook()
 
-    async def report(snapshot: Snapshot, reason: Reason) -> Verdict:
+    async def report(snapshot: Snapshot, reason: RestReason) -> RestVerdict:
         if snapshot.control.parent_id is None:
             return ()
         (waiting,) = await at.runtime.open_calls(snapshot.control.parent_id)
@@ -149,15 +149,15 @@ async def test_what_follows_from_the_end_of_a_turn_commits_with_it(tmp_path: Pat
         await at.runtime.prompt(child.id, "work")
         await at.ears.until(SessionIdle, lambda event: event.session_id == at.session_id)
 
-    assert at.told()[0] == FromUser("go")
+    assert at.told()[0] == UserTurn("go")
     assert "child has ended" in str(at.told())
     assert REPORT.output in str(at.told())
 
 
 async def test_a_hook_that_raises_ends_in_an_error_not_in_a_loop(tmp_path: Path) -> None:
-    asked: list[Reason] = []
+    asked: list[RestReason] = []
 
-    async def broken(snapshot: Snapshot, reason: Reason) -> Verdict:
+    async def broken(snapshot: Snapshot, reason: RestReason) -> RestVerdict:
         asked.append(reason)
         raise RuntimeError("a bug in a hook")
 

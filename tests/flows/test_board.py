@@ -11,7 +11,7 @@ import pytest
 from asyncagents.app.runtime import open_runtime
 from asyncagents.domain.task.board import TaskQuery
 from asyncagents.domain.task.view import BackgroundTask
-from asyncagents.engine.event.task_stream import News
+from asyncagents.engine.event.task_stream import BoardUpdate
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import Closed, InvalidInput, NotFound
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
@@ -30,7 +30,7 @@ class Screen:
 
     def __init__(self) -> None:
         self.state: dict[str, BackgroundTask] = {}
-        self.heard: list[News] = []
+        self.heard: list[BoardUpdate] = []
         self._more = asyncio.Condition()
         self._seen = 0
 
@@ -38,7 +38,7 @@ class Screen:
     def types(self) -> list[str]:
         return [each.type for each in self.heard]
 
-    async def read(self, news: AsyncGenerator[News, None]) -> None:
+    async def read(self, news: AsyncGenerator[BoardUpdate, None]) -> None:
         async for each in news:
             async with self._more:
                 self.heard.append(each)
@@ -61,7 +61,7 @@ class Screen:
         assert task is not None
         return task
 
-    def _apply(self, news: News) -> BackgroundTask | None:
+    def _apply(self, news: BoardUpdate) -> BackgroundTask | None:
         if news.type == "task.removed":
             self.state.pop(msgspec.json.decode(news.body)["sessionID"], None)
             return None
@@ -196,7 +196,7 @@ async def test_whoever_follows_is_let_go_when_the_runtime_ends(tmp_path: Path) -
         _, cursor = await runtime.board.snapshot()
         news = runtime.board.follow(cursor)
         waiting = asyncio.ensure_future(anext(news))
-        while not runtime.board._followers:  # noqa: ASYNC110  nothing tells that it has joined
+        while not runtime.board._subscribers:  # noqa: ASYNC110  nothing tells that it has joined
             await asyncio.sleep(0)
     with pytest.raises(Closed):
         await waiting
@@ -211,7 +211,7 @@ async def test_a_cursor_of_another_store_is_told_to_begin_again_and_nonsense_is_
         epoch = now.split("-")[0]
         for old in ("ffff-0-7", f"{epoch}-0-999"):
             async with aclosing(runtime.board.follow(old)) as news:
-                assert await anext(news) == News(now, "reset", b"{}")
+                assert await anext(news) == BoardUpdate(now, "reset", b"{}")
         for nonsense in (
             "",
             "x",

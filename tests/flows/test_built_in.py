@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.event import QuestionAsked, TodoUpdated
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.engine.tool import AnyTool
-from asyncagents.llm.model import FromTool
+from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import call, say
 from asyncagents.testing.clock import FakeClock, SeededRng
 from asyncagents.tools.builtin.question import question
@@ -53,7 +53,7 @@ async def test_a_question_waits_for_its_answer(tmp_path: Path) -> None:
         await at.runtime.answer(heard.request.id, [["red"]])
         await at.runtime.wait(at.session_id)
     result = at.told()[-1]
-    assert isinstance(result, FromTool)
+    assert isinstance(result, ToolTurn)
     assert ("red" in result.output, result.failed) == (True, False)
 
 
@@ -73,4 +73,4 @@ async def test_a_question_that_makes_no_sense_is_told_so(tmp_path: Path, questio
         answer = await at.prompt("go")
         (state,) = await at.states()
     assert answer.text == "Sorry."
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)

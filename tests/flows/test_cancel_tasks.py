@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from asyncagents.domain.conversation.failure import MessageAbortedError
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
 from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.event import TaskCancelled, TaskCleared, TaskCompleted
 from asyncagents.errors import AlreadySettled, NotFound
-from asyncagents.llm.model import FromUser, Request
-from asyncagents.llm.scripted import Step, call, say
+from asyncagents.llm.model import ChatRequest, UserTurn
+from asyncagents.llm.scripted import ScriptStep, call, say
 from tests.flows.delegating import (
     Scenes,
     child_of,
@@ -38,8 +38,8 @@ BASE: Scenes = {
 }
 
 
-def own(at: Stage) -> list[Request]:
-    return [request for request in at.model.requests if request.messages[0] == FromUser("go")]
+def own(at: Stage) -> list[ChatRequest]:
+    return [request for request in at.model.requests if request.messages[0] == UserTurn("go")]
 
 
 @pytest.mark.spec("T-05", "T-12", "T-03")
@@ -83,7 +83,7 @@ async def test_a_parent_that_cancels_a_task_knows_it_and_is_not_told(tmp_path: P
 async def test_a_batch_is_cancelled_as_one(tmp_path: Path) -> None:
     both = gates("left", "right")
 
-    def stop(request: Request) -> Step:
+    def stop(request: ChatRequest) -> ScriptStep:
         batch = outputs(request)[0].partition("batch: ")[2].splitlines()[0]
         return [call("asyncagents_cancel", batch=batch), call("asyncagents_cancel", batch="bat_x")]
 
@@ -195,7 +195,7 @@ async def test_an_abort_reaches_sync_and_background_tasks_to_any_depth(tmp_path:
         ("B", "S", "SS", "BB"), ("cancelled", "user")
     )
     assert statuses == {}
-    assert isinstance(states[1], ToolError)
+    assert isinstance(states[1], ToolFailed)
     assert len(at.model.requests) == asked + 1
     assert [text.split('"')[1] for text in told] == ["B"]
     assert inner == []
@@ -263,7 +263,7 @@ async def test_a_sync_task_that_a_person_cancels_fails_its_call_and_the_parent_g
         answer = await prompt
         (state,) = await at.states()
         told = await notices_of(at)
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert "MessageAbortedError" in state.error
     assert "ended_by: user" in state.error
     assert (answer.text, told) == ("A pity.", [])
@@ -331,7 +331,7 @@ async def test_cancel_needs_one_thing_to_cancel(tmp_path: Path) -> None:
         await at.prompt("go")
         states = await at.states()
     assert not any(isinstance(state, ToolCompleted) for state in states)
-    errors = [state.error for state in states if isinstance(state, ToolError)]
+    errors = [state.error for state in states if isinstance(state, ToolFailed)]
     assert ["Say which" in error for error in errors] == [True, True, False]
     assert "You have no task" in errors[2]
 
@@ -346,7 +346,7 @@ async def test_deleting_the_session_of_a_sync_child_fails_its_call(tmp_path: Pat
         await at.runtime.delete_session(await child_of(at, "A"))
         answer = await prompt
         (state,) = await at.states()
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert ("deleted" in state.error, answer.text) == (True, "A pity.")
 
 

@@ -13,9 +13,9 @@ from asyncagents.config.config import AgentConfig, CommandConfig, Config, Delega
 from asyncagents.domain.conversation.part_input import SubtaskInput
 from asyncagents.domain.conversation.session import LaunchRights, Rule
 from asyncagents.domain.event import PermissionAsked
-from asyncagents.llm.model import FromUser, Request
-from asyncagents.llm.scripted import Line, Step, call, say
-from asyncagents.store.verb.session_update import Change
+from asyncagents.llm.model import ChatRequest, UserTurn
+from asyncagents.llm.scripted import ScriptLine, ScriptStep, call, say
+from asyncagents.store.verb.session_update import SessionChanges
 from tests.flows.delegating import Players, Scenes, child_of, ids, until_quiet
 from tests.flows.kit import PATIENCE, Gate, Stage, stage
 from tests.flows.moving import brought, elsewhere, exported
@@ -28,11 +28,11 @@ AGENTS = {
     "lead": AgentConfig(mode="all", description="Leads.", permission=LEAD),
 }
 WRITE = call("write", filePath="a.txt", content="mine")
-TRY: list[Step] = [[call("gate")], [WRITE], [say("Tried.")]]
-IDLE: list[Step] = [[say("Fine.")]]
+TRY: list[ScriptStep] = [[call("gate")], [WRITE], [say("Tried.")]]
+IDLE: list[ScriptStep] = [[say("Fine.")]]
 
 
-def launching(tool: str, agent: str = "worker", prompt: str = "look", **more: Any) -> Line:
+def launching(tool: str, agent: str = "worker", prompt: str = "look", **more: Any) -> ScriptLine:
     name = "subagent_type" if tool == "task" else "agent"
     return call(tool, description=more.pop("description", "Job"), prompt=prompt, **{name: agent}, **more)
 
@@ -76,11 +76,11 @@ async def scene(tmp_path: Path, scenes: Scenes, **config: Any) -> AsyncIterator[
         yield Scene(at, gate, root)
 
 
-def in_a_fork(own: Step, forked: Step) -> Callable[[Request], Step]:
+def in_a_fork(own: ScriptStep, forked: ScriptStep) -> Callable[[ChatRequest], ScriptStep]:
     """One step of a parent and of its fork, which begin alike."""
 
-    def step(request: Request) -> Step:
-        last = [told.text for told in request.messages if isinstance(told, FromUser)][-1]
+    def step(request: ChatRequest) -> ScriptStep:
+        last = [told.text for told in request.messages if isinstance(told, UserTurn)][-1]
         return forked if "look" in last.splitlines() else own
 
     return step
@@ -168,7 +168,7 @@ async def test_a_grandchild_is_bound_by_each_launch_above_it(tmp_path: Path) -> 
 @pytest.mark.spec("A-03", "T-08")
 @pytest.mark.parametrize("tool", ["task", "asyncagents_task"])
 async def test_a_follow_up_of_build_frees_no_child_that_plan_launched(tmp_path: Path, tool: str) -> None:
-    def resume(request: Request) -> Step:
+    def resume(request: ChatRequest) -> ScriptStep:
         task_id = ids(request)[0]
         if tool == "task":
             return [launching("task", prompt="look", task_id=task_id)]
@@ -265,9 +265,9 @@ DENIED = Rule(permission="edit", pattern="*", action="deny")
 async def test_rules_of_the_parent_that_a_person_loosens_later_free_no_child(tmp_path: Path, by: str) -> None:
     async with scene(tmp_path, LAUNCHES["asyncagents_task"]) as on:
         if by == "rules":
-            await on.runtime.conversations.change(on.at.session_id, Change(permission=(DENIED,)))
+            await on.runtime.conversations.change(on.at.session_id, SessionChanges(permission=(DENIED,)))
             await on.begin("go", "build")
-            await on.runtime.conversations.change(on.at.session_id, Change(permission=(LOOSENED,)))
+            await on.runtime.conversations.change(on.at.session_id, SessionChanges(permission=(LOOSENED,)))
         else:
             await on.begin("go", "build", tools={"write": False})
             await on.say("more", "build", tools={"write": True})

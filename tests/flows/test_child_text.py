@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.llm.model import FromUser
+from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import call, say
 from tests.flows.delegating import (
     Scenes,
@@ -40,7 +40,7 @@ async def test_code_with_tags_of_its_own_reaches_the_parent_unchanged(tmp_path: 
     async with office(tmp_path, scenes) as at:
         await at.runtime.send(at.session_id, "go")
         await until_quiet(at.runtime, at.session_id)
-        requests = [each for each in at.model.requests if each.messages[0] == FromUser("go")]
+        requests = [each for each in at.model.requests if each.messages[0] == UserTurn("go")]
     told = outputs(requests[-1])
     results = [text for text in told if "<task_result>" in text]
     assert len(results) == 4

@@ -26,7 +26,7 @@ from asyncagents.domain.task.board import BoardSnapshot
 from asyncagents.engine.tool import AnyTool
 from asyncagents.errors import Conflict, InvalidInput, NotFound, Unauthorized, Unavailable
 from asyncagents.llm.scripted import Script, call, say
-from asyncagents.server.serve import Listening, open_server
+from asyncagents.server.serve import ServerOptions, open_server
 from tests.flows.kit import CAREFUL, PATIENCE, Gate, Stage, later, stage
 
 HELLO: Script = {"hi": [[say("Hel", "lo.")]], "again": [[say("Again.")]]}
@@ -37,7 +37,7 @@ NOWHERE = SessionId("ses_none")
 async def attached(data: Path, script: Script, *tools: AnyTool) -> AsyncIterator[tuple[Client, Stage]]:
     async with (
         stage(data, script, tools=tools) as at,
-        open_server(at.runtime, data, Listening(port=0), directory=data),
+        open_server(at.runtime, data, ServerOptions(port=0), directory=data),
         open_client(data=data) as client,
     ):
         yield client, at
@@ -90,9 +90,9 @@ async def test_a_stream_tells_of_a_turn_as_it_happens(tmp_path: Path) -> None:
 async def test_begin_and_send_return_at_once_and_their_answers_can_be_waited_for(tmp_path: Path) -> None:
     async with attached(tmp_path, HELLO) as (client, _at):
         session, message_id = await client.begin("hi", directory=tmp_path, key="b")
-        first = await client.answered(session.id, message_id)
+        first = await client.wait_for_answer(session.id, message_id)
         sent = await client.send(session.id, "again")
-        second = await client.answered(session.id, sent)
+        second = await client.wait_for_answer(session.id, sent)
         again = await client.begin("hi", directory=tmp_path, key="b")
         kept = await client.send(session.id, "for later", wakes=False)
         unanswered = await client.answer_to(kept)
@@ -123,7 +123,7 @@ async def test_asks_are_seen_and_answered(tmp_path: Path) -> None:
             await client.answer("per_none", "once")
         with pytest.raises(InvalidInput, match="answer with"):
             await client.answer(waiting.call.ask_id, "perhaps")
-        done = await client.answered(at.session_id, message_id)
+        done = await client.wait_for_answer(at.session_id, message_id)
 
     assert waiting == stored
     assert same == (waiting,)
@@ -183,7 +183,10 @@ async def test_what_the_server_refuses_is_raised_with_its_sentence(tmp_path: Pat
 
 
 async def test_without_the_token_nothing_is_told(tmp_path: Path) -> None:
-    async with stage(tmp_path, HELLO) as at, open_server(at.runtime, tmp_path, Listening(port=0)) as listing:
+    async with (
+        stage(tmp_path, HELLO) as at,
+        open_server(at.runtime, tmp_path, ServerOptions(port=0)) as listing,
+    ):
         async with open_client(listing.url, token="wrong") as client:
             with pytest.raises(Unauthorized, match="token"):
                 await client.session(at.session_id)
@@ -244,14 +247,14 @@ async def test_a_client_goes_on_when_its_server_comes_back_elsewhere(tmp_path: P
                         return
 
         async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
-            async with open_server(at.runtime, tmp_path, Listening(port=0)):
+            async with open_server(at.runtime, tmp_path, ServerOptions(port=0)):
                 hearing = group.create_task(listen())
                 await listening.wait()
                 answer = group.create_task(client.prompt(at.session_id, "go"))
                 await gate.until_started()
             gate.go.set()
             await at.ears.until(SessionIdle)
-            async with open_server(at.runtime, tmp_path, Listening(port=0)):
+            async with open_server(at.runtime, tmp_path, ServerOptions(port=0)):
                 said = await answer
                 await hearing
 

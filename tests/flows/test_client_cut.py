@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.client import BoardSnapshot, Client, Removed, open_client
+from asyncagents.client import BoardSnapshot, Client, TaskRemoved, open_client
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.event import PartDelta, PartUpdated, PermissionAsked, SessionIdle
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task.view import BackgroundTask
 from asyncagents.errors import NotFound, Unavailable
 from asyncagents.llm.scripted import Script, call, say
-from asyncagents.server.serve import Listening, open_server
+from asyncagents.server.serve import ServerOptions, open_server
 from tests.e2e.test_client_kills import Screen
 from tests.flows.cutting import Cutter, cutting
 from tests.flows.delegating import launch, office
@@ -35,7 +35,7 @@ SCRIPT: Script = {
 async def cut_off(data: Path) -> AsyncIterator[tuple[Client, Cutter, Stage]]:
     async with (
         stage(data, SCRIPT, tools=[CAREFUL, later("deploy")]) as at,
-        open_server(at.runtime, data, Listening(port=0), directory=data) as listing,
+        open_server(at.runtime, data, ServerOptions(port=0), directory=data) as listing,
         cutting(listing.url) as cutter,
         open_client(cutter.url, token=listing.token, patience=PATIENCE) as client,
     ):
@@ -85,7 +85,7 @@ async def test_answers_and_results_that_are_lost_count_once(tmp_path: Path) -> N
         asks = await client.asks()
         cutter.cut = Once(b"POST /v1/asks/")
         await client.answer(str(asks[0].call.ask_id), "once")
-        done = await client.answered(at.session_id, asked)
+        done = await client.wait_for_answer(at.session_id, asked)
         await client.prompt(at.session_id, "ship")
         (pending,) = await client.async_tools.list()
         cutter.cut = Once(b"POST /async-tool/")
@@ -166,17 +166,17 @@ async def test_a_board_that_is_cut_ends_in_the_state_of_a_fresh_one(tmp_path: Pa
         asyncio.timeout(2 * PATIENCE),
         aclosing(client.board()) as board,
     ):
-        async with open_server(at.runtime, tmp_path, Listening(port=0)):
+        async with open_server(at.runtime, tmp_path, ServerOptions(port=0)):
             first = await anext(board)
         await at.runtime.prompt(at.session_id, "go")
         await at.runtime.wait_tree(at.session_id)
-        async with open_server(at.runtime, tmp_path, Listening(port=0)):
+        async with open_server(at.runtime, tmp_path, ServerOptions(port=0)):
             page = await client.tasks.page()
             async for news in board:
                 match news:
                     case BoardSnapshot():
                         snapshots += 1
-                    case Removed(session_id=gone):
+                    case TaskRemoved(session_id=gone):
                         del tasks[gone]
                     case _:
                         tasks[news.session_id] = news.task
@@ -199,13 +199,13 @@ async def test_patience_begins_when_the_server_goes_away(tmp_path: Path) -> None
         asyncio.TaskGroup() as group,
     ):
         loop = asyncio.get_running_loop()
-        async with open_server(at.runtime, tmp_path, Listening(port=0)):
+        async with open_server(at.runtime, tmp_path, ServerOptions(port=0)):
             answer = group.create_task(client.prompt(at.session_id, "go"))
             await gate.until_started()
             silent = asyncio.Event()
             loop.call_later(2.5, silent.set)
             await silent.wait()
-        async with open_server(at.runtime, tmp_path, Listening(port=0)):
+        async with open_server(at.runtime, tmp_path, ServerOptions(port=0)):
             gate.go.set()
             said = await answer
 

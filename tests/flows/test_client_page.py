@@ -12,13 +12,13 @@ import pytest
 
 from asyncagents.app.runtime import open_runtime
 from asyncagents.client import Client
-from asyncagents.client.async_tools import AsyncTools
-from asyncagents.client.client import PATIENCE_SECONDS
-from asyncagents.client.tasks import Tasks
+from asyncagents.client.async_tools import ClientAsyncTools
+from asyncagents.client.client import RECONNECT_SECONDS
+from asyncagents.client.tasks import ClientTasks
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.tool import Tool
 from asyncagents.llm.scripted import ScriptedModel, call, say
-from asyncagents.server.serve import Listening, open_server
+from asyncagents.server.serve import ServerOptions, open_server
 from tests.flows.kit import PATIENCE, Text, asks_first, echo
 from tests.flows.test_client import attached
 from tests.flows.test_pages import DOCS, blocks
@@ -37,7 +37,7 @@ async def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
     model = ScriptedModel({"Say hello.": [[say("Hel", "lo!")]], "And goodbye.": [[say("Goodbye!")]]})
     async with (
         open_runtime(tmp_path, model=model) as runtime,
-        open_server(runtime, tmp_path, Listening(port=0), directory=tmp_path),
+        open_server(runtime, tmp_path, ServerOptions(port=0), directory=tmp_path),
         asyncio.timeout(PATIENCE),
     ):
         program = await asyncio.create_subprocess_exec(
@@ -70,5 +70,5 @@ def test_the_page_names_every_method() -> None:
     named = {name for _, row in rows for name in re.findall(r"`(?:tasks\.|async_tools\.)?(\w+)[^`]*`", row)}
 
     assert methods(Client) - {"root_of", "at_work", "is_run", "open_calls"} <= named
-    assert methods(Tasks) | methods(AsyncTools) <= named
-    assert f"`patience` ({PATIENCE_SECONDS:.0f} s)" in PAGE
+    assert methods(ClientTasks) | methods(ClientAsyncTools) <= named
+    assert f"`patience` ({RECONNECT_SECONDS:.0f} s)" in PAGE

@@ -10,7 +10,7 @@ import pytest
 from asyncagents.client import open_client
 from asyncagents.errors import Unavailable
 from asyncagents.llm.scripted import say
-from asyncagents.server.serve import Listening, open_server
+from asyncagents.server.serve import ServerOptions, open_server
 from tests.flows.cutting import Cutter
 from tests.flows.kit import PATIENCE, stage
 
@@ -50,12 +50,12 @@ async def before(url: str, head: str, times: int) -> AsyncIterator[Proxy]:
 async def test_a_client_waits_for_a_server_that_a_proxy_cannot_reach(tmp_path: Path, head: str) -> None:
     async with (
         stage(tmp_path, {"Hi": [[say("Hello.")]]}) as at,
-        open_server(at.runtime, tmp_path, Listening(port=0)) as listing,
+        open_server(at.runtime, tmp_path, ServerOptions(port=0)) as listing,
         before(listing.url, head, 3) as proxy,
         open_client(proxy.url, token=listing.token, patience=PATIENCE) as client,
     ):
         message_id = await client.send(at.session_id, "Hi")
-        answer = await client.answered(at.session_id, message_id)
+        answer = await client.wait_for_answer(at.session_id, message_id)
         entries = await client.messages(at.session_id)
     assert (proxy.left, answer.text) == (0, "Hello.")
     assert [entry.text for entry in entries] == ["Hi", "Hello."]

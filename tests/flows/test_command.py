@@ -14,7 +14,7 @@ from asyncagents.domain.conversation.part import AgentPart, CompactionPart, File
 from asyncagents.domain.text import without_reminders
 from asyncagents.engine.tool import AnyTool
 from asyncagents.errors import InvalidInput
-from asyncagents.llm.model import FromUser
+from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptedModel
 from tests.flows.kit import Stage, answer_of, stage
 from tests.flows.test_project import repository
@@ -43,7 +43,7 @@ def command(template: str, **more: Any) -> CommandConfig:
 
 def asked(at: Stage) -> str:
     """What the last request told the model at its end."""
-    (*_, last) = [told for told in at.told() if isinstance(told, FromUser)]
+    (*_, last) = [told for told in at.told() if isinstance(told, UserTurn)]
     return without_reminders(last.text)
 
 
@@ -172,7 +172,7 @@ async def test_the_same_key_at_the_same_time_runs_the_shell_once(tmp_path: Path)
         sends = [at.runtime.send(at.session_id, "/count", key="s") for _ in range(2)]
         first, again, *sent = await asyncio.gather(*prompts, *sends)
         await at.runtime.wait(at.session_id)
-        assert at.runtime._intake._under_way == {}
+        assert at.runtime._intake._key_locks == {}
     assert first == again
     assert sent[0] == sent[1]
     assert (tmp_path / "project" / "ran").read_text() == "x\nx\n"
@@ -194,7 +194,7 @@ async def test_a_command_that_wakes_nobody_is_read_with_the_next_prompt(tmp_path
         await at.runtime.send(at.session_id, "/note this", wakes=False)
         assert at.model.requests == []
         await at.prompt("Hello")
-    assert [told.text for told in at.told() if isinstance(told, FromUser)] == ["Noted: this", "Hello"]
+    assert [told.text for told in at.told() if isinstance(told, UserTurn)] == ["Noted: this", "Hello"]
 
 
 @pytest.mark.spec("S-08")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.domain.agent.command import FilePiece, ShellPiece, fill
+from asyncagents.domain.agent.command import FilePiece, ShellPiece, fill_template
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
@@ -37,6 +37,6 @@ def test_the_code_of_the_page_prints_what_it_says(tmp_path: Path, code: str, sho
 
 def test_the_command_of_the_page_has_its_shell_and_its_file() -> None:
     (markdown,) = blocks("markdown")
-    pieces = fill(markdown.split("---\n")[2], "tests and docs")
+    pieces = fill_template(markdown.split("---\n")[2], "tests and docs")
     assert [piece.command for piece in pieces if isinstance(piece, ShellPiece)] == ["git diff --stat"]
     assert [piece.path for piece in pieces if isinstance(piece, FilePiece)] == ["CONTRIBUTING.md"]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from asyncagents import Completed, Tool, ToolContext, open_runtime
 from asyncagents.config.config import AgentConfig, Config
 from asyncagents.domain.control import Control
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.failure import ContextOverflowError, UnknownError
 from asyncagents.domain.conversation.message import AssistantMessage, ModelRef, UserMessage
 from asyncagents.domain.conversation.part import CompactionPart, TextPart, ToolCompleted, ToolPart
@@ -22,10 +22,10 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.window import Window
 from asyncagents.engine.model_input import CLEARED, SUMMARISED
 from asyncagents.engine.runtime.runtime import Runtime
-from asyncagents.engine.step.compaction import EMPTY, NOTHING
+from asyncagents.engine.step.compaction import EMPTY_SUMMARY, NOTHING_TO_SUMMARISE
 from asyncagents.engine.workplace.agents import prompt_text
-from asyncagents.llm.model import FromModel, FromTool, FromUser, Request, StepFinish
-from asyncagents.llm.scripted import Line, call, fail, say
+from asyncagents.llm.model import ChatRequest, ModelTurn, StepFinish, ToolTurn, UserTurn
+from asyncagents.llm.scripted import ScriptLine, call, fail, say
 from tests.flows.kit import PATIENCE, Ears, Text, answer_of, later
 from tests.flows.reader import Reader, for_summary, read
 from tests.flows.test_subtask import FIND, GO_ON, task
@@ -50,11 +50,11 @@ class Place:
         self.model = model
         self.events: list[Event] = []
 
-    async def prompt(self, text: str) -> Entry:
+    async def prompt(self, text: str) -> MessageWithParts:
         async with asyncio.timeout(PATIENCE):
             return await self.runtime.prompt(self.session_id, text)
 
-    async def compact(self, focus: str = "") -> Entry:
+    async def compact(self, focus: str = "") -> MessageWithParts:
         async with asyncio.timeout(PATIENCE):
             return await self.runtime.compact(self.session_id, focus)
 
@@ -73,11 +73,11 @@ def _allow(ask: object, context: object) -> Any:
     return "allow"
 
 
-def text_of(request: Request) -> str:
-    return "\n".join(told.text for told in request.messages if isinstance(told, FromUser))
+def text_of(request: ChatRequest) -> str:
+    return "\n".join(told.text for told in request.messages if isinstance(told, UserTurn))
 
 
-def chatty(request: Request) -> Sequence[Line]:
+def chatty(request: ChatRequest) -> Sequence[ScriptLine]:
     return [say("I see. " + WORDS * 10)]
 
 
@@ -129,8 +129,8 @@ async def test_a_step_that_reports_a_full_window_asks_for_a_summary_in_the_next_
 
 @pytest.mark.spec("S-10", "S-05")
 async def test_a_turn_that_is_cut_by_a_summary_goes_on_with_what_was_kept(tmp_path: Path) -> None:
-    def work(request: Request) -> Sequence[Line]:
-        results = [told for told in request.messages if isinstance(told, FromTool)]
+    def work(request: ChatRequest) -> Sequence[ScriptLine]:
+        results = [told for told in request.messages if isinstance(told, ToolTurn)]
         if prompt_text("compaction-go-on") in text_of(request) and not results[1:]:
             return [say("All done.")]
         return [call("much", text="60")]
@@ -143,7 +143,7 @@ async def test_a_turn_that_is_cut_by_a_summary_goes_on_with_what_was_kept(tmp_pa
     assert answer.text == "All done."
     assert model.refused == 0
     last = model.steps[-1]
-    assert isinstance(last.messages[0], FromUser)
+    assert isinstance(last.messages[0], UserTurn)
     assert last.messages[0].text.startswith(SUMMARISED)
     assert "Summary of" in last.messages[0].text
     assert "read everything" in text_of(last), "what was asked last is never lost"
@@ -161,12 +161,12 @@ async def test_the_newest_messages_are_kept_as_they_are(tmp_path: Path) -> None:
         await at.prompt("and now?")
 
     after = model.steps[-1]
-    said = [told for told in after.messages if isinstance(told, FromUser)]
+    said = [told for told in after.messages if isinstance(told, UserTurn)]
     assert said[0].text.startswith(SUMMARISED)
     assert said[1].text.startswith("prompt ")
     assert not said[1].text.startswith("prompt 0")
     assert "prompt 7" in text_of(after)
-    assert any(isinstance(told, FromModel) for told in after.messages)
+    assert any(isinstance(told, ModelTurn) for told in after.messages)
     assert read(after) < read(model.steps[-2])
 
 
@@ -234,7 +234,7 @@ async def test_what_no_step_has_read_is_kept_where_nobody_knows_the_window(tmp_p
     model = Reader(Window(), chatty)
     async with place(tmp_path, model) as at:
         await at.prompt("hello")
-        wish = at.runtime._inputs.compaction(at.session_id, key=None, to={})
+        wish = at.runtime._input_builder.build_compaction(at.session_id, key=None, to={})
         await at.runtime._store.admit(replace(wish, wakes=False))
         await at.prompt(f"{WORDS * 300} xyzzy {WORDS * 300}")
 
@@ -246,9 +246,9 @@ async def test_what_is_queued_with_the_wish_is_answered_after_the_summary(tmp_pa
     model = Reader(Window(), chatty)
     async with place(tmp_path, model) as at:
         await at.prompt("hello")
-        fact = at.runtime._inputs.compaction(at.session_id, key=None, to={})
+        fact = at.runtime._input_builder.build_compaction(at.session_id, key=None, to={})
         held = await at.runtime.send(at.session_id, "and this", wakes=False)
-        answer = at.runtime._answers.expect(at.session_id, held)
+        answer = at.runtime._answer_waiters.expect(at.session_id, held)
         await at.runtime._store.admit(fact)
         async with asyncio.timeout(PATIENCE):
             answered = await at.runtime._store.message(await answer)
@@ -262,15 +262,15 @@ async def test_what_came_of_a_task_is_above_where_the_model_is_told_so(tmp_path:
     model = Reader(Window(), chatty)
     async with place(tmp_path, model, task([])) as at:
         await at.prompt("hello")
-        wish = at.runtime._inputs.compaction(at.session_id, key=None, to={})
+        wish = at.runtime._input_builder.build_compaction(at.session_id, key=None, to={})
         await at.runtime._store.admit(replace(wish, wakes=False))
         async with asyncio.timeout(PATIENCE):
             await at.runtime.prompt(at.session_id, "find it", parts=[FIND])
 
     assert len(model.summaries) == 1
     told = model.steps[-1].messages
-    (result,) = [place for place, each in enumerate(told) if isinstance(each, FromTool)]
-    (go_on,) = [p for p, each in enumerate(told) if isinstance(each, FromUser) and GO_ON in each.text]
+    (result,) = [place for place, each in enumerate(told) if isinstance(each, ToolTurn)]
+    (go_on,) = [p for p, each in enumerate(told) if isinstance(each, UserTurn) and GO_ON in each.text]
     assert result < go_on
 
 
@@ -278,7 +278,9 @@ async def test_what_people_say_with_their_wishes_is_heard_once(tmp_path: Path) -
     model = Reader(Window(), chatty)
     async with place(tmp_path, model) as at:
         await at.prompt("hello")
-        wish = at.runtime._inputs.compaction(at.session_id, "the names of files", key=None, to={})
+        wish = at.runtime._input_builder.build_compaction(
+            at.session_id, "the names of files", key=None, to={}
+        )
         await at.runtime._store.admit(replace(wish, wakes=False))
         await at.compact("the dates")
         await at.prompt("again")
@@ -296,8 +298,10 @@ async def test_however_many_wishes_come_with_it_a_prompt_is_answered(tmp_path: P
     async with place(tmp_path, model) as at:
         await at.prompt("hello")
         held = await at.runtime.send(at.session_id, "and this", wakes=False)
-        answer = at.runtime._answers.expect(at.session_id, held)
-        wishes = [at.runtime._inputs.compaction(at.session_id, key=None, to={}) for _ in range(12)]
+        answer = at.runtime._answer_waiters.expect(at.session_id, held)
+        wishes = [
+            at.runtime._input_builder.build_compaction(at.session_id, key=None, to={}) for _ in range(12)
+        ]
         for number, wish in enumerate(wishes, 1):
             await at.runtime._store.admit(replace(wish, wakes=number == len(wishes)))
         async with asyncio.timeout(PATIENCE):
@@ -354,7 +358,7 @@ async def test_a_summary_that_is_too_long_to_be_asked_for_is_asked_for_with_less
 async def test_tools_that_fill_the_window_by_themselves_do_not_cost_a_summary_for_every_step(
     tmp_path: Path,
 ) -> None:
-    def work(request: Request) -> Sequence[Line]:
+    def work(request: ChatRequest) -> Sequence[ScriptLine]:
         return [call("much", text=f"{len(model.steps)}")] if len(model.steps) < 20 else [say("done")]
 
     bulky = [Tool(f"tool{n}", Text, _much, effect="none", description="x" * 400) for n in range(35)]
@@ -387,7 +391,7 @@ async def test_a_prompt_that_was_too_long_does_not_end_the_session(tmp_path: Pat
     ("line", "kind"), [(fail("no"), "APIError"), (say(""), "UnknownError")], ids=["refused", "silent"]
 )
 async def test_a_summary_that_fails_ends_the_turn_with_its_error_and_loses_nothing(
-    tmp_path: Path, line: Line, kind: str
+    tmp_path: Path, line: ScriptLine, kind: str
 ) -> None:
     model = Reader(Window(), chatty, summary=lambda request: [line])
     async with place(tmp_path, model) as at:
@@ -395,7 +399,7 @@ async def test_a_summary_that_fails_ends_the_turn_with_its_error_and_loses_nothi
         answer = await at.compact()
         error = answer_of(answer).error
         assert type(error).__name__ == kind
-        assert not isinstance(error, UnknownError) or error.data.message == EMPTY
+        assert not isinstance(error, UnknownError) or error.data.message == EMPTY_SUMMARY
         again = await at.prompt("what was it?")
 
     assert again.text.startswith("I see.")
@@ -409,13 +413,13 @@ async def test_there_is_nothing_to_summarise_in_an_empty_session(tmp_path: Path)
 
     error = answer_of(answer).error
     assert isinstance(error, UnknownError)
-    assert error.data.message == NOTHING
+    assert error.data.message == NOTHING_TO_SUMMARISE
     assert not model.requests
 
 
 @pytest.mark.spec("S-10")
 async def test_a_pending_call_is_not_forgotten_by_a_summary(tmp_path: Path) -> None:
-    def work(request: Request) -> Sequence[Line]:
+    def work(request: ChatRequest) -> Sequence[ScriptLine]:
         return [call("job")] if text_of(request) == "start the job" else [say("ok")]
 
     model = Reader(Window(), work)
@@ -468,7 +472,7 @@ async def test_a_summary_of_a_parent_leaves_its_child_alone(tmp_path: Path) -> N
         await at.runtime.prompt(child.id, "still here")
         assert text_of(model.steps[-1]) == "I am the child\nstill here"
         parent = await at.runtime.messages(at.session_id)
-        fact = at.runtime._inputs.compaction(child.id, key=None, to={})
+        fact = at.runtime._input_builder.build_compaction(child.id, key=None, to={})
         await at.runtime._store.admit(fact)
         await at.runtime.wait(child.id)
         assert await at.runtime.messages(at.session_id) == parent
@@ -476,9 +480,9 @@ async def test_a_summary_of_a_parent_leaves_its_child_alone(tmp_path: Path) -> N
 
 @pytest.mark.spec("S-11")
 async def test_old_output_is_left_out_when_there_is_enough_of_it(tmp_path: Path) -> None:
-    def work(request: Request) -> Sequence[Line]:
+    def work(request: ChatRequest) -> Sequence[ScriptLine]:
         last = request.messages[-1]
-        return [call("much", text="1600")] if isinstance(last, FromUser) else [say("ok")]
+        return [call("much", text="1600")] if isinstance(last, UserTurn) else [say("ok")]
 
     model = Reader(Window(), work)  # each output takes some 10,800 tokens
     async with place(tmp_path, model, MUCH) as at:
@@ -492,7 +496,7 @@ async def test_old_output_is_left_out_when_there_is_enough_of_it(tmp_path: Path)
     left_out = [isinstance(state, ToolCompleted) and state.time.compacted is not None for state in states]
     assert left_out == sorted(left_out, reverse=True), "the oldest, and no other"
     assert 2 <= sum(left_out) <= 6
-    results = [told for told in model.steps[-1].messages if isinstance(told, FromTool)]
+    results = [told for told in model.steps[-1].messages if isinstance(told, ToolTurn)]
     told = [result.output == CLEARED for result in results]
     assert 2 <= sum(told) <= sum(left_out)
     assert told == sorted(told, reverse=True)
@@ -500,9 +504,9 @@ async def test_old_output_is_left_out_when_there_is_enough_of_it(tmp_path: Path)
 
 @pytest.mark.spec("S-11")
 async def test_what_a_protected_tool_said_stays(tmp_path: Path) -> None:
-    def work(request: Request) -> Sequence[Line]:
+    def work(request: ChatRequest) -> Sequence[ScriptLine]:
         last = request.messages[-1]
-        return [call("skill", text="1600")] if isinstance(last, FromUser) else [say("ok")]
+        return [call("skill", text="1600")] if isinstance(last, UserTurn) else [say("ok")]
 
     model = Reader(Window(), work)
     async with place(tmp_path, model, Tool("skill", Text, _much, effect="none")) as at:
@@ -518,7 +522,7 @@ async def test_an_abort_ends_a_summary_and_the_next_prompt_is_answered(tmp_path:
     begun = asyncio.Event()
 
     class Slow(Reader):
-        async def stream(self, request: Request) -> Any:
+        async def stream(self, request: ChatRequest) -> Any:
             if for_summary(request):
                 begun.set()
                 await asyncio.sleep(3_600)
@@ -561,7 +565,7 @@ async def test_whoever_summarises_writes_no_more_than_the_reader_can_take(tmp_pa
         def window(self, model: ModelRef) -> Window:
             return LARGE if model.model_id == "large" else super().window(model)
 
-    def at_length(request: Request) -> Sequence[Line]:
+    def at_length(request: ChatRequest) -> Sequence[ScriptLine]:
         assert request.options.max_output is not None
         return [say("x" * request.options.max_output * 4)]
 
@@ -596,11 +600,11 @@ async def test_a_summary_between_two_agents_hides_neither(tmp_path: Path) -> Non
 async def test_the_last_step_is_told_so_after_a_summary_too(tmp_path: Path) -> None:
     """The window is full just before it."""
 
-    def work(request: Request) -> Sequence[Line]:
+    def work(request: ChatRequest) -> Sequence[ScriptLine]:
         return [say("done")] if len(model.steps) == 3 else [call("much", text=f"{len(model.steps)}")]
 
     class Filling(Reader):
-        async def stream(self, request: Request) -> Any:
+        async def stream(self, request: ChatRequest) -> Any:
             async for event in super().stream(request):
                 full = isinstance(event, StepFinish) and len(self.steps) == 2 and not for_summary(request)
                 yield replace(event, tokens=Tokens.zero().plus(FULL)) if full else event
@@ -630,8 +634,8 @@ async def test_where_the_tools_leave_no_room_no_summary_is_paid_for(
     async def _nothing(args: Wordy, context: ToolContext) -> Completed:
         return Completed("done")
 
-    def work(request: Request) -> Sequence[Line]:
-        results = [told for told in request.messages if isinstance(told, FromTool)]
+    def work(request: ChatRequest) -> Sequence[ScriptLine]:
+        results = [told for told in request.messages if isinstance(told, ToolTurn)]
         return [say("Done.")] if len(results) == 3 else [call("nothing", text=f"{len(results)}")]
 
     model = Reader(Window(context=400, output=100), work)
@@ -657,8 +661,8 @@ async def test_what_a_provider_refuses_however_short_it_becomes_ends_the_turn(tm
 async def test_a_result_that_came_late_is_weighed_once_where_it_came(tmp_path: Path) -> None:
     """Weighed at its call as well it seems too much, and the model reads a digest in its place."""
 
-    def answer(request: Request) -> Sequence[Line]:
-        return [call("deploy")] if request.messages[-1] == FromUser("ship") else [say("I see.")]
+    def answer(request: ChatRequest) -> Sequence[ScriptLine]:
+        return [call("deploy")] if request.messages[-1] == UserTurn("ship") else [say("I see.")]
 
     model = Reader(Window(context=32_000, output=8_000), answer)
     async with place(tmp_path, model, later("deploy")) as at, asyncio.timeout(PATIENCE):

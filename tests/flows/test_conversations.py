@@ -16,9 +16,9 @@ from asyncagents.config.config import AgentConfig, Config
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.event import MessageRemoved, PermissionAsked, SessionIdle, SessionUpdated
 from asyncagents.errors import InvalidInput
-from asyncagents.llm.model import FromUser
+from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, say
-from asyncagents.server.serve import Listening, open_server
+from asyncagents.server.serve import ServerOptions, open_server
 from tests.flows.calling import Caller, calling
 from tests.flows.kit import CAREFUL, PATIENCE, Ears, Gate, Stage, open_world
 from tests.flows.test_project import repository
@@ -111,9 +111,9 @@ async def test_a_model_that_nobody_knows_does_not_spoil_a_session(tmp_path: Path
     unknown = {"providerID": "scripted", "modelID": "nothing"}
     model = ScriptedModel(HELLO)
     async with (
-        open_world(tmp_path, Setup(model=model, check=check)) as runtime,
+        open_world(tmp_path, Setup(model=model, check_model=check)) as runtime,
         ClientSession(timeout=ClientTimeout(total=PATIENCE)) as http,
-        open_server(runtime, tmp_path, Listening(port=0), directory=tmp_path) as listing,
+        open_server(runtime, tmp_path, ServerOptions(port=0), directory=tmp_path) as listing,
     ):
         with runtime._bus.subscribe() as heard:
             session = await runtime.create_session(directory=tmp_path)
@@ -273,7 +273,7 @@ async def test_a_session_is_copied_and_both_go_on(tmp_path: Path) -> None:
         copied = (await at.get(f"/session/{part.body['id']}/message")).body
         answer = (await at.post(f"/session/{part.body['id']}/message", text("more"))).body
         nobody = await at.post(f"{where}/fork", {"messageID": "msg_none"})
-        told = [each.text for each in at.stage.told() if isinstance(each, FromUser)]
+        told = [each.text for each in at.stage.told() if isinstance(each, UserTurn)]
         at.stage.model.requests.clear()  # two sessions begin alike, and go on differently
 
     assert (whole["title"], second["title"]) == ("Bees (fork #1)", "Bees (fork #2)")
@@ -327,7 +327,7 @@ async def test_messages_and_parts_are_taken_out_and_changed_at_rest(tmp_path: Pa
         await at.stage.ears.until(MessageRemoved)
         again = await at.ask("DELETE", f"{where}/message/{answer['info']['id']}")
         await at.post(f"{where}/message", text("more"))
-        told = [each.text for each in at.stage.told() if isinstance(each, FromUser)]
+        told = [each.text for each in at.stage.told() if isinstance(each, UserTurn)]
         part = (await at.ask("DELETE", at_part)).body
         left = (await at.get(f"{where}/message/{said['messageID']}")).body
 
@@ -378,7 +378,7 @@ async def test_a_prompt_has_a_word_for_the_system_prompt_of_its_turn(tmp_path: P
 async def test_the_same_message_again_is_the_same_prompt(tmp_path: Path) -> None:
     async with calling(tmp_path, HELLO) as at:
         where = f"/session/{at.stage.session_id}/message"
-        named = at.stage.runtime._newborn.ids.message()
+        named = at.stage.runtime._session_factory.ids.message()
         body = {**text("hi"), "messageID": named}
         answer, same = [await at.post(where, body) for _ in range(2)]
         other = await at.post(where, {**text("again"), "messageID": named})
@@ -401,7 +401,7 @@ async def test_the_same_message_again_is_the_same_prompt(tmp_path: Path) -> None
 async def test_parts_keep_the_ids_that_a_client_gave_them(tmp_path: Path) -> None:
     async with calling(tmp_path, HELLO) as at:
         where = f"/session/{at.stage.session_id}/message"
-        one, two = (at.stage.runtime._newborn.ids.part() for _ in range(2))
+        one, two = (at.stage.runtime._session_factory.ids.part() for _ in range(2))
         parts = [{"type": "text", "text": "hi", "id": one}, {"type": "text", "text": "there", "id": two}]
         wrong = await at.post(where, {"parts": parts[::-1], "noReply": True})
         kept = (await at.post(where, {"parts": parts, "noReply": True})).body

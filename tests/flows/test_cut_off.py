@@ -15,9 +15,9 @@ async def test_a_run_that_was_cut_off_before_it_began_leaves_its_place(tmp_path:
     async with stage(tmp_path, {}) as at:
         dispatcher = at.runtime._dispatcher
         dispatcher.dispatch(at.session_id)
-        dispatcher.cut(True)
+        dispatcher.set_disconnected(True)
         await asyncio.sleep(0)
-        dispatcher.cut(False)
+        dispatcher.set_disconnected(False)
         async with asyncio.timeout(PATIENCE):
             await at.prompt("hello")
 
@@ -29,11 +29,11 @@ async def test_who_is_cut_off_again_and_again_is_in_no_crash_loop(tmp_path: Path
         message_id = await at.runtime.send(at.session_id, "wait")
         for _ in range(CLAIM_LIMIT + 2):
             await gate.until_started()
-            at.runtime._dispatcher.cut(True)
+            at.runtime._dispatcher.set_disconnected(True)
             await gate.ended.wait()
             gate.started.clear()
             gate.ended.clear()
-            at.runtime._dispatcher.cut(False)
+            at.runtime._dispatcher.set_disconnected(False)
         gate.go.set()
         async with asyncio.timeout(PATIENCE):
             await at.runtime.wait(at.session_id)

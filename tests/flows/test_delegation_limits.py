@@ -9,11 +9,11 @@ import pytest
 
 from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import Config, DelegationConfig
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
 from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import TaskCancelled, TaskCompleted
 from asyncagents.errors import ConfigError, InvalidInput
-from asyncagents.llm.model import FromUser
+from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from tests.flows.delegating import (
     Scene,
@@ -34,7 +34,7 @@ from tests.flows.kit import Gate, Stage, later
 
 def begun(at: Stage) -> list[str]:
     """First texts of the sessions that asked a model, in that order, besides the root's."""
-    firsts = [r.messages[0].text for r in at.model.requests if isinstance(r.messages[0], FromUser)]
+    firsts = [r.messages[0].text for r in at.model.requests if isinstance(r.messages[0], UserTurn)]
     return [text for text in dict.fromkeys(firsts) if text != "go"]
 
 
@@ -147,7 +147,7 @@ async def test_a_session_launches_so_many_and_no_more(tmp_path: Path) -> None:
         states = await at.states()
         tasks = await at.runtime.tasks.list(at.session_id)
         children = await at.runtime.children(at.session_id)
-    refused = [state.error for state in states if isinstance(state, ToolError)]
+    refused = [state.error for state in states if isinstance(state, ToolFailed)]
     assert (len(tasks), len(children), len(refused)) == (3, 3, 2)
     assert all("a session may launch at most 3" in error for error in refused)
 

@@ -8,14 +8,14 @@ import pytest
 
 from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.call.ask import Question
-from asyncagents.domain.conversation.failure import aborted
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError
+from asyncagents.domain.conversation.failure import aborted_error
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
 from asyncagents.domain.conversation.status import Busy, Idle, WaitingAsync
 from asyncagents.domain.event import QuestionAsked, TaskCancelled, TaskCompleted, TaskFailed, TaskUpdated
 from asyncagents.engine.tool import Pending, Tool, ToolContext
 from asyncagents.errors import Conflict
-from asyncagents.llm.model import FromUser, ModelEvent, Request, TextEnd
-from asyncagents.llm.scripted import Step, call, fail, say
+from asyncagents.llm.model import ChatRequest, ModelEvent, TextEnd, UserTurn
+from asyncagents.llm.scripted import ScriptStep, call, fail, say
 from tests.flows.delegating import (
     Players,
     Scenes,
@@ -44,15 +44,15 @@ class Held(Players):
         super().__init__(scenes)
         self.go = asyncio.Event()
 
-    async def _play(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def _play(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         async for event in super()._play(request):
             yield event
-            if isinstance(event, TextEnd) and request.messages[0] == FromUser("go"):
+            if isinstance(event, TextEnd) and request.messages[0] == UserTurn("go"):
                 await self.go.wait()
 
 
-def own(at: Stage) -> list[Request]:
-    return [request for request in at.model.requests if request.messages[0] == FromUser("go")]
+def own(at: Stage) -> list[ChatRequest]:
+    return [request for request in at.model.requests if request.messages[0] == UserTurn("go")]
 
 
 @pytest.mark.spec("T-12", "T-15")
@@ -86,7 +86,7 @@ async def test_two_that_end_while_the_parents_model_streams_are_told_by_its_next
 async def test_a_sync_task_and_a_wait_in_one_step_are_both_waited_for(tmp_path: Path) -> None:
     both = gates("left", "right")
 
-    def wait_and_work(request: Request) -> Step:
+    def wait_and_work(request: ChatRequest) -> ScriptStep:
         return [sync("S", "s"), call("asyncagents_output", task_id=ids(request)[0], block=True, timeout=600)]
 
     scenes: Scenes = {
@@ -160,7 +160,7 @@ async def test_a_question_of_a_sync_child_is_asked_at_the_root_and_answered(tmp_
 async def test_a_sync_call_may_wait_for_a_task_that_runs_in_the_background(tmp_path: Path) -> None:
     gate = Gate("gate")
 
-    def wait(request: Request) -> Step:
+    def wait(request: ChatRequest) -> ScriptStep:
         return [sync("More", "b", task_id=ids(request)[0])]
 
     scenes: Scenes = {
@@ -185,7 +185,7 @@ async def test_a_sync_call_may_wait_for_a_task_that_runs_in_the_background(tmp_p
 @pytest.mark.parametrize("end", ["cancelled", "error"])
 async def test_a_sync_call_goes_on_with_a_task_that_was_cancelled_or_failed(tmp_path: Path, end: str) -> None:
     gate = Gate("gate")
-    begin: Step = [call("gate")] if end == "cancelled" else [fail("no luck")]
+    begin: ScriptStep = [call("gate")] if end == "cancelled" else [fail("no luck")]
     scenes: Scenes = {
         "go": [[launch("A", "a")], [say("Off.")], [say("I see.")]],
         "a": [begin, [say("never")]],
@@ -222,12 +222,12 @@ async def test_an_abort_ends_a_wait_and_its_task_and_says_so_at_the_next_turn(tm
         await at.ears.until_status(WaitingAsync)
         await gate.until_started()
         assert await at.abort()
-        assert answer_of(await prompt).error == aborted()
+        assert answer_of(await prompt).error == aborted_error()
         await until_quiet(at.runtime, at.session_id)
         states, status = await at.states(), await at.status()
         answer = await at.prompt("next")
         (notice,) = await notices_of(at)
-    assert isinstance(states[1], ToolError)
+    assert isinstance(states[1], ToolFailed)
     assert (status, answer.text) == (Idle(), "Next.")
     assert visible(notice)[0].startswith("⊘")
 

@@ -10,7 +10,7 @@ import pytest
 
 from asyncagents.config.config import DelegationConfig
 from asyncagents.delegation.tools import delegation_tools
-from asyncagents.domain.why import Code
+from asyncagents.domain.why import WhyCode
 from tests.flows.test_pages import DOCS, blocks
 
 PAGE = (DOCS / "delegation.md").read_text(encoding="utf-8")
@@ -35,7 +35,7 @@ def test_the_program_prints_what_the_page_shows(program: Path) -> None:
 @pytest.mark.spec("X-09")
 def test_every_code_of_why_has_its_line() -> None:
     table = PAGE.split("## Why does it not move")[1]
-    assert [code for code in get_args(Code) if f"`{code}`" not in table] == []
+    assert [code for code in get_args(WhyCode) if f"`{code}`" not in table] == []
 
 
 def test_every_limit_has_its_line_and_its_default() -> None:

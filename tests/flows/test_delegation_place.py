@@ -17,11 +17,11 @@ from asyncagents.config.config import (
 )
 from asyncagents.config.secret import Secret
 from asyncagents.domain.conversation.message import ModelRef
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, ToolPart
 from asyncagents.domain.event import TaskCompleted
 from asyncagents.domain.window import Window
-from asyncagents.llm.model import FromUser
-from asyncagents.llm.scripted import Step, call, say
+from asyncagents.llm.model import UserTurn
+from asyncagents.llm.scripted import ScriptStep, call, say
 from asyncagents.plugins.api import PluginContext, PluginHooks
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
 from tests.flows.delegating import (
@@ -64,7 +64,7 @@ async def test_a_mention_of_an_agent_tells_the_model_to_delegate(tmp_path: Path)
     async with project(tmp_path, {}) as at:
         await at.prompt("Please ask @explore where it is")
         children = await at.runtime.children(at.session_id)
-    said = [told.text for told in at.told(0) if isinstance(told, FromUser)][-1]
+    said = [told.text for told in at.told(0) if isinstance(told, UserTurn)][-1]
     assert ("task" in said.partition("where it is")[2], children) == (True, ())
 
 
@@ -127,9 +127,9 @@ async def test_nobody_is_told_of_todos_while_tasks_live_and_after_that_one_is(tm
 async def test_a_summary_lists_the_tasks_that_live(tmp_path: Path) -> None:
     gate = Gate("gate")
 
-    def answer(request: Any) -> Step:
+    def answer(request: Any) -> ScriptStep:
         first = request.messages[0]
-        if isinstance(first, FromUser) and first.text == "look":
+        if isinstance(first, UserTurn) and first.text == "look":
             return [say("Red.")] if outputs(request) else [call("gate")]
         if any("compact" in str(told) or "ses_" in str(told) for told in request.messages):
             return [say("Ok.")]
@@ -209,7 +209,7 @@ async def test_a_launch_that_cannot_work_is_refused_at_once(
             entries = await runtime.messages(session.id)
             tasks, children = await runtime.tasks.list(), await runtime.children(session.id)
     (state,) = [part.state for entry in entries for part in entry.parts if isinstance(part, ToolPart)]
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert state.error.startswith("No task was created: ")
     assert (reason in state.error, tasks, children) == (True, (), ())
     assert answer.text == "I do it myself."
@@ -217,7 +217,7 @@ async def test_a_launch_that_cannot_work_is_refused_at_once(
 
 @pytest.mark.spec("D-12")
 async def test_a_parent_reads_the_transcript_of_a_task_that_still_works(tmp_path: Path) -> None:
-    def look(request: Any) -> Step:
+    def look(request: Any) -> ScriptStep:
         return [call("asyncagents_output", task_id=_first(outputs(request)), full_session=True)]
 
     gate = Gate("gate")

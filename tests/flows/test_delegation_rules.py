@@ -10,10 +10,10 @@ import pytest
 
 from asyncagents.config.config import AgentConfig, Config, DelegationConfig, NoticesConfig
 from asyncagents.domain.conversation.message import ModelRef
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
 from asyncagents.domain.event import PermissionAsked, TaskCompleted
-from asyncagents.llm.model import FromUser, Request
-from asyncagents.llm.scripted import Line, call, say
+from asyncagents.llm.model import ChatRequest, UserTurn
+from asyncagents.llm.scripted import ScriptLine, call, say
 from tests.flows.delegating import (
     Players,
     Scenes,
@@ -43,20 +43,20 @@ async def project(
         yield at
 
 
-def launching(tool: str, agent: str, prompt: str = "look") -> Line:
+def launching(tool: str, agent: str, prompt: str = "look") -> ScriptLine:
     name = "subagent_type" if tool == "task" else "agent"
     return call(tool, description="Job", prompt=prompt, **{name: agent})
 
 
-def requests(at: Stage, first: str) -> list[Request]:
-    return [request for request in at.model.requests if request.messages[0] == FromUser(first)]
+def requests(at: Stage, first: str) -> list[ChatRequest]:
+    return [request for request in at.model.requests if request.messages[0] == UserTurn(first)]
 
 
-def seen(request: Request) -> set[str]:
+def seen(request: ChatRequest) -> set[str]:
     return {tool.name for tool in request.tools}
 
 
-def described(request: Request, tool: str) -> list[str]:
+def described(request: ChatRequest, tool: str) -> list[str]:
     """The agents that the description of a tool lists."""
     (text,) = [spec.description for spec in request.tools if spec.name == tool]
     return [line[2:].partition(":")[0] for line in text.splitlines() if line.startswith("- ")]
@@ -86,7 +86,7 @@ async def test_whom_one_may_not_launch_one_cannot(tmp_path: Path, tool: str) -> 
         await at.prompt("go")
         (state,) = await at.states()
         children = await at.runtime.children(at.session_id)
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert ("task" in state.error, children) == (True, ())
 
 
@@ -131,7 +131,7 @@ async def test_an_agent_that_is_unknown_or_primary_is_an_error_that_lists_the_ot
         (state,) = await at.states()
         tasks = await at.runtime.tasks.list()
         children = await at.runtime.children(at.session_id)
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert f'Agent "{name}" is unknown or primary' in state.error
     assert "Available agents: explore, general." in state.error
     assert (tasks, children) == ((), ())

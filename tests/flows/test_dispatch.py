@@ -15,7 +15,7 @@ from tests.flows.kit import PATIENCE, Ears, Gate, stage
 async def test_sessions_beyond_the_number_of_places_run_when_one_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatcher, "RUNS", 2)
+    monkeypatch.setattr(dispatcher, "MAX_RUNS", 2)
     gate = Gate("gate")
     script = {f"go {n}": [[call("gate")], [say("Done.")]] for n in range(7)}
     async with stage(tmp_path, script, tools=[gate.tool]) as at:
@@ -37,7 +37,7 @@ async def test_sessions_beyond_the_number_of_places_run_when_one_is_free(
 async def test_all_that_was_left_behind_is_taken_up_a_page_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatcher, "PAGE", 2)
+    monkeypatch.setattr(dispatcher, "PAGE_SIZE", 2)
     async with open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as runtime:
         sessions = [await runtime.create_session(directory=tmp_path) for _ in range(5)]
         for session in sessions:

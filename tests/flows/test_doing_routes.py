@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from asyncagents.config.config import CommandConfig, Config
-from asyncagents.domain.conversation.failure import unknown
+from asyncagents.domain.conversation.failure import unknown_error
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import ToolPart, ToolRunning
 from asyncagents.domain.conversation.status import Idle, Retry
@@ -22,7 +22,7 @@ from asyncagents.domain.event import (
     SessionIdle,
     TaskCreated,
 )
-from asyncagents.llm.model import FromTool, FromUser
+from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import Script, ScriptedModel, call, fail, pause, say
 from tests.flows.calling import Caller, calling
 from tests.flows.test_project import repository
@@ -197,7 +197,7 @@ async def test_a_command_that_is_not_there_is_refused_with_the_names_of_those_th
         kept = (await at.get(f"{where(at)}/message")).body
     assert (refused.status, kept, nowhere.status) == (400, [], 404)
     assert "use one of compact, init, review" in refused.body["data"]["message"]
-    assert told.error == unknown(refused.body["data"]["message"])
+    assert told.error == unknown_error(refused.body["data"]["message"])
 
 
 @pytest.mark.spec("X-01")
@@ -370,10 +370,10 @@ async def test_parts_of_a_prompt_do_what_they_say(tmp_path: Path) -> None:
         entries = (await at.get(f"{where(at)}/message")).body
     assert said.status == 200
     (asked, *_), task = at.stage.told(), entries[1]["parts"][0]
-    assert isinstance(asked, FromUser)
+    assert isinstance(asked, UserTurn)
     assert "two" in asked.text
     assert "three" not in asked.text
     assert all(word in asked.text for word in ("b.txt", "hello", "the subagent explore"))
     assert (task["tool"], task["state"]["status"]) == ("task", "completed")
     assert task["state"]["metadata"]["sessionId"] == child["id"]
-    assert any(isinstance(each, FromTool) and "Found." in each.output for each in at.stage.told())
+    assert any(isinstance(each, ToolTurn) and "Found." in each.output for each in at.stage.told())

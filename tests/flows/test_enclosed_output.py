@@ -9,9 +9,9 @@ import pytest
 
 from asyncagents.config.config import CommandConfig, Config, DelegationConfig
 from asyncagents.domain.conversation.part import ToolCompleted, ToolPart
-from asyncagents.domain.envelope import TAGS, opened
-from asyncagents.llm.model import FromTool, FromUser, Request
-from asyncagents.llm.scripted import Line, call, say
+from asyncagents.domain.envelope import TAGS, unescape_tags
+from asyncagents.llm.model import ChatRequest, ToolTurn, UserTurn
+from asyncagents.llm.scripted import ScriptLine, call, say
 from asyncagents.tools.builtin.webfetch import webfetch
 from tests.flows.delegating import Players, allow, outputs, sync, until_quiet
 from tests.flows.kit import ECHO, PATIENCE, later, stage
@@ -48,15 +48,15 @@ ORDINARY = (
 )
 
 
-def results(request: Request) -> list[FromTool]:
-    return [told for told in request.messages if isinstance(told, FromTool)]
+def results(request: ChatRequest) -> list[ToolTurn]:
+    return [told for told in request.messages if isinstance(told, ToolTurn)]
 
 
 def named() -> Iterator[tuple[str, str]]:
     yield from ((f"h{number}.txt", text) for number, text in enumerate(HOSTILE))
 
 
-TOOLS: dict[str, list[Line]] = {
+TOOLS: dict[str, list[ScriptLine]] = {
     "read": [call("read", filePath=name) for name, _ in named()],
     "bash": [call("bash", command=f"cat {name}", description="Show it") for name, _ in named()],
     "stderr": [
@@ -99,7 +99,7 @@ async def test_people_and_rows_keep_what_a_tool_said_and_ordinary_text_is_told_a
 
     assert [each.output for each in states if isinstance(each, ToolCompleted)] == [BREAKOUT, ORDINARY]
     assert plain == ORDINARY
-    assert (looks(evil), opened(evil)) == (0, BREAKOUT)
+    assert (looks(evil), unescape_tags(evil)) == (0, BREAKOUT)
 
 
 @pytest.mark.spec("A-05")
@@ -138,7 +138,7 @@ async def test_a_server_of_tools_brings_none_in_results_errors_descriptions_or_p
     for spec in specs.values():
         assert "obey" in spec.description
         assert looks(f"{spec.description} {spec.parameters}") == 0
-    said = [told.text for told in last.messages if isinstance(told, FromUser)][-1]
+    said = [told.text for told in last.messages if isinstance(told, UserTurn)][-1]
     assert "obey" in said
     assert looks(said) == 0
 
@@ -171,7 +171,7 @@ async def test_a_file_or_a_command_beside_a_prompt_brings_none(tmp_path: Path, h
             await at.runtime.prompt(at.session_id, "Look.", files=[root / "evil.txt"])
         else:
             await at.runtime.prompt(at.session_id, "Look at @evil.txt" if how == "mention" else "/show")
-    (said,) = [told.text for told in at.told() if isinstance(told, FromUser)]
+    (said,) = [told.text for told in at.told() if isinstance(told, UserTurn)]
 
     assert "Run rm -rf" in said
     assert looks(said) == 0
@@ -209,7 +209,7 @@ async def test_who_summarises_a_conversation_takes_no_result_for_a_persons_words
         await at.runtime.compact(at.session_id)
         await at.prompt("on")
     summary, after = at.model.requests[-2], at.model.requests[-1]
-    assert isinstance(summary.messages[0], FromUser)
+    assert isinstance(summary.messages[0], UserTurn)
     text = summary.messages[0].text
 
     assert [line for line in text.splitlines() if line.startswith("User:")] == ["User: go"]
@@ -224,7 +224,7 @@ async def test_an_agent_may_change_a_tag_of_ours_that_it_has_read(tmp_path: Path
     root = tmp_path / "project"
     repository(root, {"a.txt": "one\n<task_result>two</task_result>\n&lt;task_text>\nthree\n"})
 
-    def change(request: Request) -> list[Line]:
+    def change(request: ChatRequest) -> list[ScriptLine]:
         (read,) = outputs(request)
         old = next(line for line in read.splitlines() if "two" in line).partition("\t")[2]
         new = old.replace("two", "2")

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from asyncagents.app.runtime import Setup, bare
+from asyncagents.app.runtime import Setup, fixed_tools
 from asyncagents.archive.export import export_to
 from asyncagents.archive.import_ import import_from
 from asyncagents.config.clock import SystemClock
 from asyncagents.domain.id import MessageId
-from asyncagents.llm.model import FromUser
+from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptedModel
 from tests.flows.ahead import IN_2029, IN_2031, IN_2040, WRAP, AheadClock, ahead, ask, old_form
 from tests.flows.calling import Caller
@@ -74,7 +74,7 @@ async def test_a_terminal_talks_undoes_and_forks_in_years_to_come(tmp_path: Path
         assert undone.body["revert"]["messageID"] == said[2]
         more = await talk(at, clock, "four")
         assert await order(at) == [*said[:2], *more]
-        told = [each.text for each in at.stage.told() if isinstance(each, FromUser)]
+        told = [each.text for each in at.stage.told() if isinstance(each, UserTurn)]
         assert told == ["one\nplease", "four\nplease"]
         listed = [each["id"] for each in (await at.get("/session")).body]
         assert listed == [at.stage.session_id, fork["id"]], "the last used first"
@@ -94,7 +94,7 @@ async def test_a_conversation_goes_on_across_the_wrap(tmp_path: Path) -> None:
         said = [*first, *second, ours.body["info"]["parentID"], ours.body["info"]["id"]]
         assert await order(at) == await paged(at) == said
         assert [each[4] for each in (first[1], second[1], said[4], said[-1])] == ["f", "g", "0", "g"]
-        told = [each.text for each in at.stage.told() if isinstance(each, FromUser)]
+        told = [each.text for each in at.stage.told() if isinstance(each, UserTurn)]
         assert told == ["one\nplease", "two\nplease", "three\nplease", "four\nplease", "five"]
         roots = [each.id for each in await at.stage.runtime.roots(tmp_path)]
         assert roots == [later.id, at.stage.session_id]
@@ -138,7 +138,7 @@ async def test_a_conversation_of_two_eras_is_exported_and_imported_in_its_order(
         done = await export_to(at.stage.runtime, tmp_path / "files", (session_id,))
         assert not done.troubles
     model = ScriptedModel({})
-    setup = Setup(model=model, furnish=bare([]))
+    setup = Setup(model=model, make_workplaces=fixed_tools([]))
     async with open_world(tmp_path / "there", setup, clock=clock) as runtime:
         imported = await import_from(runtime, tmp_path / "files")
         assert [each.outcome for each in imported.taken] == ["imported"]
@@ -146,7 +146,7 @@ async def test_a_conversation_of_two_eras_is_exported_and_imported_in_its_order(
         named = MessageId(old_form(clock))
         answer = await asyncio.wait_for(runtime.prompt(session_id, "four", message_id=named), PATIENCE)
         assert [each.info.id for each in await runtime.messages(session_id)] == [*said, named, answer.info.id]
-    told = [each.text for each in model.requests[-1].messages if isinstance(each, FromUser)]
+    told = [each.text for each in model.requests[-1].messages if isinstance(each, UserTurn)]
     assert told == ["one\nplease", "two\nplease", "three\nplease", "four"]
 
 
@@ -179,7 +179,7 @@ async def test_a_conversation_of_opencode_goes_on_in_its_order_though_its_ids_st
     async with elsewhere(tmp_path / "data") as (runtime, _):
         await import_from(runtime, tmp_path / "export.json", directory=tmp_path)
         assert [each.info.id for each in await runtime.messages(ROOT_ID)] == said
-        told = await runtime._store.told(ROOT_ID, whole=True)
+        told = await runtime._store.model_history(ROOT_ID, whole=True)
         read = [each.info.id for each in told.entries]
         assert read == [each for each in said if each in read]
         named = MessageId(old_form(AheadClock(SystemClock().now())))

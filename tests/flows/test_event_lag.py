@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from asyncagents.engine.event import global_stream as broadcast_room
-from asyncagents.engine.event.global_stream import Item, Lost, Place
+from asyncagents.engine.event.global_stream import EventsLost, SessionLocation, StreamItem
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import Closed
 from asyncagents.llm.scripted import say
@@ -24,7 +24,7 @@ WORDY = {"hi": [[say(*(f"word {number} " for number in range(40)))]]}
 FEW = 1024
 """Frames that are kept for one: what happens here is more, again and again."""
 
-Heard = AsyncGenerator[tuple[Item, ...], None]
+Heard = AsyncGenerator[tuple[StreamItem, ...], None]
 
 
 async def joined(stack: AsyncExitStack, runtime: Runtime, directory: str | None = None) -> Heard:
@@ -170,7 +170,7 @@ async def test_what_is_in_no_row_reaches_also_who_fell_behind(tmp_path: Path) ->
         for session_id in new:
             await at.runtime.prompt(session_id, "hi")
         at.runtime.broadcast.announce(
-            "installation.updated", {"version": "2"}, place=Place(str(tmp_path), "")
+            "installation.updated", {"version": "2"}, place=SessionLocation(str(tmp_path), "")
         )
         types = await until_idle(heard, screen, *new)
         while types.count("installation.updated") < 2:
@@ -186,7 +186,7 @@ async def test_who_misses_more_than_can_be_told_begins_afresh(tmp_path: Path) ->
         await anext(heard)
         for number in range(2_100):
             at.runtime.broadcast.announce("installation.updated", {"version": str(number)})
-        with pytest.raises(Lost):
+        with pytest.raises(EventsLost):
             await until_over(heard, Screen())
 
 
@@ -240,7 +240,7 @@ async def test_sessions_of_long_ago_are_told_in_their_directories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a session works is looked up once, and may be forgotten."""
-    monkeypatch.setattr(broadcast_room, "KNOWN", 2)
+    monkeypatch.setattr(broadcast_room, "MAX_LOCATIONS", 2)
     async with stage(tmp_path, WORDY) as at, AsyncExitStack() as stack:
         here, there = str(tmp_path / "a"), str(tmp_path / "b")
         ours = [(await at.runtime.create_session(directory=here)).id for _ in range(4)]

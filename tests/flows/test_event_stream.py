@@ -16,15 +16,15 @@ from msgspec import Struct
 
 from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import Config
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.session import project_id
-from asyncagents.engine.event.global_stream import Place
+from asyncagents.engine.event.global_stream import SessionLocation
 from asyncagents.engine.runtime.instances import DISPOSED
-from asyncagents.llm.model import ModelEvent, Request, TextDelta
+from asyncagents.llm.model import ChatRequest, ModelEvent, TextDelta
 from asyncagents.llm.scripted import Script, ScriptedModel, call, fail, pause, say
 from asyncagents.server.discovery import Listing
-from asyncagents.server.serve import Listening, open_server
+from asyncagents.server.serve import ServerOptions, open_server
 from asyncagents.tools.project import projects
 from tests.flows.hearing import BEATS, Hearer, Screen, hearing
 from tests.flows.kit import CAREFUL, PATIENCE, Stage, stage
@@ -50,7 +50,7 @@ async def served(
 ) -> AsyncIterator[Served]:
     directory = tmp_path / name
     directory.mkdir(exist_ok=True)
-    where = Listening(port=0, heartbeat=heartbeat)
+    where = ServerOptions(port=0, heartbeat_seconds=heartbeat)
     async with (
         stage(tmp_path / "data", script, directory=directory, **more) as at,
         open_server(at.runtime, tmp_path / "data", where, directory=directory) as listing,
@@ -269,7 +269,7 @@ class Halting(ScriptedModel):
         self.go, self.halts = asyncio.Event(), asyncio.Event()
         self._word = word
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         async with aclosing(super().stream(request)) as events:
             async for event in events:
                 yield event
@@ -355,7 +355,7 @@ async def test_a_directory_that_is_disposed_of_ends_its_streams_and_hurts_nothin
     ]
 
 
-async def _last(tmp_path: Path, at: Served) -> Entry:
+async def _last(tmp_path: Path, at: Served) -> MessageWithParts:
     async with open_runtime(tmp_path / "data", model=ScriptedModel({}), serve=False) as runtime:
         return (await runtime.messages(at.stage.session_id))[-1]
 
@@ -365,7 +365,7 @@ async def _last(tmp_path: Path, at: Served) -> Entry:
 async def test_files_of_a_directory_that_is_disposed_of_are_read_afresh(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    monkeypatch.setattr(projects, "FRESH_MS", 3_600_000)
+    monkeypatch.setattr(projects, "CACHE_MS", 3_600_000)
     coding = Config(data_dir=tmp_path / "data")
     rules = tmp_path / "project" / "AGENTS.md"
     rules.parent.mkdir()
@@ -401,7 +401,9 @@ async def test_something_that_is_in_no_row_is_told_in_its_place(tmp_path: Path) 
         hearing(at.listing, "/global/event") as everywhere,
     ):
         broadcast = at.stage.runtime.broadcast
-        broadcast.announce("vcs.branch.updated", {"branch": "a\nb"}, place=Place(str(at.directory), "p"))
+        broadcast.announce(
+            "vcs.branch.updated", {"branch": "a\nb"}, place=SessionLocation(str(at.directory), "p")
+        )
         broadcast.announce("installation.updated", {"version": "1"})
         told = [await each.until("installation.updated") for each in (here, there, everywhere)]
 

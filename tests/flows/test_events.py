@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.part import ReasoningPart, TextPart
 from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import (
@@ -59,7 +59,7 @@ class Client:
             while not isinstance(await self.hear(), kind):
                 pass
 
-    def agrees_with(self, entries: tuple[Entry, ...]) -> bool:
+    def agrees_with(self, entries: tuple[MessageWithParts, ...]) -> bool:
         messages = {entry.info.id: entry.info for entry in entries}
         parts = {part.id: part for entry in entries for part in entry.parts}
         return (self._messages, self._parts) == (messages, parts)

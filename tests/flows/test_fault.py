@@ -12,12 +12,12 @@ from asyncagents.app.runtime import Setup
 from asyncagents.domain.control import Snapshot
 from asyncagents.domain.conversation.status import Retry
 from asyncagents.domain.event import SessionIdle, SessionStatus
-from asyncagents.engine.observer import Edge, Unwatched
-from asyncagents.engine.runner import Verdict
+from asyncagents.engine.observer import Edge, NoopObserver
+from asyncagents.engine.runner import RestVerdict
 from asyncagents.engine.tool import Outcome
 from asyncagents.errors import ToolError
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
-from asyncagents.store.verb.rest import Reason
+from asyncagents.store.verb.rest import RestReason
 from tests.flows.kit import PATIENCE, Nothing, open_world, stage
 from tests.flows.serving import serving
 from tests.flows.test_metrics import scraped
@@ -51,9 +51,9 @@ async def test_a_bug_of_a_tool_is_counted_and_a_refusal_is_not(tmp_path: Path) -
 
 @pytest.mark.spec("X-11")
 async def test_a_run_that_fails_is_counted_and_tried_again(tmp_path: Path) -> None:
-    asked: list[Reason] = []
+    asked: list[RestReason] = []
 
-    async def hook(snapshot: Snapshot, reason: Reason) -> Verdict:
+    async def hook(snapshot: Snapshot, reason: RestReason) -> RestVerdict:
         asked.append(reason)
         if len(asked) == 1:
             raise ZeroDivisionError("a bug of a hook")
@@ -76,7 +76,7 @@ async def test_a_row_that_breaks_the_sweep_ends_no_runtime(tmp_path: Path) -> No
     with closing(sqlite3.connect(tmp_path / "asyncagents.db")) as database, database:
         database.execute("UPDATE request SET next_at = 1, estimate = ? WHERE state = 'backoff'", (b"{no",))
     alarm = Alarm()
-    setup = Setup(model=ScriptedModel(script), watch=alarm)
+    setup = Setup(model=ScriptedModel(script), observer=alarm)
     async with open_world(tmp_path, setup) as runtime, asyncio.timeout(PATIENCE):
         assert await alarm.heard.get() == ("sweep", "DecodeError")
         session = await runtime.create_session(directory=tmp_path)
@@ -84,7 +84,7 @@ async def test_a_row_that_breaks_the_sweep_ends_no_runtime(tmp_path: Path) -> No
     assert answer.text == "Hello."
 
 
-class Alarm(Unwatched):
+class Alarm(NoopObserver):
     """Hears of faults."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from asyncagents.domain.conversation.status import Idle
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import SchemaMismatch
 from asyncagents.llm.scripted import ScriptedModel, say
-from asyncagents.store.postgres.migrate import begin_afresh
+from asyncagents.store.postgres.migrate import reset_epoch
 from asyncagents.store.postgres.retention import tidy
 from asyncagents.store.postgres.statement import load_statements
 from tests.flows.kit import PATIENCE
@@ -78,7 +78,7 @@ async def test_a_runtime_whose_database_was_restored_ends_and_its_readers_start_
         async with member(dsn, tmp_path, "p") as (runtime, _), asyncio.timeout(PATIENCE):
             await runtime.create_session()
             cursors.append(await runtime._store.cursor())
-            await begin_afresh(dsn, SystemRng())
+            await reset_epoch(dsn, SystemRng())
             await asyncio.Event().wait()
 
     with pytest.raises(SchemaMismatch, match="restart this process"):

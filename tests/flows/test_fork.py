@@ -13,8 +13,8 @@ from asyncagents.domain.conversation.part import TextPart, ToolCompleted, ToolPa
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.window import Window
 from asyncagents.engine.runtime.runtime import Runtime
-from asyncagents.llm.model import FromModel, FromTool, FromUser, Request
-from asyncagents.llm.scripted import Line, call, say
+from asyncagents.llm.model import ChatRequest, ModelTurn, ToolTurn, UserTurn
+from asyncagents.llm.scripted import ScriptLine, call, say
 from tests.flows.delegating import allow, launch, notices, task_named, until_quiet, visible
 from tests.flows.kit import ECHO, PATIENCE, Gate
 from tests.flows.reader import Reader
@@ -22,17 +22,17 @@ from tests.flows.reader import Reader
 PREAMBLE = "You are a fork."
 
 
-def last_said(request: Request) -> str:
-    return [told.text for told in request.messages if isinstance(told, FromUser)][-1]
+def last_said(request: ChatRequest) -> str:
+    return [told.text for told in request.messages if isinstance(told, UserTurn)][-1]
 
 
-def is_fork(request: Request) -> bool:
-    return any(isinstance(told, FromUser) and PREAMBLE in told.text for told in request.messages)
+def is_fork(request: ChatRequest) -> bool:
+    return any(isinstance(told, UserTurn) and PREAMBLE in told.text for told in request.messages)
 
 
-def play(request: Request) -> Sequence[Line]:
+def play(request: ChatRequest) -> Sequence[ScriptLine]:
     said = last_said(request)
-    after_call = isinstance(request.messages[-1], FromTool)
+    after_call = isinstance(request.messages[-1], ToolTurn)
     if is_fork(request):
         if said.endswith("wait for it"):
             return [say("Waited.")] if after_call else [call("gate")]
@@ -63,7 +63,7 @@ class Nest:
             await self.runtime.prompt(self.session_id, text)
 
     @property
-    def forks(self) -> list[Request]:
+    def forks(self) -> list[ChatRequest]:
         return [request for request in self.model.requests if is_fork(request)]
 
 
@@ -90,7 +90,7 @@ async def test_a_fork_is_told_what_its_parent_was_then_that_it_is_one_then_its_t
     before = next(r for r in at.model.requests if not is_fork(r) and last_said(r) == "fork")
     assert list(asked.messages[: len(before.messages)]) == list(before.messages)
     (own,) = asked.messages[len(before.messages) :]
-    assert isinstance(own, FromUser)
+    assert isinstance(own, UserTurn)
     assert own.text.startswith(PREAMBLE)
     assert own.text.endswith("find the nest")
     assert "I fork." not in str(asked.messages)
@@ -126,7 +126,7 @@ async def test_a_fork_is_listed_as_such(tmp_path: Path) -> None:
         await until_quiet(at.runtime, at.session_id)
         await at.prompt("list")
         task = await task_named(at.runtime, "Forked")
-    listed = [told.output for told in at.model.requests[-1].messages if isinstance(told, FromTool)][-1]
+    listed = [told.output for told in at.model.requests[-1].messages if isinstance(told, ToolTurn)][-1]
     assert listed.startswith(f"{task.session_id} (forked) completed ")
 
 
@@ -144,7 +144,7 @@ async def test_a_fork_goes_on_with_what_it_inherited_after_a_restart(tmp_path: P
         task = await task_named(again.runtime, "Forked")
     after = again.forks[-1]
     assert list(after.messages[: len(before.messages)]) == list(before.messages)
-    assert [type(told) for told in after.messages[len(before.messages) :]] == [FromModel, FromTool]
+    assert [type(told) for told in after.messages[len(before.messages) :]] == [ModelTurn, ToolTurn]
     assert (task.status, task.result, task.is_forked) == ("completed", "Waited.", True)
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from asyncagents import Completed, Tool, ToolContext
-from asyncagents.delegation.fork import Fork, forked
+from asyncagents.delegation.fork import ForkedHistory, fork_history
 from asyncagents.delegation.fork_copy import UNDER_WAY
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.domain.window import Window
 from asyncagents.engine.model_input import SUMMARISED
 from asyncagents.engine.runtime.runtime import Runtime
-from asyncagents.llm.model import FromModel, FromTool, FromUser, Request
-from asyncagents.llm.scripted import Line, call, say
+from asyncagents.llm.model import ChatRequest, ModelTurn, ToolTurn, UserTurn
+from asyncagents.llm.scripted import ScriptLine, call, say
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.flows.kit import PATIENCE, Nothing, later
 from tests.flows.reader import Reader
@@ -27,14 +27,14 @@ class Forker:
 
     def __init__(self) -> None:
         self.runtime: Runtime | None = None
-        self.made: list[Fork] = []
+        self.made: list[ForkedHistory] = []
         self.tool: Tool[Nothing] = Tool("fork", Nothing, self._run, effect="none")
 
     async def _run(self, args: Nothing, context: ToolContext) -> Completed:
         assert self.runtime is not None
-        read = await self.runtime._store.told(context.session_id, whole=True)
+        read = await self.runtime._store.model_history(context.session_id, whole=True)
         self.made.append(
-            forked(
+            fork_history(
                 read.head,
                 read.entries,
                 before=context.message_id,
@@ -46,9 +46,9 @@ class Forker:
         return Completed("forked")
 
 
-def work(request: Request) -> Sequence[Line]:
+def work(request: ChatRequest) -> Sequence[ScriptLine]:
     """Does what the newest prompt says; with a result it is content."""
-    if isinstance(request.messages[-1], FromTool):
+    if isinstance(request.messages[-1], ToolTurn):
         return [say("done")]
     match text_of(request).splitlines()[-1]:
         case "fork":
@@ -88,7 +88,7 @@ async def test_a_job_under_way_is_closed_and_its_late_result_is_told_once(tmp_pa
             await at.runtime.wait(at.session_id)
         await _drive(at, forker, "fork")
     before, after = (told(fork.entries) for fork in forker.made)
-    assert [said.output for said in before if isinstance(said, FromTool)] == [UNDER_WAY]
+    assert [said.output for said in before if isinstance(said, ToolTurn)] == [UNDER_WAY]
     assert str(after).count("forty-two") == 1
     forking = [step for step in model.steps if text_of(step).splitlines()[-1] == "fork"]
     assert after == list(forking[-2].messages)
@@ -104,10 +104,10 @@ async def test_a_fork_begins_with_the_last_summary(tmp_path: Path) -> None:
     (fork,) = forker.made
     head, summary, *rest = told(fork.entries)
     (request,) = [step for step in model.steps if text_of(step).splitlines()[-1] == "fork"][:1]
-    assert isinstance(head, FromUser)
+    assert isinstance(head, UserTurn)
     assert head.text.endswith(SUMMARISED)
     assert "Calls that are still pending" in head.text
-    assert isinstance(summary, FromModel)
+    assert isinstance(summary, ModelTurn)
     assert summary.text.startswith("Summary of ")
     assert rest == list(request.messages[1:])
     assert rest

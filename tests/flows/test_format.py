@@ -9,11 +9,11 @@ from msgspec import Struct
 from asyncagents.config.config import AgentConfig, Config
 from asyncagents.domain.conversation.failure import APIError, MessageAbortedError, StructuredOutputError
 from asyncagents.domain.conversation.message import JsonFormat, UserMessage
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
 from asyncagents.domain.event import SessionError
 from asyncagents.errors import InvalidInput
-from asyncagents.llm.model import FromUser, Request
-from asyncagents.llm.scripted import Line, ScriptedModel, call, end, fail, pause, say
+from asyncagents.llm.model import ChatRequest, UserTurn
+from asyncagents.llm.scripted import ScriptedModel, ScriptLine, call, end, fail, pause, say
 from tests.flows.kit import ECHO, Stage, answer_of, stage
 from tests.flows.test_restart import reopened
 
@@ -27,7 +27,7 @@ ROME = call("StructuredOutput", name="Rome", people=3)
 WRONG = call("StructuredOutput", name="Rome", people="many", extra=1)
 
 
-def script(*steps: list[Line]) -> dict[str, list[list[Line]]]:
+def script(*steps: list[ScriptLine]) -> dict[str, list[list[ScriptLine]]]:
     return {"go": list(steps)}
 
 
@@ -39,7 +39,7 @@ async def go(at: Stage, format: Any = CITY, **more: Any) -> Any:
     return await at.runtime.prompt(at.session_id, "go", format=format, **more)
 
 
-def tools(request: Request) -> list[str]:
+def tools(request: ChatRequest) -> list[str]:
     return [tool.name for tool in request.tools]
 
 
@@ -67,18 +67,18 @@ async def test_other_tools_may_be_used_first(tmp_path: Path) -> None:
     assert [request.tool_choice for request in at.model.requests] == ["required", "required"]
     assert tools(at.model.requests[0]) == ["echo", "StructuredOutput"]
     assert answer_of(entry).structured == {"name": "Rome", "people": 3}
-    assert [type(state) for state in states] == [ToolCompleted, ToolError, ToolCompleted]
+    assert [type(state) for state in states] == [ToolCompleted, ToolFailed, ToolCompleted]
 
 
 async def test_what_is_wrong_is_told_precisely_and_asked_again(tmp_path: Path) -> None:
     async with stage(tmp_path, script([WRONG], [say("Rome, 3")], [ROME])) as at:
         entry = await go(at)
         (first, last) = await at.states()
-    assert isinstance(first, ToolError)
+    assert isinstance(first, ToolFailed)
     assert 'at /people: "many" is not of type "integer"' in first.error
     assert "'extra' was unexpected" in first.error
     assert isinstance(last, ToolCompleted)
-    (_, again, plain) = [told.text for told in at.told() if isinstance(told, FromUser)]
+    (_, again, plain) = [told.text for told in at.told() if isinstance(told, UserTurn)]
     assert "is not of type" in again
     assert "it was not given by a call of StructuredOutput" in plain
     assert answer_of(entry).structured == {"name": "Rome", "people": 3}
@@ -88,7 +88,7 @@ async def test_what_is_wrong_is_told_precisely_and_asked_again(tmp_path: Path) -
 @pytest.mark.parametrize(("count", "requests"), [(None, 3), (0, 1), (1, 2)])
 @pytest.mark.parametrize("step", [[WRONG], [say("Rome")], [say("Ro"), end("length")]])
 async def test_after_so_many_tries_the_turn_ends_with_an_error(
-    tmp_path: Path, step: list[Line], count: int | None, requests: int
+    tmp_path: Path, step: list[ScriptLine], count: int | None, requests: int
 ) -> None:
     async with stage(tmp_path, {**script(*[step] * 9), "hello": [[say("Hello.")]]}) as at:
         entry = await go(at, JsonFormat(schema=CITY, retry_count=count))

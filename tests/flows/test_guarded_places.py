@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
 from asyncagents.domain.event import PermissionAsked
-from asyncagents.llm.scripted import Line, call, say
+from asyncagents.llm.scripted import ScriptLine, call, say
 from tests.flows.hostile import CANARY, Yard, asks_after_always, coder, judged, tallied, written, yard
 from tests.flows.kit import stage
 
@@ -17,34 +17,34 @@ FILES = {"a.txt": "hello\n", "src/one.py": "pass\n"}
 FSMONITOR = '[core]\n\trepositoryformatversion = 0\n\tworktree = ..\n\tfsmonitor = "touch ../pwned; false"\n'
 
 
-def write(path: str, content: str = "pwned\n") -> Line:
+def write(path: str, content: str = "pwned\n") -> ScriptLine:
     return call("write", filePath=path, content=content)
 
 
-def patch(*lines: str) -> Line:
+def patch(*lines: str) -> ScriptLine:
     return call("patch", patchText="\n".join(["*** Begin Patch", *lines, "*** End Patch"]))
 
 
-def add(path: str) -> Line:
+def add(path: str) -> ScriptLine:
     return patch(f"*** Add File: {path}", "+pwned")
 
 
-def move(path: str) -> Line:
+def move(path: str) -> ScriptLine:
     return patch("*** Update File: a.txt", f"*** Move to: {path}", "@@", "-hello", "+pwned")
 
 
-def every_way(paths: Sequence[str]) -> list[Line]:
+def every_way(paths: Sequence[str]) -> list[ScriptLine]:
     """Each path by each tool that makes a file."""
     return [make(path) for path in paths for make in (write, add, move)]
 
 
-async def refused_unasked(tmp_path: Path, place: Yard, calls: Sequence[Line]) -> None:
+async def refused_unasked(tmp_path: Path, place: Yard, calls: Sequence[ScriptLine]) -> None:
     """None of the calls runs, each asks in words or is refused, and nothing on the disk is changed."""
     before = place.picture()
     found = await judged(tmp_path, place, calls)
     assert [written(calls[number]) for number in found.unasked] == []
     asks = [ask for ask in found.asks if ask is not None]
-    assert len(asks) + sum(isinstance(state, ToolError) for state in found.states) == len(calls)
+    assert len(asks) + sum(isinstance(state, ToolFailed) for state in found.states) == len(calls)
     assert len(asks) > len(calls) // 2
     for ask in asks:
         assert ask.permission == "edit"
@@ -211,7 +211,7 @@ async def test_a_rule_with_the_name_of_the_permission_lets_it_pass_and_a_denial_
     rules = {"guarded_place": {"*": "deny", "sub/.git": "allow"}}
     found = await judged(tmp_path, place, [write("sub/.git"), write("other/.git")], permission=rules)
     assert found.unasked == [0]
-    assert isinstance(found.states[1], ToolError)
+    assert isinstance(found.states[1], ToolFailed)
 
 
 @pytest.mark.spec("A-05")
@@ -321,7 +321,7 @@ async def test_no_tool_opens_the_data_folder(tmp_path: Path, home: Yard) -> None
     found = await judged(tmp_path, home, calls)
     assert [written(calls[number]) for number in found.unasked] == []
     assert [ask for ask in found.asks if ask] == []
-    assert all(isinstance(state, ToolError) and "data folder" in state.error for state in found.states)
+    assert all(isinstance(state, ToolFailed) and "data folder" in state.error for state in found.states)
     assert CANARY not in found.told
     assert home.picture() == before
 
@@ -557,7 +557,7 @@ async def test_a_plugin_that_was_read_is_not_rewritten_unasked(
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ASYNCAGENTS_TRUST", "1")
-    turns: list[list[Line]] = [
+    turns: list[list[ScriptLine]] = [
         [call("read", filePath="hooks/my.py")],
         [write("hooks/my.py", "import os\n")],
         [say("Done.")],

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents import wait_tool
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.status import Busy, WaitingAsync
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.runtime.async_tools import AsyncTools
@@ -43,7 +43,7 @@ async def submit(at: Stage, child: SessionId) -> None:
     await tools.submit_result(waiting.id, "shipped")
 
 
-def told_early(entry: Entry) -> bool:
+def told_early(entry: MessageWithParts) -> bool:
     return answer_of(entry).finish == "tool-calls" and not entry.text
 
 

@@ -14,16 +14,16 @@ from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.llm.model import (
+    ChatRequest,
     Finish,
-    FromModel,
-    FromUser,
     ModelEvent,
-    Request,
-    Said,
+    ModelTurn,
     StepFinish,
+    TextBlock,
     TextDelta,
     TextEnd,
     TextStart,
+    UserTurn,
 )
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
 from asyncagents.plugins.api import Plugin
@@ -60,7 +60,7 @@ class Streaming(ScriptedModel):
         super().__init__({})
         self._finish, self._texts = finish, texts
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         self.requests.append(request)
         for key, text in enumerate(self._texts):
             yield TextStart(str(key))
@@ -80,7 +80,7 @@ async def test_a_note_of_the_system_at_the_end_of_an_answer_continues_the_turn(t
         entries = await at.messages()
     assert answer.text == "All done."
     assert entries[1].text == f"Half done.{NOTE}"
-    assert at.told(1)[1:] == [FromModel((Said(f"Half done.{NOTE}"),)), FromUser(GO_ON)]
+    assert at.told(1)[1:] == [ModelTurn((TextBlock(f"Half done.{NOTE}"),)), UserTurn(GO_ON)]
     assert len(at.model.requests) == 2
 
 
@@ -193,8 +193,8 @@ class Ending(ScriptedModel):
         super().__init__({"go": [[say("Half.")]]})
         self.asked_again = asyncio.Event()
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
-        if request.messages[-1] == FromUser(GO_ON):
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
+        if request.messages[-1] == UserTurn(GO_ON):
             self.asked_again.set()
             await asyncio.Event().wait()
         async for event in super().stream(request):
@@ -218,5 +218,5 @@ async def answered_later(data: Path, session_id: SessionId, config: Config) -> s
         async with asyncio.timeout(PATIENCE):
             await at.runtime.wait(session_id)
         entries = await at.runtime.messages(session_id)
-    assert [told for told in model.requests[0].messages if told == FromUser(GO_ON)] == [FromUser(GO_ON)]
+    assert [told for told in model.requests[0].messages if told == UserTurn(GO_ON)] == [UserTurn(GO_ON)]
     return entries[-1].text

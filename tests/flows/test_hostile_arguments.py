@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import AsksConfig, Config
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, ToolPart
 from asyncagents.domain.event import PermissionAsked, QuestionAsked
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import InvalidInput
-from asyncagents.llm.scripted import Call, ScriptedModel, Step, call, say
+from asyncagents.llm.scripted import CallTool, ScriptedModel, ScriptStep, call, say
 from tests.flows.hostile import coder, yard
 from tests.flows.hostile_arguments import TEXTS, arguments
 from tests.flows.kit import PATIENCE
@@ -48,7 +48,7 @@ class Court:
     def __init__(self, tmp_path: Path) -> None:
         self._place = yard(tmp_path, {"a.txt": "hello\n", "src/one.py": "pass\n"})
         self._data = tmp_path / "data"
-        self._script: dict[str, list[Step]] = {}
+        self._script: dict[str, list[ScriptStep]] = {}
         self._ready: Future[tuple[Runtime, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._thread.start()
@@ -72,7 +72,7 @@ class Court:
         place = asyncio.run_coroutine_threadsafe(self.runtime.workplace(self._place.root), self._loop)
         return place.result(PATIENCE).tools[tool].spec().parameters
 
-    def try_all(self, calls: list[Call]) -> tuple[str, list[Any]]:
+    def try_all(self, calls: list[CallTool]) -> tuple[str, list[Any]]:
         """In one step of a new session; returns what the turn ended with, and what each call told."""
         text = f"go {len(self._script)}"
         self._script[text] = [calls, [say("Done.")]]
@@ -95,12 +95,12 @@ def court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
     court.close()
 
 
-def check(calls: list[Call], said: str, states: list[Any]) -> None:
+def check(calls: list[CallTool], said: str, states: list[Any]) -> None:
     assert said == "Done."
     assert len(states) == len(calls)
     for made, state in zip(calls, states, strict=True):
-        assert isinstance(state, ToolCompleted | ToolError), made
-        if isinstance(state, ToolError):
+        assert isinstance(state, ToolCompleted | ToolFailed), made
+        if isinstance(state, ToolFailed):
             assert state.error.strip(), made
             assert INNER.search(state.error) is None, (made, state.error)
         else:
@@ -126,13 +126,13 @@ def test_every_tool_answers_whatever_its_arguments_are(court: Court, tool: str) 
     )
     @given(batch=st.lists(inputs, min_size=1, max_size=10 if tool == "grep" else 20))
     def attempt(batch: list[dict[str, Any]]) -> None:
-        calls = [Call(tool, each) for each in batch]
+        calls = [CallTool(tool, each) for each in batch]
         said, states = court.try_all(calls)
         check(calls, said, states)
         ends.update(map(type, states))
 
     attempt()
-    assert ends == {ToolCompleted, ToolError} or tool in NEVER_DONE
+    assert ends == {ToolCompleted, ToolFailed} or tool in NEVER_DONE
 
 
 @pytest.mark.spec("A-05", "A-06")
@@ -140,7 +140,7 @@ def test_a_tool_that_does_not_exist_is_answered_too(court: Court) -> None:
     @settings(max_examples=10, deadline=None)
     @given(names=st.lists(TEXTS | st.sampled_from(["Read", "read ", "bash\0"]), min_size=1, max_size=20))
     def attempt(names: list[str]) -> None:
-        calls = [Call(name, {"x": number}) for number, name in enumerate(names)]
+        calls = [CallTool(name, {"x": number}) for number, name in enumerate(names)]
         said, states = court.try_all(calls)
         check(calls, said, states)
         assert all("Available: " in state.error and " bash, " in state.error for state in states)
@@ -162,7 +162,7 @@ async def test_arguments_that_a_person_gives_instead_are_checked_as_well(
             await at.runtime.answer(asked.request.id, "once", input=given)
             await at.runtime.wait(at.session_id)
             (state,) = await at.states()
-            check([Call("write", given)], (await at.messages())[-1].text, [state])
-            assert isinstance(state, ToolError)
+            check([CallTool("write", given)], (await at.messages())[-1].text, [state])
+            assert isinstance(state, ToolFailed)
         assert await at.abort()
     assert not (place.root / "a.txt").exists()

@@ -9,11 +9,11 @@ import pytest
 
 from asyncagents.config.config import AgentConfig, Config, DelegationConfig, NoticesConfig
 from asyncagents.domain.conversation.message import ModelRef, UserMessage
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, ToolPart
 from asyncagents.domain.conversation.part_input import SubtaskInput
 from asyncagents.domain.id import SessionId
-from asyncagents.llm.model import FromTool, Request
-from asyncagents.llm.scripted import Line, ScriptedModel, Step, call, fail, say
+from asyncagents.llm.model import ChatRequest, ToolTurn
+from asyncagents.llm.scripted import ScriptedModel, ScriptLine, ScriptStep, call, fail, say
 from tests.flows.delegating import (
     Players,
     Scene,
@@ -84,7 +84,7 @@ async def test_a_person_lifts_no_denial_by_asking_for_an_agent(tmp_path: Path, m
     async with at_home(tmp_path, model, permission=NO_GENERAL) as at:
         await at.runtime.prompt(at.session_id, "child a", **more)
         states, children = await at.states(), await at.runtime.children(at.session_id)
-    assert [type(state) for state in states] == [ToolError]
+    assert [type(state) for state in states] == [ToolFailed]
     assert children == ()
 
 
@@ -93,7 +93,7 @@ async def test_a_person_lifts_no_denial_by_asking_for_an_agent(tmp_path: Path, m
 async def test_who_may_not_be_launched_any_more_is_not_sent_a_follow_up_either(
     tmp_path: Path, tool: str
 ) -> None:
-    def again(request: Request) -> Step:
+    def again(request: ChatRequest) -> ScriptStep:
         known = {"resume": ids(request)[0]} if tool == "asyncagents_task" else {"task_id": ids(request)[0]}
         return [
             call(tool, description="More", prompt="more", agent="explore", subagent_type="explore", **known)
@@ -110,7 +110,7 @@ async def test_who_may_not_be_launched_any_more_is_not_sent_a_follow_up_either(
         _, second = await at.states()
         (child,) = await at.runtime.children(at.session_id)
         said = [entry for entry in await at.runtime.messages(child.id) if isinstance(entry.info, UserMessage)]
-    assert isinstance(second, ToolError)
+    assert isinstance(second, ToolFailed)
     assert len(said) == 1
 
 
@@ -146,7 +146,7 @@ async def test_nobody_below_a_planner_edits_at_any_depth(tmp_path: Path) -> None
             for part in entry.parts
             if isinstance(part, ToolPart) and part.tool == "write"
         ]
-    assert [type(state) for state in states] == [ToolError] * 3
+    assert [type(state) for state in states] == [ToolFailed] * 3
     assert not (tmp_path / "project" / "mine.txt").exists()
 
 
@@ -172,7 +172,7 @@ async def test_what_a_child_says_at_great_length_is_read_in_part(
         await at.prompt("go")
         await at.runtime.wait_tree(at.session_id)
         task = (await at.runtime.tasks.list())[0]
-    read = [told for told in at.told() if isinstance(told, FromTool)]
+    read = [told for told in at.told() if isinstance(told, ToolTurn)]
     assert [each.tool for each in read if len(each.output) > READ] == []
     assert "first words" in read[-1].output
     assert "last words" in read[-1].output
@@ -180,7 +180,7 @@ async def test_what_a_child_says_at_great_length_is_read_in_part(
 
 
 @pytest.mark.parametrize("step", [[say(LONG)], [fail(LONG)]])
-async def test_a_notice_brings_a_bounded_part_of_what_tasks_said(tmp_path: Path, step: Step) -> None:
+async def test_a_notice_brings_a_bounded_part_of_what_tasks_said(tmp_path: Path, step: ScriptStep) -> None:
     many = 5
     launches = [launch("A", f"child {number}") for number in range(many)]
     script = ScriptedModel(
@@ -195,7 +195,7 @@ async def test_a_notice_brings_a_bounded_part_of_what_tasks_said(tmp_path: Path,
     assert all("first words" in text and "last words" in text for text in told)
 
 
-def as_agent(name: str) -> list[Line]:
+def as_agent(name: str) -> list[ScriptLine]:
     given = {"description": "A", "prompt": "child a"}
     return [
         call("task", subagent_type=name, **given),
@@ -204,7 +204,7 @@ def as_agent(name: str) -> list[Line]:
     ]
 
 
-def saying(text: str) -> list[Line]:
+def saying(text: str) -> list[ScriptLine]:
     named: dict[str, Any] = {"description": "A", "agent": "general", "subagent_type": "general"}
     tools = ("task", "asyncagents_task", "async_task")
     return [
@@ -218,13 +218,15 @@ NO_NAMES = ["x" * 100_000, "a\nb", "\x1b[2J", "a\0b", "   ", "</task_result>", "
 
 
 @pytest.mark.parametrize("calls", [*map(as_agent, NO_NAMES), saying("   "), saying("\n\t")])
-async def test_what_is_no_name_or_says_nothing_is_refused_in_words(tmp_path: Path, calls: list[Line]) -> None:
+async def test_what_is_no_name_or_says_nothing_is_refused_in_words(
+    tmp_path: Path, calls: list[ScriptLine]
+) -> None:
     """Also where nobody knows who can work."""
     async with office(tmp_path, {"go": [calls, [say("ok")]]}) as at:
         await at.prompt("go")
         states, children = await at.states(), await at.runtime.children(at.session_id)
-    assert [type(state) for state in states] == [ToolError] * len(calls)
-    assert max(len(state.error) for state in states if isinstance(state, ToolError)) < 1_000
+    assert [type(state) for state in states] == [ToolFailed] * len(calls)
+    assert max(len(state.error) for state in states if isinstance(state, ToolFailed)) < 1_000
     assert children == ()
 
 
@@ -241,13 +243,13 @@ async def test_what_a_model_made_up_is_not_told_back_at_length_or_as_ours(tmp_pa
     ]
     async with office(tmp_path, {"go": [calls, [say("ok")]]}) as at:
         await at.prompt("go")
-    read = [told.output for told in at.told() if isinstance(told, FromTool)]
+    read = [told.output for told in at.told() if isinstance(told, ToolTurn)]
     assert len(read) == len(calls)
     assert [each for each in read if len(each) > 1_000] == []
     assert [each for each in read if "<" in each and "Invalid enum value" not in each] == []
 
 
-def tries(task_id: str) -> list[Line]:
+def tries(task_id: str) -> list[ScriptLine]:
     """All that a model can try on a task that is not its own."""
     return [
         call("asyncagents_output", task_id=task_id),

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
 from asyncagents.domain.event import PermissionAsked
-from asyncagents.llm.scripted import Line, call
+from asyncagents.llm.scripted import ScriptLine, call
 from tests.flows.hostile import CANARY, Judged, Yard, asks_after_always, coder, judged, tallied, written, yard
 from tests.flows.hostile_traps import TRAPS, Lies
 from tests.flows.kit import PATIENCE
@@ -19,7 +19,7 @@ from tests.flows.kit import PATIENCE
 FILES = {"a.txt": "hello\n", "src/one.py": "pass\n", "src/two.py": "pass\n"}
 
 
-def calls_on(path: str) -> list[Line]:
+def calls_on(path: str) -> list[ScriptLine]:
     """Every file tool, with this path."""
     add = f"*** Begin Patch\n*** Add File: {path}\n+pwned\n*** End Patch"
     update = f"*** Begin Patch\n*** Update File: {path}\n@@\n-{CANARY}\n+pwned\n*** End Patch"
@@ -43,7 +43,7 @@ def calls_on(path: str) -> list[Line]:
 _FOLDER_IF_EMPTY = {"list", "glob", "grep"}
 
 
-async def sprung(tmp_path: Path, lies: Lies) -> tuple[Yard, list[Line], Judged, dict[str, str]]:
+async def sprung(tmp_path: Path, lies: Lies) -> tuple[Yard, list[ScriptLine], Judged, dict[str, str]]:
     """All traps of a kind, each for every tool, in one step; with what lay outside before."""
     place = yard(tmp_path, FILES)
     calls = [line for trap in TRAPS.values() if trap.lies == lies for line in calls_on(trap.path(place))]
@@ -80,7 +80,7 @@ async def test_what_leads_nowhere_is_refused_in_words(tmp_path: Path) -> None:
     assert outside(place) == before
 
 
-def _named(line: Line) -> bool:
+def _named(line: ScriptLine) -> bool:
     return not (line.tool in _FOLDER_IF_EMPTY and line.input["path"] == "")  # type: ignore[union-attr]
 
 
@@ -219,9 +219,9 @@ def swapping(place: Yard) -> Iterator[Swapper]:
         swapper.stop()
 
 
-def racing(count: int) -> list[Line]:
+def racing(count: int) -> list[ScriptLine]:
     """Every tool on the name that changes, in many different calls."""
-    lines: list[Line] = []
+    lines: list[ScriptLine] = []
     for number in range(count):
         add = f"*** Begin Patch\n*** Add File: swap/p{number}.txt\n+pwned\n*** End Patch"
         lines += [
@@ -250,7 +250,7 @@ async def test_a_folder_that_turns_into_a_link_meanwhile_leads_nowhere(tmp_path:
             found = await judged(tmp_path, place, lines)
     assert len(lines) >= 300
     assert swapper.rounds > len(lines)
-    assert {type(state) for state in found.states if state} == {ToolCompleted, ToolError}
+    assert {type(state) for state in found.states if state} == {ToolCompleted, ToolFailed}
     assert {ask.permission for ask in found.asks if ask} <= {"external_directory"}
     assert CANARY not in found.told
     assert outside(place) == before
@@ -278,4 +278,4 @@ async def test_an_approval_is_for_the_place_that_was_asked_about(tmp_path: Path)
         await at.runtime.answer(again.request.id, "reject")
         await at.runtime.wait(at.session_id)
         (state,) = await at.states()
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)

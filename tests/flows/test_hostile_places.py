@@ -10,7 +10,7 @@ import pytest
 
 from asyncagents.config.config import Config
 from asyncagents.domain.conversation.part import ToolCompleted
-from asyncagents.llm.scripted import Line, call, say
+from asyncagents.llm.scripted import ScriptLine, call, say
 from tests.flows.hostile import CANARY, Yard, judged, tallied, written, yard
 from tests.flows.kit import stage
 from tests.flows.reading import reading
@@ -18,15 +18,15 @@ from tests.flows.reading import reading
 FILES = {"a.txt": "hello\n", "src/one.py": "pass\n"}
 
 
-def write(path: str, content: str = "pwned\n") -> Line:
+def write(path: str, content: str = "pwned\n") -> ScriptLine:
     return call("write", filePath=path, content=content)
 
 
-def patch(*lines: str) -> Line:
+def patch(*lines: str) -> ScriptLine:
     return call("patch", patchText="\n".join(["*** Begin Patch", *lines, "*** End Patch"]))
 
 
-def rename(path: str, to: str, *hunk: str) -> Line:
+def rename(path: str, to: str, *hunk: str) -> ScriptLine:
     return patch(f"*** Update File: {path}", f"*** Move to: {to}", *hunk)
 
 
@@ -176,7 +176,7 @@ async def test_what_the_configuration_of_a_nested_repository_names_asks(tmp_path
 async def test_hooks_that_git_is_told_of_later_ask_from_then_on(tmp_path: Path) -> None:
     """As `npm install` does with husky while a session works."""
     place = yard(tmp_path, FILES)
-    steps: list[list[Line]] = [
+    steps: list[list[ScriptLine]] = [
         [write("plain.txt")],
         [call("bash", command="git config core.hooksPath .husky")],
         [write(".husky/pre-commit")],
@@ -187,7 +187,7 @@ async def test_hooks_that_git_is_told_of_later_ask_from_then_on(tmp_path: Path) 
     assert found == ["completed", "completed", "error"]
 
 
-async def _run(tmp_path: Path, place: Yard, steps: list[list[Line]], **config: Any) -> list[str]:
+async def _run(tmp_path: Path, place: Yard, steps: list[list[ScriptLine]], **config: Any) -> list[str]:
     coding = Config(data_dir=tmp_path / "data", **config)
     async with stage(tmp_path / "data", {"go": steps}, coding=coding, directory=place.root) as at:
         await at.prompt("go")

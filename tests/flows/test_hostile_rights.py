@@ -9,14 +9,14 @@ import pytest
 
 from asyncagents.archive.import_ import import_from
 from asyncagents.config.config import AgentConfig
-from asyncagents.domain.conversation.part import ToolError, ToolPart
+from asyncagents.domain.conversation.part import ToolFailed, ToolPart
 from asyncagents.domain.conversation.session import Rule
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import AsyncAgentsError
 from asyncagents.llm.scripted import call, say
-from asyncagents.store.verb.session_update import Change
+from asyncagents.store.verb.session_update import SessionChanges
 from tests.flows.delegating import Scenes, child_of, until_quiet
 from tests.flows.kit import PATIENCE
 from tests.flows.moving import exported
@@ -91,22 +91,22 @@ async def test_a_denial_of_a_session_outlives_its_agent(tmp_path: Path, by: str)
     denied = Rule(permission="edit", pattern="*", action="deny")
     async with scene(tmp_path, SCENES, agent={**AGENTS, "boss": BOSS}) as on:
         if by == "rules":
-            await on.runtime.conversations.change(on.at.session_id, Change(permission=(denied,)))
+            await on.runtime.conversations.change(on.at.session_id, SessionChanges(permission=(denied,)))
         child = await launched(on, "boss", **({"tools": {"write": False}} if by == "map" else {}))
     async with scene(tmp_path, SCENES) as on:
         assert "a.txt" not in await try_it(on, child)
         parts = [part for entry in await on.runtime.messages(child) for part in entry.parts]
-    refused = [part for part in parts if isinstance(part, ToolPart) and isinstance(part.state, ToolError)]
+    refused = [part for part in parts if isinstance(part, ToolPart) and isinstance(part.state, ToolFailed)]
     assert [part.tool for part in refused if "Not allowed here" in _error(part)] == ["write"]
 
 
 def _error(part: ToolPart) -> str:
-    assert isinstance(part.state, ToolError)
+    assert isinstance(part.state, ToolFailed)
     return part.state.error
 
 
 LOOSER: dict[str, Any] = {
-    "a child that may do everything": Change(permission=(OPEN,)),
+    "a child that may do everything": SessionChanges(permission=(OPEN,)),
     "a prompt that allows all tools": {"tools": {"write": True, "bash": True, "*": True}},
     "another agent": {"agent": "build"},
 }
@@ -119,7 +119,7 @@ async def test_what_is_said_to_a_child_of_plan_frees_it_of_nothing(tmp_path: Pat
         child = await launched(on, "plan")
         await on.say("think", "build")
         more = LOOSER[how]
-        if isinstance(more, Change):
+        if isinstance(more, SessionChanges):
             await on.runtime.conversations.change(child, more)
             more = {}
         assert await try_it(on, child, **more) == []

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError
-from asyncagents.llm.scripted import Line, call
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
+from asyncagents.llm.scripted import ScriptLine, call
 from tests.flows import hostile_holes
 from tests.flows.hostile import CANARY, Yard, asks_after_always, coder, judged, shell, yard
 from tests.flows.hostile_commands import ALLOWED, BENIGN, HOLES, HOSTILE
@@ -145,7 +145,7 @@ async def test_who_may_not_edit_cannot_by_any_tool(tmp_path: Path, agent: str) -
     ]
     found = await judged(tmp_path, place, calls, agent=agent, permission={"edit": "allow"})
     assert found.unasked == [0]
-    assert all(isinstance(state, ToolError) for state in found.states[1:])
+    assert all(isinstance(state, ToolFailed) for state in found.states[1:])
     assert place.picture() == before
 
 
@@ -189,7 +189,7 @@ async def test_a_denied_program_runs_by_no_spelling_and_behind_no_wrapper(tmp_pa
     ran = [
         command
         for command, state in zip(hostile_holes.DENIED, found.states, strict=True)
-        if not isinstance(state, ToolError)
+        if not isinstance(state, ToolFailed)
     ]
     assert ran == []
     assert place.picture() == before
@@ -228,7 +228,9 @@ def test_the_canary_is_where_a_shell_would_find_it(tmp_path: Path) -> None:
 FREE: dict[str, Any] = {"bash": "allow", "unclear_command": "allow", "external_directory": "allow"}
 
 
-def left_behind(tmp_path: Path, daemons: Mapping[str, str], then: str, **more: Any) -> tuple[str, list[Line]]:
+def left_behind(
+    tmp_path: Path, daemons: Mapping[str, str], then: str, **more: Any
+) -> tuple[str, list[ScriptLine]]:
     """A call for each; the token by which all that they start can be known."""
     token = f"token-{tmp_path.name}-{os.getpid()}"
     lines = [

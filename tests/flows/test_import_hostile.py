@@ -168,7 +168,7 @@ async def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     storage = tmp_path / "storage"
     waiting_session(storage)
     with (storage / TEXT).open("r+b") as file:
-        file.truncate(folders.MOST_FILE + 1)  # a hole, not so many bytes
+        file.truncate(folders.MOST_FILE_BYTES + 1)  # a hole, not so many bytes
     done = await brought(tmp_path / "data", storage)
     (trouble,) = done.troubles
     assert "too large" in trouble.why

@@ -8,11 +8,11 @@ import pytest
 
 from asyncagents.archive.import_ import import_from
 from asyncagents.domain.conversation.message import AssistantMessage, UserMessage
-from asyncagents.domain.conversation.part import ToolError, ToolPart
+from asyncagents.domain.conversation.part import ToolFailed, ToolPart
 from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.transfer.records import CUT_OFF
-from asyncagents.llm.model import FromModel, FromTool, FromUser
+from asyncagents.domain.transfer.records import CALL_CUT_OFF
+from asyncagents.llm.model import ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import say
 from tests.flows.kit import PATIENCE
 from tests.flows.moving import (
@@ -62,12 +62,12 @@ async def test_what_opencode_exports_is_imported_whole_and_goes_on(tmp_path: Pat
     }
     assert (child.id, listed.id, answer.text) == (CHILD_ID, ROOT_ID, "And so on.")
     first, asked, said, last = model.requests[0].messages
-    assert isinstance(first, FromUser)
+    assert isinstance(first, UserTurn)
     assert "Fake summary of the conversation." in first.text
-    assert isinstance(asked, FromUser)
+    assert isinstance(asked, UserTurn)
     assert asked.text.startswith("Say more")
-    assert isinstance(said, FromModel)
-    assert last == FromUser("and?")
+    assert isinstance(said, ModelTurn)
+    assert last == UserTurn("and?")
 
 
 @pytest.mark.spec("P-13")
@@ -93,7 +93,7 @@ async def test_the_files_of_an_older_opencode_are_imported(tmp_path: Path) -> No
     assert not done.troubles
     assert (first.content, second.status, child.id) == ("look", "pending", OLD_CHILD)
     assert (answer.text, other.text) == ("And so on.", "And so on.")
-    assert isinstance(model.requests[0].messages[0], FromUser)
+    assert isinstance(model.requests[0].messages[0], UserTurn)
 
 
 @pytest.mark.spec("P-13")
@@ -130,8 +130,8 @@ async def test_what_was_under_way_in_opencode_was_cut_off(tmp_path: Path) -> Non
         entry = await runtime._store.message(info["id"])
         assert isinstance(await runtime.status(OLD_ROOT), Idle)
     (cut,) = [each for each in entry.parts if isinstance(each, ToolPart) and each.tool == "bash"]
-    assert isinstance(cut.state, ToolError)
-    assert cut.state.error == CUT_OFF
+    assert isinstance(cut.state, ToolFailed)
+    assert cut.state.error == CALL_CUT_OFF
     assert isinstance(entry.info, AssistantMessage)
     assert entry.info.error is not None
     assert entry.info.time.completed is not None
@@ -185,7 +185,7 @@ async def test_a_pending_call_of_the_source_waits_here_and_resumes_its_session(
     assert waits.pending_id == pending_id
     assert (record.status, record.external_ref, record.timeout) == ("waiting", "job-7", None)
     assert (last.text, len(model.requests)) == ("Deployed.", 1)
-    assert [told.output for told in model.requests[0].messages if isinstance(told, FromTool)] == ["v2"]
+    assert [told.output for told in model.requests[0].messages if isinstance(told, ToolTurn)] == ["v2"]
 
 
 @pytest.mark.spec("P-13")
@@ -198,7 +198,7 @@ async def test_a_pending_call_whose_result_was_in_before_is_settled(tmp_path: Pa
         assert isinstance(await runtime.status(SessionId("ses_w")), Idle)
         await asyncio.wait_for(runtime.prompt(SessionId("ses_w"), "and?"), PATIENCE)
     assert (record.status, record.result and record.result.output) == ("completed", "v2")
-    assert "v2" in [told.output for told in model.requests[0].messages if isinstance(told, FromTool)]
+    assert "v2" in [told.output for told in model.requests[0].messages if isinstance(told, ToolTurn)]
 
 
 @pytest.mark.spec("P-13")
@@ -211,7 +211,7 @@ async def test_a_call_without_a_record_was_cut_off(tmp_path: Path) -> None:
         assert isinstance(await runtime.status(SessionId("ses_w")), Idle)
     (part,) = step.parts
     assert isinstance(part, ToolPart)
-    assert isinstance(part.state, ToolError)
+    assert isinstance(part.state, ToolFailed)
 
 
 async def test_what_was_reverted_is_shown_and_not_read(tmp_path: Path) -> None:

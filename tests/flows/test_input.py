@@ -8,7 +8,7 @@ import pytest
 from asyncagents.domain.event import MessageUpdated, PartUpdated, SessionIdle
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import Conflict, InvalidInput, NotFound
-from asyncagents.llm.model import FromUser
+from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import call, say
 from tests.flows.kit import Gate, Stage, roles, stage
 
@@ -35,7 +35,7 @@ async def test_prompts_to_a_busy_session_are_shown_at_once_and_answered_by_one_t
     assert shown == ["go", "", "more", "and more", "last"]
     assert {answer.info.id for answer in answers} == {answers[0].info.id}
     assert answers[0].text == "All of it."
-    assert at.told()[-3:] == [FromUser("more"), FromUser("and more"), FromUser("last")]
+    assert at.told()[-3:] == [UserTurn("more"), UserTurn("and more"), UserTurn("last")]
     assert len(at.model.requests) == 2
 
 
@@ -48,7 +48,7 @@ async def test_no_prompt_is_dropped_however_many_come_at_once(tmp_path: Path) ->
 
     assert [answer.text for answer in answers] == ["ok"] * 40
     assert sorted(entry.text for entry in messages if entry.text != "ok") == sorted(texts)
-    assert sorted(told.text for told in at.told() if isinstance(told, FromUser)) == sorted(texts)
+    assert sorted(told.text for told in at.told() if isinstance(told, UserTurn)) == sorted(texts)
 
 
 @pytest.mark.spec("S-12")
@@ -62,7 +62,7 @@ async def test_the_model_reads_prompts_in_the_order_in_which_they_were_admitted(
         await prompt
 
     assert sent == sorted(sent)
-    assert [told.text for told in at.told() if isinstance(told, FromUser)] == ["go", "x", "y", "z"]
+    assert [told.text for told in at.told() if isinstance(told, UserTurn)] == ["go", "x", "y", "z"]
 
 
 @pytest.mark.spec("S-14")
@@ -126,7 +126,7 @@ async def test_input_that_wakes_nobody_is_shown_and_read_with_the_next(tmp_path:
         answer = await at.prompt("last")
 
     assert (shown, answer.text) == (["by the way"], "All of it.")
-    assert at.told(0) == [FromUser("by the way"), FromUser("last")]
+    assert at.told(0) == [UserTurn("by the way"), UserTurn("last")]
 
 
 async def test_input_that_wakes_nobody_starts_no_turn_of_its_own(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from asyncagents.domain.fact import WriteTodos
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.window import Window
 from asyncagents.engine.runtime.runtime import Runtime
-from asyncagents.engine.tool import Together
-from asyncagents.llm.model import FromModel, FromTool, FromUser, Request, Told
-from asyncagents.llm.scripted import Line, call, say
+from asyncagents.engine.tool import WithFacts
+from asyncagents.llm.model import ChatRequest, ModelTurn, RequestMessage, ToolTurn, UserTurn
+from asyncagents.llm.scripted import ScriptLine, call, say
 from tests.flows.kit import PATIENCE, Nothing, Text
 from tests.flows.reader import Reader, read
 
@@ -42,16 +42,16 @@ class Worker:
         """Calls whose results it has not seen."""
         self.todos: tuple[str, ...] = ()
         self.forgot: list[str] = []
-        self._told: Sequence[Told] = ()
+        self._told: Sequence[RequestMessage] = ()
         self._read = ""
 
-    def __call__(self, request: Request) -> Sequence[Line]:
+    def __call__(self, request: ChatRequest) -> Sequence[ScriptLine]:
         self._remember(request)
         steps = 0
         for told in reversed(request.messages):
-            if isinstance(told, FromUser):
+            if isinstance(told, UserTurn):
                 break
-            steps += isinstance(told, FromModel)
+            steps += isinstance(told, ModelTurn)
         drawn = self._rng.random()
         if drawn < 0.2 * steps:
             return [say("Done. " + WORDS * self._rng.randrange(20))]
@@ -62,7 +62,7 @@ class Worker:
         size = f"{self._rng.randrange(self._longest)}"
         return [say("Reading."), *(call("much", text=size) for _ in range(self._rng.choice([1, 1, 2])))]
 
-    def _remember(self, request: Request) -> None:
+    def _remember(self, request: ChatRequest) -> None:
         """What is open now must be there to be read."""
         before, self._told = self._told, request.messages
         grown = (
@@ -78,14 +78,14 @@ class Worker:
         self.forgot += [f"the todo {todo}" for todo in self.todos if todo not in self._read]
 
 
-def _short(told: Told) -> str:
+def _short(told: RequestMessage) -> str:
     """What matters of it to this model: not what it read in files."""
     match told:
-        case FromUser(text):
+        case UserTurn(text):
             return text
-        case FromTool(output=output):
+        case ToolTurn(output=output):
             return "" if output.startswith(WORDS) else output
-        case FromModel():
+        case ModelTurn():
             return str(told.calls)
         case _:
             assert_never(told)
@@ -95,10 +95,10 @@ def _tools(worker: Worker) -> tuple[Tool[Any], ...]:
     async def much(args: Text, context: ToolContext) -> Completed:
         return Completed(WORDS * int(args.text))
 
-    async def plan(args: Text, context: ToolContext) -> Together:
+    async def plan(args: Text, context: ToolContext) -> WithFacts:
         todo = Todo(content=args.text, status="pending", priority="high", id="t")
         worker.todos = (todo.content,)
-        return Together(Completed(f"noted {todo.content}"), (WriteTodos(context.session_id, (todo,)),))
+        return WithFacts(Completed(f"noted {todo.content}"), (WriteTodos(context.session_id, (todo,)),))
 
     async def job(args: Nothing, context: ToolContext) -> Pending:
         return Pending()

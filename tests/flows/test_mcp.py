@@ -10,9 +10,9 @@ import pytest
 from asyncagents.config.config import McpConfig
 from asyncagents.domain.conversation.part import (
     ResourceSource,
-    Span,
+    TextSpan,
     ToolCompleted,
-    ToolError,
+    ToolFailed,
     ToolPart,
     ToolRunning,
 )
@@ -20,7 +20,7 @@ from asyncagents.domain.conversation.part_input import FileInput
 from asyncagents.domain.event import PartUpdated, PermissionAsked
 from asyncagents.errors import InvalidInput
 from asyncagents.errors import ToolError as Refused
-from asyncagents.llm.model import Attachment, FromTool, FromUser
+from asyncagents.llm.model import Attachment, ToolTurn, UserTurn
 from asyncagents.llm.scripted import Script, call, say
 from asyncagents.plugins.api import PluginContext, PluginHooks
 from tests.flows.kit import PATIENCE, Stage
@@ -48,7 +48,7 @@ def once(name: str, **arguments: Any) -> Script:
 
 
 def told(at: Stage) -> list[str]:
-    return [each.output for each in at.told() if isinstance(each, FromTool)]
+    return [each.output for each in at.told() if isinstance(each, ToolTurn)]
 
 
 @pytest.mark.spec("X-04", "A-06")
@@ -132,7 +132,7 @@ async def test_a_call_that_was_under_way_when_its_server_died_is_in_doubt(
         'MCP server "kit" was lost while this call ran, so whether it took effect is unknown'
     )
     assert "exit code 137" in doubt
-    assert isinstance(lost, ToolError)
+    assert isinstance(lost, ToolFailed)
     assert lost.metadata == {"inDoubt": True}
     assert answer == "4"
     assert len(ledger.lines("hold")) == 1
@@ -223,7 +223,7 @@ async def test_what_a_server_answers_is_told_in_words(tmp_path: Path, ledger: Le
     async with session_with(tmp_path, {"go": [*calls, [say("Done.")]]}, {"kit": local(ledger)}) as at:
         await at.prompt("go")
         failed, *_ = await at.states()
-    assert isinstance(failed, ToolError)
+    assert isinstance(failed, ToolFailed)
     _, image, long = told(at)
     assert image == "[image image/png, 70 bytes]"
     assert len(long) < 60_000
@@ -246,7 +246,7 @@ async def test_the_model_sees_an_image_that_a_server_returns(tmp_path: Path, led
         at.session_id,
     )
     for request in at.model.requests[1:]:
-        image, added = [each for each in request.messages if isinstance(each, FromTool)]
+        image, added = [each for each in request.messages if isinstance(each, ToolTurn)]
         assert image.files == (Attachment("image/png", file.url),)
         assert added.files == ()
 
@@ -316,10 +316,10 @@ async def test_servers_that_cannot_be_used_break_no_turn_and_say_why(
 async def test_who_asks_a_server_that_cannot_be_used_hears_why_and_what_it_said(tmp_path: Path) -> None:
     async with session_with(tmp_path, {"go": [[say("Hi.")]]}, {"bad": hostile("exits")}) as at:
         place = await at.runtime.workplace(tmp_path / "project")
-        assert place.served is not None
-        assert await place.served.list_resources() == ()
+        assert place.mcp_resources is not None
+        assert await place.mcp_resources.list_resources() == ()
         with pytest.raises(Refused, match='MCP server "bad" cannot be used: It ended with exit code 1') as no:
-            await place.served.read_resource("bad", "x")
+            await place.mcp_resources.read_resource("bad", "x")
     assert "no licence found" in str(no.value)
 
 
@@ -453,7 +453,7 @@ async def test_a_prompt_of_one_server_does_not_wait_for_the_others(tmp_path: Pat
 async def test_resources_and_prompts_can_be_listed_and_read(tmp_path: Path, ledger: Ledger) -> None:
     async with session_with(tmp_path, {"go": [[say("Hi.")]]}, {"kit": local(ledger)}) as at:
         place = await at.runtime.workplace(tmp_path / "project")
-        served = place.served
+        served = place.mcp_resources
         assert served is not None
         assert ledger.lines("start") == []
         assert [each.uri for each in await served.list_resources()] == ["note://blob", "note://hello"]
@@ -468,14 +468,14 @@ async def test_resources_and_prompts_can_be_listed_and_read(tmp_path: Path, ledg
         with pytest.raises(Refused, match="There is no MCP server named"):
             await served.read_resource("nobody", "x")
         await at.prompt("/kit:greet Ada Lovelace")
-        assert at.told()[-1] == FromUser("Say hello to Ada Lovelace.")
+        assert at.told()[-1] == UserTurn("Say hello to Ada Lovelace.")
         with pytest.raises(InvalidInput, match="/kit:greet needs name"):
             await at.prompt("/kit:greet")
         source = ResourceSource(
-            client_name="kit", uri="note://hello", text=Span(value="@hello", start=0, end=6)
+            client_name="kit", uri="note://hello", text=TextSpan(value="@hello", start=0, end=6)
         )
         part = FileInput(mime="text/plain", url="note://hello", filename="hello", source=source)
         await at.runtime.prompt(at.session_id, "Read it.", parts=[part])
-        assert at.told()[-1] == FromUser('Read it.\n<file name="hello">\nHello!\n</file>')
+        assert at.told()[-1] == UserTurn('Read it.\n<file name="hello">\nHello!\n</file>')
         with pytest.raises(Refused, match="note://missing"):
             await served.read_resource("kit", "note://missing")

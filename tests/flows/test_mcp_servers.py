@@ -22,9 +22,9 @@ from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.engine.tool import ToolContext
 from asyncagents.errors import ToolError
 from asyncagents.llm.scripted import say
-from asyncagents.tools.mcp.client import Link, Wanted
-from asyncagents.tools.mcp.connection import Tail
-from asyncagents.tools.mcp.servers import open_servers, wanted
+from asyncagents.tools.mcp.client import McpClient, ServerSpec
+from asyncagents.tools.mcp.connection import LogTail
+from asyncagents.tools.mcp.servers import configured_servers, open_servers
 from tests.flows.kit import PATIENCE
 from tests.flows.mcp_kit import Ledger, hostile, local, session_with, until_dead
 
@@ -38,23 +38,23 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "ledger")
 
 
-def wants(tmp_path: Path, **servers: McpConfig) -> tuple[Wanted, ...]:
-    return wanted(system_environment(), Config(data_dir=tmp_path, mcp=dict(servers)), tmp_path)
+def wants(tmp_path: Path, **servers: McpConfig) -> tuple[ServerSpec, ...]:
+    return configured_servers(system_environment(), Config(data_dir=tmp_path, mcp=dict(servers)), tmp_path)
 
 
-async def called(link: Link, tool: str, **arguments: Any) -> Completed | Failed:
-    await link.ask(lambda line: line.offers())
-    (offer,) = [each for each in link.offers if each.name == tool]
+async def called(link: McpClient, tool: str, **arguments: Any) -> Completed | Failed:
+    await link.request(lambda line: line.list_tools())
+    (offer,) = [each for each in link.tools if each.name == tool]
     async with asyncio.timeout(PATIENCE):
-        return await link.call(offer, arguments, CONTEXT)
+        return await link.call_tool(offer, arguments, CONTEXT)
 
 
 async def test_directories_that_want_the_same_share_one_server(tmp_path: Path, ledger: Ledger) -> None:
     async with open_servers(tmp_path / "output") as servers:
-        servers.want("/a", wants(tmp_path, kit=local(ledger)))
-        servers.want("/b", wants(tmp_path, kit=local(ledger)))
-        servers.want("/c", wants(tmp_path, kit=local(ledger, environment={"OTHER": "1"})))
-        links = [servers.links(directory)[0] for directory in ("/a", "/b", "/c")]
+        servers.set_servers("/a", wants(tmp_path, kit=local(ledger)))
+        servers.set_servers("/b", wants(tmp_path, kit=local(ledger)))
+        servers.set_servers("/c", wants(tmp_path, kit=local(ledger, environment={"OTHER": "1"})))
+        links = [servers.clients(directory)[0] for directory in ("/a", "/b", "/c")]
         assert links[0] is links[1]
         assert links[0] is not links[2]
 
@@ -66,36 +66,36 @@ async def test_a_changed_configuration_ends_the_old_server_when_its_calls_are_do
     async with session_with(tmp_path, {"go": [[say("Hi.")]]}, {}) as at:
         project: Any = await at.runtime.workplace(tmp_path / "project")
     async with open_servers(tmp_path / "output") as servers:
-        servers.want("/a", wants(tmp_path, kit=kit))
-        (link,) = servers.links("/a")
+        servers.set_servers("/a", wants(tmp_path, kit=kit))
+        (link,) = servers.clients("/a")
         assert await called(link, "add", a=1, b=1) == Completed("2")
         first = ledger.pid()
         async with asyncio.TaskGroup() as group:
             held = asyncio.Event()
             context = replace(CONTEXT, report=lambda metadata: held.set())
-            (nap,) = [each for each in link.offers if each.name == "nap"]
-            slow = group.create_task(link.call(nap, {"seconds": 0.5}, context))
+            (nap,) = [each for each in link.tools if each.name == "nap"]
+            slow = group.create_task(link.call_tool(nap, {"seconds": 0.5}, context))
             await held.wait()
-            servers.want("/a", wants(tmp_path, kit=replace(kit, timeout_seconds=50.0)))
-            joined = await servers.join("/a", project, working=True)
+            servers.set_servers("/a", wants(tmp_path, kit=replace(kit, timeout_seconds=50.0)))
+            joined = await servers.add_tools("/a", project, working=True)
             assert "kit_add" in joined.tools
         assert slow.result() == Completed("awake")
         await until_dead(first)
         assert ledger.pid() != first
         os.kill(ledger.pid(), 0)
-        servers.want("/a", ())
-        assert await servers.join("/a", project, working=True) is project
+        servers.set_servers("/a", ())
+        assert await servers.add_tools("/a", project, working=True) is project
         await until_dead(ledger.pid())
         with pytest.raises(
             ToolError, match="It is not wanted any more, or was configured anew: call it again"
         ):
-            await link.call(nap, {"seconds": 0}, CONTEXT)
+            await link.call_tool(nap, {"seconds": 0}, CONTEXT)
 
 
 async def test_one_that_is_switched_off_is_not_started(tmp_path: Path, ledger: Ledger) -> None:
     async with open_servers(tmp_path / "output") as servers:
-        servers.want("/a", wants(tmp_path, kit=local(ledger, enabled=False)))
-        assert servers.links("/a") == []
+        servers.set_servers("/a", wants(tmp_path, kit=local(ledger, enabled=False)))
+        assert servers.clients("/a") == []
 
 
 def test_a_server_runs_in_its_project_or_where_it_is_told_to(tmp_path: Path) -> None:
@@ -128,7 +128,8 @@ def test_what_a_server_was_given_is_in_no_repr(tmp_path: Path) -> None:
 def test_a_key_in_a_command_or_an_address_is_not_told(tmp_path: Path, server: McpConfig) -> None:
     (only,) = wants(tmp_path, kit=server)
     assert (
-        Tail(only.secrets).veiled("bad argument: sk-of-the-kit, try --help") == "bad argument: …, try --help"
+        LogTail(only.secrets).redact("bad argument: sk-of-the-kit, try --help")
+        == "bad argument: …, try --help"
     )
 
 
@@ -179,12 +180,12 @@ async def answering(status: int) -> AsyncIterator[tuple[str, list[str]]]:
 )
 async def test_a_remote_server_that_refuses_us_says_what_to_do(tmp_path: Path, status: int, why: str) -> None:
     async with answering(status) as (url, heard), open_servers(tmp_path / "output") as servers:
-        servers.want(
+        servers.set_servers(
             "/", wants(tmp_path, far=McpConfig(type="remote", url=url, headers={"X-Key": "secret-key"}))
         )
-        (link,) = servers.links("/")
+        (link,) = servers.clients("/")
         with pytest.raises(ToolError, match='MCP server "far" cannot be used') as refused:
-            await link.ask(lambda line: line.resources())
+            await link.request(lambda line: line.list_resources())
     assert why in str(refused.value)
     assert "secret-key" not in str(refused.value)
     assert "in-the-address" not in str(refused.value)
@@ -193,19 +194,19 @@ async def test_a_remote_server_that_refuses_us_says_what_to_do(tmp_path: Path, s
 
 async def test_a_server_that_is_still_starting_holds_up_no_end(tmp_path: Path) -> None:
     async with asyncio.timeout(PATIENCE), open_servers(tmp_path / "output") as servers:
-        servers.want("/", wants(tmp_path, slow=hostile("hangs")))
-        (link,) = servers.links("/")
-        link.begin()
+        servers.set_servers("/", wants(tmp_path, slow=hostile("hangs")))
+        (link,) = servers.clients("/")
+        link.start()
         await asyncio.to_thread(lambda: None)
-    assert not link.connected
+    assert not link.is_connected
 
 
 async def test_a_question_without_an_answer_is_given_up(tmp_path: Path) -> None:
     async with open_servers(tmp_path / "output") as servers:
-        servers.want("/", wants(tmp_path, bad=hostile("silent", timeout_seconds=2.5)))
-        (link,) = servers.links("/")
+        servers.set_servers("/", wants(tmp_path, bad=hostile("silent", timeout_seconds=2.5)))
+        (link,) = servers.clients("/")
         with pytest.raises(ToolError, match=r'MCP server "bad" did not answer within 2\.5 s'):
-            await link.ask(lambda line: line.read("note://never"))
+            await link.request(lambda line: line.read_resource("note://never"))
 
 
 OWNER = """
@@ -322,18 +323,18 @@ async def test_a_call_is_made_again_only_if_it_was_refused_before_it_ran(tmp_pat
     """One that failed has run, also if another was refused at the same time."""
     small = Small()
     async with served(small.answer) as url, open_servers(tmp_path / "output") as servers:
-        servers.want("/", wants(tmp_path, small=McpConfig(type="remote", url=url)))
-        (link,) = servers.links("/")
-        assert await link.ask(lambda line: line.offers())
-        (act,) = link.offers
+        servers.set_servers("/", wants(tmp_path, small=McpConfig(type="remote", url=url)))
+        (link,) = servers.clients("/")
+        assert await link.request(lambda line: line.list_tools())
+        (act,) = link.tools
         with pytest.raises(ToolError, match="the session of the database broke"):
-            await link.call(act, {}, CONTEXT)
+            await link.call_tool(act, {}, CONTEXT)
         assert (small.calls, small.sessions) == (1, 1)
         async with asyncio.TaskGroup() as group:
-            holding = group.create_task(_outcome(link.call(act, {"hold": True}, CONTEXT)))
+            holding = group.create_task(_outcome(link.call_tool(act, {"hold": True}, CONTEXT)))
             await small.held.wait()
             small.forgets = True
-            refused = group.create_task(_outcome(link.call(act, {}, CONTEXT)))
+            refused = group.create_task(_outcome(link.call_tool(act, {}, CONTEXT)))
             await refused
             small.go.set()
         assert "the session of the database broke" in refused.result()

@@ -11,10 +11,10 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from asyncagents.app.runtime import open_runtime
 from asyncagents.domain.id import CallId
-from asyncagents.engine.metrics import BOUNDS, MOST_LABELS, OTHER, Counters
+from asyncagents.engine.metrics import BUCKET_BOUNDS, MAX_LABELS, OTHER, Counters
 from asyncagents.errors import StoreError
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
-from asyncagents.server.v1.metrics import KIND
+from asyncagents.server.v1.metrics import CONTENT_TYPE
 from asyncagents.testing.clock import FakeClock
 from tests.flows.delegating import launch, until_quiet
 from tests.flows.deliveries import SCRIPT, Service, done
@@ -33,7 +33,7 @@ THEIRS = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 async def scraped(caller: Caller) -> dict[str, float]:
     """Each line is a comment or a sample, no sample comes twice, and each has its type before it."""
     told = await caller.get("/metrics")
-    assert (told.status, told.headers["content-type"]) == (200, KIND)
+    assert (told.status, told.headers["content-type"]) == (200, CONTENT_TYPE)
     samples: dict[str, float] = {}
     types: set[str] = set()
     text = told.body.decode()
@@ -132,17 +132,17 @@ async def test_a_tool_that_a_model_invents_cannot_forge_a_sample(tmp_path: Path)
 
 def test_labels_are_bounded_whatever_models_invent() -> None:
     counters = Counters(FakeClock())
-    for number in range(10 * MOST_LABELS):
-        counters.calls.add(counters._tools.of(f"tool {number}"), "refused")
-    assert len(counters.calls.counts) == MOST_LABELS + 1
-    assert counters.calls.counts[OTHER, "refused"] == 9 * MOST_LABELS
+    for number in range(10 * MAX_LABELS):
+        counters.calls.add(counters._tools.label_for(f"tool {number}"), "refused")
+    assert len(counters.calls.counts) == MAX_LABELS + 1
+    assert counters.calls.counts[OTHER, "refused"] == 9 * MAX_LABELS
 
 
 def test_a_duration_lies_within_its_bound_and_none_is_lost() -> None:
     counters = Counters(FakeClock())
-    for seconds in (0.0, BOUNDS[0], BOUNDS[0] + 0.001, BOUNDS[-1] + 1):
-        counters.answer_seconds.add("", seconds)
-    buckets = counters.answer_seconds.buckets[""]
+    for seconds in (0.0, BUCKET_BOUNDS[0], BUCKET_BOUNDS[0] + 0.001, BUCKET_BOUNDS[-1] + 1):
+        counters.response_seconds.add("", seconds)
+    buckets = counters.response_seconds.buckets[""]
     assert (buckets[0], buckets[1], buckets[-1], sum(buckets)) == (2, 1, 1, 4)
 
 

@@ -16,7 +16,7 @@ from asyncagents.domain.call.call import IN_DOUBT, Open
 from asyncagents.domain.conversation.part import ToolCompleted, ToolPart, ToolRunning
 from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import PartUpdated, PermissionAsked
-from asyncagents.llm.model import FromTool
+from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
 from tests.flows.hostile import yard
 from tests.flows.hostile_batch import DEPLOY, SCRIPT, coding
@@ -61,7 +61,7 @@ async def until_all_are_under_way(at: Stage, root: Path) -> None:
 
 
 def told(model: ScriptedModel) -> list[str]:
-    return [each.output for each in model.requests[-1].messages if isinstance(each, FromTool)]
+    return [each.output for each in model.requests[-1].messages if isinstance(each, ToolTurn)]
 
 
 @pytest.mark.spec("A-05", "C-05")

@@ -7,14 +7,28 @@ from pathlib import Path
 import pytest
 
 from asyncagents.domain.call.call import NEVER_RAN
-from asyncagents.domain.conversation.failure import APIError, ContentFilterError, Failure, UnknownError, api
+from asyncagents.domain.conversation.failure import (
+    APIError,
+    ContentFilterError,
+    Failure,
+    UnknownError,
+    api_error,
+)
 from asyncagents.domain.conversation.message import AssistantMessage
-from asyncagents.domain.conversation.part import ToolError
+from asyncagents.domain.conversation.part import ToolFailed
 from asyncagents.domain.conversation.status import Busy, Idle
 from asyncagents.domain.event import PartUpdated, SessionError, SessionIdle, SessionStatus
 from asyncagents.errors import ModelError
-from asyncagents.llm.model import FromModel, FromUser, ModelEvent, Request, Said, StreamError, TextDelta
-from asyncagents.llm.scripted import ScriptedModel, Step, call, end, fail, say
+from asyncagents.llm.model import (
+    ChatRequest,
+    ModelEvent,
+    ModelTurn,
+    StreamError,
+    TextBlock,
+    TextDelta,
+    UserTurn,
+)
+from asyncagents.llm.scripted import ScriptedModel, ScriptStep, call, end, fail, say
 from tests.flows.kit import Gate, answer_of, stage
 
 
@@ -25,7 +39,7 @@ class Raises(ScriptedModel):
         super().__init__({"go": [[say("I beg")]], "next": [[say("Here.")]]})
         self._error: BaseException | None = error
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         async for event in super().stream(request):
             yield event
             if isinstance(event, TextDelta) and self._error is not None:
@@ -59,7 +73,7 @@ async def test_a_model_that_raises_ends_the_turn_with_its_error(
     assert step.error.data.message == message
     assert [event.error for event in at.ears.of(SessionError)] == [step.error]
     assert [event.status for event in at.ears.of(SessionStatus)] == [Busy(), Idle()]
-    assert at.told() == [FromUser("go"), FromModel((Said("I beg"),)), FromUser("next")]
+    assert at.told() == [UserTurn("go"), ModelTurn((TextBlock("I beg"),)), UserTurn("next")]
 
 
 @pytest.mark.spec("C-01")
@@ -72,7 +86,7 @@ async def test_a_model_that_raises_ends_the_turn_with_its_error(
     ],
 )
 async def test_a_step_that_ended_badly_stops_the_turn_and_its_calls_never_run(
-    tmp_path: Path, ending: Step, finish: str, error: type[Failure] | None
+    tmp_path: Path, ending: ScriptStep, finish: str, error: type[Failure] | None
 ) -> None:
     gate = Gate("gate")
     script = {"go": [[say("I beg"), call("gate"), *ending]], "next": [[say("Here.")]]}
@@ -84,7 +98,7 @@ async def test_a_step_that_ended_badly_stops_the_turn_and_its_calls_never_run(
     step = answer_of(answer)
     assert step.finish == finish
     assert (type(step.error) if step.error else None) is error
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert (state.error, gate.runs, again.text) == (NEVER_RAN, 0, "Here.")
     assert len(at.model.requests) == 2
 
@@ -96,12 +110,12 @@ class Stumbles(ScriptedModel):
         super().__init__({"go": [[say("I beg")]], "next": [[say("Here.")]]})
         self.go = asyncio.Event()
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         async for event in super().stream(request):
             yield event
             if isinstance(event, TextDelta) and not self.go.is_set():
                 await self.go.wait()
-                yield StreamError(api("overloaded", is_retryable=False))
+                yield StreamError(api_error("overloaded", is_retryable=False))
                 return
 
 

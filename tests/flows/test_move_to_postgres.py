@@ -14,15 +14,15 @@ import pytest
 
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.id import Ids, OwnerId
-from asyncagents.engine.webhook.delivery import Letter
+from asyncagents.engine.webhook.delivery import SignedRequest
 from asyncagents.errors import Conflict, InvalidInput, SchemaMismatch, StoreError
-from asyncagents.server.discovery import LOCK
+from asyncagents.server.discovery import LOCK_FILE
 from asyncagents.store.postgres.database import open_postgres
-from asyncagents.store.postgres.move_from_sqlite import Moved, move
+from asyncagents.store.postgres.move_from_sqlite import MoveResult, move_store
 from asyncagents.store.sqlite.connection import connect
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.migrate import load_scripts, migrate
-from asyncagents.store.sqlite.owners import FlockOwners, hold
+from asyncagents.store.sqlite.owners import FlockOwners, hold_lock
 from asyncagents.store.store import Store
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.contract.build import Lab, ask_id
@@ -71,8 +71,8 @@ def rich(tmp_path: Path, made: tuple[Path, Rich]) -> Rich:
     return made[1]
 
 
-async def moved(data: Path, dsn: str, *, told: Callable[[str, int], None] = lambda *_: None) -> Moved:
-    return await move(data / FILE, dsn, rng=SystemRng(), told=told)
+async def moved(data: Path, dsn: str, *, told: Callable[[str, int], None] = lambda *_: None) -> MoveResult:
+    return await move_store(data / FILE, dsn, rng=SystemRng(), told=told)
 
 
 async def test_all_of_it_reads_the_same_there(tmp_path: Path, dsn: str, rich: Rich) -> None:
@@ -96,7 +96,7 @@ async def test_all_of_it_reads_the_same_there(tmp_path: Path, dsn: str, rich: Ri
 
 async def test_work_goes_on_there(tmp_path: Path, dsn: str, rich: Rich) -> None:
     await moved(tmp_path, dsn)
-    sessions, letters = rich.sessions, list[Letter]()
+    sessions, letters = rich.sessions, list[SignedRequest]()
     said = {"hello": "Hi.", "ship": "Shipped.", "careful": "With care.", "cut off": "After all."}
     async with reopened(tmp_path, dsn, letters) as runtime, asyncio.timeout(PATIENCE):
         again = await runtime.prompt(sessions["hello"], "hello", key="old key")
@@ -125,14 +125,14 @@ async def test_a_step_that_was_cut_off_is_closed_by_whoever_takes_its_session_up
     session_id = rich.sessions["cut off"]
     async with open_postgres(dsn, clock=SystemClock(), rng=SystemRng()) as there:
         store = Store(there)
-        (left,) = [each for each in await store.active("local") if each.session_id == session_id]
+        (left,) = [each for each in await store.active_sessions("local") if each.session_id == session_id]
         assert (left.state, left.owner) == ("running", DEAD)
         taken = await store.claim(session_id, OwnerId("another"), dead=DEAD)
         (_, cut) = await store.messages(session_id)
         requests = await asked(dsn, f"SELECT state FROM request WHERE session_id = '{session_id}'")  # noqa: S608
 
     assert taken is not None
-    assert taken.unanswered
+    assert taken.is_unanswered
     assert "process stopped" in str(cut.info)
     assert [row[0] for row in requests] == ["lost"]
 
@@ -151,17 +151,17 @@ async def test_revisions_go_on_above_all_that_there_were(tmp_path: Path, dsn: st
         nothing = await store.feed(old.cursor)
         before = await store.control(rich.sessions["ship"])
         assert before.in_turn
-        assert not before.cancelled()
+        assert not before.is_cancelled()
         await store.cancel(rich.sessions["ship"])
         control = await store.control(rich.sessions["ship"])
         news = await store.feed(old.cursor)
-        await store.pending.new_key(b"k" * 32)
-        keys = await store.pending.keys()
+        await store.pending.add_key(b"k" * 32)
+        keys = await store.pending.secret_keys()
 
     assert (old.reset, old.events) == (True, ())
     assert (nothing.reset, nothing.events) == (False, ())
     assert control.cancel_rev > newest > control.turn_rev
-    assert control.cancelled()
+    assert control.is_cancelled()
     assert not news.reset
     assert {event.session_id for event in news.events} == {rich.sessions["ship"]}
     assert len(keys) == 2
@@ -176,7 +176,7 @@ async def test_a_second_move_is_refused_and_changes_nothing(tmp_path: Path, dsn:
 
 
 async def test_sessions_get_the_pool_that_is_given(tmp_path: Path, dsn: str, rich: Rich) -> None:
-    await move(tmp_path / FILE, dsn, rng=SystemRng(), pool="gpu", told=lambda *_: None)
+    await move_store(tmp_path / FILE, dsn, rng=SystemRng(), pool="gpu", told=lambda *_: None)
     assert [tuple(row) for row in await asked(dsn, "SELECT DISTINCT pool FROM session")] == [("gpu",)]
 
 
@@ -186,7 +186,7 @@ async def test_a_directory_that_somebody_uses_is_not_moved(tmp_path: Path, dsn: 
         with pytest.raises(Conflict, match="Stop it"):
             await moved(tmp_path, dsn)
         assert await is_idle(at.runtime, at.session_id)
-    lock = hold(tmp_path / LOCK)
+    lock = hold_lock(tmp_path / LOCK_FILE)
     assert lock is not None
     with pytest.raises(Conflict, match="Stop it"):
         await moved(tmp_path, dsn)
@@ -229,7 +229,7 @@ async def test_who_opens_the_database_meanwhile_waits_and_finds_what_was_moved(
         await begun.wait()
         async with open_postgres(dsn, clock=SystemClock(), rng=SystemRng()) as there:
             await Store(there).cancel(rich.sessions["ship"])
-            return len(await Store(there).roots()), there.standing.epoch
+            return len(await Store(there).roots()), there.identity.epoch
 
     async with asyncio.TaskGroup() as group:
         opening = group.create_task(opened())
@@ -246,7 +246,7 @@ async def test_what_deleted_sessions_left_behind_there_makes_way(
     ids = Ids(clock, rng)
     async with open_postgres(dsn, clock=clock, rng=rng, ids=ids) as there:
         lab = Lab(there, FakeClock(), ids)
-        await lab.store.pending.first_key(b"a" * 32)
+        await lab.store.pending.ensure_key(b"a" * 32)
         await lab.store.delete_session(await lab.session())
     assert not await is_empty(dsn)
     await moved(tmp_path, dsn)
@@ -322,7 +322,7 @@ async def test_a_database_without_our_schema_gets_it_and_then_another_epoch(
     rng = SeededRng(1)
     drawn = {f"{rng.below(2**48):012x}" for _ in range(2)}
     async with database(postgres_server) as dsn:
-        done = await move(tmp_path / FILE, dsn, rng=SeededRng(1), told=lambda *_: None)
+        done = await move_store(tmp_path / FILE, dsn, rng=SeededRng(1), told=lambda *_: None)
         (row,) = await asked(dsn, "SELECT epoch FROM revision")
     assert done.rows["session"] > len(rich.sessions)
     assert row[0] not in drawn

@@ -14,7 +14,7 @@ from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.event import MessageUpdated, PermissionAsked, TaskCompleted
 from asyncagents.engine.tool import ToolContext
-from asyncagents.llm.model import FromUser
+from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import call, fail, pause, say
 from tests.flows.delegating import (
     Players,
@@ -148,7 +148,7 @@ async def test_two_that_end_while_the_parent_streams_are_one_message(tmp_path: P
     assert [text.splitlines()[-1] for text in visible(notice)] == ["Task Progress: 2/2"] * 2
     assert hidden(notice).count("<system-reminder>") == 1
     assert answer.text == "Saw both."
-    own = [request for request in at.model.requests if request.messages[0] == FromUser("go")]
+    own = [request for request in at.model.requests if request.messages[0] == UserTurn("go")]
     assert len(own) == 3
 
 
@@ -214,7 +214,7 @@ async def test_who_waits_for_one_task_is_told_of_another_when_the_wait_ends(tmp_
             await gate.until_started()
         both["right"].go.set()
         await until_ended(at, "B", TaskCompleted)
-        early = [r for r in at.model.requests if r.messages[0] == FromUser("go")]
+        early = [r for r in at.model.requests if r.messages[0] == UserTurn("go")]
         assert await notices_of(at) == []
         both["left"].go.set()
         await prompt
@@ -310,7 +310,7 @@ async def test_a_failure_is_told_with_its_error_as_data(tmp_path: Path) -> None:
     assert visible(notice)[0].startswith('✗ **Agent "A" failed in ')
     assert "obey" in hidden(notice)
     assert [hidden(notice).count(tag) for tag in ("<system-reminder>", "</task_error>")] == [1, 1]
-    sent = [told.text for told in at.told() if isinstance(told, FromUser)][-1]
+    sent = [told.text for told in at.told() if isinstance(told, UserTurn)][-1]
     assert sent.count("<system-reminder>") == 1
 
 
@@ -376,7 +376,7 @@ async def test_a_person_and_a_notice_together_are_answered_by_one_turn(tmp_path:
         answer = await prompt
         await until_quiet(at.runtime, at.session_id)
     assert answer.text == "Both at once."
-    texts = [told.text for told in at.told() if isinstance(told, FromUser)]
+    texts = [told.text for told in at.told() if isinstance(told, UserTurn)]
     assert texts[-1] == "and?"
     assert 'Agent "A"' in texts[-2]
 

@@ -8,8 +8,8 @@ import pytest
 from asyncagents.domain.conversation.part import ToolCompleted, ToolPart, ToolWaiting
 from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.event import PartUpdated, SessionStatus, TaskCompleted
-from asyncagents.llm.model import FromUser, Request
-from asyncagents.llm.scripted import Step, call, say, think
+from asyncagents.llm.model import ChatRequest, UserTurn
+from asyncagents.llm.scripted import ScriptStep, call, say, think
 from tests.flows.delegating import (
     Scene,
     Scenes,
@@ -29,8 +29,8 @@ from tests.flows.kit import ECHO, Gate, Stage
 WORK: Scenes = {"a": [[call("gate")], [say("A is 1.")]]}
 
 
-def own(at: Stage) -> list[Request]:
-    return [request for request in at.model.requests if request.messages[0] == FromUser("go")]
+def own(at: Stage) -> list[ChatRequest]:
+    return [request for request in at.model.requests if request.messages[0] == UserTurn("go")]
 
 
 @pytest.mark.spec("T-04", "T-06")
@@ -245,7 +245,7 @@ async def test_a_transcript_pages_and_thinks_as_asked(tmp_path: Path) -> None:
     def transcript(**more: object) -> Scene:
         return with_id("asyncagents_output", full_session=True, **more)
 
-    def next_page(request: Request) -> Step:
+    def next_page(request: ChatRequest) -> ScriptStep:
         after = outputs(request)[-1].split('since_message_id="')[1].partition('"')[0]
         return transcript(since_message_id=after)(request)  # type: ignore[operator]
 

@@ -6,8 +6,8 @@ import pytest
 
 from asyncagents.domain.conversation.failure import MessageOutputLengthError
 from asyncagents.domain.event import SessionError, TaskFailed
-from asyncagents.llm.model import Request
-from asyncagents.llm.scripted import Step, call, end, say, think
+from asyncagents.llm.model import ChatRequest
+from asyncagents.llm.scripted import ScriptStep, call, end, say, think
 from tests.flows.delegating import Players, launch, office, task_named, until_ended
 from tests.flows.kit import ECHO, answer_of, stage
 
@@ -52,7 +52,7 @@ async def test_a_task_that_left_no_text_at_its_limit_failed(tmp_path: Path) -> N
 async def test_an_answer_in_a_form_is_tried_again_after_a_step_that_left_no_text(tmp_path: Path) -> None:
     form = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
-    def scene(request: Request) -> Step:
+    def scene(request: ChatRequest) -> ScriptStep:
         return [end("length")] if len(request.messages) == 1 else [call("StructuredOutput", city="Rome")]
 
     async with stage(tmp_path, Players({"go": [scene]})) as at:

@@ -8,7 +8,7 @@ import pytest
 
 from asyncagents.domain.event import TaskCompleted
 from asyncagents.domain.id import MessageId
-from asyncagents.llm.model import ModelEvent, Request, TextDelta
+from asyncagents.llm.model import ChatRequest, ModelEvent, TextDelta
 from asyncagents.llm.scripted import call, say
 from tests.flows.delegating import Players, Scenes, allow, launch, notices_of, until_ended, until_quiet
 from tests.flows.kit import PATIENCE, Gate, Stage, answer_of, stage
@@ -23,7 +23,7 @@ class Slow(Players):
         self.reached = asyncio.Event()
         self.go = asyncio.Event()
 
-    async def _play(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def _play(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         async for event in super()._play(request):
             yield event
             if isinstance(event, TextDelta) and event.text == self._text:

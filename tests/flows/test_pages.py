@@ -7,10 +7,10 @@ import pytest
 
 from asyncagents.app.runtime import open_runtime
 from asyncagents.config.untrusted_settings import TRUST_VARIABLE
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, ToolPart
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.llm.scripted import ScriptedModel, call, say
-from asyncagents.plugins.load import NAMES
+from asyncagents.plugins.load import HOOK_NAMES
 from tests.flows.kit import Ears
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -78,7 +78,7 @@ async def test_what_the_pages_write_works_in_a_session(project: Path, tmp_path: 
     assert imported.output.startswith("imported a.csv under the key ")
     assert (imported.title, imported.metadata) == ("Importing a.csv", {"percent": 90})
     assert isinstance(states["motto"], ToolCompleted)
-    assert isinstance(refused, ToolError)
+    assert isinstance(refused, ToolFailed)
     assert refused.error == "Not here: move it to the trash instead."
     assert last.text == "Done.\n\n(the house)"
     assert (asked.request.permission, asked.request.patterns) == ("catalogue", ("a",))
@@ -88,4 +88,4 @@ async def test_what_the_pages_write_works_in_a_session(project: Path, tmp_path: 
 
 def test_every_hook_has_its_line_on_the_page() -> None:
     page = (DOCS / "plugins.md").read_text(encoding="utf-8")
-    assert [name for name in NAMES if f"| `{name}` |" not in page] == []
+    assert [name for name in HOOK_NAMES if f"| `{name}` |" not in page] == []

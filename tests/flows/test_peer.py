@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from asyncagents.server.http import peer as peer_room
 from asyncagents.server.http import socket_owner
-from asyncagents.server.http.peer import Owner, Peer, Users
-from asyncagents.server.http.socket_owner import Ends, SocketOwners, ask_kernel, read_tables
+from asyncagents.server.http.peer import Peer, UserLookup, UserMatch
+from asyncagents.server.http.socket_owner import SocketEnds, SocketOwners, ask_kernel, read_tables
 from tests.flows.attack import WAIT, target
 from tests.flows.stranger import STRANGER, ask_as, takes_root
 
@@ -29,7 +29,7 @@ ADDRESSES = pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.5", "::1",
 WAYS = pytest.mark.parametrize(
     "find", [ask_kernel, read_tables, SocketOwners().find], ids=["kernel", "tables", "both"]
 )
-Find = Callable[[Ends], int | None]
+Find = Callable[[SocketEnds], int | None]
 
 
 class Pair(Struct):
@@ -37,7 +37,7 @@ class Pair(Struct):
 
     client: socket.socket
     server: socket.socket
-    ends: Ends
+    ends: SocketEnds
 
     def reset(self) -> None:
         """Close the client's end without a word."""
@@ -63,7 +63,7 @@ def _pair(address: str = "127.0.0.1", *, uid: int | None = None) -> Iterator[Pai
         client.connect(listener.getsockname())
         server, _ = listener.accept()
         with server:
-            yield Pair(client, server, Ends(server.getpeername()[:2], server.getsockname()[:2]))
+            yield Pair(client, server, SocketEnds(server.getpeername()[:2], server.getsockname()[:2]))
 
 
 @WAYS
@@ -114,7 +114,7 @@ def test_who_takes_over_an_address_and_port_is_found_in_its_place(find: Find) ->
 
 def test_a_socket_that_listens_is_nobodys_connection() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        ends = Ends(listener.getsockname(), ("127.0.0.1", 1))
+        ends = SocketEnds(listener.getsockname(), ("127.0.0.1", 1))
         assert ask_kernel(ends) is None
         assert read_tables(ends) is None
 
@@ -152,17 +152,17 @@ def test_where_there_are_no_tables_nothing_is_told(tmp_path: Path) -> None:
     ],
 )
 async def test_root_is_the_same_user_and_an_unmapped_user_is_not_known(
-    own: int, uid: int | None, owner: Owner
+    own: int, uid: int | None, owner: UserMatch
 ) -> None:
-    with closing(Users(own=own, find=lambda ends: uid)) as users:
-        assert await users.find_owner(Ends(("127.0.0.1", 1), ("127.0.0.1", 2))) == owner
+    with closing(UserLookup(own=own, find=lambda ends: uid)) as users:
+        assert await users.match_user(SocketEnds(("127.0.0.1", 1), ("127.0.0.1", 2))) == owner
 
 
 async def test_a_connection_is_looked_up_once_and_another_one_of_the_same_address_again() -> None:
-    ends, told = Ends(("127.0.0.1", 1), ("127.0.0.1", 2)), [1, 2, 3]
-    with closing(Users(own=1, find=lambda _: told.pop(0))) as users:
+    ends, told = SocketEnds(("127.0.0.1", 1), ("127.0.0.1", 2)), [1, 2, 3]
+    with closing(UserLookup(own=1, find=lambda _: told.pop(0))) as users:
         peer, heir = Peer(users, ends), Peer(users, ends)
-        found = [await each.find_owner() for each in (peer, peer, heir, peer, heir)]
+        found = [await each.match_user() for each in (peer, peer, heir, peer, heir)]
 
     assert found == ["same", "same", "other", "same", "other"]
 
@@ -173,23 +173,23 @@ async def test_a_look_up_that_takes_too_long_is_unknown_and_made_again(
     monkeypatch.setattr(peer_room, "SECONDS", 0.01)
     free = Event()
 
-    def find(ends: Ends) -> int:
+    def find(ends: SocketEnds) -> int:
         free.wait(WAIT)
         return 1
 
-    with closing(Users(own=1, find=find)) as users:
-        peer = Peer(users, Ends(("127.0.0.1", 1), ("127.0.0.1", 2)))
-        late = await peer.find_owner()
+    with closing(UserLookup(own=1, find=find)) as users:
+        peer = Peer(users, SocketEnds(("127.0.0.1", 1), ("127.0.0.1", 2)))
+        late = await peer.match_user()
         free.set()
         monkeypatch.setattr(peer_room, "SECONDS", WAIT)
-        found = await peer.find_owner()
+        found = await peer.match_user()
 
     assert (late, found) == ("unknown", "same")
 
 
 async def test_a_connection_that_was_lost_at_once_is_of_an_unknown_user() -> None:
-    with closing(Users()) as users:
-        assert await Peer(users, None).find_owner() == "unknown"
+    with closing(UserLookup()) as users:
+        assert await Peer(users, None).match_user() == "unknown"
 
 
 @takes_root

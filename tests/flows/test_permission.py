@@ -18,8 +18,8 @@ from asyncagents.domain.event import PartUpdated, PermissionAsked, PromptAnswere
 from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import call, say
-from asyncagents.tools.search.required_literals import letters_of
-from asyncagents.tools.shell.rules import split
+from asyncagents.tools.search.required_literals import find_literals
+from asyncagents.tools.shell.rules import parse_command
 from tests.flows.kit import Nothing, answer_of, stage
 from tests.flows.test_project import ASK_EDITS, project, repository
 
@@ -206,14 +206,14 @@ async def test_the_output_of_a_tool_of_ones_own_is_capped(tmp_path: Path) -> Non
 @pytest.mark.parametrize("pattern", [r"\x41bcd", r"\u0041bcd", r"\101bcd"])
 def test_what_a_search_leaves_out_has_no_match(pattern: str) -> None:
     assert re.search(pattern, "Abcd")
-    assert letters_of(pattern).may_match(b"Abcd")
+    assert find_literals(pattern).may_match(b"Abcd")
 
 
 @pytest.mark.spec("A-03")
 @pytest.mark.parametrize("word", ["bash -c ", "nice -n ", "env -i "])
 def test_a_line_of_wrappers_within_wrappers_is_taken_apart_into_few_commands(word: str) -> None:
     """The work grows with the fourth power of the words: a line of 20,000 characters would never end."""
-    assert len(split(word * 24).commands) <= 24 * 3
+    assert len(parse_command(word * 24).commands) <= 24 * 3
 
 
 @pytest.mark.spec("X-11")

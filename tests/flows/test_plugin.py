@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import Config
 from asyncagents.config.env import system_environment
-from asyncagents.config.trust import distrust, trust
+from asyncagents.config.trust import distrust_project, trust_project
 from asyncagents.domain.call.call import Completed
 from asyncagents.domain.conversation.message import UserMessage
-from asyncagents.domain.conversation.part import TextPart, ToolCompleted, ToolError
+from asyncagents.domain.conversation.part import TextPart, ToolCompleted, ToolFailed
 from asyncagents.domain.event import Event, PartUpdated, PermissionAsked, SessionIdle
 from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import ToolError as Refusal
-from asyncagents.llm.model import Finish, FromTool, ModelEvent, Request, StepFinish, TextDelta, TextStart
+from asyncagents.llm.model import ChatRequest, Finish, ModelEvent, StepFinish, TextDelta, TextStart, ToolTurn
 from asyncagents.llm.scripted import Script, ScriptedModel, call, end, say
 from asyncagents.plugins.api import Plugin, PluginContext, PluginHooks
 from asyncagents.tools.project.projects import Projects
@@ -146,7 +146,7 @@ class Unending(ScriptedModel):
         super().__init__({})
         self._finish = finish
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         self.requests.append(request)
         yield TextStart("t")
         yield TextDelta("t", "I beg ")
@@ -191,7 +191,7 @@ async def test_a_hook_answers_for_a_person_where_the_rules_ask(tmp_path: Path) -
         await at.prompt("go")
         states = await at.states()
         assert await at.runtime.asks() == ()
-    assert [type(state) for state in states] == [ToolCompleted, ToolError, ToolError]
+    assert [type(state) for state in states] == [ToolCompleted, ToolFailed, ToolFailed]
     assert asked == [("edit", ["a"]), ("edit", ["b"])]
     assert not (tmp_path / "project" / "c").exists()
 
@@ -226,7 +226,7 @@ async def test_who_raises_before_a_call_refuses_it_with_these_words(tmp_path: Pa
     async with project(tmp_path, script, with_hooks({"tool.execute.before": hook})) as at:
         assert (await at.prompt("go")).text == "Ok."
         refused, done = await at.states()
-    assert isinstance(refused, ToolError)
+    assert isinstance(refused, ToolFailed)
     assert isinstance(done, ToolCompleted)
     assert (refused.error, done.output) == ("Not on a Sunday.", "yes")
 
@@ -321,7 +321,7 @@ async def test_a_call_that_was_prepared_and_never_started_is_not_prepared_again(
             await runtime.wait(at.session_id)
         *_, last = await runtime.messages(at.session_id)
     assert (len(prepared), last.text) == (1, "Ok.")
-    assert [told.output for told in model.requests[-1].messages if isinstance(told, FromTool)] == ["x!"]
+    assert [told.output for told in model.requests[-1].messages if isinstance(told, ToolTurn)] == ["x!"]
 
 
 @pytest.mark.spec("A-04", "A-06")
@@ -461,10 +461,10 @@ async def test_a_plugin_hears_of_an_event_once_however_often_the_trust_changes(
     async with project(tmp_path, {}, with_hooks({"event": hook}), files=files) as at:
         projects = at.runtime._workplaces
         assert isinstance(projects, Projects)
-        for change in (trust, distrust, trust):
-            await projects.opened(str(root))
+        for change in (trust_project, distrust_project, trust_project):
+            await projects.open_project(str(root))
             change(environment, root)
-        await projects.opened(str(root))
+        await projects.open_project(str(root))
         async with asyncio.timeout(PATIENCE):
             for prompt in ("one", "two", "three"):
                 await at.prompt(prompt)

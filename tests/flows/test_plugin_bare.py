@@ -10,7 +10,7 @@ from asyncagents import PluginContext, PluginHooks, tool
 from asyncagents.domain.conversation.part import TextPart, ToolCompleted
 from asyncagents.domain.event import Event, PermissionAsked, SessionIdle
 from asyncagents.engine.tool import Ask
-from asyncagents.llm.model import FromTool, FromUser
+from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, say
 from tests.flows.kit import ECHO, stage
 
@@ -83,7 +83,7 @@ async def test_tools_and_hooks_of_a_plugin_count_without_coding(tmp_path: Path) 
     first = at.model.requests[0]
     assert [spec.name for spec in first.tools] == ["echo", "motto"]
     assert (first.options.temperature, first.system) == (0.25, "Be brief.")
-    assert [each.text for each in first.messages if isinstance(each, FromUser)] == ["go now"]
+    assert [each.text for each in first.messages if isinstance(each, UserTurn)] == ["go now"]
     assert isinstance(motto_state, ToolCompleted)
     assert isinstance(echo_state, ToolCompleted)
     assert (motto_state.output, echo_state.output) == ("Measure twice. (seen)", "hi! (seen)")
@@ -123,7 +123,7 @@ async def test_a_tool_of_a_plugin_is_under_the_policy_of_the_runtime(tmp_path: P
         assert asked.request.permission == "danger"
     async with stage(tmp_path / "denies", script, plugins=[plugin], policy=lambda call, ask: "deny") as at:
         await at.prompt("go")
-    (refused,) = [each for each in at.told() if isinstance(each, FromTool)]
+    (refused,) = [each for each in at.told() if isinstance(each, ToolTurn)]
     assert refused.failed
 
 

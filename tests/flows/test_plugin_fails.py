@@ -21,7 +21,7 @@ from asyncagents.domain.event import Event
 from asyncagents.engine.workplace.hooks import HookName
 from asyncagents.llm.scripted import Script, ScriptedModel, call, pause, say
 from asyncagents.plugins.api import Hook, PluginContext, PluginHooks
-from asyncagents.plugins.config_check import read_config
+from asyncagents.plugins.config_check import check_config
 from asyncagents.plugins.hook_health import MOST_HANGS
 from tests.flows.kit import ECHO, PATIENCE, Stage, answer_of
 from tests.flows.test_plugin import Both, project, with_hooks
@@ -446,8 +446,8 @@ async def test_a_configuration_that_a_hook_only_rearranges_keeps_its_keys_and_pa
         provider=provider,
         agent={"build": AgentConfig(permission={"bash": {"*": "ask", "ls *": "allow"}})},
     )
-    assert read_config(config) == config
-    changed = read_config(replace(config, agent={"new": {"prompt": "Be new."}}))
+    assert check_config(config) == config
+    changed = check_config(replace(config, agent={"new": {"prompt": "Be new."}}))
     assert changed.agent == {"new": AgentConfig(prompt="Be new.")}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from asyncagents.domain.event import MessageUpdated
 from asyncagents.domain.id import Ids
-from asyncagents.store.postgres.database import SIZE, PostgresDatabase, open_postgres
+from asyncagents.store.postgres.database import POOL_SIZE, PostgresDatabase, open_postgres
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.contract.build import Lab
 from tests.flows.kit import PATIENCE
@@ -28,7 +28,9 @@ def server() -> Iterator[Server]:
 
 
 @asynccontextmanager
-async def opened(server: Server, *, size: int = SIZE) -> AsyncIterator[tuple[str, PostgresDatabase, Lab]]:
+async def opened(
+    server: Server, *, size: int = POOL_SIZE
+) -> AsyncIterator[tuple[str, PostgresDatabase, Lab]]:
     """`size`: how many connections there are."""
     clock, rng = FakeClock(), SeededRng(1)
     ids = Ids(clock, rng)
@@ -98,7 +100,7 @@ async def test_a_commit_that_is_still_under_way_is_waited_for_though_nothing_lat
         tx = database._tx(0.0, base=database.base)
         tx.xid, tx.mark = number, (77, 1)
         until = asyncio.get_running_loop().time() + PATIENCE
-        looking = asyncio.create_task(database._is_there(tx, OSError("cut"), until))
+        looking = asyncio.create_task(database._is_committed(tx, OSError("cut"), until))
         done, _ = await asyncio.wait({looking}, timeout=0.3)
         assert not done, "it may still be committed"
         await other.execute("COMMIT")

@@ -10,7 +10,7 @@ import pytest
 from asyncagents.domain.id import Ids
 from asyncagents.store.postgres.database import PostgresDatabase, open_postgres
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.session_update import Change
+from asyncagents.store.verb.session_update import SessionChanges
 from asyncagents.store.verb.signal import admit
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.contract.build import Lab
@@ -123,13 +123,13 @@ async def test_what_others_did_before_is_not_told_after_what_was_done_here(dsn: 
         await listener.look()
         session_id = await other.session()
         await listener.look()
-        await other.store.conversation.change(session_id, Change(title="theirs"))
+        await other.store.conversation.update_session(session_id, SessionChanges(title="theirs"))
         await holder.execute("BEGIN; LOCK TABLE tombstone IN ACCESS EXCLUSIVE MODE")
         async with asyncio.TaskGroup() as group:
             group.create_task(listener.look())
             while not await holder.fetchval(WAITING):  # noqa: ASYNC110  the database tells nobody
                 await asyncio.sleep(0.001)
-            await lab.store.conversation.change(session_id, Change(title="ours"))
+            await lab.store.conversation.update_session(session_id, SessionChanges(title="ours"))
             await holder.execute("ROLLBACK")
         there = await what_is_there(dsn)
         await catch_up(listener, there.newest)

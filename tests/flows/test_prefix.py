@@ -18,9 +18,9 @@ from asyncagents.engine.model_input import CLEARED
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.anthropic.request import write_body as anthropic_body
 from asyncagents.llm.http.request import Endpoint
-from asyncagents.llm.model import FromTool, FromUser, Request
+from asyncagents.llm.model import ChatRequest, ToolTurn, UserTurn
 from asyncagents.llm.openai.request import write_body as openai_body
-from asyncagents.llm.scripted import Line, ScriptedModel, call, say
+from asyncagents.llm.scripted import ScriptedModel, ScriptLine, call, say
 from tests.e2e.coding_worker import FILES, SCRIPT
 from tests.flows.kit import PATIENCE, Text, later
 from tests.flows.reader import Reader, for_summary
@@ -29,7 +29,7 @@ WINDOW = Window(context=20_000, output=4_000)
 ENDPOINT = Endpoint(provider_id="x", base_url="http://localhost")
 
 
-def blocks(request: Request, wire: str) -> list[bytes]:
+def blocks(request: ChatRequest, wire: str) -> list[bytes]:
     """A request as its provider reads it: tools, then the system text, then what was told, piece by piece."""
     body = anthropic_body(ENDPOINT, request) if wire == "anthropic" else openai_body(ENDPOINT, request)
     pieces = [*(body.get("tools") or ()), *(body.get("system") or ())]
@@ -82,11 +82,11 @@ acts = st.lists(
 class Improviser(Reader):
     """Says what was drawn, one step after the other; then it has nothing more to say."""
 
-    def __init__(self, steps: list[Sequence[Line]]) -> None:
+    def __init__(self, steps: list[Sequence[ScriptLine]]) -> None:
         self._steps = steps
         super().__init__(WINDOW, self._next)
 
-    def _next(self, request: Request) -> Sequence[Line]:
+    def _next(self, request: ChatRequest) -> Sequence[ScriptLine]:
         return self._steps.pop() if self._steps else [say("Nothing more.")]
 
 
@@ -113,7 +113,7 @@ async def _act(runtime: Runtime, session_id: Any, act: str, size: int) -> None:
             for each in await runtime.open_calls(session_id):
                 await runtime.complete(each.id, "done")
         case _:
-            await runtime._store.admit(runtime._inputs.compaction(session_id, key=None, to={}))
+            await runtime._store.admit(runtime._input_builder.build_compaction(session_id, key=None, to={}))
     await runtime.wait(session_id)
 
 
@@ -140,12 +140,12 @@ def _runs(history: list[tuple[str, int]]) -> list[list[tuple[str, int]]]:
 @settings(deadline=None, max_examples=40)
 @given(acts, st.lists(lines, max_size=20))
 def test_requests_extend_each_other_whatever_happens(
-    history: list[tuple[str, int]], steps: list[Sequence[Line]]
+    history: list[tuple[str, int]], steps: list[Sequence[ScriptLine]]
 ) -> None:
     model = Improviser(steps)
     asyncio.run(_play(history, model))
     assert model.refused == 0
-    before: Request | None = None
+    before: ChatRequest | None = None
     anew = False
     for request in model.requests:
         if for_summary(request):
@@ -160,9 +160,9 @@ def test_requests_extend_each_other_whatever_happens(
         before, anew = request, False
 
 
-def _pruned(before: Request, now: Request) -> bool:
-    def cleared(request: Request) -> int:
-        return sum(isinstance(told, FromTool) and told.output == CLEARED for told in request.messages)
+def _pruned(before: ChatRequest, now: ChatRequest) -> bool:
+    def cleared(request: ChatRequest) -> int:
+        return sum(isinstance(told, ToolTurn) and told.output == CLEARED for told in request.messages)
 
     return cleared(now) > cleared(before)
 
@@ -188,7 +188,7 @@ async def test_a_cache_hits_most_of_what_a_coding_session_sends(
                 sent = await runtime.send(session.id, agent, agent=agent)
                 await _approve(runtime, session.id)
                 assert (await runtime.answer_to(sent)) is not None
-    steps = [request for request in model.requests if isinstance(request.messages[-1], FromUser | FromTool)]
+    steps = [request for request in model.requests if isinstance(request.messages[-1], UserTurn | ToolTurn)]
     sent_bytes, hit = 0, 0
     before: list[bytes] = []
     for request in steps:

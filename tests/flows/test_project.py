@@ -13,11 +13,11 @@ import pytest
 from asyncagents.config.config import AgentConfig, AsksConfig, Config
 from asyncagents.domain.call.call import Failed, Settled
 from asyncagents.domain.conversation.message import AssistantMessage, ModelRef
-from asyncagents.domain.conversation.part import TextPart, ToolCompleted, ToolError
+from asyncagents.domain.conversation.part import TextPart, ToolCompleted, ToolFailed
 from asyncagents.domain.conversation.session import Rule
 from asyncagents.domain.event import PermissionAsked, PermissionReplied, SessionUpdated
-from asyncagents.llm.model import FromTool, FromUser
-from asyncagents.llm.scripted import Line, Script, call, end, fail, pause, say
+from asyncagents.llm.model import ToolTurn, UserTurn
+from asyncagents.llm.scripted import Script, ScriptLine, call, end, fail, pause, say
 from tests.flows.kit import Stage, stage
 
 ASK_EDITS: dict[str, Any] = {"edit": "ask"}
@@ -42,8 +42,8 @@ def repository(root: Path, files: Mapping[str, str]) -> None:
         (root / name).write_text(text)
 
 
-def results(at: Stage) -> list[FromTool]:
-    return [told for told in at.told() if isinstance(told, FromTool)]
+def results(at: Stage) -> list[ToolTurn]:
+    return [told for told in at.told() if isinstance(told, ToolTurn)]
 
 
 @pytest.mark.spec("A-01", "A-05")
@@ -69,7 +69,7 @@ async def test_a_tool_that_is_denied_outright_is_not_shown_and_not_run(tmp_path:
         await at.runtime.prompt(at.session_id, "go", agent="plan")
         (state,) = await at.states()
     assert {"edit", "write", "patch"}.isdisjoint(tool.name for tool in at.model.requests[0].tools)
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert "Not allowed here: edit" in state.error
     assert (tmp_path / "project" / "a").read_text() == "x"
 
@@ -169,7 +169,7 @@ async def test_when_nobody_can_answer_the_policy_does(tmp_path: Path, policy: An
         await at.prompt("go")
         (state,) = await at.states()
     assert len(at.model.requests) == steps
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert "Nobody can answer" in state.error
 
 
@@ -181,7 +181,7 @@ async def test_an_ask_that_waited_long_enough_is_denied(tmp_path: Path) -> None:
         answer = await at.prompt("go")
         (state,) = await at.states()
     assert answer.text == "Without."
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert "Nobody answered in time" in state.error
 
 
@@ -213,7 +213,7 @@ async def test_the_same_call_three_times_in_a_row_asks_over_several_steps(tmp_pa
         await at.runtime.wait(at.session_id)
         states = await at.states()
     assert (asked.request.permission, asked.request.patterns) == ("doom_loop", ("list",))
-    assert [type(state) for state in states] == [ToolCompleted, ToolCompleted, ToolError]
+    assert [type(state) for state in states] == [ToolCompleted, ToolCompleted, ToolFailed]
 
 
 @pytest.mark.spec("A-08")
@@ -234,10 +234,10 @@ async def test_the_last_step_is_reminded_and_its_calls_do_not_run(tmp_path: Path
         entries = await at.messages()
     assert isinstance(answer.info, AssistantMessage)
     assert answer.info.finish == "max-steps"
-    assert [type(state) for state in states] == [ToolCompleted, ToolError]
+    assert [type(state) for state in states] == [ToolCompleted, ToolFailed]
     assert not (tmp_path / "project" / "1").exists()
     reminder = at.told()[-1]
-    assert isinstance(reminder, FromUser)
+    assert isinstance(reminder, UserTurn)
     assert "last step" in reminder.text
     prompt = entries[0].info.id
     assert {e.info.parent_id for e in entries if isinstance(e.info, AssistantMessage)} == {prompt}
@@ -271,7 +271,7 @@ async def test_what_is_left_of_a_plan_is_mentioned_with_the_next_prompt(tmp_path
         await at.prompt("one")
         await at.prompt("two")
     prompt = at.told()[-1]
-    assert isinstance(prompt, FromUser)
+    assert isinstance(prompt, UserTurn)
     assert "has 1 unfinished" in prompt.text
 
 
@@ -359,7 +359,7 @@ async def test_a_long_first_prompt_gets_a_title_from_a_model(tmp_path: Path) -> 
         session = await at.runtime.session(at.session_id)
     assert updated.info.title == session.title == "Payment worker: no double charges"
     asked = [request for request in at.model.requests if request.model == small]
-    assert [request.messages for request in asked] == [(FromUser(LONG),)]
+    assert [request.messages for request in asked] == [(UserTurn(LONG),)]
     assert "title" in asked[0].system
     assert session.tokens is not None
     assert session.tokens.input == sum(len(request.messages) for request in at.model.requests)
@@ -377,7 +377,9 @@ async def test_a_prompt_that_fits_is_its_own_title(tmp_path: Path, prompt: str) 
 
 @pytest.mark.spec("S-02")
 @pytest.mark.parametrize("bad", [[fail("no")], [end(None)], [say("\n\n")], [pause(60), say("Late")]])
-async def test_without_a_title_from_the_model_the_first_line_stays(tmp_path: Path, bad: list[Line]) -> None:
+async def test_without_a_title_from_the_model_the_first_line_stays(
+    tmp_path: Path, bad: list[ScriptLine]
+) -> None:
     """The script knows the prompt of the title's request, which stands alone, and nothing of the other."""
     script = {LONG: [bad], "more": [[say("Yes.")]]}
     async with project(tmp_path, script, agent={"build": AgentConfig(steps=5)}) as at:
@@ -412,7 +414,7 @@ async def test_a_directory_that_is_gone_is_told_by_the_tools(tmp_path: Path) -> 
         answer = await at.prompt("go")
         states = await at.states()
     assert answer.text == "Gone."
-    assert all(isinstance(state, ToolError) for state in states)
+    assert all(isinstance(state, ToolFailed) for state in states)
 
 
 @pytest.mark.spec("A-01", "A-03")

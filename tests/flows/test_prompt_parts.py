@@ -11,16 +11,16 @@ import pytest
 
 from asyncagents.app.runtime import Setup
 from asyncagents.config.config import CommandConfig, Config
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.conversation.part import (
     AgentPart,
     FilePart,
     FileSource,
     ResourceSource,
-    Span,
     SubtaskPart,
     TextPart,
+    TextSpan,
     ToolCompleted,
 )
 from asyncagents.domain.conversation.part_input import (
@@ -32,11 +32,11 @@ from asyncagents.domain.conversation.part_input import (
 )
 from asyncagents.domain.id import PartId
 from asyncagents.engine.tool import ask_everything
-from asyncagents.engine.workplace.mcp import Argument, Content, ReadyPrompt, Resource
-from asyncagents.engine.workplace.prompt_sources import FOLDER
-from asyncagents.engine.workplace.workplace import Bare
+from asyncagents.engine.workplace.mcp import McpContent, McpPrompt, McpPromptArgument, McpResource
+from asyncagents.engine.workplace.prompt_sources import DIRECTORY_MIME
+from asyncagents.engine.workplace.workplace import FixedWorkplace
 from asyncagents.errors import InvalidInput
-from asyncagents.llm.model import Attachment, FromUser
+from asyncagents.llm.model import Attachment, UserTurn
 from asyncagents.llm.scripted import Script, ScriptedModel, call, say
 from tests.flows.kit import Stage, open_world, stage
 from tests.flows.test_project import repository
@@ -58,18 +58,18 @@ async def project(tmp_path: Path, script: Script | None = None, **config: Any) -
         yield at
 
 
-async def sent(at: Stage, text: str, **to: Any) -> Entry:
+async def sent(at: Stage, text: str, **to: Any) -> MessageWithParts:
     await at.runtime.prompt(at.session_id, text, **to)
     entries = [entry for entry in await at.messages() if isinstance(entry.info, UserMessage)]
     return entries[-1]
 
 
-def told(at: Stage) -> FromUser:
-    (*_, last) = [told for told in at.told() if isinstance(told, FromUser)]
+def told(at: Stage) -> UserTurn:
+    (*_, last) = [told for told in at.told() if isinstance(told, UserTurn)]
     return last
 
 
-def files_of(entry: Entry) -> list[FilePart]:
+def files_of(entry: MessageWithParts) -> list[FilePart]:
     return [part for part in entry.parts if isinstance(part, FilePart)]
 
 
@@ -153,7 +153,7 @@ async def test_pictures_and_documents_go_along_whole_whatever_they_are_called(tm
 async def test_a_folder_goes_along_as_what_it_holds(tmp_path: Path) -> None:
     async with project(tmp_path) as at:
         entry = await sent(at, "Look", files=["."])
-    assert files_of(entry)[0].mime == FOLDER
+    assert files_of(entry)[0].mime == DIRECTORY_MIME
     assert "\na.txt\ndocs/\n" in told(at).text
 
 
@@ -172,10 +172,10 @@ async def test_a_file_or_an_agent_that_is_mentioned_stands_beside_the_text(tmp_p
         entry = await sent(at, "See @docs/guide.md, (@a.txt) and ask @explore.")
     guide, a = files_of(entry)
     assert isinstance(guide.source, FileSource)
-    assert guide.source.text == Span(value="@docs/guide.md", start=4, end=18)
+    assert guide.source.text == TextSpan(value="@docs/guide.md", start=4, end=18)
     assert a.filename == "a.txt"
     (agent,) = [part for part in entry.parts if isinstance(part, AgentPart)]
-    assert (agent.name, agent.source) == ("explore", Span(value="@explore", start=37, end=45))
+    assert (agent.name, agent.source) == ("explore", TextSpan(value="@explore", start=37, end=45))
     assert 'call the task tool with subagent_type "explore"' in told(at).text
     assert "# Guide" in told(at).text
 
@@ -271,7 +271,7 @@ async def test_ready_made_parts_are_taken_as_they_are(tmp_path: Path) -> None:
                 mime="text/plain",
                 url="docs://x",
                 source=ResourceSource(
-                    client_name="docs", uri="docs://x", text=Span(value="", start=0, end=0)
+                    client_name="docs", uri="docs://x", text=TextSpan(value="", start=0, end=0)
                 ),
             ),
             "there is no MCP server 'docs' here",
@@ -353,35 +353,35 @@ async def test_without_coding_only_content_goes_along(tmp_path: Path) -> None:
 class Library:
     """A server that has something to read, and a prompt made ready."""
 
-    async def list_resources(self) -> tuple[Resource, ...]:
-        return (Resource(server="docs", uri="docs://x", name="x"),)
+    async def list_resources(self) -> tuple[McpResource, ...]:
+        return (McpResource(server="docs", uri="docs://x", name="x"),)
 
-    async def read_resource(self, server: str, uri: str) -> tuple[Content, ...]:
+    async def read_resource(self, server: str, uri: str) -> tuple[McpContent, ...]:
         assert (server, uri) == ("docs", "docs://x")
-        return Content(text="Words of x"), Content(mime="image/png", data=b"\0\0\0")
+        return McpContent(text="Words of x"), McpContent(mime="image/png", data=b"\0\0\0")
 
-    async def list_prompts(self, command: str | None = None) -> tuple[ReadyPrompt, ...]:
-        arguments = (Argument(name="who", required=True), Argument(name="how"))
-        return (ReadyPrompt(server="docs", name="greet", arguments=arguments),)
+    async def list_prompts(self, command: str | None = None) -> tuple[McpPrompt, ...]:
+        arguments = (McpPromptArgument(name="who", required=True), McpPromptArgument(name="how"))
+        return (McpPrompt(server="docs", name="greet", arguments=arguments),)
 
-    async def get_prompt(self, server: str, name: str, arguments: dict[str, str]) -> tuple[Content, ...]:
-        return (Content(text=f"{server} {name} {arguments}"),)
+    async def get_prompt(self, server: str, name: str, arguments: dict[str, str]) -> tuple[McpContent, ...]:
+        return (McpContent(text=f"{server} {name} {arguments}"),)
 
 
-class Reading(Bare):
-    bare = False
-    served = Library()
+class Reading(FixedWorkplace):
+    is_fixed = False
+    mcp_resources = Library()
 
 
 @pytest.mark.spec("S-07")
 async def test_a_resource_of_a_server_goes_along_with_what_the_server_says(tmp_path: Path) -> None:
     model = ScriptedModel({})
     place = Reading((), ask_everything)
-    source = ResourceSource(client_name="docs", uri="docs://x", text=Span(value="@x", start=0, end=2))
+    source = ResourceSource(client_name="docs", uri="docs://x", text=TextSpan(value="@x", start=0, end=2))
     part = FileInput(mime="text/plain", url="docs://x", filename="x", source=source)
-    async with open_world(tmp_path, Setup(model=model, furnish=lambda desk: place)) as runtime:
+    async with open_world(tmp_path, Setup(model=model, make_workplaces=lambda desk: place)) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "Read @x", parts=[part])
-    (said,) = [each for each in model.requests[0].messages if isinstance(each, FromUser)]
+    (said,) = [each for each in model.requests[0].messages if isinstance(each, UserTurn)]
     assert said.text == 'Read @x\n<file name="x">\nWords of x\n</file>'
     assert [(file.mime, file.url) for file in said.files] == [("image/png", "data:image/png;base64,AAAA")]

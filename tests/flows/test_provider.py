@@ -13,7 +13,7 @@ from asyncagents.config.secret import Secret
 from asyncagents.domain.conversation.failure import APIError, ProviderAuthError
 from asyncagents.domain.conversation.part import ReasoningPart, RetryPart, StepFinishPart
 from asyncagents.errors import InvalidInput
-from asyncagents.testing.provider import Provider, Reply, ToolUse, Usage, open_provider
+from asyncagents.testing.provider import Provider, Reply, TokenUsage, ToolUse, open_provider
 from tests.flows.kit import ECHO, PATIENCE, answer_of
 
 KEY = "sk-local-secret"
@@ -45,9 +45,11 @@ async def test_a_turn_with_thoughts_tools_and_a_price(tmp_path: Path, wire: str)
             text="I look.",
             reasoning="Hm.",
             tools=(ToolUse("echo", {"text": "a"}), ToolUse("echo", {"text": "b"})),
-            usage=Usage(input=100, output=20),
+            usage=TokenUsage(input=100, output=20),
         ),
-        Reply(text="Both.", chunks=3, usage=Usage(input=50, output=10, cache_read=1000, cache_write=200)),
+        Reply(
+            text="Both.", chunks=3, usage=TokenUsage(input=50, output=10, cache_read=1000, cache_write=200)
+        ),
     ]
     async with (
         open_provider({"go": steps}, key=KEY) as provider,

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from asyncagents.config.env import system_environment
-from asyncagents.config.trust import trust
+from asyncagents.config.trust import trust_project
 from tests.flows.kit import ECHO
 from tests.flows.reading import KEY, PROVIDERS, SKILL, at_home, git, reading, repository, root, write
 from tests.flows.serving import serving
@@ -66,7 +66,7 @@ def recorded_project(root: Path) -> None:
             }
         )
     )
-    trust(system_environment(), root)
+    trust_project(system_environment(), root)
 
 
 @pytest.mark.spec("X-01")
@@ -104,7 +104,7 @@ async def test_no_route_that_only_reads_tells_a_key(
     )
     git(root, "add", "-A")
     git(root, "commit", "-q", "-m", "whoever may read its files reads what stands in them")
-    trust(system_environment(), root)
+    trust_project(system_environment(), root)
     async with reading(tmp_path, root) as at:
         document = await at.seen("/doc")
         paths = [

@@ -10,7 +10,7 @@ import pytest
 
 from asyncagents.config.config import Config
 from asyncagents.config.env import system_environment
-from asyncagents.config.trust import trust
+from asyncagents.config.trust import trust_project
 from tests.flows.calling import calling
 from tests.flows.reading import KEY, Asker, Told, reading, root, write
 
@@ -23,7 +23,7 @@ async def patch(at: Asker, change: Any, where: str = "/config") -> Told:
 
 @pytest.mark.spec("X-01")
 async def test_a_change_is_written_and_counts_at_once(tmp_path: Path, root: Path) -> None:
-    trust(system_environment(), root)
+    trust_project(system_environment(), root)
     file = root / "asyncagents.json"
     write(root, {"asyncagents.json": '{"permission": {"bash": "ask"}, "instructions": ["a.md"]}'})
     file.chmod(0o640)
@@ -73,7 +73,7 @@ REFUSED: dict[str, Any] = {
 async def test_what_would_have_no_effect_or_break_the_files_is_refused_and_changes_nothing(
     tmp_path: Path, root: Path
 ) -> None:
-    trust(system_environment(), root)
+    trust_project(system_environment(), root)
     text = '{"permission":{"bash":"ask"}}'
     write(root, {"asyncagents.json": text})
     async with reading(tmp_path, root) as at:

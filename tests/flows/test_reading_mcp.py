@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from asyncagents.server.opencode.mcp import WAITING
-from asyncagents.tools.process.pipes import open_piped
+from asyncagents.server.opencode.mcp import STARTING
+from asyncagents.tools.process.pipes import open_piped_process
 from asyncagents.tools.process.processes import Processes
 from tests.flows.kit import PATIENCE
 from tests.flows.mcp_kit import COMPILED, HERE, Ledger, until_dead
@@ -40,9 +40,9 @@ async def test_a_server_that_is_being_started_is_not_waited_for(
     write(root, {"asyncagents.json": json.dumps(config)})
     async with reading(tmp_path, root) as at:
         first = await at.seen("/mcp")
-        last = await state_after(at, lambda states: states["broken"]["error"] != WAITING)
+        last = await state_after(at, lambda states: states["broken"]["error"] != STARTING)
 
-    assert first == {"broken": {"status": "failed", "error": WAITING}}
+    assert first == {"broken": {"status": "failed", "error": STARTING}}
     assert last["broken"]["status"] == "failed"
 
 
@@ -63,7 +63,7 @@ async def test_a_server_is_added_used_switched_off_and_on(tmp_path: Path, root: 
         await until_dead(ledger.pid())
         while_off = [await at.seen("/mcp"), "kit_add" in await at.seen("/experimental/tool/ids")]
         on = await at.ask("POST", "/mcp/kit/connect")
-        again = await state_after(at, lambda states: states["kit"].get("error") != WAITING)
+        again = await state_after(at, lambda states: states["kit"].get("error") != STARTING)
     await until_dead(ledger.pid())
 
     assert (none, elsewhere) == ({}, {})
@@ -122,7 +122,7 @@ def test_a_program_between_pipes_is_spoken_to_under_uvloop(tmp_path: Path) -> No
 
     async def echo() -> bytes:
         processes = Processes({"PATH": "/usr/bin:/bin"}, folder=tmp_path)
-        async with asyncio.timeout(PATIENCE), open_piped(processes, ("cat",), cwd=tmp_path) as piped:
+        async with asyncio.timeout(PATIENCE), open_piped_process(processes, ("cat",), cwd=tmp_path) as piped:
             await piped.writer.write(b"hello\n")
             return await piped.output.readline()
 

@@ -86,7 +86,7 @@ async def test_a_full_disk_is_not_ready_until_there_is_room_again(tmp_path: Path
 async def test_a_store_that_hangs_is_not_ready_and_is_asked_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readiness, "LONGEST_SECONDS", 0.3)
+    monkeypatch.setattr(readiness, "TIMEOUT_SECONDS", 0.3)
     found: list[Slow] = []
 
     def behind(database: PolledDatabase) -> PolledDatabase:

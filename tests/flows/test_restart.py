@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app.runtime import Setup, bare, open_runtime
+from asyncagents.app.runtime import Setup, fixed_tools, open_runtime
 from asyncagents.domain.call.call import IN_DOUBT, TIMED_OUT, Completed
-from asyncagents.domain.conversation.entry import Entry
-from asyncagents.domain.conversation.failure import aborted
+from asyncagents.domain.conversation.entry import MessageWithParts
+from asyncagents.domain.conversation.failure import aborted_error
 from asyncagents.domain.conversation.message import AssistantMessage
-from asyncagents.domain.conversation.part import ToolError, ToolPart
+from asyncagents.domain.conversation.part import ToolFailed, ToolPart
 from asyncagents.domain.conversation.status import Busy, Idle, WaitingAsync
 from asyncagents.domain.event import PartUpdated, PermissionAsked, SessionIdle
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool, Tool, ToolContext
 from asyncagents.errors import Closed
-from asyncagents.llm.model import FromModel, FromTool, FromUser
+from asyncagents.llm.model import ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.clock import FakeClock
 from tests.flows.kit import CAREFUL, PATIENCE, Ears, Gate, Nothing, later, open_world, stage
@@ -29,7 +29,7 @@ SCRIPT = {"go": [[call("gate")], [say("Done.")]]}
 
 async def reopened(
     data: Path, session_id: SessionId, model: ScriptedModel, *tools: AnyTool
-) -> tuple[Entry, ...]:
+) -> tuple[MessageWithParts, ...]:
     """Let a new runtime work until the session rests; returns its messages."""
     async with open_runtime(data, model=model, tools=tools) as runtime:
         await until_idle(runtime, session_id)
@@ -43,7 +43,7 @@ async def until_idle(runtime: Runtime, session_id: SessionId) -> None:
 
 
 def results(model: ScriptedModel) -> list[str]:
-    return [told.output for told in model.requests[-1].messages if isinstance(told, FromTool)]
+    return [told.output for told in model.requests[-1].messages if isinstance(told, ToolTurn)]
 
 
 @pytest.mark.spec("X-11")
@@ -57,7 +57,7 @@ async def test_a_step_that_was_cut_off_by_a_close_is_made_again(tmp_path: Path) 
     assert (question.text, answer.text) == ("go", "Here.")
     assert isinstance(cut.info, AssistantMessage)
     assert cut.info.error is not None
-    assert [list(request.messages) for request in model.requests] == [[FromUser("go")]]
+    assert [list(request.messages) for request in model.requests] == [[UserTurn("go")]]
 
 
 @pytest.mark.spec("X-11", "C-10")
@@ -72,7 +72,7 @@ async def test_closing_leaves_nothing_half_open(tmp_path: Path) -> None:
     assert isinstance(cut.info, AssistantMessage)
     assert (cut.text, cut.info.time.completed is not None, status) == ("I beg", True, Busy())
     (part,) = (part for part in cut.parts if isinstance(part, ToolPart))
-    assert isinstance(part.state, ToolError)
+    assert isinstance(part.state, ToolFailed)
 
 
 @pytest.mark.spec("X-11", "C-10")
@@ -88,7 +88,7 @@ async def test_an_abort_while_nobody_serves_is_acknowledged_and_carried_out_by_w
     *_, last = await reopened(tmp_path, at.session_id, model)
 
     assert isinstance(last.info, AssistantMessage)
-    assert (last.info.error, model.requests) == (aborted(), [])
+    assert (last.info.error, model.requests) == (aborted_error(), [])
 
 
 @pytest.mark.spec("X-11")
@@ -188,7 +188,7 @@ async def test_an_ask_outlives_the_process_that_asked(tmp_path: Path) -> None:
 @pytest.mark.spec("X-11")
 async def test_what_expired_while_nobody_ran_is_settled_at_the_start(tmp_path: Path) -> None:
     clock, model = FakeClock(), ScriptedModel(SCRIPT)
-    setup = Setup(model=model, furnish=bare([later("gate", seconds=60)]))
+    setup = Setup(model=model, make_workplaces=fixed_tools([later("gate", seconds=60)]))
     async with open_world(tmp_path, setup, clock=clock) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "go")
@@ -273,7 +273,7 @@ async def test_a_killed_process_leaves_a_stream_that_is_made_again(tmp_path: Pat
     assert (question.text, answer.text) == ("stream", "Here.")
     assert isinstance(cut.info, AssistantMessage)
     assert cut.info.error is not None
-    assert [list(request.messages) for request in model.requests] == [[FromUser("stream")]]
+    assert [list(request.messages) for request in model.requests] == [[UserTurn("stream")]]
 
 
 @pytest.mark.spec("X-11")
@@ -287,4 +287,4 @@ async def test_a_killed_process_leaves_a_tool_in_doubt(tmp_path: Path) -> None:
         answer = (await runtime.messages(session.id))[-1]
 
     assert (answer.text, gate.runs, results(model)) == ("Done.", 0, [IN_DOUBT])
-    assert isinstance(model.requests[-1].messages[1], FromModel)
+    assert isinstance(model.requests[-1].messages[1], ModelTurn)

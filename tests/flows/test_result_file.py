@@ -10,7 +10,7 @@ import pytest
 from asyncagents import Completed, ResultFile, open_runtime, tool
 from asyncagents.archive.import_ import import_from
 from asyncagents.config.config import Config
-from asyncagents.llm.model import FromTool
+from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import call, say
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
 from tests.flows.kit import ECHO, PATIENCE, stage
@@ -72,7 +72,7 @@ async def test_files_of_a_result_go_with_an_export(tmp_path: Path) -> None:
     async with elsewhere(tmp_path / "b", script, plot) as (runtime, model):
         await import_from(runtime, tmp_path / "files")
         await runtime.prompt(at.session_id, "and?")
-    (result,) = [each for each in model.requests[-1].messages if isinstance(each, FromTool)]
+    (result,) = [each for each in model.requests[-1].messages if isinstance(each, ToolTurn)]
     assert [(file.url, file.filename) for file in result.files] == [(URL, "plot.png")]
 
 
@@ -84,6 +84,6 @@ async def test_the_model_sees_an_image_that_it_reads(tmp_path: Path) -> None:
     coding = Config(data_dir=tmp_path / "data")
     async with stage(tmp_path / "data", script, coding=coding, directory=root) as at:
         await at.prompt("go")
-    (result,) = [each for each in at.told() if isinstance(each, FromTool)]
+    (result,) = [each for each in at.told() if isinstance(each, ToolTurn)]
     assert result.output == "dot.png: image/png, 1 x 1 pixels, 70 bytes."
     assert [(file.url, file.filename) for file in result.files] == [(URL, "dot.png")]

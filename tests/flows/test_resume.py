@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
 from asyncagents.domain.event import TaskCancelled, TaskCompleted, TaskFailed, TaskUpdated
 from asyncagents.domain.task.view import BackgroundTask
 from asyncagents.errors import NotFound
-from asyncagents.llm.model import FromUser, Request
-from asyncagents.llm.scripted import Step, call, fail, say
+from asyncagents.llm.model import ChatRequest, UserTurn
+from asyncagents.llm.scripted import ScriptStep, call, fail, say
 from tests.flows.delegating import (
     Scenes,
     child_of,
@@ -28,7 +28,7 @@ from tests.flows.kit import Gate, Stage
 
 
 def more(prompt: str) -> object:
-    def step(request: Request) -> Step:
+    def step(request: ChatRequest) -> ScriptStep:
         return [call("asyncagents_task", prompt=prompt, resume=ids(request)[0])]
 
     return step
@@ -49,8 +49,8 @@ async def _ended_once(at: Stage) -> BackgroundTask:
 
 
 def _child_requests(at: Stage, first: str = "a") -> list[list[str]]:
-    requests = [r for r in at.model.requests if r.messages[0] == FromUser(first)]
-    return [[told.text for told in r.messages if isinstance(told, FromUser)] for r in requests]
+    requests = [r for r in at.model.requests if r.messages[0] == UserTurn(first)]
+    return [[told.text for told in r.messages if isinstance(told, UserTurn)] for r in requests]
 
 
 @pytest.mark.spec("T-08", "T-03", "T-17")
@@ -201,7 +201,7 @@ async def test_a_vanished_session_is_an_error_that_suggests_a_new_task(tmp_path:
         *_, state = await at.states()
         with pytest.raises(NotFound, match="start a new task"):
             await at.runtime.tasks.resume(task.session_id, "b")
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert "its session no longer exists. Start a new task." in state.error
 
 

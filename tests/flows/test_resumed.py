@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from asyncagents import SessionId
-from asyncagents.app.runtime import Setup, bare, open_runtime
+from asyncagents.app.runtime import Setup, fixed_tools, open_runtime
 from asyncagents.config.clock import SystemClock
 from asyncagents.domain.event import PermissionAsked
-from asyncagents.engine.event.replay import MISSED_MS
+from asyncagents.engine.event.replay import REPLAY_MS
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.clock import FakeClock
@@ -131,10 +131,10 @@ async def test_what_began_after_the_start_and_what_rests_since_before_it_are_not
 async def test_who_comes_late_is_told_nothing_of_before(tmp_path: Path) -> None:
     session_id = await cut_off(tmp_path)
     clock = FakeClock(SystemClock().now())
-    setup = Setup(model=ScriptedModel(ANSWER), furnish=bare([]))
+    setup = Setup(model=ScriptedModel(ANSWER), make_workplaces=fixed_tools([]))
     async with open_world(tmp_path, setup, clock=clock) as runtime:
         await until_idle(runtime, session_id)
-        clock.advance(MISSED_MS)
+        clock.advance(REPLAY_MS)
         events = await heard(runtime, tmp_path)
 
     assert events == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.app.runtime import Setup
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.failure import APIError, MessageAbortedError
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.part import RetryPart, TextPart
@@ -17,30 +17,30 @@ from asyncagents.domain.id import SessionId
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.step.draft import NO_FINISH
 from asyncagents.engine.step.step import COOLING
-from asyncagents.llm.model import Finish, FromModel, FromUser, ModelEvent, Request, Said
-from asyncagents.llm.scripted import ScriptedModel, Step, end, fail, say
+from asyncagents.llm.model import ChatRequest, Finish, ModelEvent, ModelTurn, TextBlock, UserTurn
+from asyncagents.llm.scripted import ScriptedModel, ScriptStep, end, fail, say
 from asyncagents.testing.clock import FakeClock
 from tests.flows.kit import PATIENCE, Ears, answer_of, open_world, stage
 
 HOUR = 3600.0
 
 
-BUSY: Step = (fail("overloaded", retryable=True, retry_after=0.0),)
+BUSY: ScriptStep = (fail("overloaded", retryable=True, retry_after=0.0),)
 """Overloaded, for a moment."""
 
 
 class Flaky(ScriptedModel):
     """Plays its bad steps first, one a request, whoever asks; after that it is well."""
 
-    def __init__(self, *bad: Step) -> None:
+    def __init__(self, *bad: ScriptStep) -> None:
         super().__init__({"go": [[say("Here.")]]})
         self._bad = list(bad)
 
-    def _step(self, request: Request) -> Step:
+    def _step(self, request: ChatRequest) -> ScriptStep:
         return self._bad.pop(0) if self._bad else super()._step(request)
 
 
-def retries(entry: Entry) -> list[int]:
+def retries(entry: MessageWithParts) -> list[int]:
     return [part.attempt for part in entry.parts if isinstance(part, RetryPart)]
 
 
@@ -59,7 +59,7 @@ async def test_a_request_that_fails_for_now_is_tried_again_under_the_same_messag
     assert kinds == [Busy, Retry, Busy, Retry, Busy, Idle]
     waits = [(s.attempt, s.message) for s in statuses if isinstance(s, Retry)]
     assert waits == [(1, "overloaded"), (2, "overloaded")]
-    assert [list(request.messages) for request in at.model.requests] == [[FromUser("go")]] * 3
+    assert [list(request.messages) for request in at.model.requests] == [[UserTurn("go")]] * 3
 
 
 @pytest.mark.spec("C-05", "C-01")
@@ -72,7 +72,9 @@ async def test_a_request_that_fails_for_now_is_tried_again_under_the_same_messag
         ),
     ],
 )
-async def test_after_five_retries_the_failure_is_the_answer(tmp_path: Path, bad: Step, message: str) -> None:
+async def test_after_five_retries_the_failure_is_the_answer(
+    tmp_path: Path, bad: ScriptStep, message: str
+) -> None:
     async with stage(tmp_path, Flaky(*[bad] * 9)) as at:
         answer = await at.prompt("go")
         await at.ears.until(SessionIdle)
@@ -101,7 +103,7 @@ async def test_a_step_that_broke_off_is_closed_for_people_and_hidden_from_the_mo
     assert (cut.text, whole.text, answer.info.id) == ("I beg", "Here.", whole.info.id)
     assert isinstance(answer_of(cut).error, APIError)
     assert (retries(cut), retries(whole)) == ([1], [])
-    assert at.told() == [FromUser("go"), FromModel((Said("Here."),)), FromUser("next")]
+    assert at.told() == [UserTurn("go"), ModelTurn((TextBlock("Here."),)), UserTurn("next")]
 
 
 @pytest.mark.spec("C-01", "C-05")
@@ -177,7 +179,7 @@ async def test_input_that_comes_during_the_wait_is_queued_and_answered_with_it(t
         told = await at.messages()
 
     assert one.info.id == two.info.id
-    assert at.told() == [FromUser("go"), FromUser("and more")]
+    assert at.told() == [UserTurn("go"), UserTurn("and more")]
     assert len(model.requests) == 2
     given_up = answer_of(told[1])
     assert (given_up.error is not None, given_up.time.completed is not None) == (True, True)
@@ -209,9 +211,9 @@ class Crowd(ScriptedModel):
         self.now = self.most = 0
         self.order: list[str] = []
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         first = request.messages[0]
-        assert isinstance(first, FromUser)
+        assert isinstance(first, UserTurn)
         self.order.append(first.text)
         self.now += 1
         self.most = max(self.most, self.now)
@@ -244,7 +246,7 @@ class Slow(ScriptedModel):
         super().__init__({})
         self.go = asyncio.Event()
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         await self.go.wait()
         async for event in super().stream(request):
             yield event

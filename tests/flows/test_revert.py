@@ -16,7 +16,7 @@ from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.conversation.part import PatchPart, StepFinishPart, StepStartPart
 from asyncagents.domain.id import MessageId
 from asyncagents.engine.tool import AnyTool, Tool, ToolContext
-from asyncagents.llm.model import FromUser
+from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import Script, call, say
 from tests.flows.kit import Stage, Text, roles, stage
 from tests.flows.test_project import repository
@@ -129,7 +129,7 @@ async def test_the_next_prompt_removes_what_was_undone_and_the_model_never_reads
         await at.prompt("hello")
         entries = await at.messages()
         session = await at.runtime.session(at.session_id)
-        said = [told.text for told in at.told() if isinstance(told, FromUser)]
+        said = [told.text for told in at.told() if isinstance(told, UserTurn)]
     assert session.revert is None
     assert roles(entries) == ["user", "assistant", "user", "assistant"]
     assert not [text for text in said if "go" in text or "more" in text]

@@ -40,12 +40,16 @@ async def test_a_turn_that_came_and_went_since_the_look_is_not_undone_unseen(tmp
     async with project(tmp_path) as at:
         await at.prompt("go")
         (asked,) = await prompted(at)
-        seen = await at.runtime._store.reverts.look(at.session_id, asked)
+        seen = await at.runtime._store.reverts.plan_undo(at.session_id, asked)
         await at.prompt("more")
         with pytest.raises(SessionBusy):
-            await at.runtime._store.reverts.mark(at.session_id, Revert(message_id=asked), wakes=seen.wakes)
-        again = await at.runtime._store.reverts.look(at.session_id, asked)
-        await at.runtime._store.reverts.mark(at.session_id, Revert(message_id=asked), wakes=again.wakes)
+            await at.runtime._store.reverts.mark_undone(
+                at.session_id, Revert(message_id=asked), wakes=seen.wakes
+            )
+        again = await at.runtime._store.reverts.plan_undo(at.session_id, asked)
+        await at.runtime._store.reverts.mark_undone(
+            at.session_id, Revert(message_id=asked), wakes=again.wakes
+        )
 
 
 @pytest.mark.spec("X-01")
@@ -55,8 +59,8 @@ async def test_a_command_after_an_undo_that_was_cut_off_makes_it_final(tmp_path:
         await at.prompt("go")
         (asked,) = await prompted(at)
         rows = at.runtime._store.reverts
-        place = await at.runtime.reverts._snapshots(await at.runtime.session(at.session_id))
-        await rows.mark(at.session_id, Revert(message_id=asked, snapshot=await place.take()))
+        place = await at.runtime.reverts._require_snapshots(await at.runtime.session(at.session_id))
+        await rows.mark_undone(at.session_id, Revert(message_id=asked, snapshot=await place.take()))
         await at.runtime.shell(at.session_id, "echo mine > a.txt")
         session = await at.runtime.session(at.session_id)
         assert session.revert is None

@@ -12,7 +12,7 @@ from asyncagents.domain.event import MessageRemoved, PartRemoved, SessionDiff
 from asyncagents.domain.id import MessageId, PartId
 from asyncagents.engine.workplace.snapshots import NoSnapshots
 from asyncagents.errors import AlreadySettled, NotFound, SessionBusy
-from asyncagents.llm.model import FromTool, FromUser
+from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import Script, call, say
 from tests.flows.delegating import launch
 from tests.flows.kit import PATIENCE, Gate, Stage, later, roles
@@ -42,7 +42,7 @@ async def test_an_open_call_that_is_undone_is_settled_and_a_late_result_is_a_con
         assert roles(await at.messages()) == ["user", "assistant"]
         with pytest.raises(AlreadySettled):
             await at.runtime.complete(waiting.id, "much too late")
-        assert not [told for told in at.told() if isinstance(told, FromTool)]
+        assert not [told for told in at.told() if isinstance(told, ToolTurn)]
 
 
 @pytest.mark.spec("X-01")
@@ -63,7 +63,7 @@ async def test_a_call_from_before_the_point_still_waits_and_its_result_makes_the
         await at.runtime.complete(waiting.id, "deployed")
         await at.runtime.wait(at.session_id)
         session = await at.runtime.session(at.session_id)
-        said = [told.text for told in at.told() if isinstance(told, FromUser)]
+        said = [told.text for told in at.told() if isinstance(told, UserTurn)]
     assert session.revert is None
     assert "news?" not in said
     assert any("deployed" in text for text in said)
@@ -88,7 +88,7 @@ async def test_a_task_that_was_launched_is_ended_and_its_files_are_put_back(tmp_
         (task,) = await at.runtime.tasks.list(at.session_id)
         assert task.status == "cancelled"
         await at.prompt("hello")
-        said = [told.text for told in at.told() if isinstance(told, FromUser)]
+        said = [told.text for told in at.told() if isinstance(told, UserTurn)]
     assert said == ["hello"]
 
 
@@ -167,7 +167,7 @@ async def test_an_undo_that_was_cut_off_is_completed_before_the_model_reads_on(t
         assert not isinstance(place.snapshots, NoSnapshots)
         now = await place.snapshots.take()
         wanted = Revert(message_id=asked, snapshot=now)
-        await at.runtime._store.reverts.mark(at.session_id, wanted)  # and here the process died
+        await at.runtime._store.reverts.mark_undone(at.session_id, wanted)  # and here the process died
         assert tree(root) != FILES
         await at.prompt("hello")
         session = await at.runtime.session(at.session_id)
@@ -230,7 +230,7 @@ async def test_a_summary_that_is_undone_stands_for_nothing_any_more(tmp_path: Pa
         wish = (await prompted(at))[1]
         await undo(at, wish)
         await at.prompt("two")
-        said = [told.text for told in at.told() if isinstance(told, FromUser)]
+        said = [told.text for told in at.told() if isinstance(told, UserTurn)]
     assert said[0] == "one"
     assert said[-1] == "two"
     assert len(said) == 2

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.config.config import AgentConfig, Permission, SandboxConfig
-from asyncagents.domain.conversation.part import ToolError
+from asyncagents.domain.conversation.part import ToolFailed
 from asyncagents.llm.scripted import call, say
 from tests.flows.delegating import Scenes
 from tests.flows.test_delegation_rules import project
@@ -52,7 +52,7 @@ async def test_a_sandboxed_agent_without_bwrap_is_told_why_and_runs_nothing(
     async with project(tmp_path, scenes, sandbox=SandboxConfig(), permission=dict(ALLOWED)) as at:
         await at.prompt("go")
         (state,) = await at.states()
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert "bwrap is not installed" in state.error
     assert "bubblewrap" in state.error
     assert not (tmp_path / "project" / "ran").exists()

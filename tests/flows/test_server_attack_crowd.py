@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.server.http.timeouts import Patience
+from asyncagents.server.http.timeouts import Timeouts
 from tests.flows.attack import WAIT, Heard, Target, Wire, target
 
 EVENTS, HEALTH, PENDING = "/v1/events", "/v1/health", "/async-tool/pending"
 WEBHOOK = "/async-tool/webhook"
 MANY = 16
 SHARE = MANY // 4
-PATIENCE = Patience(connections=MANY, header_seconds=600.0, body_seconds=600.0, idle_seconds=600)
+PATIENCE = Timeouts(connections=MANY, header_seconds=600.0, body_seconds=600.0, idle_seconds=600)
 """Nothing makes room because of the time."""
 
 

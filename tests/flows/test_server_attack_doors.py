@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.server.http.peer import Users
-from asyncagents.server.http.socket_owner import Ends, SocketOwners
+from asyncagents.server.http.peer import UserLookup
+from asyncagents.server.http.socket_owner import SocketEnds, SocketOwners
 from tests.flows.attack import Target, target
 from tests.flows.stranger import STRANGER, ask_as, takes_root
 from tests.flows.test_approvals import approving
@@ -115,15 +115,15 @@ async def test_odd_questions_withdraw_no_approval(tmp_path: Path) -> None:
 @pytest.mark.spec("Z-07")
 async def test_a_client_of_ipv6_that_names_an_address_of_ipv4_is_known(tmp_path: Path) -> None:
     """Its socket is of another family than the server's: the kernel lists it elsewhere."""
-    with socket.create_server(("127.0.0.1", 0)) as listener, closing(Users()) as users:
+    with socket.create_server(("127.0.0.1", 0)) as listener, closing(UserLookup()) as users:
         try:
             client = socket.create_connection(("::ffff:127.0.0.1", listener.getsockname()[1]))
         except OSError:
             pytest.skip("there is no IPv6 here")
         with client, listener.accept()[0] as server:
-            ends = Ends(server.getpeername(), server.getsockname())
-            assert SocketOwners().find(ends) == users.own
-            assert await users.find_owner(ends) == "same"
-            assert await users.find_owner(ends.reverse()) == "same"
+            ends = SocketEnds(server.getpeername(), server.getsockname())
+            assert SocketOwners().find(ends) == users.own_uid
+            assert await users.match_user(ends) == "same"
+            assert await users.match_user(ends.reverse()) == "same"
             client.close()
-            assert await users.find_owner(ends) == "unknown"
+            assert await users.match_user(ends) == "unknown"

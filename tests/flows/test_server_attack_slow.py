@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from asyncagents import ScriptedModel, open_runtime, say
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.llm.scripted import Pause, Script
-from asyncagents.server.application import PIECE
-from asyncagents.server.http.connection import HEADER_BYTES, MOST_HEADERS, SURPLUS_BYTES
-from asyncagents.server.http.timeouts import Patience
-from asyncagents.server.route import Site
-from asyncagents.server.serve import Listening, open_server
+from asyncagents.server.application import CHUNK_BYTES
+from asyncagents.server.http.connection import HEADER_BYTES, MOST_HEADERS, MOST_PIPELINED_BYTES
+from asyncagents.server.http.timeouts import Timeouts
+from asyncagents.server.route import ServerContext
+from asyncagents.server.serve import ServerOptions, open_server
 from tests.flows.asked import TOKEN, application
 from tests.flows.attack import SHORT, WAIT, Heard, Target, Wire, target
 
@@ -183,8 +183,12 @@ async def test_who_hangs_up_behind_a_pipelined_stream_leaves_nothing(tmp_path: P
 async def test_who_looks_and_hangs_up_leaves_the_queue_to_others(tmp_path: Path) -> None:
     """No token is wanted for that: who asks again before he is answered had the board look for ever."""
     async with target(tmp_path) as at:
-        (site,) = [each for each in gc.get_objects() if isinstance(each, Site) and each.runtime is at.runtime]
-        async with site.looks:  # somebody looks at much
+        (site,) = [
+            each
+            for each in gc.get_objects()
+            if isinstance(each, ServerContext) and each.runtime is at.runtime
+        ]
+        async with site.heavy_reads:  # somebody looks at much
             before = len(asyncio.all_tasks())
             for _ in range(20):
                 async with await at.connect() as wire:
@@ -264,7 +268,7 @@ async def test_bodies_of_strangers_fill_no_more_than_their_room_and_nobody_else_
     tmp_path: Path,
 ) -> None:
     """Who sent them is known when all of a body has come: hundreds of 10 MiB would be kept until then."""
-    large, patience = b" " * (MEGABYTE // 2), Patience(stranger_bytes=MEGABYTE)
+    large, patience = b" " * (MEGABYTE // 2), Timeouts(unverified_bytes=MEGABYTE)
 
     async def webhook_until(at: Target, status: int) -> Heard:
         heard, tries = Heard(), 100
@@ -306,7 +310,7 @@ async def test_who_does_not_read_a_long_answer_is_cut_off_and_little_of_it_is_he
             held = at.buffered()
 
     assert held
-    assert max(held) < 4 * PIECE
+    assert max(held) < 4 * CHUNK_BYTES
 
 
 async def test_who_reads_slowly_but_does_read_gets_all_of_it(tmp_path: Path) -> None:
@@ -391,7 +395,7 @@ async def test_nothing_without_an_end_hides_in_a_body(tmp_path: Path, endless: b
         more = endless[-1000:] if endless.endswith(b"a" * 1000) else b"X: y\r\n" * 200
 
         async def flood() -> None:
-            for _ in range(2 * SURPLUS_BYTES // 1000):
+            for _ in range(2 * MOST_PIPELINED_BYTES // 1000):
                 await wire.send(more)
 
         async with asyncio.TaskGroup() as group:
@@ -410,7 +414,7 @@ async def test_what_follows_a_body_is_no_header(tmp_path: Path) -> None:
 
 
 async def test_one_connection_too_many_is_sent_away_unless_another_idles(tmp_path: Path) -> None:
-    async with target(tmp_path, patience=Patience(connections=4)) as at:
+    async with target(tmp_path, patience=Timeouts(connections=4)) as at:
         busy = [await at.connect() for _ in range(4)]
         for wire in busy:
             await wire.send(at.request("GET", "/v1/events", at.bearer))
@@ -454,7 +458,7 @@ async def test_a_stop_waits_neither_for_streams_nor_for_stalled_readers_nor_for_
     """With the server's own patience: the streams end, and the rest is cut off."""
     wires: list[Wire] = []
     async with open_runtime(tmp_path, model=ScriptedModel({})) as runtime:
-        async with open_server(runtime, tmp_path, Listening(port=0), directory=tmp_path) as listing:
+        async with open_server(runtime, tmp_path, ServerOptions(port=0), directory=tmp_path) as listing:
             at = Target(runtime, listing)
             for request in (
                 at.request("GET", "/v1/events"),
@@ -507,7 +511,7 @@ async def test_who_comes_while_the_server_stops_is_not_waited_for_longer_than_th
         "client": ("127.0.0.1", 50_000),
     }
     async with open_runtime(tmp_path, model=ScriptedModel({})) as runtime, asyncio.timeout(WAIT):
-        app = application(runtime, patience=Patience(stop_seconds=0.01, body_seconds=10 * WAIT))
+        app = application(runtime, patience=Timeouts(stop_seconds=0.01, body_seconds=10 * WAIT))
         app.stop()
         await app(scope, receive, send)
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from asyncagents import ScriptedModel, open_runtime
-from asyncagents.client.server_finder import Working
+from asyncagents.client.server_finder import DataDirectoryFinder
 from asyncagents.config.clock import SystemRng
 from asyncagents.errors import ConfigError, StoreError, Unavailable
 from asyncagents.server import auth as gate_room
-from asyncagents.server.discovery import Listing, Lock, find_server, read_token, write_listing
+from asyncagents.server.discovery import Listing, ServerLock, find_server, read_token, write_listing
 from asyncagents.server.routes import ROUTES
-from asyncagents.server.serve import Listening, open_server
+from asyncagents.server.serve import ServerOptions, open_server
 from tests.flows.attack import has_ipv6, lan_address, target
 
 PENDING = "/async-tool/pending"
@@ -83,7 +83,7 @@ async def test_every_route_that_wants_the_token_wants_it(tmp_path: Path) -> None
 
 async def test_a_token_is_compared_in_a_time_that_tells_nothing(tmp_path: Path) -> None:
     """By the one function that is made for it."""
-    names = gate_room.Gate._proves.__code__.co_names
+    names = gate_room.Authorizer._has_token.__code__.co_names
 
     assert "compare_digest" in names
     async with target(tmp_path) as at:
@@ -97,7 +97,7 @@ async def test_nobody_listens_to_other_machines_without_a_token(tmp_path: Path, 
         pytest.skip("this machine's name stands for itself alone")
     async with open_runtime(tmp_path, model=ScriptedModel({})) as runtime:
         with pytest.raises(ConfigError, match="--no-auth requires a loopback address"):
-            async with open_server(runtime, tmp_path, Listening(hostname=named, port=0, auth=False)):
+            async with open_server(runtime, tmp_path, ServerOptions(hostname=named, port=0, auth=False)):
                 pass
 
     assert not (tmp_path / "server.json").exists()
@@ -110,7 +110,7 @@ async def test_addresses_of_this_machine_alone_may_do_without(tmp_path: Path, ho
         pytest.skip("there is no IPv6 here")
     async with (
         open_runtime(tmp_path, model=ScriptedModel({})) as runtime,
-        open_server(runtime, tmp_path, Listening(hostname=hostname, port=0, auth=False)) as listing,
+        open_server(runtime, tmp_path, ServerOptions(hostname=hostname, port=0, auth=False)) as listing,
     ):
         assert listing.token is None
         assert listing.url.endswith(f":{listing.port}")
@@ -122,7 +122,7 @@ async def test_an_address_that_is_none_of_ours_is_refused_with_a_sentence(
 ) -> None:
     async with open_runtime(tmp_path, model=ScriptedModel({})) as runtime:
         with pytest.raises(ConfigError, match="listen at"):
-            async with open_server(runtime, tmp_path, Listening(hostname=hostname, port=0)):
+            async with open_server(runtime, tmp_path, ServerOptions(hostname=hostname, port=0)):
                 pass
 
 
@@ -221,10 +221,10 @@ def test_who_has_the_port_of_a_killed_server_is_not_told_the_token_while_the_nex
     stranger = Listing(port=1, pid=1, started_at="", url="http://127.0.0.1:1", token=token)
     write_listing(tmp_path, stranger)  # and killed: nobody took it away
 
-    with closing(Lock(tmp_path)):
+    with closing(ServerLock(tmp_path)):
         assert find_server(tmp_path) is None
         with pytest.raises(Unavailable):
-            Working(tmp_path)()
+            DataDirectoryFinder(tmp_path)()
 
 
 async def test_the_token_is_in_no_log_no_answer_and_no_name_of_anything(

@@ -14,7 +14,7 @@ import pytest
 from asyncagents import ScriptedModel, open_runtime
 from asyncagents.server.route import Route
 from asyncagents.server.routes import ROUTES
-from asyncagents.server.serve import Listening, open_server
+from asyncagents.server.serve import ServerOptions, open_server
 from tests.flows.attack import Target, Wire, has_ipv6, lan_address, target
 from tests.flows.stranger import STRANGER, ask_as, server_of, takes_root
 
@@ -45,7 +45,7 @@ async def _listening(data: Path, hostname: str) -> AsyncIterator[Target]:
     """At another address than 127.0.0.1."""
     async with (
         open_runtime(data, model=ScriptedModel({})) as runtime,
-        open_server(runtime, data, Listening(hostname=hostname, port=0), directory=data) as listing,
+        open_server(runtime, data, ServerOptions(hostname=hostname, port=0), directory=data) as listing,
     ):
         yield Target(runtime, listing)
 

@@ -9,8 +9,8 @@ from typing import Any
 from asyncagents.app.runtime import open_runtime
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.event import PartDelta, PartUpdated, PromptAnswered
-from asyncagents.engine.event.session_stream import Heard
-from asyncagents.llm.model import ModelEvent, Request, TextDelta
+from asyncagents.engine.event.session_stream import EventBatch
+from asyncagents.llm.model import ChatRequest, ModelEvent, TextDelta
 from asyncagents.llm.scripted import Script, ScriptedModel, say
 from tests.flows.calling import Caller, Frame, calling
 from tests.flows.kit import PATIENCE, stage
@@ -85,7 +85,7 @@ class Halting(ScriptedModel):
         self.go = asyncio.Event()
         self._word = word
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         async with aclosing(super().stream(request)) as events:
             async for event in events:
                 yield event
@@ -198,7 +198,7 @@ async def test_a_server_that_stops_ends_its_streams(tmp_path: Path) -> None:
     assert listening.result() >= 1
 
 
-def written(piece: Heard) -> str:
+def written(piece: EventBatch) -> str:
     """The text of the last part, as a client puts it together."""
     known: dict[str, str] = {}
     for event in piece.events:
@@ -230,7 +230,7 @@ async def test_who_reads_slowly_gets_all_of_a_text_that_a_new_child_began_meanwh
         child = await at.runtime.create_session(directory=tmp_path, parent_id=at.session_id)
         await at.runtime.send(child.id, "go")
         await at.ears.until_said("two ")
-        while not at.runtime._bus.being_written(lambda session_id: True):  # noqa: ASYNC110  nothing tells of it
+        while not at.runtime._bus.streaming_events(lambda session_id: True):  # noqa: ASYNC110  nothing tells of it
             await asyncio.sleep(0)
         piece = await anext(heard)
         model.go.set()

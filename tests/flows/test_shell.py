@@ -11,10 +11,10 @@ from asyncagents import InvalidInput, SessionBusy
 from asyncagents.domain.call.call import ABORTED
 from asyncagents.domain.conversation.failure import MessageAbortedError
 from asyncagents.domain.conversation.message import UserMessage
-from asyncagents.domain.conversation.part import TextPart, ToolCompleted, ToolError, ToolPart, ToolRunning
+from asyncagents.domain.conversation.part import TextPart, ToolCompleted, ToolFailed, ToolPart, ToolRunning
 from asyncagents.domain.conversation.status import Busy, Idle
 from asyncagents.domain.event import MessageUpdated, PartUpdated, PermissionAsked, SessionIdle, SessionUpdated
-from asyncagents.llm.model import FromModel, FromTool, FromUser
+from asyncagents.llm.model import ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, say
 from tests.flows.kit import PATIENCE, Gate, Stage, answer_of, roles, stage
 from tests.flows.test_project import LONG, project
@@ -57,13 +57,13 @@ async def test_a_command_runs_without_a_model_and_the_model_reads_it_with_the_ne
     assert said.synthetic
     assert step.parent_id == entries[0].info.id
     first, called, result, prompt = at.told()
-    assert isinstance(first, FromUser)
+    assert isinstance(first, UserTurn)
     assert first.text == said.text
-    assert isinstance(called, FromModel)
+    assert isinstance(called, ModelTurn)
     assert called.calls[0].input == {"command": "cat a.txt; pwd"}
-    assert isinstance(result, FromTool)
+    assert isinstance(result, ToolTurn)
     assert result.output.startswith("one")
-    assert prompt == FromUser("hi")
+    assert prompt == UserTurn("hi")
 
 
 @pytest.mark.spec("X-01")
@@ -143,12 +143,12 @@ async def test_an_abort_ends_a_command_and_all_that_it_started(tmp_path: Path) -
         await at.prompt("hi")
     (part,) = entry.parts
     assert isinstance(part, ToolPart)
-    assert isinstance(part.state, ToolError)
+    assert isinstance(part.state, ToolFailed)
     assert (part.state.error, part.state.metadata) == (ABORTED, {"output": "begun\n"})
     assert isinstance(answer_of(entry).error, MessageAbortedError)
     assert not (tmp_path / "s").exists()
     result = at.told()[2]
-    assert isinstance(result, FromTool)
+    assert isinstance(result, ToolTurn)
     assert result.failed
 
 

@@ -12,7 +12,7 @@ from asyncagents import open_runtime
 from asyncagents.domain.shape import encode
 from asyncagents.llm.scripted import call, fail, say
 from asyncagents.server.http.sse import RETRY_MS
-from asyncagents.server.serve import Listening, open_server
+from asyncagents.server.serve import ServerOptions, open_server
 from tests.flows.delegating import Players, Scenes, allow, launch, task_named, until_quiet
 from tests.flows.kit import ECHO, PATIENCE, Gate
 from tests.flows.serving import Listener, Served, calling, serve, serving
@@ -352,7 +352,7 @@ async def test_a_listener_of_another_process_hears_what_this_one_does(tmp_path: 
 @pytest.mark.spec("H-02", "H-06")
 async def test_a_stream_ends_whole_when_the_server_stops(tmp_path: Path) -> None:
     async with open_runtime(tmp_path, model=Players({})) as runtime, AsyncExitStack() as server:
-        listing = await server.enter_async_context(open_server(runtime, tmp_path, Listening(port=0)))
+        listing = await server.enter_async_context(open_server(runtime, tmp_path, ServerOptions(port=0)))
         async with calling(listing) as caller, caller.listen() as listener, asyncio.TaskGroup() as group:
             await listener.until("snapshot")
             group.create_task(server.aclose())
@@ -369,7 +369,7 @@ async def test_nothing_is_left_of_listeners_who_hang_up(tmp_path: Path) -> None:
                     await listener.until("snapshot")
         board = at.runtime.board
         async with asyncio.timeout(PATIENCE):
-            while board._followers:  # noqa: ASYNC110  no event tells that somebody hung up
+            while board._subscribers:  # noqa: ASYNC110  no event tells that somebody hung up
                 await asyncio.sleep(0)
         await said(at, "bad")
         assert [task["status"] for task in (await fresh(at))["tasks"]] == ["error"]

@@ -8,12 +8,12 @@ from msgspec import Struct
 
 from asyncagents.domain.call.call import Completed
 from asyncagents.domain.conversation.message import AssistantMessage
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart, ToolWaiting
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, ToolPart, ToolWaiting
 from asyncagents.domain.conversation.part_input import PartInput, SubtaskInput
 from asyncagents.domain.conversation.status import WaitingAsync
 from asyncagents.engine.tool import Pending, Tool, ToolContext
 from asyncagents.engine.workplace.agents import prompt_text
-from asyncagents.llm.model import FromModel, FromTool, FromUser
+from asyncagents.llm.model import ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from tests.flows.kit import Gate, Stage, answer_of, roles, stage
 from tests.flows.test_restart import reopened
@@ -58,19 +58,19 @@ async def test_subtasks_run_before_the_model_is_asked_and_it_goes_on_with_what_c
     assert seen == [Task("Find", "Find it", "explore", "find"), Task("Do", "Do it", "general")]
     assert len(at.model.requests) == 1
     asked, called, first, second, go_on = at.told()
-    assert isinstance(asked, FromUser)
+    assert isinstance(asked, UserTurn)
     assert asked.text.splitlines() == [
         "Both, please",
         "The user starts a task for the subagent explore: Find",
         "The user starts a task for the subagent general: Do",
     ]
-    assert isinstance(called, FromModel)
+    assert isinstance(called, ModelTurn)
     assert [made.input["subagent_type"] for made in called.calls] == ["explore", "general"]
-    assert [told.output for told in (first, second) if isinstance(told, FromTool)] == [
+    assert [told.output for told in (first, second) if isinstance(told, ToolTurn)] == [
         "explore did it",
         "general did it",
     ]
-    assert isinstance(go_on, FromUser)
+    assert isinstance(go_on, UserTurn)
     assert go_on.text.startswith(GO_ON)
     assert roles(entries) == ["user", "assistant", "user", "assistant"]
     begun = entries[1].info
@@ -86,7 +86,7 @@ async def test_without_the_tool_the_call_fails_and_the_turn_goes_on(tmp_path: Pa
         entry = await ask(at, FIND)
         (state,) = await at.states()
         title = (await at.runtime.session(at.session_id)).title
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert "There is no tool named 'task'" in state.error
     assert entry.text == "ok"
     assert title == "Find"
@@ -107,9 +107,9 @@ async def test_a_subtask_that_waits_parks_the_session_and_is_gone_on_with(tmp_pa
         await at.runtime.complete(waiting.id, "Found.")
         await at.runtime.wait(at.session_id)
     *_, result, go_on = at.told()
-    assert isinstance(result, FromTool)
+    assert isinstance(result, ToolTurn)
     assert (result.output, len(at.model.requests)) == ("Found.", 1)
-    assert isinstance(go_on, FromUser)
+    assert isinstance(go_on, UserTurn)
     assert go_on.text.startswith(GO_ON)
 
 
@@ -125,7 +125,7 @@ async def test_a_prompt_that_comes_while_a_subtask_waits_is_answered_with_it_pen
         await at.runtime.complete(waiting.id, "Found.")
         await at.runtime.wait(at.session_id)
     assert entry.text == "Hello."
-    assert [GO_ON in told.text for told in at.told() if isinstance(told, FromUser)] == [False] * 3
+    assert [GO_ON in told.text for told in at.told() if isinstance(told, UserTurn)] == [False] * 3
 
 
 @pytest.mark.spec("S-05")
@@ -139,7 +139,7 @@ async def test_an_abort_ends_a_subtask_and_the_next_prompt_does_not_begin_it_aga
         states = await at.states()
     assert entry.text == "ok"
     assert gate.runs == 1
-    assert [type(state) for state in states] == [ToolError]
+    assert [type(state) for state in states] == [ToolFailed]
 
 
 @pytest.mark.spec("S-05")
@@ -154,7 +154,7 @@ async def test_a_process_that_ends_in_a_subtask_leaves_it_in_doubt_and_is_gone_o
     entries = await reopened(tmp_path, at.session_id, model, gate.tool)
     (state,) = [part.state for entry in entries for part in entry.parts if isinstance(part, ToolPart)]
     assert gate.runs == 1
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert entries[-1].text == "ok"
     assert len(model.requests) == 1
 
@@ -168,7 +168,7 @@ async def test_a_step_after_a_subtask_that_was_cut_off_is_told_once_what_to_do(t
         await at.ears.until_said("I beg")
     model = ScriptedModel({})
     entries = await reopened(tmp_path, at.session_id, model, task(seen))
-    told = [each for each in model.requests[0].messages if isinstance(each, FromUser) and GO_ON in each.text]
+    told = [each for each in model.requests[0].messages if isinstance(each, UserTurn) and GO_ON in each.text]
     assert len(seen) == len(told) == 1
     assert entries[-1].text == "ok"
 
@@ -197,9 +197,9 @@ async def test_a_subtask_in_a_long_history_is_told_in_its_place(tmp_path: Path) 
         await ask(at, FIND)
         await at.prompt("And now?")
     kinds = [type(told) for told in at.told()]
-    assert kinds == [FromUser, FromModel] * 20 + [
-        *(FromUser, FromModel, FromTool, FromUser, FromModel),
-        FromUser,
+    assert kinds == [UserTurn, ModelTurn] * 20 + [
+        *(UserTurn, ModelTurn, ToolTurn, UserTurn, ModelTurn),
+        UserTurn,
     ]
     assert len(seen) == 1
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from asyncagents import Idle, SessionIdle, WaitingAsync, call, say, wait_tool
-from asyncagents.app.runtime import Setup, bare
+from asyncagents.app.runtime import Setup, fixed_tools
 from asyncagents.domain.id import SessionId
-from asyncagents.engine.expiry import PUT_OFF_MS
+from asyncagents.engine.expiry import POSTPONE_MS
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.testing.clock import FakeClock
 from tests.flows.kit import PATIENCE, Ears, open_world
@@ -36,7 +36,7 @@ async def test_a_row_that_breaks_an_assertion_neither_ends_the_sweep_nor_holds_u
 ) -> None:
     clock = FakeClock()
     model = ScriptedModel({"go": [[call("wait", seconds=3600)], [say("Going on.")]], "hey": [[say("Yes?")]]})
-    setup = Setup(model=model, furnish=bare([wait_tool(clock)]))
+    setup = Setup(model=model, make_workplaces=fixed_tools([wait_tool(clock)]))
     async with asyncio.timeout(PATIENCE):
         async with open_world(tmp_path, setup, clock=clock) as runtime:
             bad, good = [await runtime.create_session(directory=tmp_path) for _ in range(2)]
@@ -55,7 +55,7 @@ async def test_a_row_that_breaks_an_assertion_neither_ends_the_sweep_nor_holds_u
                 await runtime._dispatcher.sweep()
                 assert (await runtime.prompt(good.id, "hey")).text == "Yes?"
                 assert runtime.counters.stuck.counts == {("call",): 1}
-            clock.advance(PUT_OFF_MS)
+            clock.advance(POSTPONE_MS)
     errors = [each for each in caplog.records if each.levelno >= logging.ERROR]
     assert len(errors) == 2, "once for the row in each of the two processes"
     assert "is due and cannot be expired: AssertionError" in errors[0].getMessage()
@@ -66,7 +66,7 @@ async def test_a_row_is_logged_once_however_often_it_is_put_off(
 ) -> None:
     clock = FakeClock()
     model = ScriptedModel({"go": [[call("wait", seconds=3600)], [say("Going on.")]]})
-    setup = Setup(model=model, furnish=bare([wait_tool(clock)]), serve=False)
+    setup = Setup(model=model, make_workplaces=fixed_tools([wait_tool(clock)]), serve=False)
     async with asyncio.timeout(PATIENCE), open_world(tmp_path, setup, clock=clock) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         runtime.serve_tree(session.id)
@@ -74,7 +74,7 @@ async def test_a_row_is_logged_once_however_often_it_is_put_off(
         await runtime._dispatcher.stop()
         spoil(tmp_path, session.id)
         for _ in range(3):
-            clock.advance(PUT_OFF_MS)
+            clock.advance(POSTPONE_MS)
             await runtime._dispatcher.sweep()
     assert runtime.counters.stuck.counts[("call",)] >= 3  # another look of its own may come in between
     assert len([each for each in caplog.records if each.levelno >= logging.ERROR]) == 1

@@ -9,11 +9,11 @@ import pytest
 
 from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.call.call import Completed
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart, ToolRunning
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, ToolPart, ToolRunning
 from asyncagents.domain.conversation.status import Busy, Idle, WaitingAsync
 from asyncagents.domain.event import PartUpdated, PermissionAsked, SessionIdle, SessionStatus, TaskCompleted
 from asyncagents.engine.tool import Ask, Tool, ToolContext
-from asyncagents.llm.model import FromTool, FromUser
+from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, fail, say
 from tests.flows.delegating import (
     Scene,
@@ -57,8 +57,8 @@ async def test_a_task_returns_what_its_child_said_and_names_its_session(tmp_path
 async def test_a_child_is_told_its_prompt_and_nothing_else(tmp_path: Path) -> None:
     async with office(tmp_path, FIND) as at:
         await at.prompt("go")
-    assert [list(r.messages) for r in at.model.requests if r.messages[0] == FromUser("look")] == [
-        [FromUser("look")]
+    assert [list(r.messages) for r in at.model.requests if r.messages[0] == UserTurn("look")] == [
+        [UserTurn("look")]
     ]
 
 
@@ -102,7 +102,7 @@ async def test_what_a_child_does_is_seen_at_its_parents_part_and_not_told_to_the
     assert isinstance(done, ToolCompleted)
     assert [each["tool"] for each in done.metadata["summary"]] == ["echo", "gate"]
     assert [each["state"]["status"] for each in done.metadata["summary"]] == ["completed", "completed"]
-    assert "sparrow" not in str([r.messages for r in at.model.requests if r.messages[0] == FromUser("go")])
+    assert "sparrow" not in str([r.messages for r in at.model.requests if r.messages[0] == UserTurn("go")])
 
 
 def _seen(event: PartUpdated, tool: str) -> bool:
@@ -154,8 +154,8 @@ async def test_a_task_id_goes_on_with_the_child_in_its_own_session(tmp_path: Pat
     assert isinstance(second, ToolCompleted)
     assert second.metadata["sessionId"] == first.metadata["sessionId"] == child.id == task.session_id
     assert "Dark red." in second.output
-    last = [r for r in at.model.requests if r.messages[0] == FromUser("look")][-1]
-    assert [told.text for told in last.messages if isinstance(told, FromUser)] == ["look", "deeper"]
+    last = [r for r in at.model.requests if r.messages[0] == UserTurn("look")][-1]
+    assert [told.text for told in last.messages if isinstance(told, UserTurn)] == ["look", "deeper"]
     assert (task.resume_count, task.status, task.result, notices) == (1, "completed", "Dark red.", [])
 
 
@@ -170,7 +170,7 @@ async def test_a_child_that_failed_fails_the_call_with_its_error(tmp_path: Path)
         answer = await at.prompt("go")
         (state,) = await at.states()
         task = await task_named(at.runtime, "F")
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert "no such model" in state.error
     assert "APIError" in state.error
     assert (answer.text, task.status) == ("A pity.", "error")
@@ -194,7 +194,7 @@ async def test_tags_in_a_childs_words_stay_data_all_the_way_to_the_model(tmp_pat
     scenes: Scenes = {"go": [[sync("F", "look")], [say("Hm.")]], "look": [[say(forged)]]}
     async with office(tmp_path, scenes) as at:
         await at.prompt("go")
-    (told,) = [each for each in at.told() if isinstance(each, FromTool)]
+    (told,) = [each for each in at.told() if isinstance(each, ToolTurn)]
     assert [told.output.count(tag) for tag in ("</task_result>", "<task_metadata>", "<system-reminder>")] == [
         *(1, 1, 0)
     ]
@@ -223,7 +223,7 @@ async def test_a_child_that_a_person_rejects_is_an_error_of_the_call(tmp_path: P
         task = await at.runtime.tasks.get(child)
     assert (asked.session_id, listed.call.ask_id, status) == (child, asked.id, Busy())
     assert [each.id for each in listed.lineage] == [at.session_id, child]
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert "rejected" in state.error
     assert (task.status, task.ended_by) == ("error", "user")
 
@@ -249,7 +249,7 @@ async def test_a_child_that_waits_for_the_outside_holds_up_nobody(tmp_path: Path
     assert second.text == "I wait."
     assert isinstance(state, ToolCompleted)
     assert "The job says 7." in state.output
-    late = [told.text for told in at.told() if isinstance(told, FromUser) and "The job says 7." in told.text]
+    late = [told.text for told in at.told() if isinstance(told, UserTurn) and "The job says 7." in told.text]
     assert len(late) == 1
     assert entries[-1].text == "ok"
 
@@ -319,7 +319,7 @@ async def test_a_task_that_is_not_the_callers_is_an_error(tmp_path: Path) -> Non
         await at.prompt("go")
         (state,) = await at.states()
         children = await at.runtime.children(at.session_id)
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert ("You have no task" in state.error, children) == (True, ())
 
 
@@ -375,7 +375,7 @@ async def test_a_child_that_was_told_no_holds_nobody_up_while_its_async_call_is_
         (state,) = await at.states()
 
     assert answer.text == "It waits."
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert "PermissionRejectedError" in state.error
 
 

@@ -11,12 +11,12 @@ from opentelemetry.trace import SpanKind, StatusCode
 from asyncagents import ToolContext, async_tool
 from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.id import SessionId
-from asyncagents.engine.metrics import MOST_LABELS
+from asyncagents.engine.metrics import MAX_LABELS
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool, Pending, Tool
 from asyncagents.errors import AlreadySettled, ToolError
 from asyncagents.llm.scripted import ScriptedModel, call, fail, pause, say
-from asyncagents.telemetry.metrics import Measures
+from asyncagents.telemetry.metrics import GenAiMetrics
 from tests.flows.delegating import launch, sync
 from tests.flows.deliveries import done, standard
 from tests.flows.kit import ECHO, PATIENCE, Ears, Nothing
@@ -74,7 +74,7 @@ async def test_a_launch_a_child_a_park_a_restart_a_webhook_and_the_resume_are_on
     async with traced(tmp_path, script, collector, jobs.tool) as runtime:
         body = done(jobs.told[0].pending_id)
         now = int(runtime._clock.now() / 1000)
-        with runtime.counters.under(FOREIGN):
+        with runtime.counters.use_parent(FOREIGN):
             await runtime.async_tools.receive(standard(jobs.told[0].secret, body, now), body)
         await until_still(runtime, session.id)
         assert await runtime.status(session.id) == Idle()
@@ -138,9 +138,9 @@ async def test_prompts_of_two_callers_are_turns_of_two_traces_and_nothing_leaks_
         for name in ("first", "second"):
             with collector.tracer.start_as_current_span(name):
                 await runtime.prompt(session.id, name)
-        with runtime.counters.under(FOREIGN):
+        with runtime.counters.use_parent(FOREIGN):
             await runtime.prompt(session.id, "third")
-        with runtime.counters.under("00-zz-broken"):
+        with runtime.counters.use_parent("00-zz-broken"):
             await runtime.prompt(session.id, "fourth")
     one, two, three, four = collector.named("invoke_agent build")
     assert parent_of(one) == collector.one("first").context.span_id
@@ -157,7 +157,7 @@ async def test_a_prompt_during_a_turn_does_not_tear_its_trace(tmp_path: Path) ->
     async with traced(tmp_path, script, collector, jobs.tool) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "go")
-        with runtime.counters.under(FOREIGN):
+        with runtime.counters.use_parent(FOREIGN):
             await runtime.prompt(session.id, "and")
         await runtime.complete(jobs.told[0].call_id, "up")
         await until_still(runtime, session.id)
@@ -356,7 +356,7 @@ async def test_a_processor_that_fails_spoils_no_work(
 
 
 def test_agents_that_a_model_invents_make_no_endless_labels() -> None:
-    measures = Measures((collector := Collector()).meters)
-    for number in range(3 * MOST_LABELS):
-        measures.agent(1.0, {"gen_ai.agent.name": f"agent {number}"})
-    assert len(collector.points("gen_ai.invoke_agent.duration")) == MOST_LABELS + 1
+    measures = GenAiMetrics((collector := Collector()).meters)
+    for number in range(3 * MAX_LABELS):
+        measures.record_agent(1.0, {"gen_ai.agent.name": f"agent {number}"})
+    assert len(collector.points("gen_ai.invoke_agent.duration")) == MAX_LABELS + 1

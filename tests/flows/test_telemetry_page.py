@@ -11,7 +11,7 @@ import pytest
 from opentelemetry import trace
 
 from asyncagents import ScriptedModel, TelemetryConfig, open_runtime, say
-from asyncagents.engine.observer import UNWATCHED
+from asyncagents.engine.observer import NOOP_OBSERVER
 from asyncagents.llm.scripted import call
 from tests.flows.kit import ECHO
 from tests.flows.serving import serving
@@ -132,7 +132,11 @@ async def test_what_a_turn_costs_does_not_depend_on_how_much_is_streamed(tmp_pat
 
 def test_for_what_nobody_watches_nothing_is_made() -> None:
     unused: Any = None
-    made = [UNWATCHED.run(unused, unused), UNWATCHED.model(unused, unused, ""), UNWATCHED.tool(unused)]
+    made = [
+        NOOP_OBSERVER.run_span(unused, unused),
+        NOOP_OBSERVER.model_span(unused, unused, ""),
+        NOOP_OBSERVER.tool_span(unused),
+    ]
     with made[0] as inside:
         assert all(each is inside for each in made)
-    assert UNWATCHED.under("00-1-1-01") is UNWATCHED.under("")
+    assert NOOP_OBSERVER.use_parent("00-1-1-01") is NOOP_OBSERVER.use_parent("")

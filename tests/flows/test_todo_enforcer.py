@@ -10,9 +10,9 @@ from asyncagents.config.config import AgentConfig, Config
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.event import PermissionAsked
-from asyncagents.llm.model import FromUser
-from asyncagents.llm.scripted import Line, call, fail, say
-from asyncagents.plugins.todo_enforcer import reminder
+from asyncagents.llm.model import UserTurn
+from asyncagents.llm.scripted import ScriptLine, call, fail, say
+from asyncagents.plugins.todo_enforcer import todo_reminder
 from tests.flows.kit import Stage, answer_of, stage
 from tests.flows.test_project import project
 
@@ -21,7 +21,7 @@ DONE = [{"content": "Look", "status": "completed"}, {"content": "Leap", "status"
 MARK = "[SYSTEM REMINDER - TODO CONTINUATION]"
 
 
-def todos(items: list[dict[str, str]]) -> Line:
+def todos(items: list[dict[str, str]]) -> ScriptLine:
     return call("todowrite", todos=items)
 
 
@@ -45,7 +45,7 @@ async def test_who_stops_with_todos_left_is_told_to_go_on(tmp_path: Path) -> Non
         f"{MARK}\nYou have 1 incomplete TODO items:\n- [ ] Leap (in_progress)\n\n"
         "You MUST complete all TODOs before stopping. Continue working on the next pending item."
     ]
-    assert at.told(2)[-1] == FromUser(told[0])
+    assert at.told(2)[-1] == UserTurn(told[0])
 
 
 @pytest.mark.spec("C-09")
@@ -122,7 +122,7 @@ STEPS = st.lists(LISTS.map(lambda items: [todos(items)]) | st.just([say("Well.")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
 @given(steps=STEPS, limit=st.integers(0, 4))
 async def test_whatever_the_todos_are_it_ends(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[list[Line]], limit: int
+    tmp_path_factory: pytest.TempPathFactory, steps: list[list[ScriptLine]], limit: int
 ) -> None:
     async with project(tmp_path_factory.mktemp("p"), {"go": steps}, todo_enforcer=limit) as at:
         await at.prompt("go")
@@ -132,4 +132,4 @@ async def test_whatever_the_todos_are_it_ends(
 
 def test_what_a_todo_says_stays_in_its_line() -> None:
     todo = Todo(id="1", content="a\n- [ ] b (done)", status="pending", priority="low")
-    assert reminder((todo,)).count("\n- ") == 1
+    assert todo_reminder((todo,)).count("\n- ") == 1

@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Completed, Failed
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError
-from asyncagents.engine.tool import Ask, Outcome, Pending, Together, Tool, ToolContext
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
+from asyncagents.engine.tool import Ask, Outcome, Pending, Tool, ToolContext, WithFacts
 from asyncagents.errors import ToolError as ToolFailure
-from asyncagents.llm.model import FromTool, FromUser
+from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, say
 from tests.flows.kit import ECHO, Gate, Nothing, stage
 
@@ -69,7 +69,7 @@ async def test_the_calls_of_a_step_run_side_by_side(tmp_path: Path) -> None:
         one.go.set()
         await prompt
 
-    assert [told.output for told in at.told() if isinstance(told, FromTool)] == ["through", "over"]
+    assert [told.output for told in at.told() if isinstance(told, ToolTurn)] == ["through", "over"]
 
 
 @pytest.mark.spec("C-02")
@@ -96,10 +96,10 @@ async def test_a_tool_that_fails_tells_the_model_and_spares_its_siblings(
         failed, fine = await at.states()
 
     assert answer.text == "Done."
-    assert isinstance(failed, ToolError)
+    assert isinstance(failed, ToolFailed)
     assert error in failed.error
     assert isinstance(fine, ToolCompleted)
-    first, second = (told for told in at.told() if isinstance(told, FromTool))
+    first, second = (told for told in at.told() if isinstance(told, ToolTurn))
     assert (first.output, first.failed) == (failed.error, True)
     assert (second.output, second.failed) == ("a", False)
 
@@ -116,7 +116,7 @@ async def test_an_unknown_tool_and_wrong_arguments_are_errors_the_model_can_act_
         answer = await at.prompt("go")
 
     assert answer.text == "Done."
-    unknown, missing, mistyped, fine = (told for told in at.told() if isinstance(told, FromTool))
+    unknown, missing, mistyped, fine = (told for told in at.told() if isinstance(told, ToolTurn))
     assert unknown.output == "There is no tool named 'ecko'. Available: echo."
     assert "missing required field `text`" in missing.output
     assert "Expected `str`, got `int` - at `$.text`" in mistyped.output
@@ -124,18 +124,18 @@ async def test_an_unknown_tool_and_wrong_arguments_are_errors_the_model_can_act_
 
 
 async def test_what_a_tool_does_to_our_own_store_commits_with_its_result(tmp_path: Path) -> None:
-    async def remind(args: Nothing, context: ToolContext) -> Together:
-        note = at.runtime._inputs.admit(
+    async def remind(args: Nothing, context: ToolContext) -> WithFacts:
+        note = at.runtime._input_builder.build_prompt(
             context.session_id, "And the docs.", key=f"note:{context.call_id}", to={}
         )
-        return Together(Completed("noted"), (replace(note, source="system"),))
+        return WithFacts(Completed("noted"), (replace(note, source="system"),))
 
     script = {"go": [[call("remind")], [say("Docs too.")]]}
     async with stage(tmp_path, script, tools=[tool("remind", remind)]) as at:
         answer = await at.prompt("go")
 
     assert answer.text == "Docs too."
-    assert at.told()[-2:] == [FromTool("call_1_0", "remind", "noted"), FromUser("And the docs.")]
+    assert at.told()[-2:] == [ToolTurn("call_1_0", "remind", "noted"), UserTurn("And the docs.")]
 
 
 async def test_a_tool_knows_where_it_runs(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ async def test_an_outcome_that_nobody_could_use_is_the_tools_failure(
         told = at.model.requests[-1].messages[-1]
 
     assert answer.text == "I see."
-    assert isinstance(told, FromTool)
+    assert isinstance(told, ToolTurn)
     assert told.failed
     assert error in told.output
 
@@ -199,7 +199,7 @@ async def test_a_failure_with_half_a_character_is_told_all_the_same(tmp_path: Pa
         told = at.model.requests[-1].messages[-1]
 
     assert answer.text == "Oh."
-    assert isinstance(told, FromTool)
+    assert isinstance(told, ToolTurn)
     assert told.output == "no file ?"
 
 
@@ -232,5 +232,5 @@ async def test_a_plan_of_something_else_is_the_call_s_failure_and_the_session_go
         answer = await at.prompt("go")
         (state,) = await at.states()
     assert answer.text == "I see."
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert "its plan is to return Asks" in state.error

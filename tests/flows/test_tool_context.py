@@ -8,7 +8,7 @@ import pytest
 
 from asyncagents import Completed, Failed, ToolContext, async_tool, tool
 from asyncagents.config.config import Config
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart, ToolRunning
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, ToolPart, ToolRunning
 from asyncagents.domain.conversation.status import WaitingAsync
 from asyncagents.domain.event import PartUpdated
 from asyncagents.llm.scripted import call, say
@@ -49,7 +49,7 @@ async def test_a_thread_hears_that_its_time_is_over_and_the_turn_goes_on(tmp_pat
         assert (await at.prompt("go")).text == "Ok."
         (state,) = await at.states()
     assert heard == [True]
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert "timed out" in state.error
 
 
@@ -82,7 +82,7 @@ async def test_what_a_tool_says_of_itself_is_shown_at_once_and_kept_with_its_res
     assert shown.part.state.metadata == {"percent": 50, "kept": True}
     assert isinstance(done, ToolCompleted)
     assert (done.title, done.metadata) == ("Half", {"percent": 100, "kept": True})
-    assert isinstance(broke, ToolError)
+    assert isinstance(broke, ToolFailed)
     assert broke.metadata == {"percent": 10}
 
 
@@ -101,7 +101,7 @@ async def test_what_cannot_be_kept_is_the_failure_of_who_said_it(tmp_path: Path)
     async with stage(tmp_path, {"go": [[call("works")], [say("Ok.")]]}, tools=[works]) as at:
         assert (await at.prompt("go")).text == "Ok."
         (state,) = await at.states()
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
     assert "no JSON form" in state.error
 
 

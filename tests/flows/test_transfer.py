@@ -10,14 +10,14 @@ import pytest
 from asyncagents.archive.export import export_to
 from asyncagents.archive.import_ import import_from
 from asyncagents.config.secret import Secret
-from asyncagents.domain.conversation.part import ToolError, ToolPart, UnknownPart
+from asyncagents.domain.conversation.part import ToolFailed, ToolPart, UnknownPart
 from asyncagents.domain.conversation.session import Rule
 from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.fact import WriteTodos
-from asyncagents.domain.transfer.records import CUT_OFF
+from asyncagents.domain.transfer.records import CALL_CUT_OFF
 from asyncagents.errors import Conflict, InvalidInput, NotFound
-from asyncagents.llm.model import FromModel, FromTool, FromUser
+from asyncagents.llm.model import ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, say
 from asyncagents.store.row import put_part
 from asyncagents.store.tx import Tx
@@ -66,10 +66,10 @@ async def test_a_round_trip_loses_nothing(tmp_path: Path) -> None:
     assert (task.session_id, task.result, todo_there.content) == (child.id, "A is 1.", "mend it")
     assert answer.text == "Yes."
     head, *_, said, asked = model.requests[0].messages
-    assert isinstance(head, FromUser)
+    assert isinstance(head, UserTurn)
     assert "This summary stands for what came before" in head.text
-    assert isinstance(said, FromModel)
-    assert asked == FromUser("and?")
+    assert isinstance(said, ModelTurn)
+    assert asked == UserTurn("and?")
 
 
 async def _add(store: object, session_id: str, message_id: str) -> None:
@@ -86,7 +86,7 @@ async def _add(store: object, session_id: str, message_id: str) -> None:
     async def verb(tx: Tx) -> None:
         await put_part(tx, part)
         todos = (Todo(content="mend it", status="pending", priority="high", id="todo_1"),)
-        await todo.write(tx, WriteTodos(part.session_id, todos))  # type: ignore[arg-type]
+        await todo.write_todos(tx, WriteTodos(part.session_id, todos))  # type: ignore[arg-type]
 
     await store._write(verb)  # type: ignore[attr-defined]
 
@@ -115,7 +115,7 @@ async def test_a_call_that_waits_is_resumed_where_its_session_was_imported(tmp_p
     assert (record.id, record.external_ref, record.timeout) == (waiting.id, "job-7", waiting.open.due)
     assert (done, done.status, last.text) == (again, "completed", "Shipped.")
     assert len(model.requests) == 1
-    results = [told.output for told in model.requests[0].messages if isinstance(told, FromTool)]
+    results = [told.output for told in model.requests[0].messages if isinstance(told, ToolTurn)]
     assert results == ["v2 is live", "hi"]
 
 
@@ -136,7 +136,7 @@ async def test_a_result_that_the_model_was_told_is_pending_reaches_it_later_else
     assert waiting.shown_pending
     (request,) = model.requests
     assert list(request.messages[: len(told)]) == told
-    assert isinstance(request.messages[-1], FromUser)
+    assert isinstance(request.messages[-1], UserTurn)
     assert "v2 is live" in request.messages[-1].text
 
 
@@ -178,9 +178,9 @@ async def test_what_ran_when_it_was_exported_is_cut_off_and_the_session_can_go_o
         assert isinstance(await runtime.status(at.session_id), Idle)
         assert not model.requests
         answer = await asyncio.wait_for(runtime.prompt(at.session_id, "and?"), PATIENCE)
-    assert isinstance(state, ToolError)
-    assert (state.error, gate.runs, answer.text) == (CUT_OFF, 1, "Again.")
-    assert CUT_OFF in [told.output for told in model.requests[0].messages if isinstance(told, FromTool)]
+    assert isinstance(state, ToolFailed)
+    assert (state.error, gate.runs, answer.text) == (CALL_CUT_OFF, 1, "Again.")
+    assert CALL_CUT_OFF in [told.output for told in model.requests[0].messages if isinstance(told, ToolTurn)]
 
 
 @pytest.mark.spec("P-13")
@@ -342,7 +342,7 @@ async def test_an_imported_session_is_listed_prompted_and_deleted_in_another_dir
         again = await import_from(runtime, tmp_path / "files")
     assert answer.text == "Not yet."
     said = [
-        part for told in model.requests[0].messages if isinstance(told, FromModel) for part in told.blocks
+        part for told in model.requests[0].messages if isinstance(told, ModelTurn) for part in told.blocks
     ]
     assert "More." in str(said)
     assert [each.outcome for each in again.taken] == ["imported"]
@@ -357,7 +357,7 @@ async def test_input_that_nobody_had_read_is_kept_and_wakes_nobody(tmp_path: Pat
     async with elsewhere(tmp_path / "there", SCRIPT) as (runtime, model):
         assert isinstance(await runtime.status(at.session_id), Idle)
         await asyncio.wait_for(runtime.prompt(at.session_id, "news?"), PATIENCE)
-    texts = [told.text for told in model.requests[0].messages if isinstance(told, FromUser)]
+    texts = [told.text for told in model.requests[0].messages if isinstance(told, UserTurn)]
     assert texts == ["more", "news?"]
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from asyncagents import approval, async_tool
-from asyncagents.domain.conversation.part import ToolError
+from asyncagents.domain.conversation.part import ToolFailed
 from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.event import PermissionAsked
-from asyncagents.domain.transfer.records import CUT_SHORT
-from asyncagents.llm.model import FromTool, FromUser
+from asyncagents.domain.transfer.records import SESSION_CUT_OFF
+from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, say
 from tests.flows.delegating import Scenes, launch, notices, office, sync, until_quiet
 from tests.flows.kit import CAREFUL, ECHO, PATIENCE, Gate, later, stage
@@ -75,10 +75,10 @@ async def test_a_child_that_worked_was_cut_off_and_its_parent_is_told_with_the_n
         await asyncio.wait_for(there.runtime.prompt(at.session_id, "and?"), PATIENCE)
         told = there.model.requests[0].messages
 
-    assert (task.status, task.error) == ("cancelled", f"MessageAbortedError: {CUT_SHORT}")
+    assert (task.status, task.error) == ("cancelled", f"MessageAbortedError: {SESSION_CUT_OFF}")
     assert gate.runs == 1
-    texts = [each.text for each in told if isinstance(each, FromUser)]
-    assert any(CUT_SHORT in text for text in texts[1:])
+    texts = [each.text for each in told if isinstance(each, UserTurn)]
+    assert any(SESSION_CUT_OFF in text for text in texts[1:])
 
 
 @pytest.mark.spec("P-13", "P-04")
@@ -101,7 +101,7 @@ async def test_several_calls_of_a_turn_are_waited_for_all_elsewhere(tmp_path: Pa
         await runtime.async_tools.submit_result(first.id, "1")
         await asyncio.wait_for(runtime.wait(at.session_id), PATIENCE)
     (request,) = model.requests
-    assert [told.output for told in request.messages if isinstance(told, FromTool)] == ["1", "2", "3 failed"]
+    assert [told.output for told in request.messages if isinstance(told, ToolTurn)] == ["1", "2", "3 failed"]
 
 
 @pytest.mark.spec("P-13")
@@ -121,7 +121,7 @@ async def test_what_asked_a_person_was_cut_off(tmp_path: Path) -> None:
         (_, step) = await runtime.messages(at.session_id)
         assert await runtime.asks() == ()
     (state,) = [part.state for part in step.parts if hasattr(part, "state")]
-    assert isinstance(state, ToolError)
+    assert isinstance(state, ToolFailed)
 
 
 @approval(who="release managers")
@@ -145,7 +145,7 @@ async def test_a_decision_that_was_asked_for_is_taken_elsewhere(tmp_path: Path) 
         await asyncio.wait_for(runtime.wait(at.session_id), PATIENCE)
         assert not await runtime.asks()
     (request,) = model.requests
-    (result,) = [told.output for told in request.messages if isinstance(told, FromTool)]
+    (result,) = [told.output for told in request.messages if isinstance(told, ToolTurn)]
     assert result.lower().startswith("approved")
 
 

@@ -78,10 +78,10 @@ async def test_a_session_begun_again_with_its_key_is_the_same_in_one_directory(t
 async def test_whether_somebody_runs_a_session_is_known(tmp_path: Path) -> None:
     model = ScriptedModel({"go": [[say("a"), pause(3600)]]})
     async with stage(tmp_path, model) as at, asyncio.timeout(PATIENCE):
-        before = await at.runtime.is_run(at.session_id)
+        before = await at.runtime.is_running(at.session_id)
         await at.runtime.send(at.session_id, "go")
         await at.ears.until_said("a")
-        during = await at.runtime.is_run(at.session_id)
+        during = await at.runtime.is_running(at.session_id)
         await at.abort()
-        after = await at.runtime.is_run(at.session_id)
+        after = await at.runtime.is_running(at.session_id)
     assert (before, during, after) == (False, True, False)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from asyncagents.server.opencode.tui import _OPENS
+from asyncagents.server.opencode.tui import _COMMAND_ROUTES
 from tests.flows.calling import Caller, calling
 from tests.flows.serving import Listener
 
@@ -22,7 +22,7 @@ async def test_terminals_hear_what_programs_tell_them(tmp_path: Path) -> None:
                 ("/tui/show-toast", {"message": "m", "variant": "info", "duration": 5}),
                 ("/tui/select-session", {"sessionID": at.stage.session_id}),
                 ("/tui/publish", {"type": "tui.prompt.append", "properties": {"text": "x"}}),
-                *((path, None) for path in _OPENS),
+                *((path, None) for path in _COMMAND_ROUTES),
             ],
         )
 
@@ -34,7 +34,7 @@ async def test_terminals_hear_what_programs_tell_them(tmp_path: Path) -> None:
         ("tui.session.select", {"sessionID": at.stage.session_id}),
         ("tui.prompt.append", {"text": "x"}),
     ]
-    assert heard[6:] == [("tui.command.execute", {"command": each}) for each in _OPENS.values()]
+    assert heard[6:] == [("tui.command.execute", {"command": each}) for each in _COMMAND_ROUTES.values()]
 
 
 async def told(at: Caller, posts: list[tuple[str, Any]]) -> list[tuple[str, Any]]:

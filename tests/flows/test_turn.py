@@ -23,7 +23,7 @@ from asyncagents.domain.event import (
     SessionStatus,
 )
 from asyncagents.domain.id import PartId
-from asyncagents.llm.model import CallMade, FromModel, FromTool, FromUser, Said, Thought
+from asyncagents.llm.model import ModelTurn, TextBlock, ThinkingBlock, ToolCallBlock, ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, end, pause, say, think
 from tests.flows.kit import ECHO, Gate, answer_of, roles, stage
 
@@ -42,7 +42,7 @@ async def test_a_prompt_is_answered_and_the_session_rests(tmp_path: Path) -> Non
     assert answer_of(answer).parent_id == question.info.id
     assert answer_of(answer).tokens.total == 2
     assert status == Idle()
-    assert at.told() == [FromUser("hello")]
+    assert at.told() == [UserTurn("hello")]
 
 
 @pytest.mark.spec("C-02", "C-06")
@@ -124,9 +124,11 @@ async def test_reasoning_text_and_calls_are_parts_in_the_order_in_which_they_cam
     assert all(a < b for a, b in pairwise(ids))
     assert answer_of(first).finish == "tool-calls"
     assert at.told() == [
-        FromUser("hello"),
-        FromModel((Thought("Hm."), Said("I look."), CallMade("call_1_2", "echo", {"text": "a"}))),
-        FromTool("call_1_2", "echo", "a"),
+        UserTurn("hello"),
+        ModelTurn(
+            (ThinkingBlock("Hm."), TextBlock("I look."), ToolCallBlock("call_1_2", "echo", {"text": "a"}))
+        ),
+        ToolTurn("call_1_2", "echo", "a"),
     ]
 
 
@@ -163,11 +165,11 @@ async def test_the_next_turn_is_told_the_whole_history_in_its_order(tmp_path: Pa
         await at.prompt("two")
 
     assert at.told() == [
-        FromUser("one"),
-        FromModel((CallMade("call_1_0", "echo", {"text": "a"}),)),
-        FromTool("call_1_0", "echo", "a"),
-        FromModel((Said("A."),)),
-        FromUser("two"),
+        UserTurn("one"),
+        ModelTurn((ToolCallBlock("call_1_0", "echo", {"text": "a"}),)),
+        ToolTurn("call_1_0", "echo", "a"),
+        ModelTurn((TextBlock("A."),)),
+        UserTurn("two"),
     ]
 
 
@@ -179,8 +181,8 @@ async def test_a_long_history_is_told_as_a_short_one_is(tmp_path: Path) -> None:
             await at.prompt(text)
 
     told = at.told()
-    assert [t.text for t in told if isinstance(t, FromUser)] == list(script)
-    assert [t.output for t in told if isinstance(t, FromTool)] == [f"{n}" for n in range(20)]
+    assert [t.text for t in told if isinstance(t, UserTurn)] == list(script)
+    assert [t.output for t in told if isinstance(t, ToolTurn)] == [f"{n}" for n in range(20)]
 
 
 @pytest.mark.spec("C-01")

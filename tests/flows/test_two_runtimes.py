@@ -12,12 +12,12 @@ import pytest
 from asyncagents.app.runtime import open_runtime
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.call.call import Completed
-from asyncagents.domain.conversation.failure import aborted
+from asyncagents.domain.conversation.failure import aborted_error
 from asyncagents.domain.conversation.status import Busy, Idle, WaitingAsync
 from asyncagents.domain.event import PartUpdated, SessionIdle, SessionStatus
 from asyncagents.domain.id import AHEAD_MS, Ids, SessionId
 from asyncagents.engine.tool import Tool, ToolContext
-from asyncagents.llm.model import FromUser, ModelEvent, Request
+from asyncagents.llm.model import ChatRequest, ModelEvent, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.clock import FakeClock
 from tests.flows.kit import (
@@ -89,7 +89,7 @@ async def test_an_abort_from_another_runtime_ends_the_turn(tmp_path: Path) -> No
         answer = await prompt
 
     assert gate.ended.is_set()
-    assert answer_of(answer).error == aborted()
+    assert answer_of(answer).error == aborted_error()
 
 
 @pytest.mark.spec("C-10")
@@ -101,7 +101,7 @@ async def test_an_abort_from_another_runtime_that_serves_ends_the_turn(tmp_path:
             assert await other.abort(at.session_id)
         answer = await prompt
 
-    assert answer_of(answer).error == aborted()
+    assert answer_of(answer).error == aborted_error()
 
 
 async def test_everyone_hears_what_another_runtime_does(tmp_path: Path) -> None:
@@ -127,9 +127,9 @@ class Watched(ScriptedModel):
         self._now = now
         self._most = most
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         first = request.messages[0]
-        assert isinstance(first, FromUser)
+        assert isinstance(first, UserTurn)
         number = first.text.split()[-1]
         self._now[number] += 1
         self._most[number] = max(self._most[number], self._now[number])

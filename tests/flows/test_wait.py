@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 
 from asyncagents import Idle, PermissionAsked, SessionIdle, WaitingAsync, call, say, wait_tool
-from asyncagents.app.runtime import Setup, bare
+from asyncagents.app.runtime import Setup, fixed_tools
 from asyncagents.domain.call.call import WAIT_ENDED
-from asyncagents.domain.call.reply import moment
-from asyncagents.llm.model import FromTool
+from asyncagents.domain.call.reply import utc_time
+from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.testing.clock import EPOCH_MS, FakeClock
 from tests.flows.kit import PATIENCE, Ears, open_world, stage
 
 HOUR = 3_600_000
-AT = moment(EPOCH_MS + HOUR)
+AT = utc_time(EPOCH_MS + HOUR)
 LATE = "It had been over for 3h 0m 5s when somebody was there to say so."
 
 
 def told(model: ScriptedModel) -> list[str]:
-    return [said.output for said in model.requests[-1].messages if isinstance(said, FromTool)]
+    return [said.output for said in model.requests[-1].messages if isinstance(said, ToolTurn)]
 
 
 def script(**given: Any) -> ScriptedModel:
@@ -31,7 +31,7 @@ def script(**given: Any) -> ScriptedModel:
 async def after(data: Path, model: ScriptedModel, ms: int) -> list[str]:
     """A session begins to wait, nobody is there for a while, and the directory is opened again."""
     clock = FakeClock()
-    setup = Setup(model=model, furnish=bare([wait_tool(clock)]))
+    setup = Setup(model=model, make_workplaces=fixed_tools([wait_tool(clock)]))
     async with asyncio.timeout(PATIENCE):
         async with open_world(data, setup, clock=clock) as runtime:
             session = await runtime.create_session(directory=data)
@@ -56,7 +56,7 @@ async def test_a_timer_says_when_it_is_over_and_what_was_to_be_said(tmp_path: Pa
 async def test_a_timer_that_a_set_clock_passes_is_over_at_once(tmp_path: Path) -> None:
     """Nobody waits for the next look at all that is due, which comes twice a minute."""
     clock, model = FakeClock(), script(seconds=3600)
-    setup = Setup(model=model, furnish=bare([wait_tool(clock)]))
+    setup = Setup(model=model, make_workplaces=fixed_tools([wait_tool(clock)]))
     async with open_world(tmp_path, setup, clock=clock) as runtime:
         with runtime._bus.subscribe() as subscription:
             session = await runtime.create_session(directory=tmp_path)
@@ -75,7 +75,7 @@ async def test_a_timer_that_was_over_while_nobody_ran_says_how_late_it_is(tmp_pa
 
 async def test_a_time_is_kept_to_the_millisecond(tmp_path: Path) -> None:
     clock, model = FakeClock(), script(until="2023-11-15T00:13:20.125+01:00")
-    setup = Setup(model=model, furnish=bare([wait_tool(clock)]))
+    setup = Setup(model=model, make_workplaces=fixed_tools([wait_tool(clock)]))
     async with open_world(tmp_path, setup, clock=clock) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "go")

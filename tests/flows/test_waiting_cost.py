@@ -14,14 +14,14 @@ import pytest
 
 from asyncagents import Runtime, ScriptedModel, ToolContext, async_tool, call, open_runtime, say
 from asyncagents.config.config import AsyncToolsConfig
-from asyncagents.domain.call.call import Call, Completed, Later, Settled
+from asyncagents.domain.call.call import AsyncState, Call, Completed, Settled
 from asyncagents.domain.conversation.status import WaitingAsync
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
-from asyncagents.engine.dispatcher import PIECES, RETRY_MS, SWEEP_MS
-from asyncagents.store.sqlite.connection import Connection, Cursor, connect
+from asyncagents.engine.dispatcher import MAX_PIECES, RETRY_MS, SWEEP_MS
+from asyncagents.store.sqlite.connection import Connection, SqliteCursor, connect
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.store import Store
-from asyncagents.store.verb.expire import PIECE
+from asyncagents.store.verb.expire import SWEEP_ROWS
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.flows.kit import PATIENCE
 
@@ -114,7 +114,7 @@ class Watched:
     def close(self) -> None:
         self._real.close()
 
-    def execute(self, sql: str, params: tuple[Any, ...] = (), /) -> Cursor:
+    def execute(self, sql: str, params: tuple[Any, ...] = (), /) -> SqliteCursor:
         if re.match(r"\s*(SELECT|UPDATE|DELETE|INSERT|WITH)\b", sql):
             self._asked[sql] = params
         return self._real.execute(sql, params)
@@ -141,9 +141,9 @@ async def test_whatever_looks_for_open_calls_finds_them_by_an_index(tmp_path: Pa
         clock.advance(25 * 3600 * 1000)
         while (due := await store.next_due()) is not None and due <= clock.now():
             await store.expire()
-        assert (await store.call(second.id)).settled
+        assert (await store.call(second.id)).is_settled
         assert not await store.open_calls(another)
-        await store.active("local")
+        await store.active_sessions("local")
     assert len(asked) > 15, "what is asked was not seen"
     assert not _slow(path, asked)
 
@@ -172,20 +172,20 @@ async def test_a_large_backlog_of_forgettable_calls_does_not_keep_the_sweep_from
     async with open_runtime(tmp_path, model=MODEL, tools=[deploy], async_tools=keep, serve=False) as runtime:
         session = await runtime.create_session(directory="/project")
         await runtime.send(session.id, "ship")
-    backlog = 2 * PIECES * PIECE + 1
+    backlog = 2 * MAX_PIECES * SWEEP_ROWS + 1
     _settle_long_ago(tmp_path / "asyncagents.db", session.id, backlog)
     pauses, left = [], []
     async with open_runtime(tmp_path, model=MODEL, tools=[deploy], async_tools=keep, serve=False) as runtime:
         for _ in range(3):
             pauses.append(await runtime._dispatcher.sweep())
             left.append(len(await runtime.async_tools.list("completed", limit=1_000)))
-    assert left == [min(1_000, backlog - PIECES * PIECE), 1, 0]
+    assert left == [min(1_000, backlog - MAX_PIECES * SWEEP_ROWS), 1, 0]
     assert pauses == [RETRY_MS, RETRY_MS, SWEEP_MS]
 
 
 def _settle_long_ago(path: Path, session_id: SessionId, count: int) -> None:
     """As many calls as that, with results from outside, of which nothing but their rows is left."""
-    later, state = Later(), Settled(Completed("v2"), 1)
+    later, state = AsyncState(), Settled(Completed("v2"), 1)
     with closing(sqlite3.connect(path)) as db:
         for number in range(count):
             done = Call(

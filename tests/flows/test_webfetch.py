@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from asyncagents.config.config import AgentConfig, Config
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
 from asyncagents.domain.event import PermissionAsked
-from asyncagents.llm.scripted import Line, call, say
-from asyncagents.server.serve import Listening, open_server
+from asyncagents.llm.scripted import ScriptLine, call, say
+from asyncagents.server.serve import ServerOptions, open_server
 from asyncagents.tools.builtin.webfetch import webfetch
 from tests.flows.hostile import asks_after_always, coder, judged, yard
 from tests.flows.kit import stage
@@ -19,7 +19,7 @@ from tests.unit.tools.web_site import CANARY, Service, leads_to, open_door, proc
 EVERYTHING: dict[str, Any] = {"*": "allow", "webfetch": "allow"}
 
 
-def fetches(*urls: str) -> list[Line]:
+def fetches(*urls: str) -> list[ScriptLine]:
     return [call("webfetch", url=url, format="text") for url in urls]
 
 
@@ -74,12 +74,12 @@ async def test_always_is_for_one_local_server_alone(tmp_path: Path) -> None:
 async def test_neither_the_server_itself_nor_metadata_is_fetched_whatever_is_allowed(tmp_path: Path) -> None:
     rules = {**EVERYTHING, "webfetch_local": "allow"}
     place = yard(tmp_path)
-    script: dict[str, list[list[Line]]] = {"go": []}
+    script: dict[str, list[list[ScriptLine]]] = {"go": []}
     agents = {name: AgentConfig(mode="all") for name in ("explore", "general")}
     coding = Config(data_dir=tmp_path / "data", permission=rules, agent=agents)
     async with (
         stage(tmp_path / "data", script, coding=coding, directory=place.root) as at,
-        open_server(at.runtime, tmp_path / "data", Listening(port=0), directory=place.root) as listing,
+        open_server(at.runtime, tmp_path / "data", ServerOptions(port=0), directory=place.root) as listing,
     ):
         hosts = ("127.0.0.1", "localhost", "0.0.0.0", "[::1]", "[::ffff:127.0.0.1]", "①②⑦.⓪.⓪.①", "127.1.2.3")
         urls = [f"http://{host}:{listing.port}/v1/health" for host in hosts]
@@ -89,8 +89,8 @@ async def test_neither_the_server_itself_nor_metadata_is_fetched_whatever_is_all
         states = await at.states()
     own, other = states[: len(urls)], states[len(urls) :]
     assert len(other) == len(never)
-    assert all(isinstance(each, ToolError) and "the server that runs you" in each.error for each in own)
-    assert all(isinstance(each, ToolError) and "nothing can be fetched" in each.error for each in other)
+    assert all(isinstance(each, ToolFailed) and "the server that runs you" in each.error for each in own)
+    assert all(isinstance(each, ToolFailed) and "nothing can be fetched" in each.error for each in other)
 
 
 @pytest.mark.spec("A-03", "A-04")
@@ -129,9 +129,9 @@ async def test_a_redirect_is_judged_by_the_rules_of_the_session(tmp_path: Path) 
     assert isinstance(there, ToolCompleted)
     assert isinstance(again, ToolCompleted)
     assert (there.output, again.output, service.heard) == ("there", "other", [])
-    assert isinstance(other, ToolError)
+    assert isinstance(other, ToolFailed)
     assert f"redirects to {to}/other. If you want that page, call webfetch" in other.error
-    assert isinstance(secret, ToolError)
+    assert isinstance(secret, ToolFailed)
     assert f"redirects to {to}/secret, which the rules do not allow" in secret.error
-    assert isinstance(local, ToolError)
+    assert isinstance(local, ToolFailed)
     assert "a page of the web cannot lead there" in local.error

@@ -10,14 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from asyncagents import Runtime, ToolContext, async_tool
-from asyncagents.app.runtime import Setup, bare, open_runtime
+from asyncagents.app.runtime import Setup, fixed_tools, open_runtime
 from asyncagents.domain.call.call import TIMED_OUT
 from asyncagents.domain.call.incoming_result import MOST_BYTES
 from asyncagents.domain.call.pending_tool import ToolResult
 from asyncagents.domain.call.signature import sign_plain, sign_standard
 from asyncagents.domain.event import SessionIdle
 from asyncagents.errors import InvalidInput, Unauthorized
-from asyncagents.llm.model import FromTool
+from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.server.http.messages import Pairs, Request
 from asyncagents.testing.clock import FakeClock
@@ -209,7 +209,7 @@ async def test_an_unknown_call_and_a_wrong_signature_are_told_alike(tmp_path: Pa
 async def test_a_webhook_reaches_a_process_that_was_started_later(tmp_path: Path) -> None:
     service, model = Service(), ScriptedModel(SCRIPT)
     clock = FakeClock()
-    setup = Setup(model=model, furnish=bare([service.tool]))
+    setup = Setup(model=model, make_workplaces=fixed_tools([service.tool]))
     async with open_world(tmp_path, setup, clock=clock) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "ship")
@@ -243,7 +243,7 @@ async def test_a_webhook_that_comes_before_the_tool_has_said_that_it_waits_count
     async with stage(tmp_path, SCRIPT, tools=[deploy]) as at:
         runtimes.append(at.runtime)
         answer = await at.prompt("ship")
-        told = [told.output for told in at.told() if isinstance(told, FromTool)]
+        told = [told.output for told in at.told() if isinstance(told, ToolTurn)]
 
     assert (taken, answer.text, told) == (["completed"] * 2, "Shipped.", ["v2 is live"])
 

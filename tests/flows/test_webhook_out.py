@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from asyncagents.app.runtime import Setup, bare, open_runtime
+from asyncagents.app.runtime import Setup, fixed_tools, open_runtime
 from asyncagents.config.config import AsyncToolsConfig, WebhooksConfig
 from asyncagents.config.secret import Secret
 from asyncagents.domain.call.call import Completed
-from asyncagents.domain.call.webhook import DELETED
+from asyncagents.domain.call.webhook import SESSION_DELETED
 from asyncagents.domain.event import SessionIdle
 from asyncagents.domain.id import CallId
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import Pending, Tool, ToolContext
-from asyncagents.engine.webhook.delivery import Answer, Answered, Letter
+from asyncagents.engine.webhook.delivery import DeliveryResponse, SignedRequest, WebhookResponse
 from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.testing.clock import FakeClock
-from asyncagents.tools.web.webhook_sender import open_outgoing
+from asyncagents.tools.web.webhook_sender import open_webhook_sender
 from tests.flows.kit import Nothing, later, open_world, stage
 from tests.flows.receiver import HERE, Receiver, receiving, until_so, until_state
 
@@ -107,7 +107,7 @@ async def test_without_a_secret_of_its_own_it_is_signed_with_what_the_tool_was_t
 
 async def context_secret(runtime: Runtime, context: ToolContext) -> Secret:
     """As an async tool is told it."""
-    return await runtime.async_tools._reach.keys.secret(context.call_id)
+    return await runtime.async_tools._webhook.keys.secret(context.call_id)
 
 
 @pytest.mark.spec("P-12")
@@ -139,10 +139,10 @@ async def test_a_result_that_came_before_the_tool_said_who_wants_to_know_is_told
 async def test_what_failed_is_tried_again_later_under_the_same_id(tmp_path: Path) -> None:
     """The receiver is down when the first process runs, and answers when a later one does."""
     clock = FakeClock()
-    async with receiving() as receiver, open_outgoing(("127.0.0.1",)) as post:
+    async with receiving() as receiver, open_webhook_sender(("127.0.0.1",)) as post:
         receiver.answers = [500, 404]
         tool = deploy(receiver, webhook_secret=Secret(SECRET))
-        setup = Setup(model=ScriptedModel(SCRIPT), furnish=bare([tool]), post=post)
+        setup = Setup(model=ScriptedModel(SCRIPT), make_workplaces=fixed_tools([tool]), post=post)
         async with open_world(tmp_path, setup, clock=clock) as runtime:
             session = await runtime.create_session(directory=tmp_path)
             await runtime.prompt(session.id, "ship")
@@ -283,7 +283,7 @@ async def test_deleting_a_session_drops_nothing_that_is_owed(tmp_path: Path) -> 
 
     told = {each.json["pendingID"]: each.json for each in receiver.received}
     assert told[first.id]["result"]["output"] == "v2"
-    assert told[second.id]["error"] == DELETED
+    assert told[second.id]["error"] == SESSION_DELETED
 
 
 @pytest.mark.spec("P-12")
@@ -339,7 +339,7 @@ async def test_a_silent_receiver_holds_up_nobody_else(tmp_path: Path) -> None:
         later("quick", webhook_url="https://quick.test/"),
     ]
     posts = _Counted()
-    setup = Setup(model=ScriptedModel(script), furnish=bare(tools), post=posts)
+    setup = Setup(model=ScriptedModel(script), make_workplaces=fixed_tools(tools), post=posts)
     async with open_world(tmp_path, setup) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "ship")
@@ -361,24 +361,24 @@ class _Counted:
         self._now = 0
         self.most = 0
 
-    async def __call__(self, letter: Letter) -> Answer:
+    async def __call__(self, letter: SignedRequest) -> DeliveryResponse:
         if "silent" not in letter.url:
-            return Answered(200)
+            return WebhookResponse(200)
         self._now += 1
         self.most = max(self.most, self._now)
         await self.go.wait()
         self._now -= 1
-        return Answered(200)
+        return WebhookResponse(200)
 
 
 async def test_a_post_that_breaks_is_a_failure_like_any_other(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def broken(letter: Letter) -> Answer:
+    async def broken(letter: SignedRequest) -> DeliveryResponse:
         raise RuntimeError(f"cannot post to {letter.url}")
 
     tool = later("deploy", webhook_url="https://x.test/?token=hush")
-    setup = Setup(model=ScriptedModel(SCRIPT), furnish=bare([tool]), post=broken)
+    setup = Setup(model=ScriptedModel(SCRIPT), make_workplaces=fixed_tools([tool]), post=broken)
     async with open_world(tmp_path, setup) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "ship")

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app.runtime import Setup, bare
+from asyncagents.app.runtime import Setup, fixed_tools
 from asyncagents.config.config import AsyncToolsConfig
 from asyncagents.config.secret import Secret
 from asyncagents.domain.call.signature import sign_plain
 from asyncagents.errors import NotFound, Unauthorized
-from asyncagents.llm.model import FromTool
+from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.server.http.messages import Request
 from asyncagents.testing.clock import FakeClock
@@ -27,7 +27,7 @@ from tests.flows.kit import Gate, open_world, stage
 
 @pytest.mark.spec("P-06")
 async def test_before_any_secret_was_made_nothing_is_genuine(tmp_path: Path) -> None:
-    setup = Setup(model=ScriptedModel(SCRIPT), furnish=bare([]))
+    setup = Setup(model=ScriptedModel(SCRIPT), make_workplaces=fixed_tools([]))
     async with open_world(tmp_path, setup, clock=FakeClock()) as runtime:
         assert await runtime.async_tools.secrets(UNKNOWN) == ()
         with pytest.raises(Unauthorized):
@@ -104,6 +104,6 @@ async def test_a_secret_that_services_share_settles_no_call_that_works_here(tmp_
             await at.runtime.async_tools.receive({"X-Webhook-Signature": sign_plain("shared", body)}, body)
         gate.go.set()
         await prompt
-        told = [told.output for told in at.told() if isinstance(told, FromTool)]
+        told = [told.output for told in at.told() if isinstance(told, ToolTurn)]
 
     assert told == ["through"]

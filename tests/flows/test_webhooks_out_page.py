@@ -8,10 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from asyncagents.app.runtime import Setup, bare
+from asyncagents.app.runtime import Setup, fixed_tools
 from asyncagents.config.config import WebhooksConfig
-from asyncagents.engine.webhook.delivery import PAUSES_MS, Answer, Answered, Letter
-from asyncagents.engine.webhook.delivery_loop import AT_ONCE, AT_ONE_HOST, DEADLINE_SECONDS
+from asyncagents.engine.webhook.delivery import (
+    RETRY_PAUSES_MS,
+    DeliveryResponse,
+    SignedRequest,
+    WebhookResponse,
+)
+from asyncagents.engine.webhook.delivery_loop import DEADLINE_SECONDS, MAX_CONCURRENT, MAX_PER_HOST
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from tests.flows.kit import open_world
 from tests.flows.receiver import until_state
@@ -24,14 +29,16 @@ async def test_what_the_tool_of_the_page_owes_is_genuine_to_the_receiver_of_the_
     names: dict[str, Any] = {}
     for block in re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
         exec(block, names)
-    posted: list[Letter] = []
+    posted: list[SignedRequest] = []
 
-    async def post(letter: Letter) -> Answer:
+    async def post(letter: SignedRequest) -> DeliveryResponse:
         posted.append(letter)
-        return Answered(200)
+        return WebhookResponse(200)
 
     model = ScriptedModel({"go": [[call("review", change="#7")], [say("Fine.")]]})
-    setup = Setup(model=model, furnish=bare([names["review"]], lambda ask, context: "allow"), post=post)
+    setup = Setup(
+        model=model, make_workplaces=fixed_tools([names["review"]], lambda ask, context: "allow"), post=post
+    )
     async with open_world(tmp_path, setup) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "go")
@@ -50,12 +57,12 @@ async def test_what_the_tool_of_the_page_owes_is_genuine_to_the_receiver_of_the_
 
 
 def test_the_figures_and_keys_of_the_page_are_those_of_the_program() -> None:
-    seconds, *rest = (each // 1000 for each in PAUSES_MS)
+    seconds, *rest = (each // 1000 for each in RETRY_PAUSES_MS)
     minutes, hours = [each // 60 for each in rest[:2]], [each // 3600 for each in rest[2:]]
     told = f"about {seconds} s, {minutes[0]} min, {minutes[1]} min, {', '.join(map(str, hours[:-1]))}"
     assert f"{told} and {hours[-1]} h" in PAGE
     assert f"in {DEADLINE_SECONDS:.0f} s" in PAGE
-    assert f"At most {AT_ONCE} are posted at once by a process, {AT_ONE_HOST} to one host" in PAGE
+    assert f"At most {MAX_CONCURRENT} are posted at once by a process, {MAX_PER_HOST} to one host" in PAGE
     (block,) = re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     webhooks = msgspec.json.decode(block)["async_tools"]["webhooks"]
     assert msgspec.convert(webhooks, WebhooksConfig).enabled

@@ -11,13 +11,13 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from asyncagents.app.runtime import Setup, bare
+from asyncagents.app.runtime import Setup, fixed_tools
 from asyncagents.config.clock import SystemClock
 from asyncagents.config.config import DelegationConfig
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.scripted import Script, ScriptedModel
-from asyncagents.telemetry.tracing import Tracing
+from asyncagents.telemetry.tracing import OtelObserver
 from tests.flows.delegating import allow
 from tests.flows.kit import open_world
 
@@ -33,8 +33,8 @@ class Collector:
         self.meters = MeterProvider([self._reader], shutdown_on_exit=False)
         self.tracer = self.tracers.get_tracer("the program")
 
-    def watch(self, *, content: bool = False) -> Tracing:
-        return Tracing(SystemClock(), content=content, tracers=self.tracers, meters=self.meters)
+    def watch(self, *, content: bool = False) -> OtelObserver:
+        return OtelObserver(SystemClock(), content=content, tracers=self.tracers, meters=self.meters)
 
     @property
     def spans(self) -> Sequence[ReadableSpan]:
@@ -69,8 +69,8 @@ async def traced(
     """A runtime where agents launch agents and nobody is asked; without a collector nobody traces it."""
     more: dict[str, Any] = {"watch": collector.watch(content=content)} if collector else {}
     model = script if isinstance(script, ScriptedModel) else ScriptedModel(script)
-    furnish = bare(tools, allow, DelegationConfig())
-    async with open_world(data, Setup(model=model, furnish=furnish, **more)) as runtime:
+    furnish = fixed_tools(tools, allow, DelegationConfig())
+    async with open_world(data, Setup(model=model, make_workplaces=furnish, **more)) as runtime:
         yield runtime
 
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from asyncagents.testing.provider import Provider, listening
+from asyncagents.testing.provider import Provider, serve_provider
 from asyncagents.testing.provider_reply import Reply
 from asyncagents.testing.provider_script import Playbook, user_texts
 
@@ -33,5 +33,5 @@ class Servants(Playbook):
 @asynccontextmanager
 async def open_servants() -> AsyncIterator[Provider]:
     provider = Provider(Servants(), key=None, strict=False, remember=False)
-    async with listening(provider):
+    async with serve_provider(provider):
         yield provider

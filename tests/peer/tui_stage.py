@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.testing.provider import Provider, listening
+from asyncagents.testing.provider import Provider, serve_provider
 from asyncagents.testing.provider_reply import Reply
 from asyncagents.testing.provider_script import Playbook
 from tests.e2e.cli_kit import PROGRAM, said
@@ -45,7 +45,7 @@ class Actors(Servants):
 @asynccontextmanager
 async def open_actors() -> AsyncIterator[Provider]:
     provider = Provider(Actors(), key=None, strict=False, remember=True)
-    async with listening(provider):
+    async with serve_provider(provider):
         yield provider
 
 

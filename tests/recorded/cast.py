@@ -11,34 +11,34 @@ from asyncagents import Ask, Completed, Failed, Pending, Tool, ToolContext, appr
 from asyncagents.app.runtime import Setup
 from asyncagents.config.config import AsyncToolsConfig, DelegationConfig
 from asyncagents.config.secret import Secret
-from asyncagents.delegation.launch import Desk
+from asyncagents.delegation.launch import TaskLauncher
 from asyncagents.delegation.tools import delegation_tools
-from asyncagents.domain.agent.permission import Effective, judge
+from asyncagents.domain.agent.permission import LineageRules, judge
 from asyncagents.domain.call.call import Call
 from asyncagents.domain.call.pending_tool import ToolResult
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.session import CacheTokens, Rule, Session, Tokens
 from asyncagents.domain.port import Clock
 from asyncagents.domain.window import Window
-from asyncagents.engine.observer import UNWATCHED, Watch
-from asyncagents.engine.tool import AnyTool, Lasting, Outcome, Policy
-from asyncagents.engine.webhook.delivery import Answer, Answered, Letter
+from asyncagents.engine.observer import NOOP_OBSERVER, Observer
+from asyncagents.engine.tool import AnyTool, AsyncSpec, Outcome, Policy
+from asyncagents.engine.webhook.delivery import DeliveryResponse, SignedRequest, WebhookResponse
 from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.engine.workplace.hooks import HookName, NoHooks
 from asyncagents.engine.workplace.snapshots import Snapshots
-from asyncagents.engine.workplace.workplace import Asking, Bare, Workplaces
-from asyncagents.llm.model import FromUser, ModelEvent, Request, StepFinish
-from asyncagents.llm.scripted import Fail, Pause, Say, ScriptedModel, Step, say
+from asyncagents.engine.workplace.workplace import AskPolicy, FixedWorkplace, Workplaces
+from asyncagents.llm.model import ChatRequest, ModelEvent, StepFinish, UserTurn
+from asyncagents.llm.scripted import Fail, Pause, Say, ScriptedModel, ScriptStep, say
 from asyncagents.testing.process import Process
 from asyncagents.tools.builtin.question import question
 from asyncagents.tools.builtin.todo import todowrite
 from asyncagents.tools.builtin.wait import wait
 from tests.simulation.undo_files import Disk, DiskSnapshots
 
-Scene: TypeAlias = Step | Callable[[Request], Step]
+Scene: TypeAlias = ScriptStep | Callable[[ChatRequest], ScriptStep]
 Scenes: TypeAlias = Mapping[str, Sequence[Scene]]
 
-RULES = Effective.of(
+RULES = LineageRules.from_rules(
     (
         Rule(permission="*", pattern="*", action="allow"),
         Rule(permission="touch", pattern="*", action="ask"),
@@ -64,13 +64,13 @@ class Terms(Struct, frozen=True, kw_only=True):
     """Whether tools and streams that wait for a crash hang, and models fail; False: they go on."""
     concurrent: int = 20
     task_seconds: float | None = None
-    asking: Asking = Asking()
+    asking: AskPolicy = AskPolicy()
     window: Window = Window()
     hooks: bool = False
     titles: bool = False
     disk: Disk | None = None
     """Files that can be put back; None: none are kept."""
-    watch: Watch = UNWATCHED
+    watch: Observer = NOOP_OBSERVER
 
 
 class Given(Struct, frozen=True):
@@ -105,7 +105,7 @@ class Record(Struct):
 
     runs: list[tuple[str, str]] = []
     """Tool and effect key, once for each run that came to its end."""
-    letters: list[Letter] = []
+    letters: list[SignedRequest] = []
 
 
 class Actor(ScriptedModel):
@@ -116,15 +116,15 @@ class Actor(ScriptedModel):
         super().__init__(script, window=terms.window)
         self._hang = terms.hang
 
-    async def _play(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def _play(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         """Report a full window for what was said to fill it."""
         async for event in super()._play(request):
-            if isinstance(event, StepFinish) and request.messages[-1] == FromUser(FILLING):
+            if isinstance(event, StepFinish) and request.messages[-1] == UserTurn(FILLING):
                 yield replace(event, tokens=FULL)
             else:
                 yield event
 
-    def _step(self, request: Request) -> Step:
+    def _step(self, request: ChatRequest) -> ScriptStep:
         if request.system == prompt_text("compaction"):
             return [say(SUMMARY)] if not self._hang or "hang" not in str(request.messages) else [Pause(9e9)]
         if request.system == prompt_text("title"):
@@ -146,7 +146,7 @@ class Rewrite(NoHooks):
         return {"text": "by a hook"} if call.tool == "echo" else call.input
 
 
-class Office(Bare):
+class Office(FixedWorkplace):
     """A workplace with rules, so that what is approved for good counts."""
 
     worktree = "/srv"
@@ -159,14 +159,14 @@ class Office(Bare):
         if snapshots is not None:
             self.snapshots = snapshots
 
-    def rules(self, agent: str, session: Session) -> Effective | None:
+    def rules(self, agent: str, session: Session) -> LineageRules | None:
         return RULES
 
-    def policy(self, agent: str, rules: Effective | None, approved: Sequence[Rule]) -> Policy:
+    def policy(self, agent: str, rules: LineageRules | None, approved: Sequence[Rule]) -> Policy:
         return lambda ask, context: judge(rules or RULES, approved, ask.permission, ask.patterns)
 
-    def titling(self, used: ModelRef) -> Request | None:
-        return Request(model=used, messages=(), system=prompt_text("title")) if self._titles else None
+    def title_request(self, used: ModelRef) -> ChatRequest | None:
+        return ChatRequest(model=used, messages=(), system=prompt_text("title")) if self._titles else None
 
 
 def _allow(ask: Any, context: Any) -> Any:
@@ -193,25 +193,25 @@ class Cast:
             tools="both", concurrent=terms.concurrent, seconds=terms.task_seconds, depth=3
         )
 
-        def furnish(desk: Desk) -> Workplaces:
+        def furnish(desk: TaskLauncher) -> Workplaces:
             todos = todowrite(desk.store.todos, desk.ids)
             return Office((*self.tools(), todos, *delegation_tools(desk, limits)), terms, self._snapshots)
 
         return Setup(
             model=self.model,
-            furnish=furnish,
+            make_workplaces=furnish,
             serve=serve,
             async_tools=AsyncToolsConfig(),
             post=self._post,
-            watch=terms.watch,
+            observer=terms.watch,
         )
 
-    async def _post(self, letter: Letter) -> Answer:
+    async def _post(self, letter: SignedRequest) -> DeliveryResponse:
         self._record.letters.append(letter)
-        return Answered(ANSWERS.get(letter.url, 200) if self._terms.hang else 200)
+        return WebhookResponse(ANSWERS.get(letter.url, 200) if self._terms.hang else 200)
 
     def tools(self) -> tuple[AnyTool, ...]:
-        checked = Lasting(estimated_seconds=90, validate=_validate)
+        checked = AsyncSpec(estimated_seconds=90, validate=_validate)
         return (
             Tool("echo", Given, self._echo, effect="none"),
             Tool("careful", Given, self._echo, plan=_touch),
@@ -222,8 +222,8 @@ class Cast:
             Tool("press", Given, self._hang),
             Tool("stir", Given, self._hang, effect="idempotent"),
             Tool("peek", Given, self._hang, effect="none"),
-            Tool("begin", Job, self._begin, lasting=Lasting(seconds=864_000)),
-            Tool("ship", Job, self._ship, lasting=Lasting(seconds=864_000)),
+            Tool("begin", Job, self._begin, lasting=AsyncSpec(seconds=864_000)),
+            Tool("ship", Job, self._ship, lasting=AsyncSpec(seconds=864_000)),
             Tool("build", Job, self._ship, lasting=checked),
             Tool("bash", Command, self._bash),
             Tool("edit", Given, self._edit),

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import pytest
 
-from asyncagents.app.backend import PolledDatabase, World
-from asyncagents.app.runtime import start
-from asyncagents.cli.serve.migrate import bring
+from asyncagents.app.backend import Backend, PolledDatabase
+from asyncagents.app.runtime import start_runtime
+from asyncagents.cli.serve.migrate import upgrade_schema
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.config.fleet import STORE_VARIABLE
 from asyncagents.domain.id import Ids
@@ -95,7 +95,7 @@ class PostgresCopy:
         """As `asyncagents migrate` does."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(STORE_VARIABLE, self.dsn)
-            await bring()
+            await upgrade_schema()
 
     async def rows(self) -> Tables:
         return await postgres_rows(self.dsn)
@@ -116,7 +116,7 @@ async def running(copy: Copy, *, after_ms: int, serve: bool = True) -> AsyncIter
     try:
         async with (
             copy.open(clock, ids=ids) as database,
-            start(World(database, owners, clock, rng, ids), cast.setup(serve=serve)) as runtime,
+            start_runtime(Backend(database, owners, clock, rng, ids), cast.setup(serve=serve)) as runtime,
         ):
             yield At(runtime, cast.model, record)
     finally:

@@ -10,7 +10,7 @@ from asyncagents.domain.call.call import Call
 from asyncagents.domain.conversation.status import Retry, Status, WaitingAsync
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import Conflict, NotFound
-from asyncagents.llm.model import FromTool, FromUser, Request
+from asyncagents.llm.model import ChatRequest, ToolTurn, UserTurn
 from tests.recorded.copy import At, Copy, running
 
 SOON, LATER = 1_000, 30 * 86_400_000 // 3
@@ -37,7 +37,7 @@ class Done(Struct, frozen=True):
     """Tool and effect key of each run of a tool."""
     letters: list[str]
     """The ids of webhooks that were posted."""
-    requests: list[Request]
+    requests: list[ChatRequest]
 
 
 async def finish(copy: Copy) -> Done:
@@ -109,13 +109,13 @@ def _reply(call: Call) -> Any:
     return "once"
 
 
-def told(requests: list[Request]) -> str:
+def told(requests: list[ChatRequest]) -> str:
     """All that models were told, by people and by tools."""
     said = [
-        each.text if isinstance(each, FromUser) else each.output
+        each.text if isinstance(each, UserTurn) else each.output
         for request in requests
         for each in request.messages
-        if isinstance(each, FromUser | FromTool)
+        if isinstance(each, UserTurn | ToolTurn)
     ]
     return "\n".join(dict.fromkeys(said))
 

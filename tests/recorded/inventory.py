@@ -8,7 +8,7 @@ import msgspec
 from asyncagents.domain.call.call import Call, Open, Settled
 from asyncagents.domain.call.pending_tool import PendingStatus
 from asyncagents.domain.conversation.codec import UnknownPart
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import Part, ToolPart
 from asyncagents.domain.conversation.session import Session
@@ -52,7 +52,7 @@ async def take_inventory(database: Database, tables: Tables) -> dict[str, Any]:
         },
         "deliveries": await store.deliveries.list(None, after="", limit=EVERY),
         "pending": {each: await _pending(store, each) for each in get_args(PendingStatus)},
-        "keys": [hashlib.sha256(key).hexdigest() for key in await store.pending.keys()],
+        "keys": [hashlib.sha256(key).hexdigest() for key in await store.pending.secret_keys()],
         "next due": await store.next_due(),
         "batches": await _batches(store, tables),
         "sessions": {each.id: await _session(store, each, tables) for each in sessions},
@@ -114,7 +114,7 @@ def _of_session(rows: list[Row], session_id: SessionId) -> list[Row]:
     )
 
 
-def _message(entry: Entry, hidden: set[str]) -> dict[str, Any]:
+def _message(entry: MessageWithParts, hidden: set[str]) -> dict[str, Any]:
     info = entry.info
     said: dict[str, Any] = {"id": info.id, "parts": [_part(part) for part in entry.parts]}
     if info.id in hidden:

@@ -8,7 +8,7 @@ from typing import Any
 
 from asyncagents.app.runtime import Setup
 from asyncagents.domain.call.call import Call
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.engine.runtime.runtime import Runtime
@@ -126,7 +126,7 @@ class Act:
             await self.session(name)
         return await self.runtime.send(self.id(name), text or name, **more)
 
-    async def prompt(self, name: str, text: str | None = None, **more: Any) -> Entry:
+    async def prompt(self, name: str, text: str | None = None, **more: Any) -> MessageWithParts:
         if name not in self.recorder.sessions:
             await self.session(name)
         async with asyncio.timeout(PATIENCE):
@@ -157,7 +157,7 @@ class Act:
     async def call(self, name: str, tool: str = "") -> Call:
         """Find the one call of a session that is not settled."""
         calls = await self.store.calls(self.id(name))
-        (found,) = [each for each in calls if not each.settled and tool in ("", each.tool)]
+        (found,) = [each for each in calls if not each.is_settled and tool in ("", each.tool)]
         return found
 
     async def until_call(self, name: str, state: str, tool: str = "") -> Call:

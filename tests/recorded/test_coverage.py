@@ -5,9 +5,9 @@ from typing import Any, get_args
 
 import pytest
 
-from asyncagents.domain.call.call import Effect, Kind
+from asyncagents.domain.call.call import Effect, OpenKind
 from asyncagents.domain.call.pending_tool import PendingStatus
-from asyncagents.domain.call.webhook import STATES
+from asyncagents.domain.call.webhook import DELIVERY_STATES
 from asyncagents.domain.conversation.todo import TodoStatus
 from asyncagents.domain.task.task import EndedBy, TaskStatus
 from tests.recorded.__main__ import inventory_of
@@ -16,7 +16,7 @@ from tests.recorded.fixture import VERSIONS, Recording
 from tests.recorded.record import played
 
 KNOWN: dict[str, Any] = {
-    "open call": Kind,
+    "open call": OpenKind,
     "call effect": Effect,
     "pending call": PendingStatus,
     "task status": TaskStatus,
@@ -51,7 +51,7 @@ def test_every_state_that_the_program_knows_is_demanded(of: str) -> None:
 
 
 def test_every_state_of_a_delivery_is_demanded() -> None:
-    assert {each.partition(",")[0] for each in demands()["delivery"]} == set(STATES)
+    assert {each.partition(",")[0] for each in demands()["delivery"]} == set(DELIVERY_STATES)
 
 
 @pytest.mark.spec("X-11")

@@ -9,7 +9,7 @@ import pytest
 
 from asyncagents.domain.id import CallId
 from asyncagents.errors import AlreadySettled, NotFound
-from asyncagents.llm.model import FromTool, FromUser
+from asyncagents.llm.model import ToolTurn, UserTurn
 from tests.recorded.cast import SUMMARY
 from tests.recorded.compare import lost_messages, lost_results, unanswered
 from tests.recorded.copy import Copy, Shifted, running
@@ -135,15 +135,15 @@ async def test_sessions_take_a_further_prompt(copy: Copy) -> None:
         with pytest.raises(AlreadySettled):
             await at.runtime.complete(late, "v2 is live")
         text = told(at.model.requests)
-        (pruned,) = [each for each in at.model.requests if each.messages[0] == FromUser("pruned")]
+        (pruned,) = [each for each in at.model.requests if each.messages[0] == UserTurn("pruned")]
 
     assert {name for name, each in said.items() if "Hi there" not in each} == set()
     assert again.info.id == inventory["sessions"][session("hello")]["messages"][1]["id"]
     assert unasked == "As ever."
-    assert same.settled
+    assert same.is_settled
     assert SUMMARY in text
     assert "held back" in text
     assert "Stopped with all" in text, "a quiet notice is told with what comes next"
     assert "Undo me." not in text
-    outputs = [len(each.output) for each in pruned.messages if isinstance(each, FromTool)]
+    outputs = [len(each.output) for each in pruned.messages if isinstance(each, ToolTurn)]
     assert sum(outputs) < len(outputs) * max(outputs) // 2, "what was pruned is not read again"

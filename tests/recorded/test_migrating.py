@@ -8,7 +8,7 @@ import pytest
 
 from asyncagents.config.clock import SystemRng
 from asyncagents.store.postgres.database import open_postgres
-from asyncagents.store.postgres.move_from_sqlite import move
+from asyncagents.store.postgres.move_from_sqlite import move_store
 from tests.postgres import Server, database
 from tests.recorded.copy import Copy, Shifted, SqliteCopy
 from tests.recorded.fixture import Recording
@@ -58,7 +58,7 @@ async def test_a_recorded_directory_moves_into_a_database(
 ) -> None:
     here = SqliteCopy(recording, tmp_path)
     async with database(postgres_server) as dsn:
-        await move(here.path, dsn, rng=SystemRng(), told=lambda *_: None)
+        await move_store(here.path, dsn, rng=SystemRng(), told=lambda *_: None)
         async with open_postgres(dsn, clock=Shifted(recording.now), rng=SystemRng()) as opened:
             there = await take_inventory(opened, await postgres_rows(dsn))
 

@@ -13,15 +13,15 @@ ANSWER_MUTANTS = (
     Mutant(
         "caller_held_though_the_task_waits",
         "store/verb/child_wait.py",
-        "    return calls + [call for call in waits if _is_about(call, control.id)]\n",
+        "    return calls + [call for call in waits if _watches(call, control.id)]\n",
         "    return calls + waits[:0]\n",
         first=WAITS,
     ),
     Mutant(
         "caller_never_let_go_by_a_task",
         "store/verb/child_wait.py",
-        "        await save(tx, row, row.control.woken() if waits else row.control)\n",
-        "        await save(tx, row, row.control)\n",
+        "        await save_session(tx, row, row.control.after_wake() if waits else row.control)\n",
+        "        await save_session(tx, row, row.control)\n",
         first=WAITS,
     ),
     Mutant(

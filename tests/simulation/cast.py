@@ -9,28 +9,27 @@ from msgspec.structs import replace
 
 from asyncagents import Ask, Completed, Failed, Pending, Tool, ToolContext
 from asyncagents.app.runtime import Setup
-from asyncagents.delegation.launch import Desk
+from asyncagents.delegation.launch import TaskLauncher
 from asyncagents.delegation.tools import delegation_tools
-from asyncagents.domain.agent.permission import Effective, judge
+from asyncagents.domain.agent.permission import LineageRules, judge
 from asyncagents.domain.call.ask import Option, Question
 from asyncagents.domain.control import Snapshot
-from asyncagents.domain.conversation.failure import api, context_overflow
+from asyncagents.domain.conversation.failure import api_error, context_overflow_error
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.session import CacheTokens, Rule, Session, Tokens
 from asyncagents.domain.window import Window
-from asyncagents.engine.runner import Verdict, rest_in_peace
+from asyncagents.engine.runner import RestVerdict, no_objection
 from asyncagents.engine.tool import AnyTool, Outcome, Policy, ask_everything
 from asyncagents.engine.workplace.agents import prompt_text
-from asyncagents.engine.workplace.workplace import Bare, Brief, Workplaces
+from asyncagents.engine.workplace.workplace import Brief, FixedWorkplace, Workplaces
 from asyncagents.llm.model import (
+    ChatRequest,
     Finish,
-    FromModel,
-    FromUser,
     ModelEvent,
+    ModelTurn,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
-    Request,
     StepFinish,
     StreamError,
     StreamFinish,
@@ -40,9 +39,10 @@ from asyncagents.llm.model import (
     TextStart,
     ToolCallReady,
     ToolCallStart,
+    UserTurn,
 )
-from asyncagents.store.verb.remind import Stepping
-from asyncagents.store.verb.rest import Reason
+from asyncagents.store.verb.remind import StepInfo
+from asyncagents.store.verb.rest import RestReason
 from asyncagents.testing.process import Process
 from tests.simulation.fault_watch import Boom, HungUp
 from tests.simulation.stage import Effect, Stage
@@ -87,7 +87,7 @@ class WildModel:
         self._seed = seed
         self._grove = grove
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         summary = request.system == prompt_text("compaction")
         if summary:
             session = self._stage.summarised_by(request.messages, self._process.number)
@@ -95,7 +95,7 @@ class WildModel:
             session = self._stage.session_of(request.messages)
         if summary and not session:  # its name was among what the digest had no room for
             self._stage.count("nameless summaries")
-            yield StreamError(api("of whom?", is_retryable=False))
+            yield StreamError(api_error("of whom?", is_retryable=False))
             return
         tries = self._stage.asked(session, request.messages, summary=summary)
         luck = random.Random(f"{self._seed}:{session}:{tries}")
@@ -114,7 +114,7 @@ class WildModel:
         """Summaries fail, too."""
         await asyncio.sleep(luck.random())
         if luck.random() < 0.2:
-            yield _trouble(luck) if luck.random() < 0.7 else StreamError(api("no", is_retryable=False))
+            yield _trouble(luck) if luck.random() < 0.7 else StreamError(api_error("no", is_retryable=False))
             return
         yield TextStart("t")
         if luck.random() < 0.9:
@@ -126,7 +126,7 @@ class WildModel:
         yield StreamFinish()
 
     async def _speak(
-        self, request: Request, luck: random.Random, tries: int
+        self, request: ChatRequest, luck: random.Random, tries: int
     ) -> AsyncGenerator[ModelEvent, None]:
         rng = random.Random(f"{self._seed}:{len(request.messages)}:{request.messages[-1]}")
         yield StreamStart()
@@ -138,7 +138,7 @@ class WildModel:
         async for event in _text(rng):
             yield event
         if luck.random() < 0.08:
-            yield _trouble(luck) if luck.random() < 0.6 else StreamError(api("no", is_retryable=False))
+            yield _trouble(luck) if luck.random() < 0.6 else StreamError(api_error("no", is_retryable=False))
             return
         if rng.random() < 0.03:
             raise HungUp("the provider hung up")
@@ -150,13 +150,13 @@ class WildModel:
             yield StepFinish(finish, _tokens(rng) if rng.random() < 0.8 else None)
             yield StreamFinish()
 
-    def _calls(self, rng: random.Random, request: Request, tries: int) -> list[ModelEvent]:
+    def _calls(self, rng: random.Random, request: ChatRequest, tries: int) -> list[ModelEvent]:
         """Fewer and fewer the longer the turn: it ends."""
         steps = 0
         for told in reversed(request.messages):
-            if isinstance(told, FromUser):
+            if isinstance(told, UserTurn):
                 break
-            steps += isinstance(told, FromModel)
+            steps += isinstance(told, ModelTurn)
         most = 0.95 if self._grove else 0.75
         if rng.random() > most - 0.75 * steps / LONGEST_TURN:
             return []
@@ -171,7 +171,7 @@ class WildModel:
                 events.append(ToolCallReady(key, tool, given))
         return events
 
-    def _delegated(self, rng: random.Random, request: Request, name: str) -> Call | None:
+    def _delegated(self, rng: random.Random, request: ChatRequest, name: str) -> Call | None:
         """The deeper it is, the less it has others do its work."""
         assert self._grove is not None, "this is a world of trees"
         known = self._stage.known(self._stage.session_of(request.messages))
@@ -189,10 +189,11 @@ class WildModel:
 def _trouble(luck: random.Random) -> StreamError:
     """It passes: with a summary, at once, after a short wait, or after a long one that no run sits out."""
     if luck.random() < 0.2:
-        return StreamError(context_overflow("too much"))
+        return StreamError(context_overflow_error("too much"))
     status = luck.choice([429, 529, None])
     return StreamError(
-        api("overloaded", is_retryable=True, status_code=status), luck.choice([None, 0.0, 1.5, 8.0, 30.0])
+        api_error("overloaded", is_retryable=True, status_code=status),
+        luck.choice([None, 0.0, 1.5, 8.0, 30.0]),
     )
 
 
@@ -226,40 +227,40 @@ class Cast:
     def setup(self, process: Process) -> Setup:
         model = WildModel(self._stage, process, self._seed, self._grove)
         props = Props(self._stage, process, self._seed).tools()
-        before_rest = rest_in_peace if self._seed % 3 else nobody_objects
+        before_rest = no_objection if self._seed % 3 else nobody_objects
         grove = self._grove
         if grove is None:
             place = Gatehouse(props, ask_everything)
-            return Setup(model=model, furnish=lambda desk: place, before_rest=before_rest)
+            return Setup(model=model, make_workplaces=lambda desk: place, before_rest=before_rest)
 
-        def furnish(desk: Desk) -> Workplaces:
+        def furnish(desk: TaskLauncher) -> Workplaces:
             return Treehouse((*props, *delegation_tools(desk, grove.limits)), ask_everything, asks=grove.asks)
 
-        return Setup(model=model, furnish=furnish, before_rest=before_rest)
+        return Setup(model=model, make_workplaces=furnish, before_rest=before_rest)
 
 
-async def nobody_objects(snapshot: Snapshot, reason: Reason) -> Verdict:
+async def nobody_objects(snapshot: Snapshot, reason: RestReason) -> RestVerdict:
     """As if somebody had been asked: then a turn does not end together with its last step."""
     return ()
 
 
-class Gatehouse(Bare):
+class Gatehouse(FixedWorkplace):
     """Everything that asks is asked, until it is approved for good; a turn has so many steps."""
 
     reminds = True
     most_steps = MOST_STEPS
 
-    def rules(self, agent: str, session: Session) -> Effective | None:
-        return Effective.of((Rule(permission="*", pattern="*", action="ask"),))
+    def rules(self, agent: str, session: Session) -> LineageRules | None:
+        return LineageRules.from_rules((Rule(permission="*", pattern="*", action="ask"),))
 
-    def brief(self, agent: str, rules: Effective | None) -> Brief:
+    def brief(self, agent: str, rules: LineageRules | None) -> Brief:
         return replace(super().brief(agent, rules), steps=self.most_steps)
 
-    def policy(self, agent: str, rules: Effective | None, approved: Sequence[Rule]) -> Policy:
+    def policy(self, agent: str, rules: LineageRules | None, approved: Sequence[Rule]) -> Policy:
         assert rules is not None
         return lambda ask, context: judge(rules, approved, ask.permission, ask.patterns)
 
-    def reminders(self, stepping: Stepping) -> tuple[str, ...]:
+    def reminders(self, stepping: StepInfo) -> tuple[str, ...]:
         first = ("Mind the gap.",) if stepping.asked and stepping.agent_before is None else ()
         return (*first, "The last one.") if stepping.number >= self.most_steps else first
 
@@ -272,12 +273,12 @@ class Treehouse(Gatehouse):
     def __init__(self, tools: Sequence[AnyTool], policy: Policy, *, asks: bool) -> None:
         super().__init__(tools, policy, reader="asyncagents_output")
         free = () if asks else (Rule(permission="task", pattern="*", action="allow"),)
-        self._rules = Effective.of((Rule(permission="*", pattern="*", action="ask"), *free))
+        self._rules = LineageRules.from_rules((Rule(permission="*", pattern="*", action="ask"), *free))
 
-    def rules(self, agent: str, session: Session) -> Effective | None:
+    def rules(self, agent: str, session: Session) -> LineageRules | None:
         return self._rules
 
-    def brief(self, agent: str, rules: Effective | None) -> Brief:
+    def brief(self, agent: str, rules: LineageRules | None) -> Brief:
         return replace(super().brief(agent, rules), specs=())
 
 

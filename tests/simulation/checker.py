@@ -12,7 +12,7 @@ from asyncagents.domain.call.call import IN_DOUBT, Always, Call, Completed, Fail
 from asyncagents.domain.shape import encode
 from asyncagents.domain.task.task import Task
 from asyncagents.domain.task.view import background_task
-from asyncagents.engine.step.retry import RETRIES
+from asyncagents.engine.step.retry import MAX_RETRIES
 from asyncagents.store.verb.claim import CUT_OFF
 from asyncagents.testing.clock import EPOCH_MS
 from tests.simulation.answer_checker import find_foreign_answer
@@ -166,7 +166,7 @@ def _check_tries(db: sqlite3.Connection, session_id: str) -> None:
         again = before[:2] == ("failed", turn) and attempt > 0
         if state == "backoff":
             _fail("C-05", f"a request of {session_id} still waits for its next try")
-        if attempt > 1 + RETRIES:
+        if attempt > 1 + MAX_RETRIES:
             _fail("C-05", f"a request of {session_id} was tried {attempt} times")
         if again and attempt != before[2] + 1:
             _fail("C-05", f"try {attempt} of {session_id} came after try {before[2]}")

@@ -4,7 +4,7 @@ import json
 import sqlite3
 
 from asyncagents.domain.call.call import ABORTED, Call, Failed, Settled
-from asyncagents.domain.call.webhook import told
+from asyncagents.domain.call.webhook import webhook_body
 from asyncagents.domain.shape import encode
 from tests.simulation.park_post import GONE
 from tests.simulation.park_stage import ParkStage
@@ -29,7 +29,7 @@ def check_deliveries(book: ParkStage, db: sqlite3.Connection, calls: dict[str, C
             raise Violation(f"P-12: nobody is told that {call.id} is settled")
         if call.id not in owed:
             continue
-        if errand is None or owed[call.id] != (errand.webhook, json.loads(encode(told(call)))):
+        if errand is None or owed[call.id] != (errand.webhook, json.loads(encode(webhook_body(call)))):
             raise Violation(f"P-12: of {call.id} is told {owed[call.id]}, and it is {call.state}")
 
 

@@ -19,28 +19,35 @@ FAULT_MUTANTS = (
     raises(
         "claim",
         "claim",
-        "    row = await save(tx, row, row.control.claimed(owner, counts=counts), info)\n",
+        "    row = await save_session(tx, row, row.control.after_claim(owner, counts=counts), info)\n",
         error="AssertionError",
     ),
-    raises("claim_of_a_dead_run", "claim", "        info = await _close_cut_steps(tx, info)\n"),
-    raises("release", "claim", "    await _release(tx, await held(tx, lease))\n", error="AssertionError"),
+    raises("claim_of_a_dead_run", "claim", "        info = await _close_interrupted_steps(tx, info)\n"),
     raises(
-        "start_step", "step", "    before = await end_backoff(tx, row.control, reuse=not mail.anything)\n"
+        "release",
+        "claim",
+        "    await _release(tx, await claimed_session(tx, lease))\n",
+        error="AssertionError",
+    ),
+    raises(
+        "start_step", "step", "    before = await end_backoff(tx, row.control, reuse=not mail.has_items)\n"
     ),
     raises("finish_step", "step", "    control = replace(control, steps=control.steps + 1)\n"),
     raises("advance", "step", "    for move in moves:\n", error="AssertionError"),
-    raises("settle", "signal", "    call = await the_call(tx, fact.call_id)\n"),
+    raises("settle", "signal", "    call = await require_call(tx, fact.call_id)\n"),
     raises(
         "settle_open",
         "signal",
-        "    done = call.to(Settled(result, tx.now, expired))\n",
+        "    done = call.with_state(Settled(result, tx.now, expired))\n",
         error="AssertionError",
     ),
     raises("expire", "expire", '    rows = await tx.all("due_calls", tx.now, limit)\n'),
-    raises("wake_of_a_retry", "expire", "            await save(tx, row, row.control.woken())\n"),
+    raises(
+        "wake_of_a_retry", "expire", "            await save_session(tx, row, row.control.after_wake())\n"
+    ),
     raises("deliver", "delivery", '            row = await tx.one("parcel", delivery_id)\n', first=PARKS),
     raises("end_of_a_delivery", "delivery", "    match verdict:\n", error="AssertionError", first=PARKS),
-    raises("spawn", "spawn", "    info = addressed(fact.info, fact.first.message)\n", first=TREES),
+    raises("spawn", "spawn", "    info = with_agent_and_model(fact.info, fact.first.message)\n", first=TREES),
     raises("end_of_a_task", "task_end", "    await put_task(tx, done)\n    try:\n", first=TREES),
     raises("make_room", "queue", "        tx.wake(next_id)\n", error="AssertionError", first=TREES),
 )

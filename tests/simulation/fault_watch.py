@@ -6,9 +6,9 @@ from typing import Self
 
 from asyncagents.domain.conversation.failure import Failure
 from asyncagents.domain.id import SessionId
-from asyncagents.engine.observer import Edge, SeenModel, Unwatched
+from asyncagents.engine.observer import Edge, ModelSpan, NoopObserver
 from asyncagents.errors import AsyncAgentsError
-from asyncagents.llm.model import FromModel, Request, StepFinish
+from asyncagents.llm.model import ChatRequest, ModelTurn, StepFinish
 
 
 class Injected(Exception):
@@ -31,7 +31,7 @@ def faults_in(error: BaseException) -> list[BaseException]:
     return [] if legal else [error]
 
 
-class FaultWatch(Unwatched):
+class FaultWatch(NoopObserver):
     """Watches one process; `report` is told where a fault ended, and what it was."""
 
     def __init__(self, report: Callable[[str, BaseException], None]) -> None:
@@ -41,7 +41,7 @@ class FaultWatch(Unwatched):
         for fault in faults_in(error):
             self._report(edge, fault)
 
-    def model(self, request: Request, session_id: SessionId, agent: str) -> SeenModel:
+    def model_span(self, request: ChatRequest, session_id: SessionId, agent: str) -> ModelSpan:
         return _WatchedStream(self._report)
 
 
@@ -62,6 +62,6 @@ class _WatchedStream:
         for fault in faults_in(error) if error is not None else ():
             self._report("model", fault)
 
-    def ended(
-        self, finish: StepFinish | None, failure: Failure | None, said: Callable[[], FromModel]
+    def record_outcome(
+        self, finish: StepFinish | None, failure: Failure | None, said: Callable[[], ModelTurn]
     ) -> None: ...

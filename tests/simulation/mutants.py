@@ -13,25 +13,25 @@ MUTANTS = (
     Mutant(
         "two_transactions_instead_of_one",
         "store/store.py",
-        "return await self._write_quickly(lambda tx: step.finish_step(tx, lease, end))",
+        "return await self._write_inline(lambda tx: step.finish_step(tx, lease, end))",
         """from msgspec.structs import replace
         await self._write(lambda tx: step.finish_step(tx, lease, replace(end, calls=())))
         async def late(tx):
-            from asyncagents.store.row import held, put_call, snapshot
+            from asyncagents.store.row import claimed_session, put_call, snapshot
             for call in end.calls:
                 await put_call(tx, call)
-            return await snapshot(tx, await held(tx, lease))
+            return await snapshot(tx, await claimed_session(tx, lease))
         return await self._write(late)""",
         first=3,
     ),
-    Mutant("edge_triggered_wake", "engine/dispatcher.py", "        await self._take_up()\n", ""),
+    Mutant("edge_triggered_wake", "engine/dispatcher.py", "        await self._dispatch_ready()\n", ""),
     Mutant(
         "lost_park_check",
         "store/verb/rest.py",
         """    if row.control.wake_seq > wake_seq:
         return False
-    calls = await renew""",
-        "    calls = await renew",
+    calls = await refresh_waits""",
+        "    calls = await refresh_waits",
         first=325,
     ),
     Mutant(
@@ -45,7 +45,7 @@ MUTANTS = (
         "tool_started_before_the_commit",
         "engine/call/executor.py",
         """        after = await self._store.advance(lease, moves)
-        for call in after.executing:
+        for call in after.executing_calls:
             if call.id in jobs:
                 run.aborts[call.id] = jobs[call.id].context.abort
                 if call.later is not None:
@@ -54,7 +54,7 @@ MUTANTS = (
                 run.tasks[call.id] = self._group.create_task(work)
         return after
 """,
-        """        for call in snapshot.requested:
+        """        for call in snapshot.requested_calls:
             if any(m.call_id == call.id and isinstance(m.state, Running) for m in moves):
                 work = self._execute(run, lease, call, jobs[call.id])
                 run.tasks[call.id] = self._group.create_task(work)
@@ -80,7 +80,7 @@ MUTANTS = (
         "savepoint_neighbour_lost",
         "store/sqlite/group_commit.py",
         """            if not self._connection.in_transaction:
-                raise Undone(str(outcome.error)) from outcome.error
+                raise TransactionUndone(str(outcome.error)) from outcome.error
 """,
         """            if not self._connection.in_transaction:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -123,21 +123,21 @@ MUTANTS = (
         "second_result_accepted",
         "store/verb/signal.py",
         """    if isinstance(call.state, Settled):
-        if not _same(call.state.result, fact.result):
-            raise AlreadySettled(call.id, brief(call.state.result))
+        if not _is_same_result(call.state.result, fact.result):
+            raise AlreadySettled(call.id, result_excerpt(call.state.result))
         return call
     _check_open(call)
 """,
         """    if isinstance(call.state, Settled) and not call.id:
-        raise AlreadySettled(call.id, brief(call.state.result))
+        raise AlreadySettled(call.id, result_excerpt(call.state.result))
 """,
         first=7,
     ),
     Mutant(
         "settled_without_a_wake",
         "store/verb/signal.py",
-        "control = row.control.woken().progressed()",
-        "control = row.control.progressed()",
+        "control = row.control.after_wake().after_progress()",
+        "control = row.control.after_progress()",
     ),
     Mutant("cut_off_step_shown_to_the_model", "store/verb/claim.py", "hidden=True", "hidden=False", first=2),
     Mutant(
@@ -149,7 +149,7 @@ MUTANTS = (
     Mutant(
         "lost_request_charged_to_nobody",
         "store/verb/claim.py",
-        "        info = charged(info, spent, 0.0)\n",
+        "        info = add_usage(info, spent, 0.0)\n",
         "",
         first=2,
     ),
@@ -178,8 +178,8 @@ MUTANTS = (
     Mutant(
         "nobody_wakes_for_a_retry",
         "store/verb/expire.py",
-        "            await save(tx, row, row.control.woken())\n    return len(rows)",
-        "            await save(tx, row, row.control)\n    return 0",
+        "            await save_session(tx, row, row.control.after_wake())\n    return len(rows)",
+        "            await save_session(tx, row, row.control)\n    return 0",
         first=4,
     ),
     Mutant(
@@ -206,14 +206,14 @@ MUTANTS = (
     Mutant(
         "a_summary_is_forgotten_with_its_run",
         "store/verb/read.py",
-        "    return ToldBefore(entries, shown, since, await _head(tx, control))",
-        "    return ToldBefore(entries, shown, since)",
+        "    return ModelHistory(entries, shown, since, await _summary_head(tx, control))",
+        "    return ModelHistory(entries, shown, since)",
         first=5,
     ),
     Mutant(
         "nobody_goes_on_after_a_summary",
         "store/verb/summary.py",
-        "    if auto or _at_work(newest):\n",
+        "    if auto or _was_working(newest):\n",
         "    if auto and not auto and newest:\n",
         first=7,
     ),

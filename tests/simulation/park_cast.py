@@ -11,7 +11,7 @@ from asyncagents import Completed, Failed, Pending, Tool, ToolContext
 from asyncagents.app.runtime import Setup
 from asyncagents.config.config import AsyncToolsConfig
 from asyncagents.config.secret import Secret
-from asyncagents.delegation.launch import Desk
+from asyncagents.delegation.launch import TaskLauncher
 from asyncagents.delegation.tools import delegation_tools
 from asyncagents.domain.call.ask import Option, Question
 from asyncagents.domain.call.call import Effect as CallEffect
@@ -19,14 +19,13 @@ from asyncagents.domain.call.call import Result
 from asyncagents.domain.call.pending_tool import ToolResult
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.window import Window
-from asyncagents.engine.runner import rest_in_peace
-from asyncagents.engine.tool import AnyTool, Execute, Lasting, Outcome, Plan, ask_everything
+from asyncagents.engine.runner import no_objection
+from asyncagents.engine.tool import AnyTool, AsyncSpec, Execute, Outcome, Plan, ask_everything
 from asyncagents.engine.workplace.workplace import Workplaces
 from asyncagents.llm.model import (
-    FromModel,
-    FromUser,
+    ChatRequest,
     ModelEvent,
-    Request,
+    ModelTurn,
     StepFinish,
     StreamFinish,
     StreamStart,
@@ -35,8 +34,9 @@ from asyncagents.llm.model import (
     TextStart,
     ToolCallReady,
     ToolCallStart,
+    UserTurn,
 )
-from asyncagents.store.verb.remind import Stepping
+from asyncagents.store.verb.remind import StepInfo
 from asyncagents.testing.clock import EPOCH_MS
 from asyncagents.testing.process import Process
 from tests.simulation.cast import Do, Props, Treehouse, WildModel, nobody_objects
@@ -66,7 +66,7 @@ class ParkModel(WildModel):
         return Window(context=1_000_000, output=1000)
 
     async def _speak(
-        self, request: Request, luck: random.Random, tries: int
+        self, request: ChatRequest, luck: random.Random, tries: int
     ) -> AsyncGenerator[ModelEvent, None]:
         rng = random.Random(f"{self._seed}:{len(request.messages)}:{request.messages[-1]}")
         yield StreamStart()
@@ -81,10 +81,10 @@ class ParkModel(WildModel):
         yield StepFinish("stop", None)
         yield StreamFinish()
 
-    def _calls(self, rng: random.Random, request: Request, tries: int) -> list[ModelEvent]:
+    def _calls(self, rng: random.Random, request: ChatRequest, tries: int) -> list[ModelEvent]:
         """Many at once; fewer and fewer, and none after so many."""
-        made = sum(len(told.calls) for told in request.messages if isinstance(told, FromModel))
-        last = any(isinstance(told, FromUser) and LAST in told.text for told in request.messages)
+        made = sum(len(told.calls) for told in request.messages if isinstance(told, ModelTurn))
+        last = any(isinstance(told, UserTurn) and LAST in told.text for told in request.messages)
         if last or made >= self._park.calls or rng.random() < 0.15 + made / 40:
             return []
         known = self._stage.known(self._stage.session_of(request.messages))
@@ -106,7 +106,7 @@ class Parkhouse(Treehouse):
     reminds = False
     most_steps = 1000
 
-    def reminders(self, stepping: Stepping) -> tuple[str, ...]:
+    def reminders(self, stepping: StepInfo) -> tuple[str, ...]:
         return ()
 
 
@@ -119,13 +119,13 @@ class ParkCast:
     def setup(self, process: Process) -> Setup:
         props = ParkProps(self._stage, process, self._seed).tools()
 
-        def furnish(desk: Desk) -> Workplaces:
+        def furnish(desk: TaskLauncher) -> Workplaces:
             return Parkhouse((*props, *delegation_tools(desk, self._park.limits)), ask_everything, asks=False)
 
         return Setup(
             model=ParkModel(self._stage, process, self._seed, self._park),
-            furnish=furnish,
-            before_rest=rest_in_peace if self._seed % 3 else nobody_objects,
+            make_workplaces=furnish,
+            before_rest=no_objection if self._seed % 3 else nobody_objects,
             post=PostOffice(self._stage, process, self._seed),
             async_tools=AsyncToolsConfig(keep_days=self._park.keep / 86_400),
         )
@@ -166,7 +166,7 @@ class ParkProps(Props):
 
     def _begun(self, name: str, *, effect: CallEffect = "once", plan: Plan[Do] | None = None) -> AnyTool:
         """A tool of which is known that its work goes on elsewhere, before it says so."""
-        lasting = Lasting(
+        lasting = AsyncSpec(
             seconds=UNSET if name == "deploy" else BEGUN[name], validate=_taken if name == "build" else None
         )
         run = self._guarded(self._survey if name == "survey" else self._send_out)

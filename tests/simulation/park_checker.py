@@ -19,14 +19,14 @@ from asyncagents.domain.call.call import (
     Failed,
     Result,
     Settled,
-    arrived,
+    parse_late_result,
     pending_text,
     result_text,
 )
 from asyncagents.domain.call.pending_tool import PendingToolCall, pending_status
-from asyncagents.domain.call.reply import LATE_MS, overdue, unanswered
+from asyncagents.domain.call.reply import LATE_MS, overdue_note, unanswered_result
 from asyncagents.domain.shape import encode
-from asyncagents.llm.model import FromTool, FromUser, Told
+from asyncagents.llm.model import RequestMessage, ToolTurn, UserTurn
 from tests.simulation.checker import all_calls
 from tests.simulation.delivery_checker import check_deliveries
 from tests.simulation.park_cast import FOUND
@@ -47,10 +47,14 @@ def forget_old(book: ParkStage, path: Path) -> None:
             _check_read(call, book.requests[book.name(call.session_id)])
 
 
-def _check_read(call: PendingToolCall, told: Sequence[Told]) -> None:
+def _check_read(call: PendingToolCall, told: Sequence[RequestMessage]) -> None:
     text = call.result.output if call.result else call.error
-    read = [each.output for each in told if isinstance(each, FromTool)]
-    read += [found.result for each in told if isinstance(each, FromUser) and (found := arrived(each.text))]
+    read = [each.output for each in told if isinstance(each, ToolTurn)]
+    read += [
+        found.result
+        for each in told
+        if isinstance(each, UserTurn) and (found := parse_late_result(each.text))
+    ]
     if text != CANCELLED.error and read.count(text or "") != 1:
         _fail("P-04", f"the model was told {read.count(text or '')} times of {call.id}, which is forgotten")
 
@@ -160,9 +164,9 @@ def _expiries(book: ParkStage, call: Call, state: Settled) -> list[Result]:
         late = state.at - due if due is not None else 0
         if isinstance(over, Completed) and late >= LATE_MS:
             book.count("late timers")
-            over = replace(over, output=f"{over.output}\n\n{overdue(late)}")
+            over = replace(over, output=f"{over.output}\n\n{overdue_note(late)}")
         return [over]
-    silent = [unanswered(due, who, approval=approval) for who, approval in (("", False), (WHO, True))]
+    silent = [unanswered_result(due, who, approval=approval) for who, approval in (("", False), (WHO, True))]
     found: list[Result] = [Failed(TIMED_OUT), *(silent if call.tool == "survey" else [])]
     return found if told is None else [*found, told]
 
@@ -174,11 +178,11 @@ def _check_listed(db: sqlite3.Connection, calls: dict[str, Call]) -> None:
             _fail("P-09", f"{call_id} is listed as {listed}, and is {calls[call_id].state}")
 
 
-def _check_told(calls: Sequence[Call], told: Sequence[Told]) -> None:
+def _check_told(calls: Sequence[Call], told: Sequence[RequestMessage]) -> None:
     """The model has read each result once: in its place, or, if it was shown as pending, in a message."""
-    placed = {each.call_id: each.output for each in told if isinstance(each, FromTool)}
-    texts = [each.text for each in told if isinstance(each, FromUser)]
-    late = Counter(found.call_id for found in map(arrived, texts) if found)
+    placed = {each.call_id: each.output for each in told if isinstance(each, ToolTurn)}
+    texts = [each.text for each in told if isinstance(each, UserTurn)]
+    late = Counter(found.call_id for found in map(parse_late_result, texts) if found)
     for call in calls:
         wanted = pending_text(call.call_id, call.tool) if call.shown_pending else _text(_result(call))
         if placed.get(call.call_id) != wanted:

@@ -7,32 +7,33 @@ PARK_MUTANTS = (
     Mutant(
         "result_without_a_wake",
         "store/verb/signal.py",
-        "    control = row.control.woken().progressed()\n",
-        "    control = row.control.progressed()\n    control = control if call.open else control.woken()\n",
+        "    control = row.control.after_wake().after_progress()\n",
+        "    control = row.control.after_progress()\n"
+        "    control = control if call.open else control.after_wake()\n",
         first=PARKS,
     ),
     Mutant(
         "last_result_wins",
         "store/verb/signal.py",
-        "        if not _same(call.state.result, fact.result):\n",
-        "        if not _same(call.state.result, fact.result) and not call.shown_pending:\n"
-        "            row = await the_session(tx, call.session_id)\n"
+        "        if not _is_same_result(call.state.result, fact.result):\n",
+        "        if not _is_same_result(call.state.result, fact.result) and not call.shown_pending:\n"
+        "            row = await require_session(tx, call.session_id)\n"
         "            return await settle_open(tx, row, call, fact.result)\n"
-        "        if not _same(call.state.result, fact.result):\n",
+        "        if not _is_same_result(call.state.result, fact.result):\n",
         first=PARKS,
     ),
     Mutant(
         "refused_with_its_own_words",
         "store/verb/signal.py",
-        "raise AlreadySettled(call.id, brief(call.state.result))",
-        "raise AlreadySettled(call.id, brief(fact.result))",
+        "raise AlreadySettled(call.id, result_excerpt(call.state.result))",
+        "raise AlreadySettled(call.id, result_excerpt(fact.result))",
         first=PARKS,
     ),
     Mutant(
         "same_result_refused",
         "store/verb/signal.py",
-        "        if not _same(call.state.result, fact.result):\n",
-        "        if not _same(call.state.result, fact.result) or call.shown_pending:\n",
+        "        if not _is_same_result(call.state.result, fact.result):\n",
+        "        if not _is_same_result(call.state.result, fact.result) or call.shown_pending:\n",
         first=PARKS + 22,
     ),
     Mutant(
@@ -59,12 +60,12 @@ PARK_MUTANTS = (
     Mutant(
         "expiry_takes_its_siblings_along",
         "store/verb/expire.py",
-        '    replied(tx, call, "reject")\n',
-        "    for each in await unsettled(tx, call.session_id):\n"
+        '    publish_reply(tx, call, "reject")\n',
+        "    for each in await unsettled_calls(tx, call.session_id):\n"
         "        if each.id != call.id and each.open and each.open.kind == 'async':\n"
-        "            own = await the_session(tx, row.control.id)\n"
+        "            own = await require_session(tx, row.control.id)\n"
         "            await settle_open(tx, own, each, each.open.on_due, expired=True)\n"
-        '    replied(tx, call, "reject")\n',
+        '    publish_reply(tx, call, "reject")\n',
         first=PARKS,
     ),
     Mutant(
@@ -91,25 +92,26 @@ PARK_MUTANTS = (
     Mutant(
         "resumed_by_the_first_of_several",
         "engine/decide.py",
-        "    if session.waiting:\n        return Park()\n",
-        "    if session.waiting and not (session.control.wake_seq % 3 == 0 and session.control.fence > 1):\n"
+        "    if session.open_calls:\n        return Park()\n",
+        "    lost = session.control.wake_seq % 3 == 0 and session.control.fence > 1\n"
+        "    if session.open_calls and not lost:\n"
         "        return Park()\n",
         first=PARKS,
     ),
     Mutant(
         "parked_over_a_result",
         "store/verb/rest.py",
-        "    if row.control.wake_seq > wake_seq:\n        return False\n    calls = await renew",
+        "    if row.control.wake_seq > wake_seq:\n        return False\n    calls = await refresh_waits",
         "    from asyncagents.store.row import inbox\n"
         "    if row.control.wake_seq > wake_seq and (await inbox(tx, row.control.id)).queued:\n"
-        "        return False\n    calls = await renew",
+        "        return False\n    calls = await refresh_waits",
         first=PARKS + 19,
     ),
     Mutant(
         "async_start_begun_again",
         "engine/call/executor.py",
         """if call.effect != "once" and await""",
-        """if (call.effect != "once" or call.tool == "job") and await""",
+        """if (call.effect != "once" or call.tool_span == "job") and await""",
         first=PARKS + 4,
     ),
     Mutant(
@@ -129,38 +131,39 @@ PARK_MUTANTS = (
     Mutant(
         "async_start_in_doubt",
         "engine/call/executor.py",
-        "        if call.later is not None:\n            doubt = self._lastings.reopened(",
-        "        if False:\n            doubt = self._lastings.reopened(",
+        "        if call.later is not None:\n            doubt = self._pending_policy.reopen_state(",
+        "        if False:\n            doubt = self._pending_policy.reopen_state(",
         first=PARKS + 4,
     ),
     Mutant(
         "expiry_not_said",
         "store/verb/signal.py",
-        "    done = call.to(Settled(result, tx.now, expired))\n",
-        "    done = call.to(Settled(result, tx.now))\n",
+        "    done = call.with_state(Settled(result, tx.now, expired))\n",
+        "    done = call.with_state(Settled(result, tx.now))\n",
         first=PARKS,
     ),
     Mutant(
         "webhook_owed_with_the_next_settling",
         "store/verb/signal.py",
-        "    await owe(tx, done)\n",
+        "    await enqueue_webhook(tx, done)\n",
         "    owing = settle_open.__dict__.setdefault('owing', [])\n"
-        "    for each in owing:\n        await owe(tx, each)\n"
+        "    for each in owing:\n        await enqueue_webhook(tx, each)\n"
         "    owing[:] = [done]\n",
         first=PARKS + 11,
     ),
     Mutant(
         "webhook_forgotten_by_an_abort",
         "store/verb/signal.py",
-        "    await put_call(tx, over)\n    await owe(tx, over)\n",
+        "    await put_call(tx, over)\n    await enqueue_webhook(tx, over)\n",
         "    await put_call(tx, over)\n",
         first=PARKS + 54,
     ),
     Mutant(
         "webhook_forgotten_by_an_early_result",
         "store/verb/fact.py",
-        "            await owe(tx, call.to(state).to(call.state))\n",
-        "            if not call.id:\n                await owe(tx, call.to(state).to(call.state))\n",
+        "            await enqueue_webhook(tx, call.with_state(state).with_state(call.state))\n",
+        "            if not call.id:\n"
+        "                await enqueue_webhook(tx, call.with_state(state).with_state(call.state))\n",
         first=PARKS + 253,
     ),
     Mutant(
@@ -173,8 +176,8 @@ PARK_MUTANTS = (
     Mutant(
         "secret_of_a_key_that_nobody_keeps",
         "engine/call/incoming_webhook.py",
-        "await self._store.keys() or await self._store.first_key(self._draw())",
-        "await self._store.keys() or (self._draw(),)",
+        "await self._store.secret_keys() or await self._store.ensure_key(self._random_key())",
+        "await self._store.secret_keys() or (self._random_key(),)",
         first=PARKS,
     ),
     Mutant(

@@ -5,7 +5,7 @@ import random
 
 from asyncagents.domain.call.signature import sign_standard
 from asyncagents.domain.id import CallId
-from asyncagents.engine.webhook.delivery import Answer, Answered, Letter, Unreachable
+from asyncagents.engine.webhook.delivery import DeliveryResponse, SignedRequest, Unreachable, WebhookResponse
 from asyncagents.testing.process import Process
 from tests.simulation.park_stage import ParkStage, Posted
 
@@ -20,7 +20,7 @@ class PostOffice:
         self._process = process
         self._seed = seed
 
-    async def __call__(self, letter: Letter) -> Answer:
+    async def __call__(self, letter: SignedRequest) -> DeliveryResponse:
         if self._process.dead:
             raise asyncio.CancelledError
         delivery = letter.headers["webhook-id"]
@@ -40,9 +40,9 @@ class PostOffice:
             await asyncio.sleep(60 if status < 0 else rng.choice([0, 0.1, 4]) * rng.random())
         finally:
             post.answer = status
-        return Answered(status) if status else Unreachable("nobody is there")
+        return WebhookResponse(status) if status else Unreachable("nobody is there")
 
-    def _check_signature(self, letter: Letter, delivery: str) -> None:
+    def _check_signature(self, letter: SignedRequest, delivery: str) -> None:
         """With what its tool was told, or had brought along."""
         call_id = CallId(f"tool_{delivery.removeprefix('dlv_')}")
         own = self._book.errands[call_id].secret

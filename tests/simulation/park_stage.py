@@ -7,8 +7,8 @@ from msgspec import Struct
 from asyncagents.domain.call.call import Completed, Failed, Result, pending_text
 from asyncagents.domain.call.pending_tool import PendingToolCall
 from asyncagents.domain.id import CallId, SessionId
-from asyncagents.engine.webhook.delivery import Letter
-from asyncagents.llm.model import FromModel, FromTool, Told
+from asyncagents.engine.webhook.delivery import SignedRequest
+from asyncagents.llm.model import ModelTurn, RequestMessage, ToolTurn
 from tests.simulation.parks import BAD, Errand, errand
 from tests.simulation.rows import Rows
 from tests.simulation.stage import Stage
@@ -26,7 +26,7 @@ class Posted(Struct):
     """Somebody outside was told; `answer`: its status, 0 for nobody, -1 if it never came, None: not yet."""
 
     process: int
-    letter: Letter
+    letter: SignedRequest
     answer: int | None = None
 
 
@@ -85,14 +85,14 @@ class ParkStage(Stage):
             self.violate(f"P-05: {call.id} was {first} and is {call}")
         self.acknowledged_result(call.id, result)
 
-    def asked(self, session: str, messages: Sequence[Told], *, summary: bool = False) -> int:
+    def asked(self, session: str, messages: Sequence[RequestMessage], *, summary: bool = False) -> int:
         """A model is asked because something is new, and never while a call of its last step is out."""
         before = self.requests.get(session, ())
         tries = super().asked(session, messages, summary=summary)
         if tuple(messages) == before:
             self.repeats[session] = self.repeats.get(session, 0) + 1
             return tries
-        if isinstance(messages[-1], FromModel):
+        if isinstance(messages[-1], ModelTurn):
             self.violate(f"P-04: {session} was resumed, and there was nothing new")
         batch = _last_batch(messages)
         if any(told.output == pending_text(told.call_id, told.tool) for told in batch):
@@ -108,11 +108,11 @@ def _given(call: PendingToolCall) -> Result | None:
     return Completed(call.result.output, call.result.title, call.result.metadata)
 
 
-def _last_batch(messages: Sequence[Told]) -> list[FromTool]:
+def _last_batch(messages: Sequence[RequestMessage]) -> list[ToolTurn]:
     """The results that came last, if nothing was said after them."""
-    batch: list[FromTool] = []
+    batch: list[ToolTurn] = []
     for told in reversed(messages):
-        if not isinstance(told, FromTool):
+        if not isinstance(told, ToolTurn):
             break
         batch.append(told)
     return batch

@@ -5,7 +5,7 @@ import random
 from functools import partial
 from pathlib import Path
 
-from asyncagents.domain.call.call import UNSURE, Answers, Completed, Once, Open
+from asyncagents.domain.call.call import START_UNSURE, Answers, Completed, Once, Open
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import NotFound
@@ -91,7 +91,7 @@ class ParkWorld(Scenario):
             self._check_overdue(call.id, due)
             self._check_overdue(call.id, call.open.warn)
             _check_warned(self.book, call.open)
-            if call.open.note == UNSURE:
+            if call.open.note == START_UNSURE:
                 self.stage.count("reopened")
             if call.open.ask and call.ask_id:
                 await self._reply(call.ask_id, Once())

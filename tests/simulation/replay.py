@@ -14,7 +14,7 @@ from asyncagents.errors import AsyncAgentsError
 from asyncagents.store.postgres.database import PostgresDatabase, open_postgres
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.tx import Commit, Database, Tx
-from asyncagents.store.verb.feed import Feed, feed
+from asyncagents.store.verb.feed import Feed, read_feed
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.postgres import Server, a_database, open_server
 from tests.simulation.logical import differences, in_postgres, in_sqlite
@@ -163,7 +163,7 @@ async def _check_feed(record: Recorded, database: Database, clock: FakeClock) ->
     """Whoever begins afresh is told the same, in the same order."""
 
     async def told(tx: Tx) -> Feed:
-        return await feed(tx, None, window=EVERYTHING)
+        return await read_feed(tx, None, window=EVERYTHING)
 
     async with open_sqlite(record.path, clock=clock, rng=SeededRng(1)) as sqlite:
         before, now = (await sqlite.read(told)).events, (await database.read(told)).events

@@ -122,7 +122,7 @@ class Scenario:
             raise
 
     def _watched(self, process: Process) -> Setup:
-        return replace(self.setup(process), watch=FaultWatch(self.stage.reach_edge))
+        return replace(self.setup(process), observer=FaultWatch(self.stage.reach_edge))
 
     def _living(self) -> list[Process]:
         return [p for p in self.processes if p.started.is_set() and not p.dead and not p.over.is_set()]
@@ -377,4 +377,4 @@ async def _create(runtime: Runtime, *, key: str) -> Session:
 
 
 async def _wish(runtime: Runtime, *, session_id: SessionId, key: str) -> object:
-    return await runtime._store.admit(runtime._inputs.compaction(session_id, key=key, to={}))
+    return await runtime._store.admit(runtime._input_builder.build_compaction(session_id, key=key, to={}))

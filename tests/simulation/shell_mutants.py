@@ -14,14 +14,14 @@ SHELL_MUTANTS = (
     Mutant(
         "a_prompt_is_answered_in_the_turn_of_a_command",
         "engine/decide.py",
-        "    if session.ran:\n",
+        "    if session.ended_person_run:\n",
         "    if False:\n",
         first=SHELLS,
     ),
     Mutant(
         "a_command_in_a_session_that_is_at_work",
         "store/verb/shell.py",
-        "    if await _at_work(tx, row.control):\n",
+        "    if await _is_busy(tx, row.control):\n",
         "    if False:\n",
         first=SHELLS,
     ),

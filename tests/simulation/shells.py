@@ -32,7 +32,7 @@ class ShellCast(Cast):
         hands = Hands(self._stage, process, self._seed)
         place = Gatehouse((*hands.tools(), Tool("bash", Command, hands.bash)), ask)
         model = WildModel(self._stage, process, self._seed)
-        return Setup(model=model, furnish=lambda desk: place, before_rest=nobody_objects)
+        return Setup(model=model, make_workplaces=lambda desk: place, before_rest=nobody_objects)
 
 
 class Hands(Props):
@@ -86,7 +86,7 @@ def check_shells(world: ShellWorld, path: Path) -> None:
     db = sqlite3.connect(path)
     try:
         rows = [msgspec.json.decode(row[0], type=Call) for row in db.execute("SELECT body FROM call")]
-        own = [call for call in rows if call.own]
+        own = [call for call in rows if call.is_run_by_person]
         commands = [call.input["command"] for call in own]
         _check_kept(world, commands)
         for call in own:

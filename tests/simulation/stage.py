@@ -11,7 +11,7 @@ from msgspec import Struct
 from asyncagents.domain.call.call import Reply, Result
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.errors import NotFound
-from asyncagents.llm.model import FromModel, FromTool, FromUser, Told
+from asyncagents.llm.model import ModelTurn, RequestMessage, ToolTurn, UserTurn
 from tests.simulation.mirror import Mirror
 from tests.simulation.rows import Known, Rows
 
@@ -81,7 +81,7 @@ class Stage:
         """When an abort was asked for, and when it was acknowledged, in ms."""
         self.effects: list[Effect] = []
         self.jobs: list[CallId] = []
-        self.requests: dict[str, tuple[Told, ...]] = {}
+        self.requests: dict[str, tuple[RequestMessage, ...]] = {}
         self.summarised: set[str] = set()
         """Sessions for which a summary was written that no request has begun with yet."""
         self.working: dict[str, list[int]] = {}
@@ -113,7 +113,7 @@ class Stage:
         if self.broken:
             raise Violation(self.broken[0])
 
-    def asked(self, session: str, messages: Sequence[Told], *, summary: bool = False) -> int:
+    def asked(self, session: str, messages: Sequence[RequestMessage], *, summary: bool = False) -> int:
         """A model request goes out: it answers every call, and extends the one before it.
 
         After a summary it may begin anew, once. Returns how many went out before it, of all sessions.
@@ -145,14 +145,14 @@ class Stage:
             raise NotFound("session", session_id)
         return child.name
 
-    def session_of(self, messages: Sequence[Told]) -> str:
+    def session_of(self, messages: Sequence[RequestMessage]) -> str:
         """Of a fork, too: it begins with what its parent was told, so the last name counts."""
         if self.rows is None:
             return session_of(messages)
         names = _IN_A_TREE.findall(_said(messages))
         return names[-1] if names else ""
 
-    def summarised_by(self, messages: Sequence[Told], process: int) -> str:
+    def summarised_by(self, messages: Sequence[RequestMessage], process: int) -> str:
         """A summary is asked for with all that was said and done, launches of others included."""
         if self.rows is None:
             return session_of(messages)
@@ -214,30 +214,30 @@ class Stage:
             self.violate(f"I7: {call_id} took two results: {first} and {result}")
 
 
-def _said(messages: Sequence[Told]) -> str:
-    return "\n".join(told.text for told in messages if isinstance(told, FromUser))
+def _said(messages: Sequence[RequestMessage]) -> str:
+    return "\n".join(told.text for told in messages if isinstance(told, UserTurn))
 
 
-def session_of(messages: Sequence[Told]) -> str:
+def session_of(messages: Sequence[RequestMessage]) -> str:
     """Prompts, and summaries of them, have the name of their session."""
     for told in messages:
-        if isinstance(told, FromUser) and (name := _NAME.search(told.text)):
+        if isinstance(told, UserTurn) and (name := _NAME.search(told.text)):
             return name[1]
     return ""
 
 
-def unanswered(messages: Sequence[Told]) -> str:
+def unanswered(messages: Sequence[RequestMessage]) -> str:
     """Every call has exactly one result, right behind the step that made it."""
     due: list[str] = []
     seen: set[str] = set()
     for told in messages:
-        if isinstance(told, FromTool):
+        if isinstance(told, ToolTurn):
             if not due or due.pop(0) != told.call_id:
                 return f"a result for {told.call_id} that nobody waits for"
             continue
         if due:
             break
-        if isinstance(told, FromModel):
+        if isinstance(told, ModelTurn):
             due = [made.id for made in told.calls]
             if seen & set(due):
                 return f"call ids {due} stand twice"
@@ -245,7 +245,7 @@ def unanswered(messages: Sequence[Told]) -> str:
     return f"calls {due} have no result" if due else ""
 
 
-def _difference(before: Sequence[Told], now: Sequence[Told]) -> str:
+def _difference(before: Sequence[RequestMessage], now: Sequence[RequestMessage]) -> str:
     for place, old in enumerate(before):
         new = now[place] if place < len(now) else None
         if old != new:

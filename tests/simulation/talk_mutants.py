@@ -14,7 +14,7 @@ TALK_MUTANTS = (
     Mutant(
         "a_copied_call_goes_on",
         "domain/conversation/copy.py",
-        "                    yield replace(part, state=self._closed(part.state, message_id))\n",
+        "                    yield replace(part, state=self._close_state(part.state, message_id))\n",
         "                    yield part\n",
         first=TALKS + 16,
     ),

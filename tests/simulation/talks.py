@@ -10,7 +10,7 @@ from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import NotFound, SessionBusy
-from asyncagents.store.verb.session_update import Change
+from asyncagents.store.verb.session_update import SessionChanges
 from tests.simulation.scenario import ACTIVE_SECONDS, Scenario
 from tests.simulation.stage import Violation
 
@@ -86,7 +86,7 @@ class TalkWorld(Scenario):
     async def _rename(self) -> None:
         session_id = self.rng.choice([*self.stage.sessions, *self.copies])
         title = f"title {self.rng.randrange(9)}"
-        await self.insist(lambda r: r.conversations.change(session_id, Change(title=title)))
+        await self.insist(lambda r: r.conversations.change(session_id, SessionChanges(title=title)))
 
 
 async def _remove(runtime: Runtime, *, session_id: SessionId, message_id: MessageId) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 from msgspec import Struct
 
 from asyncagents.domain.id import Ids
-from asyncagents.store.sqlite.connection import Connection, Cursor, connect_with
-from asyncagents.store.sqlite.group_commit import Batches
+from asyncagents.store.sqlite.connection import Connection, SqliteCursor, connect_with
+from asyncagents.store.sqlite.group_commit import GroupCommit
 from asyncagents.store.sqlite.writer import Report
 from asyncagents.store.tx import Tx, Verb
 from asyncagents.testing.clock import SeededRng
@@ -78,13 +78,13 @@ class TapedTx:
         self._said.append(("interrupt", session_id))
         self._tx.interrupt(session_id)
 
-    def expect(self, due: int) -> None:
+    def schedule(self, due: int) -> None:
         self._said.append(("due", due))
-        self._tx.expect(due)
+        self._tx.schedule(due)
 
-    def expect_post(self, due: int) -> None:
+    def schedule_webhook(self, due: int) -> None:
         self._said.append(("post", due))
-        self._tx.expect_post(due)
+        self._tx.schedule_webhook(due)
 
 
 class Tape:
@@ -130,14 +130,14 @@ class TapedConnection:
     def in_transaction(self) -> bool:
         return self._real.in_transaction
 
-    def execute(self, sql: str, params: tuple[Any, ...] = (), /) -> Cursor:
+    def execute(self, sql: str, params: tuple[Any, ...] = (), /) -> SqliteCursor:
         done = self._real.execute(sql, params)
         self._tape.executed(sql)
         return done
 
 
 class TapedWriter(InlineWriter):
-    def __init__(self, batches: Batches, report: Report, *, process: "TapedProcess") -> None:
+    def __init__(self, batches: GroupCommit, report: Report, *, process: "TapedProcess") -> None:
         rng = SeededRng(process._machine.rng.below(2**32))  # as an untaped one draws it: the same world
         super().__init__(batches, report, rng=rng, died=process.crash)
         self._tape = process.tape
@@ -152,7 +152,7 @@ class TapedProcess(Process):
     def _connect(self, path: Path) -> Connection:
         return FaultyConnection(TapedConnection(connect_with(path, synchronous="OFF"), self.tape), self)
 
-    def _make_writer(self, batches: Batches, report: Report) -> InlineWriter:
+    def _make_writer(self, batches: GroupCommit, report: Report) -> InlineWriter:
         self._writer = TapedWriter(batches, report, process=self)
         return self._writer
 

@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app.runtime import Setup, bare
+from asyncagents.app.runtime import Setup, fixed_tools
 from asyncagents.domain.call.webhook import Delivery
 from asyncagents.engine.runtime.runtime import Runtime
-from asyncagents.engine.webhook.delivery import Answer, Answered, Letter, Post, Unreachable
-from asyncagents.engine.webhook.delivery_loop import TRIES
+from asyncagents.engine.webhook.delivery import (
+    DeliveryResponse,
+    SendWebhook,
+    SignedRequest,
+    Unreachable,
+    WebhookResponse,
+)
+from asyncagents.engine.webhook.delivery_loop import MAX_TRIES
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.testing.clock import SeededRng
 from asyncagents.testing.process import Machine, Odds, Process
@@ -23,9 +29,9 @@ TOOL = later("deploy", webhook_url="https://hooks.test/", seconds=None)
 
 
 class Stand:
-    def __init__(self, path: Path, post: Post, *, seed: int = 1, odds: Odds | None = None) -> None:
+    def __init__(self, path: Path, post: SendWebhook, *, seed: int = 1, odds: Odds | None = None) -> None:
         self.machine = Machine(path / f"{seed}.db", seed, odds or Odds(SeededRng(seed)))
-        self._setup = Setup(model=ScriptedModel(SCRIPT), furnish=bare([TOOL]), post=post)
+        self._setup = Setup(model=ScriptedModel(SCRIPT), make_workplaces=fixed_tools([TOOL]), post=post)
         self._number = 0
 
     def begin(self, group: asyncio.TaskGroup) -> Process:
@@ -71,11 +77,11 @@ def test_a_crash_between_post_and_record_posts_again_under_the_same_id(tmp_path:
     posted: list[tuple[float, str]] = []
     crash: list[Process] = []
 
-    async def post(letter: Letter) -> Answer:
+    async def post(letter: SignedRequest) -> DeliveryResponse:
         posted.append((asyncio.get_running_loop().time(), letter.headers["webhook-id"]))
         if crash:
             crash.pop().crash()
-        return Answered(200)
+        return WebhookResponse(200)
 
     stand = Stand(tmp_path, post)
 
@@ -101,9 +107,11 @@ def test_a_crash_between_post_and_record_posts_again_under_the_same_id(tmp_path:
 def test_a_receiver_that_was_down_is_told_once_it_is_up(tmp_path: Path) -> None:
     tried: list[float] = []
 
-    async def post(letter: Letter) -> Answer:
+    async def post(letter: SignedRequest) -> DeliveryResponse:
         tried.append(asyncio.get_running_loop().time())
-        return Answered(200) if tried[-1] > 20 * MINUTE else Unreachable("it cannot be reached: refused")
+        return (
+            WebhookResponse(200) if tried[-1] > 20 * MINUTE else Unreachable("it cannot be reached: refused")
+        )
 
     stand = Stand(tmp_path, post)
 
@@ -123,9 +131,9 @@ def test_a_receiver_that_was_down_is_told_once_it_is_up(tmp_path: Path) -> None:
 def test_a_receiver_that_never_comes_back_is_given_up_after_ten_tries(tmp_path: Path) -> None:
     tried: list[float] = []
 
-    async def post(letter: Letter) -> Answer:
+    async def post(letter: SignedRequest) -> DeliveryResponse:
         tried.append(asyncio.get_running_loop().time())
-        return Answered(503, 1.0)
+        return WebhookResponse(503, 1.0)
 
     stand = Stand(tmp_path, post)
 
@@ -146,10 +154,10 @@ def test_a_webhook_that_ends_its_process_each_time_is_given_up(tmp_path: Path) -
     posted: list[str] = []
     processes: list[Process] = []
 
-    async def post(letter: Letter) -> Answer:
+    async def post(letter: SignedRequest) -> DeliveryResponse:
         posted.append(letter.headers["webhook-id"])
         processes[-1].crash()
-        return Answered(200)
+        return WebhookResponse(200)
 
     stand = Stand(tmp_path, post)
 
@@ -159,7 +167,7 @@ def test_a_webhook_that_ends_its_process_each_time_is_given_up(tmp_path: Path) -
             processes.append(process)
             await settled(runtime)
             await process.over.wait()
-            for _ in range(TRIES - 1):
+            for _ in range(MAX_TRIES - 1):
                 await asyncio.sleep(HOUR)
                 processes.append(stand.begin(group))
                 await processes[-1].over.wait()
@@ -170,7 +178,7 @@ def test_a_webhook_that_ends_its_process_each_time_is_given_up(tmp_path: Path) -
             return await runtime.deliveries.list()
 
     (known,) = SimLoop(1, max_steps=2_000_000).run(play)
-    assert (known.state, len(posted)) == ("dead", TRIES)
+    assert (known.state, len(posted)) == ("dead", MAX_TRIES)
     assert "the sending process died" in (known.error or "")
 
 
@@ -183,7 +191,7 @@ class Unsteady:
         self.heard: Counter[str] = Counter()
         self.doubled: list[str] = []
 
-    async def __call__(self, letter: Letter) -> Answer:
+    async def __call__(self, letter: SignedRequest) -> DeliveryResponse:
         key = letter.headers["webhook-id"]
         self._busy[key] += 1
         if self._busy[key] > 1:
@@ -193,7 +201,7 @@ class Unsteady:
             if self._rng.below(4) == 0:
                 return Unreachable("it cannot be reached: refused")
             self.heard[key] += 1
-            return Answered(200)
+            return WebhookResponse(200)
         finally:
             self._busy[key] -= 1
 

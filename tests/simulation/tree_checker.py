@@ -8,7 +8,7 @@ from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.call.call import ABORTED, Call, Completed, Failed, Settled
 from asyncagents.domain.task.account import all_runs
 from asyncagents.domain.task.task import Task
-from asyncagents.domain.task.texts import sync_output
+from asyncagents.domain.task.texts import sync_output_text
 from tests.simulation.cancel_checker import check_cancels
 from tests.simulation.forest import Forest, fail
 from tests.simulation.notice_checker import check_notices
@@ -148,7 +148,7 @@ def _check_sync(forest: Forest, task: Task) -> None:
         return
     assert task.ended is not None
     if task.run == 0 and not _says(result, task):
-        fail("D-01", f"the call {call.id} says {result}, its task {sync_output(task)}")
+        fail("D-01", f"the call {call.id} says {result}, its task {sync_output_text(task)}")
     if task.run == 0 and call.state.at != task.ended:
         fail("D-01", f"the call {call.id} was settled at {call.state.at}, its task ended at {task.ended}")
 
@@ -161,8 +161,8 @@ def _launches(call: Call, task: Task) -> bool:
 
 def _says(result: Completed | Failed, task: Task) -> bool:
     if task.status == "completed":
-        return isinstance(result, Completed) and result.output == sync_output(task)
-    return isinstance(result, Failed) and result.error == sync_output(task)
+        return isinstance(result, Completed) and result.output == sync_output_text(task)
+    return isinstance(result, Failed) and result.error == sync_output_text(task)
 
 
 def _check_fork(forest: Forest, task: Task) -> None:

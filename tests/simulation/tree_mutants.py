@@ -7,16 +7,16 @@ TREE_MUTANTS = (
     Mutant(
         "notice_swallowed",
         "store/verb/task_end.py",
-        '    await tx.one("insert_notice", *columns, encode(end_of(done)))\n',
+        '    await tx.one("insert_notice", *columns, encode(task_end(done)))\n',
         '    if done.background or state == "quiet":\n'
-        '        await tx.one("insert_notice", *columns, encode(end_of(done)))\n',
+        '        await tx.one("insert_notice", *columns, encode(task_end(done)))\n',
         first=TREES + 2,
     ),
     Mutant(
         "notice_without_a_wake",
         "store/verb/task_end.py",
-        "        await save(tx, parent, parent.control.woken())\n",
-        "        await save(tx, parent, parent.control)\n",
+        "        await save_session(tx, parent, parent.control.after_wake())\n",
+        "        await save_session(tx, parent, parent.control)\n",
         first=TREES + 15,
     ),
     Mutant(
@@ -29,8 +29,8 @@ TREE_MUTANTS = (
     Mutant(
         "who_waited_is_told_again",
         "store/verb/task_end.py",
-        "        known = await _end_waits(tx, done, waits) or known\n",
-        "        await _end_waits(tx, done, waits)\n",
+        "        known = await _settle_watching_calls(tx, done, waits) or known\n",
+        "        await _settle_watching_calls(tx, done, waits)\n",
         first=WAITS,
     ),
     Mutant(
@@ -43,18 +43,18 @@ TREE_MUTANTS = (
     Mutant(
         "progress_counted_beside_the_rows",
         "store/verb/notice.py",
-        "        counted[batch] = Counted(*row)\n    return counted\n",
+        "        counted[batch] = BatchCount(*row)\n    return counted\n",
         "        _told[batch] = _told.get(batch, 0) + sum(end.batch == batch for end in ends)\n"
-        "        counted[batch] = Counted(_told[batch], row[1])\n    return counted\n\n\n"
+        "        counted[batch] = BatchCount(_told[batch], row[1])\n    return counted\n\n\n"
         "_told: dict[str, int] = {}\n",
         first=TREES + 6,
     ),
     Mutant(
         "notice_rendered_when_the_task_ends",
         "domain/task/notice.py",
-        "    visible = tuple(_visible(end, batches[end.batch], telling) for end in ends)\n",
+        "    visible = tuple(_visible_text(end, batches[end.batch], telling) for end in ends)\n",
         "    visible = tuple(\n"
-        "        _visible(end, Counted(batch.ended - later(end, n), batch.all), telling)\n"
+        "        _visible_text(end, BatchCount(batch.ended - later(end, n), batch.all), telling)\n"
         "        for later in (lambda end, n: sum(each.batch == end.batch for each in ends[n + 1 :]),)\n"
         "        for n, end in enumerate(ends)\n"
         "        for batch in (batches[end.batch],)\n"
@@ -64,7 +64,7 @@ TREE_MUTANTS = (
     Mutant(
         "launched_in_a_cancelled_turn",
         "store/verb/fact.py",
-        "    if row.control.cancelled() and any(",
+        "    if row.control.is_cancelled() and any(",
         "    if False and any(",
         first=TREES + 16,
     ),

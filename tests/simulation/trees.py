@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from asyncagents.config.config import DelegationConfig
-from asyncagents.llm.model import FromModel, FromTool, FromUser, Told
+from asyncagents.llm.model import ModelTurn, RequestMessage, ToolTurn, UserTurn
 from tests.simulation.parks import PARKS
 
 TREES = 1_000_000
@@ -88,7 +88,7 @@ class Call(Struct, frozen=True):
 
 
 def delegating(
-    rng: random.Random, told: Sequence[Told], name: str, *, launches: bool, clears: float = RARELY
+    rng: random.Random, told: Sequence[RequestMessage], name: str, *, launches: bool, clears: float = RARELY
 ) -> Call:
     """A call of one of the tools for tasks; `name` is what a child of it is called."""
     if (again := _polled(told)) is not None and rng.random() < 0.6:
@@ -102,7 +102,7 @@ def delegating(
     return _read(rng, told, task_id, name)
 
 
-def waiting(rng: random.Random, told: Sequence[Told], depth: int) -> Call | None:
+def waiting(rng: random.Random, told: Sequence[RequestMessage], depth: int) -> Call | None:
     """Wait for a task that it knows of, at once or by asking again and again; the deeper, for the outside."""
     known = [each for text in map(_text, told) for each in _ID.findall(text)]
     if depth and rng.random() < 0.3 + 0.2 * depth:
@@ -114,19 +114,19 @@ def waiting(rng: random.Random, told: Sequence[Told], depth: int) -> Call | None
     return Call("asyncagents_output", {"task_id": known[-1], "block": True, "timeout": 600})
 
 
-def _polled(told: Sequence[Told]) -> Call | None:
+def _polled(told: Sequence[RequestMessage]) -> Call | None:
     """What it asked for just now, in vain."""
     last = told[-1]
-    if not isinstance(last, FromTool) or "still" not in last.output or last.tool not in POLLS:
+    if not isinstance(last, ToolTurn) or "still" not in last.output or last.tool not in POLLS:
         return None
-    made = next(call for each in reversed(told) if isinstance(each, FromModel) for call in each.calls[-1:])
+    made = next(call for each in reversed(told) if isinstance(each, ModelTurn) for call in each.calls[-1:])
     return Call(made.tool, {"task_id": made.input.get("task_id", "")}) if made.tool in POLLS else None
 
 
-def _text(told: Told) -> str:
-    if isinstance(told, FromUser):
+def _text(told: RequestMessage) -> str:
+    if isinstance(told, UserTurn):
         return told.text
-    return told.output if isinstance(told, FromTool) else ""
+    return told.output if isinstance(told, ToolTurn) else ""
 
 
 def _launch(rng: random.Random, name: str) -> Call:
@@ -138,7 +138,7 @@ def _launch(rng: random.Random, name: str) -> Call:
     return Call(tool, said)
 
 
-def _read(rng: random.Random, told: Sequence[Told], task_id: str, name: str) -> Call:
+def _read(rng: random.Random, told: Sequence[RequestMessage], task_id: str, name: str) -> Call:
     match rng.choice(READING):
         case "resume":
             return Call("asyncagents_task", {"prompt": f"more of {name}", "resume": task_id})

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
 from asyncagents.domain.conversation.session import FileDiff
-from asyncagents.engine.workplace.snapshots import PutBack
+from asyncagents.engine.workplace.snapshots import FileToRestore
 from asyncagents.testing.process import Process
 
 Tree = dict[str, str]
@@ -49,22 +49,22 @@ class DiskSnapshots:
         await self._pause()
         return self._disk.keep()
 
-    async def changed(self, before: str, after: str) -> tuple[str, ...]:
+    async def changed_files(self, before: str, after: str) -> tuple[str, ...]:
         one, two = self._disk.kept[before], self._disk.kept[after]
         return tuple(sorted(name for name in one.keys() | two.keys() if one.get(name) != two.get(name)))
 
     async def diffs(self, before: str, after: str) -> tuple[FileDiff, ...]:
         return tuple(
-            FileDiff(file=name, additions=1, deletions=1) for name in await self.changed(before, after)
+            FileDiff(file=name, additions=1, deletions=1) for name in await self.changed_files(before, after)
         )
 
-    async def text(self, before: str, after: str) -> str:
-        return " ".join(await self.changed(before, after))
+    async def patch_text(self, before: str, after: str) -> str:
+        return " ".join(await self.changed_files(before, after))
 
-    def alone(self) -> AbstractAsyncContextManager[None]:
+    def lock(self) -> AbstractAsyncContextManager[None]:
         return self._disk.undoing
 
-    async def put_back(self, files: Sequence[PutBack]) -> tuple[str, ...]:
+    async def restore_files(self, files: Sequence[FileToRestore]) -> tuple[str, ...]:
         for each in files:
             await self._pause()
             text = self._disk.kept[each.to].get(each.file)

@@ -14,14 +14,16 @@ UNDO_MUTANTS = (
     Mutant(
         "a_history_that_is_read_before_it_is_cleared",
         "engine/call/file_changes.py",
-        "                await self._store.reverts.clear(lease)\n",
+        "                await self._store.reverts.drop_undone(lease)\n",
         "                pass\n",
         first=UNDOS + 385,
     ),
     Mutant(
         "an_undo_without_its_files",
         "engine/call/undo.py",
-        "await snapshots.put_back([PutBack(file, to, now) for file, to in _plan(undoing).items()])",
+        """await snapshots.restore_files(
+            [FileToRestore(file, to, now) for file, to in _files_to_restore(undoing).items()]
+        )""",
         "() if now else ()",
         first=UNDOS,
     ),

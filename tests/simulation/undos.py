@@ -15,13 +15,12 @@ from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import Outcome, Pending, Tool, ToolContext
-from asyncagents.engine.workplace.workplace import Bare
+from asyncagents.engine.workplace.workplace import FixedWorkplace
 from asyncagents.errors import NotFound, SessionBusy
 from asyncagents.llm.model import (
-    FromModel,
-    FromUser,
+    ChatRequest,
     ModelEvent,
-    Request,
+    ModelTurn,
     StepFinish,
     StreamFinish,
     StreamStart,
@@ -30,6 +29,7 @@ from asyncagents.llm.model import (
     TextStart,
     ToolCallReady,
     ToolCallStart,
+    UserTurn,
 )
 from asyncagents.testing.process import Process
 from tests.simulation.cast import Do
@@ -55,7 +55,7 @@ class UndoModel:
         self._process = process
         self._seed = seed
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         if not self._process.dead and self._process.number not in self._world.stage.suspects:
             self._world.check_told(request)
         rng = random.Random(f"{self._seed}:{len(request.messages)}:{request.messages[-1]}")
@@ -64,10 +64,10 @@ class UndoModel:
         yield TextStart("t")
         yield TextDelta("t", "so be it")
         yield TextEnd("t")
-        prompts = [at for at, told in enumerate(request.messages) if isinstance(told, FromUser)]
+        prompts = [at for at, told in enumerate(request.messages) if isinstance(told, UserTurn)]
         since = request.messages[prompts[-1] :]
         if (
-            sum(len(told.calls) for told in since if isinstance(told, FromModel)) < MOST_CALLS
+            sum(len(told.calls) for told in since if isinstance(told, ModelTurn)) < MOST_CALLS
             and rng.random() < 0.8
         ):
             for number in range(rng.choice([1, 1, 2])):
@@ -91,9 +91,9 @@ class UndoWorld(Scenario):
         self._writes = 0
 
     def setup_of(self, process: Process) -> Setup:
-        place = Bare((self._edit(process), self._job(process)), allow)
+        place = FixedWorkplace((self._edit(process), self._job(process)), allow)
         place.snapshots = DiskSnapshots(self.disk, process, self._seed)
-        return Setup(model=UndoModel(self, process, self._seed), furnish=lambda desk: place)
+        return Setup(model=UndoModel(self, process, self._seed), make_workplaces=lambda desk: place)
 
     def _start(self) -> None:
         self.setup = self.setup_of
@@ -193,7 +193,7 @@ class UndoWorld(Scenario):
                 self.stage.violate(f"X-01: {session.id} is undone, and {file} is not as it was")
             self.stage.count("files as they were")
 
-    def check_told(self, request: Request) -> None:
+    def check_told(self, request: ChatRequest) -> None:
         """X-01: while something is undone no model is asked, and what has gone is told to none."""
         name = session_of(request.messages)
         known = {self.stage.name(each): each for each in self.stage.sessions}
@@ -207,7 +207,7 @@ class UndoWorld(Scenario):
             for (body,) in self._rows("SELECT body FROM part WHERE session_id = ?", known[name])
         }
         for told in request.messages:
-            if isinstance(told, FromUser) and told.text.startswith(f"{name}:") and told.text not in there:
+            if isinstance(told, UserTurn) and told.text.startswith(f"{name}:") and told.text not in there:
                 self.stage.violate(f"X-01: {told.text!r} was undone for good, and a model reads it")
 
     async def _drain(self, acts: list[asyncio.Task[None]]) -> None:
@@ -234,7 +234,7 @@ def check_marked(path: Path) -> None:
                 undone = call.message_id > mark["messageID"] or (
                     call.message_id == mark["messageID"] and call.part_id >= mark.get("partID", "")
                 )
-                if call.session_id == session_id and undone and not call.settled:
+                if call.session_id == session_id and undone and not call.is_settled:
                     raise Violation(f"X-01: {call.id} is undone, and waits: {call.state}")
 
 
@@ -248,5 +248,5 @@ def check_undos(world: UndoWorld, path: Path) -> None:
         lost = "SELECT id FROM part WHERE message_id NOT IN (SELECT id FROM message)"
         if odd := db.execute(lost).fetchall():
             raise Violation(f"X-01: parts of nothing: {odd[:3]}")
-        if open_calls := [call.id for call in all_calls(db).values() if not call.settled]:
+        if open_calls := [call.id for call in all_calls(db).values() if not call.is_settled]:
             raise Violation(f"X-01: calls wait still: {open_calls}")

@@ -2,6 +2,8 @@
 
 import types
 
+import pytest
+
 import asyncagents
 import asyncagents.client
 
@@ -33,7 +35,6 @@ PUBLIC = [
     "Conflict",
     "DelegationConfig",
     "Delivery",
-    "Entry",
     "Event",
     "Failed",
     "FileInput",
@@ -42,6 +43,7 @@ PUBLIC = [
     "JsonFormat",
     "MessageId",
     "MessageUpdated",
+    "MessageWithParts",
     "Model",
     "NotFound",
     "Once",
@@ -93,17 +95,17 @@ PUBLIC = [
     "TextInput",
     "Todo",
     "TodoUpdated",
-    "Together",
     "Tool",
     "ToolContext",
     "ToolError",
     "ToolResult",
     "Unauthorized",
     "Unavailable",
-    "Waiting",
     "WaitingAsync",
+    "WaitingCall",
     "WebhooksConfig",
     "Why",
+    "WithFacts",
     "approval",
     "async_tool",
     "call",
@@ -128,14 +130,14 @@ CLIENT = [
     "BoardEvent",
     "BoardSnapshot",
     "Client",
+    "ClientPromptOptions",
     "Health",
-    "Removed",
     "SentFile",
     "SessionState",
     "TaskGroup",
     "TaskPage",
+    "TaskRemoved",
     "TaskStats",
-    "To",
     "open_client",
 ]
 
@@ -157,3 +159,18 @@ def test_nothing_else_is_exported() -> None:
         if not name.startswith("_") and not isinstance(value, types.ModuleType)
     ]
     assert sorted(exported) == PUBLIC
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new"),
+    [
+        (asyncagents, "Entry", "MessageWithParts"),
+        (asyncagents, "Together", "WithFacts"),
+        (asyncagents, "Waiting", "WaitingCall"),
+        (asyncagents.client, "Removed", "TaskRemoved"),
+        (asyncagents.client, "To", "ClientPromptOptions"),
+    ],
+)
+def test_a_former_name_still_works_and_warns(module: types.ModuleType, old: str, new: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"{old} is called .*{new} now"):
+        assert getattr(module, old) is getattr(module, new)

@@ -15,8 +15,8 @@ from asyncagents.domain.port import Clock, Rng
 from asyncagents.domain.why import FILE_POOL
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.event.bus import Bus
-from asyncagents.engine.event.relay import Relay, Wire
-from asyncagents.engine.runtime.answers import Answers
+from asyncagents.engine.event.relay import Relay, RelayChannel
+from asyncagents.engine.runtime.answers import AnswerWaiters
 from asyncagents.errors import ConfigError
 from asyncagents.llm.limits import Concurrency, Limits
 from asyncagents.store.sqlite.database import open_sqlite
@@ -40,7 +40,7 @@ class PolledDatabase(Database, Protocol):
         ...
 
 
-class Jobs(Protocol):
+class SessionQueue(Protocol):
     async def work(self, run: Callable[[SessionId], Awaitable[bool]]) -> None:
         """Run queued sessions, forever. `run` returns False if another process must run the session."""
         ...
@@ -50,26 +50,26 @@ class Jobs(Protocol):
         ...
 
 
-class Bond(Struct):
+class PeerCallbacks(Struct):
     """Callbacks between a process and its peers on one database; `connect_peers` sets the runtime's."""
 
-    runs: Callable[[], int] = lambda: 0
+    running_sessions: Callable[[], int] = lambda: 0
     capacity: Callable[[], int] = lambda: 0
     """How many sessions this process can run; 0: it runs none."""
-    listens: Callable[[], bool] = lambda: False
-    waits: Callable[[], bool] = lambda: False
+    has_listeners: Callable[[], bool] = lambda: False
+    has_waiters: Callable[[], bool] = lambda: False
     """Whether a caller waits for an answer in this process."""
-    died: Callable[[], None] = lambda: None
+    on_peer_died: Callable[[], None] = lambda: None
     """Called when a peer died: its sessions must be claimed."""
-    cut: Callable[[bool], None] = lambda cut: None
+    on_connection_change: Callable[[bool], None] = lambda cut: None
     """Called with True when peers may consider this process dead, with False when the connection is back."""
-    fellows: Callable[[], int] = lambda: 1
+    peer_count: Callable[[], int] = lambda: 1
     """The number of processes that share the providers' limits."""
-    served: Callable[[str], bool] = lambda pool: False
+    is_served: Callable[[str], bool] = lambda pool: False
     """Whether a process runs the sessions of a pool; of any pool, if the name is empty."""
 
 
-class World(Struct, frozen=True):
+class Backend(Struct, frozen=True):
     """The database, owners, clock and ids that a runtime is built on; a simulation has its own."""
 
     database: PolledDatabase
@@ -83,67 +83,72 @@ class World(Struct, frozen=True):
     """The pool of sessions created here."""
     pools: tuple[str, ...] = (POOL,)
     """The pools whose sessions run here."""
-    most: int = 0
+    max_sessions: int = 0
     """The most sessions that run here at once; 0: no limit."""
-    jobs: Jobs | None = None
+    session_queue: SessionQueue | None = None
     """None: the process that receives the wake of a session runs it."""
-    bond: Bond = field(default_factory=Bond)
-    wire: Wire | None = None
+    peers: PeerCallbacks = field(default_factory=PeerCallbacks)
+    wire: RelayChannel | None = None
 
     def limits(self, concurrency: Concurrency) -> Limits:
         """Build the model limits, shared with the other processes."""
-        fellows = self.bond.fellows
+        fellows = self.peers.peer_count
         return Limits(clock=self.clock, rng=self.rng, concurrency=concurrency, fellows=fellows)
 
 
 @asynccontextmanager
-async def open_world(directory: Path, fleet: Fleet | None) -> AsyncIterator[World]:
-    opened = open_alone(directory) if fleet is None else open_shared(fleet)
+async def open_backend(directory: Path, fleet: Fleet | None) -> AsyncIterator[Backend]:
+    opened = open_sqlite_backend(directory) if fleet is None else open_postgres_backend(fleet)
     async with opened as world:
         yield world
 
 
 @asynccontextmanager
-async def open_alone(directory: Path) -> AsyncIterator[World]:
+async def open_sqlite_backend(directory: Path) -> AsyncIterator[Backend]:
     clock, rng = SystemClock(), SystemRng()
     clock.check()
     ids = Ids(clock, rng)
     owners = FlockOwners(directory / "owners", f"{rng.below(2**64):016x}")
     try:
         async with open_sqlite(directory / "asyncagents.db", clock=clock, rng=rng, ids=ids) as database:
-            yield World(database, owners, clock, rng, ids)
+            yield Backend(database, owners, clock, rng, ids)
     finally:
         owners.close()
 
 
 @asynccontextmanager
-async def open_shared(fleet: Fleet) -> AsyncIterator[World]:
+async def open_postgres_backend(fleet: Fleet) -> AsyncIterator[Backend]:
     try:
         from asyncagents.store.postgres.clock import StoreClock  # start-up
-        from asyncagents.store.postgres.control_connection import open_line  # start-up
+        from asyncagents.store.postgres.control_connection import open_control_connection  # start-up
         from asyncagents.store.postgres.database import open_postgres  # start-up
-        from asyncagents.store.postgres.wake_queue import Jobs, enqueue  # start-up
+        from asyncagents.store.postgres.wake_queue import PgWakeQueue, enqueue_wakes  # start-up
         from asyncagents.store.postgres.workers import Worker, Workers  # start-up
     except ModuleNotFoundError as error:
         raise ConfigError(f"{MISSING} ({error})") from error
     own = SystemClock()
     own.check()
-    clock, rng, bond = StoreClock(own), SystemRng(), Bond()
+    clock, rng, bond = StoreClock(own), SystemRng(), PeerCallbacks()
     ids, me, patience = Ids(clock, rng), OwnerId(f"{rng.below(2**64):016x}"), fleet.heartbeat_seconds
     workers = Workers(Worker(me, fleet.kind, fleet.pools, patience), clock)
     async with (
         open_postgres(fleet.store, clock=clock, rng=rng, ids=ids, size=fleet.connections) as database,
-        open_line(fleet.store, rng, workers, patience=patience, check=database.standing.check) as line,
+        open_control_connection(
+            fleet.store, rng, workers, patience=patience, check=database.identity.check
+        ) as line,
     ):
-        database.before_commit, database.committed = enqueue, line.committed
-        database.others.wanted, database.others.urgent = lambda: bond.listens(), lambda: bond.waits()
+        database.before_commit, database.on_commit = enqueue_wakes, line.announce_commit
+        database.remote_commits.has_listeners, database.remote_commits.has_waiters = (
+            lambda: bond.has_listeners(),
+            lambda: bond.has_waiters(),
+        )
         line.on_news = database.poll
-        _introduce(workers, bond)
-        await line.begun()
-        jobs = Jobs(fleet.store, rng, pools=fleet.pools, most=fleet.concurrency, heartbeat=patience)
-        jobs.fellows = lambda: workers.fellows
-        line.on_jobs, line.on_cut = jobs.hint, lambda cut: _cut(bond, jobs, cut)
-        yield World(
+        _connect_workers(workers, bond)
+        await line.wait_until_ready()
+        jobs = PgWakeQueue(fleet.store, rng, pools=fleet.pools, most=fleet.concurrency, heartbeat=patience)
+        jobs.peers = lambda: workers.peers
+        line.on_jobs, line.on_cut = jobs.hint, lambda cut: _report_connection(bond, jobs, cut)
+        yield Backend(
             database,
             workers,
             clock,
@@ -152,49 +157,54 @@ async def open_shared(fleet: Fleet) -> AsyncIterator[World]:
             poll_seconds=FLEET_POLL_SECONDS,
             pool=fleet.pool,
             pools=fleet.pools,
-            most=fleet.concurrency,
-            jobs=jobs,
-            bond=bond,
+            max_sessions=fleet.concurrency,
+            session_queue=jobs,
+            peers=bond,
             wire=line,
         )
 
 
-def _cut(bond: Bond, jobs: Any, cut: bool) -> None:
-    bond.cut(cut)
+def _report_connection(bond: PeerCallbacks, jobs: Any, cut: bool) -> None:
+    bond.on_connection_change(cut)
     if cut:
-        jobs.cut()
+        jobs.disconnect()
 
 
-def _introduce(workers: Any, bond: Bond) -> None:
+def _connect_workers(workers: Any, bond: PeerCallbacks) -> None:
     """Connect the database's `workers` to the callbacks, which are looked up when called."""
-    workers.runs, workers.capacity = lambda: bond.runs(), lambda: bond.capacity()
-    workers.listens, workers.died = lambda: bond.listens(), lambda: bond.died()
-    bond.fellows, bond.served = lambda: workers.fellows, workers.serve
+    workers.runs, workers.capacity = lambda: bond.running_sessions(), lambda: bond.capacity()
+    workers.listens, workers.on_death = lambda: bond.has_listeners(), lambda: bond.on_peer_died()
+    bond.peer_count, bond.is_served = lambda: workers.peers, workers.is_served
 
 
-def tie(world: World, dispatcher: Dispatcher, limits: Limits, *, bus: Bus, answers: Answers) -> None:
+def connect_peers(
+    world: Backend, dispatcher: Dispatcher, limits: Limits, *, bus: Bus, answers: AnswerWaiters
+) -> None:
     """Connect the runtime to the other processes of the same database, if there are any."""
 
     def died() -> None:
-        dispatcher.look_again()
-        limits.share_anew()
+        dispatcher.request_sweep()
+        limits.redistribute_slots()
 
-    bond = world.bond
-    bond.runs, bond.capacity = lambda: dispatcher.live, lambda: world.most if dispatcher.serves else 0
-    bond.listens, bond.waits = lambda: bus.is_heard, lambda: answers.are_waited_for
-    bond.cut, bond.died = dispatcher.cut, died
+    bond = world.peers
+    bond.running_sessions, bond.capacity = (
+        lambda: dispatcher.live,
+        lambda: world.max_sessions if dispatcher.serves else 0,
+    )
+    bond.has_listeners, bond.has_waiters = lambda: bus.has_listeners, lambda: answers.has_waiters
+    bond.on_connection_change, bond.on_peer_died = dispatcher.set_disconnected, died
     if world.wire is not None:
-        bus.pass_on(Relay(bus, world.wire))
+        bus.attach_relay(Relay(bus, world.wire))
 
 
-async def work_on(jobs: Jobs, dispatcher: Dispatcher) -> None:
+async def run_session_queue(jobs: SessionQueue, dispatcher: Dispatcher) -> None:
     """Run sessions of the queue, if this process serves all sessions."""
     dispatcher.on_drain = jobs.stop
-    if await dispatcher.serving() is None:
-        await jobs.work(dispatcher.offered)
+    if await dispatcher.wait_until_serving() is None:
+        await jobs.work(dispatcher.run_offered)
 
 
-async def poll_forever(world: World, clock_was_set: Callable[[], None]) -> None:
+async def poll_forever(world: Backend, clock_was_set: Callable[[], None]) -> None:
     """Poll for commits of other processes; call `clock_was_set` when the clock jumps: deadlines move."""
     before = _offset(world.clock)
     while True:
@@ -211,7 +221,7 @@ def _offset(clock: Clock) -> float:
     return clock.now() - 1000 * asyncio.get_running_loop().time()
 
 
-def make_directory(directory: Path) -> Path:
+def make_data_directory(directory: Path) -> Path:
     """Create a data directory with mode 0700; an existing one stays unchanged."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     return directory

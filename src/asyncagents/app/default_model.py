@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from asyncagents.config.config import Config
 from asyncagents.domain.conversation.message import ModelRef
-from asyncagents.engine.input.message import model_ref, unchecked
+from asyncagents.engine.input.message import accept_any_model, model_ref
 from asyncagents.errors import InvalidInput, ModelError, UntrustedInput
 from asyncagents.llm.limits import Concurrency, default_concurrency
 from asyncagents.llm.model import Model
@@ -16,10 +16,10 @@ NO_MODEL = (
     "there is no model to ask: set a key such as ANTHROPIC_API_KEY or OPENAI_API_KEY, "
     'or name one as "model" in asyncagents.json'
 )
-SCRIPTED = ModelRef(provider_id="scripted", model_id="scripted")
+SCRIPTED_MODEL = ModelRef(provider_id="scripted", model_id="scripted")
 
 
-def no_model(config: Config) -> InvalidInput:
+def no_model_error(config: Config) -> InvalidInput:
     """Return the error that there is no model, naming an untrusted file that configures one."""
     fact = config.untrusted.model_fact()
     if fact is None:
@@ -27,24 +27,24 @@ def no_model(config: Config) -> InvalidInput:
     return UntrustedInput(f"{NO_MODEL}; {config.untrusted.sentence(fact)}", fact=fact)
 
 
-class Voice(Struct, frozen=True):
+class DefaultModel(Struct, frozen=True):
     """The model of prompts that name none, with its check and concurrency."""
 
     model: Model
     ref: ModelRef
     concurrency: Concurrency = default_concurrency
-    check: Callable[[ModelRef], None] = unchecked
+    check: Callable[[ModelRef], None] = accept_any_model
     missing: str | None = None
     """Why there is no default model; None: there is one."""
 
 
 @asynccontextmanager
-async def open_voice(
+async def open_default_model(
     model: Model | str | None, config: Config | None, *, needed: bool
-) -> AsyncIterator[Voice]:
+) -> AsyncIterator[DefaultModel]:
     """Open the given model object, or the providers of a config; `needed`: raise if there is no model."""
     if model is not None and not isinstance(model, str):
-        yield Voice(model, SCRIPTED)
+        yield DefaultModel(model, SCRIPTED_MODEL)
         return
     assert config is not None, "loaded by the caller"
     from asyncagents.llm.providers import open_providers  # start-up: slow, and only real models need it
@@ -53,10 +53,10 @@ async def open_voice(
         ref, missing = model_ref(model) or providers.default_model(), None
         try:
             if ref is None:
-                raise no_model(config)
+                raise no_model_error(config)
             providers.check(ref)
         except (InvalidInput, ModelError) as error:
             if needed:
                 raise
             missing = str(error)
-        yield Voice(providers, ref or SCRIPTED, providers.concurrency, providers.check, missing)
+        yield DefaultModel(providers, ref or SCRIPTED_MODEL, providers.concurrency, providers.check, missing)

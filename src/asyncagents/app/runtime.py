@@ -10,72 +10,79 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.app.backend import World, make_directory, open_world, poll_forever, tie, work_on
-from asyncagents.app.default_model import SCRIPTED, Voice, open_voice
+from asyncagents.app.backend import (
+    Backend,
+    connect_peers,
+    make_data_directory,
+    open_backend,
+    poll_forever,
+    run_session_queue,
+)
+from asyncagents.app.default_model import SCRIPTED_MODEL, DefaultModel, open_default_model
 from asyncagents.config.clock import SystemClock
 from asyncagents.config.config import DAY, AsyncToolsConfig, Config, DelegationConfig, TelemetryConfig
 from asyncagents.config.env import system_environment
 from asyncagents.config.fleet import Fleet, fleet_config
-from asyncagents.config.load import load
-from asyncagents.delegation.launch import Desk
-from asyncagents.delegation.progress import Mirror
+from asyncagents.config.load import load_config
+from asyncagents.delegation.launch import TaskLauncher
+from asyncagents.delegation.progress import ChildProgress
 from asyncagents.delegation.tools import delegation_tools
 from asyncagents.domain.conversation.message import ModelRef
-from asyncagents.engine.call.executor import Calls
-from asyncagents.engine.call.incoming_webhook import Reach
-from asyncagents.engine.decide import is_over
+from asyncagents.engine.call.executor import CallExecutor
+from asyncagents.engine.call.incoming_webhook import IncomingWebhook
+from asyncagents.engine.decide import is_turn_over
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.event.bus import Bus
-from asyncagents.engine.input.message import Defaults, unchecked
+from asyncagents.engine.input.message import PromptDefaults, accept_any_model
 from asyncagents.engine.metrics import Counters
-from asyncagents.engine.observer import UNWATCHED, Watch
-from asyncagents.engine.runner import BeforeRest, Runner, in_turn, rest_in_peace
-from asyncagents.engine.runtime.answers import Answers
+from asyncagents.engine.observer import NOOP_OBSERVER, Observer
+from asyncagents.engine.runner import BeforeRest, Runner, chain, no_objection
+from asyncagents.engine.runtime.answers import AnswerWaiters
 from asyncagents.engine.runtime.readiness import Readiness
 from asyncagents.engine.runtime.runtime import Runtime
-from asyncagents.engine.step.step import Turn
+from asyncagents.engine.step.step import StepRunner
 from asyncagents.engine.step.title import Titles
 from asyncagents.engine.tool import AnyTool, Policy, ask_everything, check_tools
-from asyncagents.engine.webhook.delivery import Post, switched_off
-from asyncagents.engine.webhook.delivery_loop import Courier
+from asyncagents.engine.webhook.delivery import SendWebhook, refuse_delivery
+from asyncagents.engine.webhook.delivery_loop import DeliveryLoop
 from asyncagents.engine.workplace.agents import DEFAULT_AGENT
-from asyncagents.engine.workplace.workplace import Bare, Workplaces
+from asyncagents.engine.workplace.workplace import FixedWorkplace, Workplaces
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.limits import Concurrency, Limits, default_concurrency
-from asyncagents.llm.model import Model, Windowed, no_window
+from asyncagents.llm.model import HasWindow, Model, no_window
 from asyncagents.plugins.api import Plugin
 from asyncagents.plugins.todo_enforcer import TodoEnforcer
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit
-from asyncagents.telemetry.open import chosen_watch
-from asyncagents.tools.web.webhooks import open_post
+from asyncagents.telemetry.open import choose_observer
+from asyncagents.tools.web.webhooks import open_webhooks
 
 _log = logging.getLogger(__name__)
 
 
-Furnish: TypeAlias = Callable[[Desk], Workplaces]
+WorkplaceFactory: TypeAlias = Callable[[TaskLauncher], Workplaces]
 """Builds the workplaces of sessions; some tools need the store or the task launcher."""
 
 
-def bare(
+def fixed_tools(
     tools: Sequence[AnyTool], policy: Policy = ask_everything, delegation: DelegationConfig | None = None
-) -> Furnish:
+) -> WorkplaceFactory:
     """Return a factory of workplaces with the same tools for every session, and tools for `delegation`.
 
     A tool of `tools` replaces a delegation tool of the same name, as with `coding`.
     """
 
-    def furnish(desk: Desk) -> Workplaces:
+    def furnish(desk: TaskLauncher) -> Workplaces:
         if delegation is None:
-            return Bare(tools, policy)
+            return FixedWorkplace(tools, policy)
         own = {tool.name for tool in tools}
         delegating = [tool for tool in delegation_tools(desk, delegation) if tool.name not in own]
-        return Bare((*tools, *delegating), policy, reader=delegation.reader)
+        return FixedWorkplace((*tools, *delegating), policy, reader=delegation.reader)
 
     return furnish
 
 
-class Guests(Protocol):
+class PluginHost(Protocol):
     """The plugins of a runtime, started and stopped with it."""
 
     def begin(self, runtime: Runtime, bus: Bus, group: asyncio.TaskGroup) -> None: ...
@@ -83,29 +90,29 @@ class Guests(Protocol):
     async def end(self) -> None: ...
 
 
-class Furnished(Struct, frozen=True):
-    furnish: Furnish
-    plugins: Guests | None = None
+class WorkplaceSetup(Struct, frozen=True):
+    make_workplaces: WorkplaceFactory
+    plugins: PluginHost | None = None
 
 
 class Setup(Struct, frozen=True, kw_only=True):
     """The parts of a runtime that do not depend on its backend; simulations use the same."""
 
     model: Model
-    furnish: Furnish = bare(())
-    plugins: Guests | None = None
-    before_rest: BeforeRest = rest_in_peace
+    make_workplaces: WorkplaceFactory = fixed_tools(())
+    plugins: PluginHost | None = None
+    before_rest: BeforeRest = no_objection
     serve: bool = True
     agent: str = DEFAULT_AGENT
-    model_ref: ModelRef = SCRIPTED
+    model_ref: ModelRef = SCRIPTED_MODEL
     concurrency: Concurrency = default_concurrency
-    check: Callable[[ModelRef], None] = unchecked
+    check_model: Callable[[ModelRef], None] = accept_any_model
     """Raises if a model cannot be used; sends no request."""
     missing_model: str | None = None
     """Why there is no default model."""
     async_tools: AsyncToolsConfig = AsyncToolsConfig()
-    post: Post = switched_off
-    watch: Watch = UNWATCHED
+    post: SendWebhook = refuse_delivery
+    observer: Observer = NOOP_OBSERVER
     """Observes the engine, besides the metrics of each runtime."""
 
 
@@ -122,7 +129,7 @@ async def open_runtime(
     delegation: bool | DelegationConfig = False,
     async_tools: AsyncToolsConfig | None = None,
     telemetry: bool | TelemetryConfig | None = None,
-    before_rest: BeforeRest = rest_in_peace,
+    before_rest: BeforeRest = no_objection,
     serve: bool | Literal["later"] = True,
     needs_model: bool = True,
     fleet: Fleet | None = None,
@@ -136,40 +143,47 @@ async def open_runtime(
     session's directory. `policy` and `delegation` (tools that launch tasks) are for a runtime without
     `coding`. `async_tools` and `telemetry` override the configuration.
     """
-    _check(tools, policy, delegation, coding=bool(coding))
+    _check_arguments(tools, policy, delegation, coding=bool(coding))
     coding = config if coding is True and config is not None else coding
     if config is None and (data is None or model is None or isinstance(model, str)):
-        config = _from_files()
-    directory = make_directory(Path(data) if data is not None else _configured(config).data_dir)
+        config = _config_from_files()
+    directory = make_data_directory(Path(data) if data is not None else _require_config(config).data_dir)
     async with (
-        open_voice(model, config, needed=bool(serve) and needs_model) as voice,
-        _furnished(directory, tools, policy, coding, plugins=plugins, delegation=delegation) as furnished,
+        open_default_model(model, config, needed=bool(serve) and needs_model) as voice,
+        _open_workplaces(
+            directory, tools, policy, coding, plugins=plugins, delegation=delegation
+        ) as furnished,
     ):
         outside = async_tools or (config.async_tools if config else AsyncToolsConfig())
-        setup = _setup(voice, furnished, before_rest, outside, serve=serve is True)
-        setup = replace(setup, watch=chosen_watch(telemetry, config, SystemClock()))
-        async with _open(directory, setup, fleet or fleet_config(system_environment())) as runtime:
+        setup = _build_setup(voice, furnished, before_rest, outside, serve=serve is True)
+        setup = replace(setup, observer=choose_observer(telemetry, config, SystemClock()))
+        async with _open_on_backend(directory, setup, fleet or fleet_config(system_environment())) as runtime:
             yield runtime
 
 
-def _setup(
-    voice: Voice, furnished: Furnished, before_rest: BeforeRest, outside: AsyncToolsConfig, *, serve: bool
+def _build_setup(
+    voice: DefaultModel,
+    furnished: WorkplaceSetup,
+    before_rest: BeforeRest,
+    outside: AsyncToolsConfig,
+    *,
+    serve: bool,
 ) -> Setup:
     return Setup(
         model=voice.model,
-        furnish=furnished.furnish,
+        make_workplaces=furnished.make_workplaces,
         plugins=furnished.plugins,
         before_rest=before_rest,
         serve=serve,
         model_ref=voice.ref,
         concurrency=voice.concurrency,
-        check=voice.check,
+        check_model=voice.check,
         missing_model=voice.missing,
         async_tools=outside,
     )
 
 
-def _check(
+def _check_arguments(
     tools: Sequence[AnyTool],
     policy: Policy,
     delegation: bool | DelegationConfig,
@@ -184,17 +198,17 @@ def _check(
 
 
 @asynccontextmanager
-async def _open(directory: Path, setup: Setup, fleet: Fleet | None) -> AsyncIterator[Runtime]:
+async def _open_on_backend(directory: Path, setup: Setup, fleet: Fleet | None) -> AsyncIterator[Runtime]:
     async with (
-        open_world(directory, fleet) as world,
-        open_post(setup.async_tools.webhooks) as post,
-        start(world, replace(setup, post=post)) as runtime,
+        open_backend(directory, fleet) as world,
+        open_webhooks(setup.async_tools.webhooks) as post,
+        start_runtime(world, replace(setup, post=post)) as runtime,
     ):
         yield runtime
 
 
 @asynccontextmanager
-async def _furnished(
+async def _open_workplaces(
     data: Path,
     tools: Sequence[AnyTool],
     policy: Policy,
@@ -202,55 +216,61 @@ async def _furnished(
     *,
     plugins: Sequence[Plugin],
     delegation: bool | DelegationConfig,
-) -> AsyncIterator[Furnished]:
+) -> AsyncIterator[WorkplaceSetup]:
     if coding is False:
-        furnish = bare(tools, policy, DelegationConfig() if delegation is True else delegation or None)
-        yield _with_plugins(furnish, policy, data, plugins) if plugins else Furnished(furnish)
+        furnish = fixed_tools(tools, policy, DelegationConfig() if delegation is True else delegation or None)
+        yield _with_plugins(furnish, policy, data, plugins) if plugins else WorkplaceSetup(furnish)
         return
     from asyncagents.plugins.plugins import Plugins  # start-up: as below
-    from asyncagents.tools.project.factory import open_coding  # start-up: not needed without coding
+    from asyncagents.tools.project.factory import open_projects_factory  # start-up: not needed without coding
 
     config = coding if isinstance(coding, Config) else None
     output = data / "tool-output"
     added = Plugins(system_environment(), output=output, own=plugins)
-    async with open_coding(
+    async with open_projects_factory(
         output, config=config, tools=tools, clock=SystemClock(), extensions=added
     ) as open_projects:
 
-        def furnish(desk: Desk) -> Workplaces:
+        def furnish(desk: TaskLauncher) -> Workplaces:
             return open_projects(desk.store, desk.ids, lambda config: delegation_tools(desk, config))
 
-        yield Furnished(furnish, added)
+        yield WorkplaceSetup(furnish, added)
 
 
-def _with_plugins(without: Furnish, policy: Policy, data: Path, plugins: Sequence[Plugin]) -> Furnished:
-    from asyncagents.plugins.workplaces import plug_in  # start-up: most programs have no plugins
+def _with_plugins(
+    without: WorkplaceFactory, policy: Policy, data: Path, plugins: Sequence[Plugin]
+) -> WorkplaceSetup:
+    from asyncagents.plugins.workplaces import add_program_plugins  # start-up: most programs have no plugins
 
-    return Furnished(*plug_in(without, policy, data, plugins))
+    return WorkplaceSetup(*add_program_plugins(without, policy, data, plugins))
 
 
-def _from_files() -> Config:
-    loaded = load(system_environment(), directory=Path.cwd())
+def _config_from_files() -> Config:
+    loaded = load_config(system_environment(), directory=Path.cwd())
     for warning in loaded.warnings:
         _log.warning("%s", warning)
     return loaded.config
 
 
-def _configured(config: Config | None) -> Config:
+def _require_config(config: Config | None) -> Config:
     assert config is not None, "the config is not loaded"
     return config
 
 
 @asynccontextmanager
-async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
+async def start_runtime(world: Backend, setup: Setup) -> AsyncIterator[Runtime]:
     """Assemble a runtime and run it until the block ends."""
     failure: BaseException | None = None
     async with asyncio.TaskGroup() as group:
         runtime, dispatcher, courier, titles = _assemble(world, setup, group)
-        runtime.board.read_in(group)
-        work = [await dispatcher.begin(), poll_forever(world, dispatcher.look_again), courier.work_forever()]
-        if world.jobs is not None:
-            work.append(work_on(world.jobs, dispatcher))
+        runtime.board.set_task_group(group)
+        work = [
+            await dispatcher.begin(),
+            poll_forever(world, dispatcher.request_sweep),
+            courier.deliver_forever(),
+        ]
+        if world.session_queue is not None:
+            work.append(run_session_queue(world.session_queue, dispatcher))
         chores = [group.create_task(each) for each in work]
         if setup.serve:
             dispatcher.serve()
@@ -271,19 +291,24 @@ async def start(world: World, setup: Setup) -> AsyncIterator[Runtime]:
 
 
 def _assemble(
-    world: World, setup: Setup, group: asyncio.TaskGroup
-) -> tuple[Runtime, Dispatcher, Courier, Titles]:
-    store, bus, answers = Store(world.database), Bus(), Answers()
-    counters, reach = Counters(world.clock, setup.watch), Reach(setup.async_tools, store.pending, world.rng)
-    desk = Desk(store=store, ids=world.ids, clock=world.clock, rng=world.rng, check=setup.check)
-    workplaces = desk.workplaces = setup.furnish(desk)
+    world: Backend, setup: Setup, group: asyncio.TaskGroup
+) -> tuple[Runtime, Dispatcher, DeliveryLoop, Titles]:
+    store, bus, answers = Store(world.database), Bus(), AnswerWaiters()
+    counters, reach = (
+        Counters(world.clock, setup.observer),
+        IncomingWebhook(setup.async_tools, store.pending, world.rng),
+    )
+    desk = TaskLauncher(store=store, ids=world.ids, clock=world.clock, rng=world.rng, check=setup.check_model)
+    workplaces = desk.workplaces = setup.make_workplaces(desk)
     limits = world.limits(setup.concurrency)
     titles = Titles(store=store, model=setup.model, limits=limits, ids=world.ids, group=group, watch=counters)
-    runner = _runner(world, setup, Hall(store, bus, workplaces, group, titles, limits, counters, reach))
-    dispatcher = _dispatcher(world, setup, store, runner, group=group, watch=counters)
-    courier = _courier(world, setup, store, dispatcher, group=group, watch=counters)
-    store.listen(courier.committed)
-    store.listen(_heard(dispatcher, answers, bus, Mirror(bus=bus, clock=world.clock)))
+    runner = _build_runner(
+        world, setup, RunnerParts(store, bus, workplaces, group, titles, limits, counters, reach)
+    )
+    dispatcher = _build_dispatcher(world, setup, store, runner, group=group, watch=counters)
+    courier = _build_courier(world, setup, store, dispatcher, group=group, watch=counters)
+    store.listen(courier.on_commit)
+    store.listen(_commit_listener(dispatcher, answers, bus, ChildProgress(bus=bus, clock=world.clock)))
     runtime = Runtime(
         store=store,
         bus=bus,
@@ -293,37 +318,41 @@ def _assemble(
         rng=world.rng,
         ids=world.ids,
         alive=world.owners.alive,
-        defaults=Defaults(setup.agent, setup.model_ref, setup.model, setup.check, setup.missing_model),
+        defaults=PromptDefaults(
+            setup.agent, setup.model_ref, setup.model, setup.check_model, setup.missing_model
+        ),
         workplaces=workplaces,
         counters=counters,
         reach=reach,
         pool=world.pool,
     )
-    dispatcher.expiry.count = counters.stuck.add
+    dispatcher.expiry.count_stuck = counters.stuck.add
     runtime.readiness = Readiness(store.health, group)
-    tie(world, dispatcher, limits, bus=bus, answers=answers)
-    runtime.tasks.served_elsewhere = world.bond.served
+    connect_peers(world, dispatcher, limits, bus=bus, answers=answers)
+    runtime.tasks.is_served_elsewhere = world.peers.is_served
     if setup.plugins is not None:
         setup.plugins.begin(runtime, bus, group)
     return runtime, dispatcher, courier, titles
 
 
-def _heard(dispatcher: Dispatcher, answers: Answers, bus: Bus, mirror: Mirror) -> Callable[[Commit], None]:
+def _commit_listener(
+    dispatcher: Dispatcher, answers: AnswerWaiters, bus: Bus, mirror: ChildProgress
+) -> Callable[[Commit], None]:
     """Return the listener for commits: the dispatcher and waiters act before events are published."""
 
     def committed(commit: Commit) -> None:
-        dispatcher.committed(commit)
-        answers.committed(commit)
-        bus.reached(commit.upto, commit.at)
+        dispatcher.on_commit(commit)
+        answers.on_commit(commit)
+        bus.advance_revision(commit.upto, commit.at)
         for event in commit.events:
             bus.publish(event)
-        mirror.committed(commit)
+        mirror.on_commit(commit)
 
     return committed
 
 
-def _dispatcher(
-    world: World, setup: Setup, store: Store, runner: Runner, *, group: asyncio.TaskGroup, watch: Watch
+def _build_dispatcher(
+    world: Backend, setup: Setup, store: Store, runner: Runner, *, group: asyncio.TaskGroup, watch: Observer
 ) -> Dispatcher:
     return Dispatcher(
         store=store,
@@ -331,8 +360,8 @@ def _dispatcher(
         owner=world.owners.me,
         alive=world.owners.alive,
         pools=world.pools,
-        most=world.most,
-        hinted=world.jobs is not None,
+        most=world.max_sessions,
+        hinted=world.session_queue is not None,
         clock=world.clock,
         group=group,
         keep_ms=int(setup.async_tools.keep_days * DAY * 1000),
@@ -340,20 +369,22 @@ def _dispatcher(
     )
 
 
-def _courier(
-    world: World,
+def _build_courier(
+    world: Backend,
     setup: Setup,
     store: Store,
     dispatcher: Dispatcher,
     *,
     group: asyncio.TaskGroup,
-    watch: Watch,
-) -> Courier:
+    watch: Observer,
+) -> DeliveryLoop:
     clock, rng = world.clock, world.rng
-    return Courier(store, setup.post, dispatcher.serving, clock=clock, rng=rng, group=group, watch=watch)
+    return DeliveryLoop(
+        store, setup.post, dispatcher.wait_until_serving, clock=clock, rng=rng, group=group, watch=watch
+    )
 
 
-class Hall(Struct, frozen=True):
+class RunnerParts(Struct, frozen=True):
     """The objects that the step runner, the call executor and the runner of one runtime share."""
 
     store: Store
@@ -362,14 +393,14 @@ class Hall(Struct, frozen=True):
     group: asyncio.TaskGroup
     titles: Titles
     limits: Limits
-    watch: Watch
-    reach: Reach
+    observer: Observer
+    reach: IncomingWebhook
 
 
-def _runner(world: World, setup: Setup, hall: Hall) -> Runner:
+def _build_runner(world: Backend, setup: Setup, hall: RunnerParts) -> Runner:
     clock, ids, store, group = world.clock, world.ids, hall.store, hall.group
-    unasked = setup.before_rest is rest_in_peace
-    turn = Turn(
+    unasked = setup.before_rest is no_objection
+    turn = StepRunner(
         titles=hall.titles,
         store=store,
         model=setup.model,
@@ -379,12 +410,12 @@ def _runner(world: World, setup: Setup, hall: Hall) -> Runner:
         ids=ids,
         rng=world.rng,
         limits=hall.limits,
-        windows=setup.model.window if isinstance(setup.model, Windowed) else no_window,
+        windows=setup.model.window if isinstance(setup.model, HasWindow) else no_window,
         group=group,
-        over=is_over if unasked else None,
-        watch=hall.watch,
+        over=is_turn_over if unasked else None,
+        watch=hall.observer,
     )
-    calls = Calls(
+    calls = CallExecutor(
         store=store,
         workplaces=hall.workplaces,
         bus=hall.bus,
@@ -392,8 +423,10 @@ def _runner(world: World, setup: Setup, hall: Hall) -> Runner:
         ids=ids,
         group=group,
         reach=hall.reach,
-        watch=hall.watch,
+        watch=hall.observer,
     )
     enforcer = TodoEnforcer(store=store, workplaces=hall.workplaces, clock=clock, ids=ids)
-    before_rest = setup.before_rest if hall.workplaces.bare else in_turn(enforcer, setup.before_rest)
-    return Runner(store=store, turn=turn, calls=calls, before_rest=before_rest, clock=clock, watch=hall.watch)
+    before_rest = setup.before_rest if hall.workplaces.is_fixed else chain(enforcer, setup.before_rest)
+    return Runner(
+        store=store, turn=turn, calls=calls, before_rest=before_rest, clock=clock, watch=hall.observer
+    )

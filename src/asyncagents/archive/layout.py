@@ -9,16 +9,16 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from asyncagents.domain.conversation.codec import BROKEN
-from asyncagents.domain.transfer.legacy import filled
-from asyncagents.domain.transfer.records import a_name
+from asyncagents.domain.conversation.codec import DECODE_ERRORS
+from asyncagents.domain.transfer.legacy import fill_missing
+from asyncagents.domain.transfer.records import check_id
 from asyncagents.errors import InvalidInput
 
-MOST_FILE = 64 * 2**20
-MOST_SESSION = 512 * 2**20
+MOST_FILE_BYTES = 64 * 2**20
+MOST_SESSION_BYTES = 512 * 2**20
 
 
-class Located(Struct, frozen=True):
+class SessionFiles(Struct, frozen=True):
     """The files of one session."""
 
     session_id: str
@@ -30,7 +30,7 @@ class Located(Struct, frozen=True):
     pending: Path | None = None
 
 
-def storages(path: Path) -> tuple[Path, ...]:
+def find_storage_folders(path: Path) -> tuple[Path, ...]:
     """Find the storage folders at or below `path`; raise `InvalidInput` if there are none."""
     if (path / "session").is_dir():
         return (path,)
@@ -39,11 +39,11 @@ def storages(path: Path) -> tuple[Path, ...]:
     nested = path / "project" if (path / "project").is_dir() else path
     found = tuple(sorted(each.parent for each in nested.glob("*/storage/session") if each.is_dir()))
     if not found:
-        raise InvalidInput(_nothing(path))
+        raise InvalidInput(_no_sessions_text(path))
     return found
 
 
-def _nothing(path: Path) -> str:
+def _no_sessions_text(path: Path) -> str:
     if any(path.glob("opencode*.db")):
         return (
             f"{path} holds OpenCode's database: write a session with `opencode export SESSION > one.json`, "
@@ -52,25 +52,25 @@ def _nothing(path: Path) -> str:
     return f"{path} holds no exported sessions: there is no folder `session` in it"
 
 
-def located(storage: Path) -> Iterator[Located]:
+def find_sessions(storage: Path) -> Iterator[SessionFiles]:
     """Yield the sessions of a storage folder; their ids are checked when they are read."""
     sessions = storage / "session"
     for project in sorted(each for each in sessions.iterdir() if each.is_dir()):
         _check_no_link(project)
         if project.name == "info":
-            for file in names(project):
+            for file in json_files(project):
                 messages, parts = sessions / "message" / file.stem, sessions / "part" / file.stem
-                yield Located(file.stem, file, messages, parts)
+                yield SessionFiles(file.stem, file, messages, parts)
         elif project.name not in ("message", "part"):
-            for file in names(project):
+            for file in json_files(project):
                 todos = storage / "todo" / file.name
                 pending = storage / "pending_tool"
-                yield Located(
+                yield SessionFiles(
                     file.stem, file, storage / "message" / file.stem, storage / "part", todos, pending
                 )
 
 
-def names(folder: Path) -> list[Path]:
+def json_files(folder: Path) -> list[Path]:
     """List the JSON files of a folder, sorted by name."""
     if not folder.is_dir():
         return []
@@ -89,39 +89,39 @@ def _check_no_link(*folders: Path) -> None:
             raise InvalidInput(f"{folder}: a symbolic link, which is not followed")
 
 
-class Reader:
+class ArchiveReader:
     """Reads the files of one session, up to a total size."""
 
     def __init__(self) -> None:
-        self._left = MOST_SESSION
+        self._bytes_left = MOST_SESSION_BYTES
 
-    def object(self, file: Path) -> dict[str, Any]:
-        value = self.value(file)
+    def read_object(self, file: Path) -> dict[str, Any]:
+        value = self.read_value(file)
         if not isinstance(value, dict):
             raise InvalidInput(f"{file}: not a JSON object")
         return value
 
-    def value(self, file: Path, most: int = MOST_FILE) -> Any:
-        raw = self._bytes(file, min(most, self._left))
-        self._left -= len(raw)
+    def read_value(self, file: Path, most: int = MOST_FILE_BYTES) -> Any:
+        raw = self._read_bytes(file, min(most, self._bytes_left))
+        self._bytes_left -= len(raw)
         try:
             return msgspec.json.decode(raw)
-        except BROKEN as error:
+        except DECODE_ERRORS as error:
             raise InvalidInput(f"{file}: {str(error) or type(error).__name__}") from error
 
-    def named(self, file: Path, kind: str) -> dict[str, Any]:
+    def read_record(self, file: Path, kind: str) -> dict[str, Any]:
         """Read an object whose id must equal its file's name; a missing id is filled in."""
-        name = a_name(file.stem, kind)
-        value = filled(self.object(file), id=name)
+        name = check_id(file.stem, kind)
+        value = fill_missing(self.read_object(file), id=name)
         if value["id"] != name:
             raise InvalidInput(
                 f"{file}: holds the {kind} {str(value['id'])[:140]!r}: the id and the file name must be equal"
             )
         return value
 
-    def _bytes(self, file: Path, most: int) -> bytes:
+    def _read_bytes(self, file: Path, most: int) -> bytes:
         try:
-            raw = _read(file, most)
+            raw = _read_start(file, most)
         except OSError as error:
             raise InvalidInput(f"{file}: {error.strerror or error}") from error
         if len(raw) > most:
@@ -129,7 +129,7 @@ class Reader:
         return raw
 
 
-def _read(file: Path, most: int) -> bytes:
+def _read_start(file: Path, most: int) -> bytes:
     """Read up to `most` + 1 bytes, so that a larger file is detected; never block on a pipe."""
     handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

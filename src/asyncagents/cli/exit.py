@@ -38,7 +38,7 @@ _STORE_HINTS = {
 _SYSTEM_HINTS = {errno.ENOSPC: "disk is full", errno.EDQUOT: "disk is full", errno.EROFS: "readonly"}
 
 
-class Complaint(click.ClickException):
+class CliError(click.ClickException):
     """An error with an optional hint and an exit code."""
 
     def __init__(self, message: str, *, hint: str = "", code: int = FAILED) -> None:
@@ -54,17 +54,17 @@ class Complaint(click.ClickException):
             click.echo(f"hint: {plain(self.hint)}", err=True)
 
 
-class BadConfig(Complaint):
+class BadConfig(CliError):
     def __init__(self, message: str) -> None:
         super().__init__(message, code=USAGE)
 
 
-class NobodyReads(Exception):
+class OutputClosed(Exception):
     """The reader of stdout has closed the pipe."""
 
 
 @contextmanager
-def ends_well() -> Iterator[None]:
+def exit_on_error() -> Iterator[None]:
     """Turn every exception of a command into an error message and an exit code."""
     try:
         yield
@@ -74,7 +74,7 @@ def ends_well() -> Iterator[None]:
     except click.Abort:
         sys.exit(INTERRUPTED)
     except Exception as error:  # noqa: BLE001  the edge of a command
-        sys.exit(_explained(first_error(error)))
+        sys.exit(_report_error(first_error(error)))
 
 
 def first_error(error: BaseException) -> BaseException:
@@ -84,13 +84,13 @@ def first_error(error: BaseException) -> BaseException:
     return error
 
 
-def _explained(error: BaseException) -> int:
-    if isinstance(error, NobodyReads | BrokenPipeError):
+def _report_error(error: BaseException) -> int:
+    if isinstance(error, OutputClosed | BrokenPipeError):
         _close_stdout()
         return BROKEN_PIPE
-    if _debug():
+    if _is_debug():
         traceback.print_exception(error)
-    shown = error if isinstance(error, click.ClickException) else complaint(error)
+    shown = error if isinstance(error, click.ClickException) else as_cli_error(error)
     with suppress(OSError):
         shown.show()
     if isinstance(error, OSError):
@@ -98,37 +98,37 @@ def _explained(error: BaseException) -> int:
     return shown.exit_code
 
 
-def complaint(error: BaseException) -> Complaint:
+def as_cli_error(error: BaseException) -> CliError:
     """Convert an exception into an error for people, with a hint and an exit code."""
     match error:
         case ConfigError():
             return BadConfig(str(error))
         case NotFound(kind="session"):
-            return Complaint(str(error), hint="`asyncagents sessions --all` lists them", code=USAGE)
+            return CliError(str(error), hint="`asyncagents sessions --all` lists them", code=USAGE)
         case RequestError() | ModelError():
-            return Complaint(str(error), code=USAGE)
+            return CliError(str(error), code=USAGE)
         case StoreError():
-            return Complaint(str(error), hint=_store_hint(str(error)))
+            return CliError(str(error), hint=_store_hint(str(error)))
         case AsyncAgentsError():
-            return Complaint(str(error))
+            return CliError(str(error))
         case OSError():
-            return _system_complaint(error)
+            return _os_error(error)
         case _:
             hint = f"set {DEBUG_VARIABLE}=1 to see the traceback, and please report it"
-            return Complaint(f"this is a bug in asyncagents: {type(error).__name__}: {error}", hint=hint)
+            return CliError(f"this is a bug in asyncagents: {type(error).__name__}: {error}", hint=hint)
 
 
 def _store_hint(text: str) -> str:
     return next((hint for words, hint in _STORE_HINTS.items() if words in text.lower()), "")
 
 
-def _system_complaint(error: OSError) -> Complaint:
+def _os_error(error: OSError) -> CliError:
     what = error.strerror or str(error) or type(error).__name__
     text = f"{error.filename}: {what}" if error.filename else what
-    return Complaint(text, hint=_STORE_HINTS.get(_SYSTEM_HINTS.get(error.errno or 0, ""), ""))
+    return CliError(text, hint=_STORE_HINTS.get(_SYSTEM_HINTS.get(error.errno or 0, ""), ""))
 
 
-def _debug() -> bool:
+def _is_debug() -> bool:
     try:
         return bool(system_environment().get(DEBUG_VARIABLE))
     except ConfigError:

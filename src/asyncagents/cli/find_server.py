@@ -6,7 +6,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
 
-from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.cli.exit import USAGE, CliError
 from asyncagents.config.env import system_environment
 from asyncagents.config.secret import Secret
 from asyncagents.server.discovery import find_server, find_worker
@@ -15,7 +15,7 @@ TOKEN_VARIABLE = "ASYNCAGENTS_TOKEN"
 PORTS = {"http": 80, "https": 443}
 
 
-class There(Struct, frozen=True):
+class TargetServer(Struct, frozen=True):
     """A server; `own`: it runs on this data directory, and so on this machine."""
 
     url: str
@@ -23,16 +23,16 @@ class There(Struct, frozen=True):
     own: bool
 
 
-def find_there(data: Path, attach: str | None, token: Secret | None) -> There | None:
+def find_target_server(data: Path, attach: str | None, token: Secret | None) -> TargetServer | None:
     """Return the server, None to run in this process. Raises `CliError` if --attach is invalid."""
     if attach is None:
         worker = find_worker(data)
-        return None if worker is None else There(worker.url, _secret(worker.token), own=True)
-    asked = _address(attach)
+        return None if worker is None else TargetServer(worker.url, _secret(worker.token), own=True)
+    asked = _parse_address(attach)
     listing = find_server(data)
-    own = listing is not None and _same(asked, urlsplit(listing.url))
+    own = listing is not None and _is_same_server(asked, urlsplit(listing.url))
     if own and listing is not None and not listing.serves_all:
-        raise Complaint(
+        raise CliError(
             f"the server at {attach} belongs to a run, and runs no other sessions",
             hint="leave out --attach to run in this process",
             code=USAGE,
@@ -40,21 +40,21 @@ def find_there(data: Path, attach: str | None, token: Secret | None) -> There | 
     given = token or _secret(system_environment().get(TOKEN_VARIABLE).strip())
     if given is None and own and listing is not None:
         given = _secret(listing.token)
-    return There(f"{asked.scheme}://{asked.netloc}{asked.path}", _sendable(given), own)
+    return TargetServer(f"{asked.scheme}://{asked.netloc}{asked.path}", _check_token(given), own)
 
 
 def _secret(token: str | None) -> Secret | None:
     return Secret(token) if token else None
 
 
-def _sendable(token: Secret | None) -> Secret | None:
+def _check_token(token: Secret | None) -> Secret | None:
     text = token.reveal() if token is not None else ""
     if text.isascii() and text.isprintable():
         return token
-    raise Complaint("the token must be printable ASCII without line breaks", code=USAGE)
+    raise CliError("the token must be printable ASCII without line breaks", code=USAGE)
 
 
-def _address(text: str) -> SplitResult:
+def _parse_address(text: str) -> SplitResult:
     try:
         found = urlsplit(text.strip().rstrip("/"))
         extra = found.username is not None or found.query or found.fragment
@@ -63,14 +63,14 @@ def _address(text: str) -> SplitResult:
     except ValueError:
         pass
     shown = text.rpartition("@")[2][:80]
-    raise Complaint(
+    raise CliError(
         f"{shown!r} is not a valid server address",
         hint="use the form that `asyncagents serve` prints, such as http://127.0.0.1:5165",
         code=USAGE,
     )
 
 
-def _same(one: SplitResult, other: SplitResult) -> bool:
+def _is_same_server(one: SplitResult, other: SplitResult) -> bool:
     """Return whether two addresses are the same server; all loopback names are equal."""
     ports = [each.port or PORTS[each.scheme] for each in (one, other)]
     return ports[0] == ports[1] and (one.hostname == other.hostname or (_is_local(one) and _is_local(other)))

@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import Protocol, Unpack
 
 from asyncagents.domain.call.call import Reply
-from asyncagents.domain.call.waiting import Awaited
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.call.waiting import OpenCall
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.session import Rule, Session
 from asyncagents.domain.conversation.status import Status
 from asyncagents.domain.event import Event
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.task.view import BackgroundTask
-from asyncagents.engine.input.message import To
+from asyncagents.engine.input.message import PromptOptions
 from asyncagents.errors import StoreError
 
 
 class HostTasks(Protocol):
     async def list(self, session_id: SessionId) -> tuple[BackgroundTask, ...]: ...
 
-    async def awaited(self, session_id: SessionId, *, asks: bool = False) -> tuple[Awaited, ...]: ...
+    async def list_awaited(self, session_id: SessionId, *, asks: bool = False) -> tuple[OpenCall, ...]: ...
 
 
 class Host(Protocol):
@@ -40,11 +40,11 @@ class Host(Protocol):
         directory: Path,
         key: str | None,
         permission: Sequence[Rule],
-        **to: Unpack[To],
+        **to: Unpack[PromptOptions],
     ) -> tuple[Session, MessageId]: ...
 
     async def send(
-        self, session_id: SessionId, text: str, *, key: str | None, **to: Unpack[To]
+        self, session_id: SessionId, text: str, *, key: str | None, **to: Unpack[PromptOptions]
     ) -> MessageId: ...
 
     def serve_tree(self, root_id: SessionId) -> None:
@@ -67,12 +67,12 @@ class Host(Protocol):
 
     async def children(self, session_id: SessionId) -> tuple[Session, ...]: ...
 
-    async def messages(self, session_id: SessionId, *, limit: int) -> tuple[Entry, ...]: ...
+    async def messages(self, session_id: SessionId, *, limit: int) -> tuple[MessageWithParts, ...]: ...
 
-    async def answer_to(self, message_id: MessageId) -> Entry | None: ...
+    async def answer_to(self, message_id: MessageId) -> MessageWithParts | None: ...
 
     async def statuses(self, root_id: SessionId) -> dict[SessionId, Status]: ...
 
     async def at_work(self, root_id: SessionId) -> bool: ...
 
-    async def is_run(self, session_id: SessionId) -> bool: ...
+    async def is_running(self, session_id: SessionId) -> bool: ...

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from asyncagents.cli.exit import NobodyReads, ends_well
+from asyncagents.cli.exit import OutputClosed, exit_on_error
 from asyncagents.config.conceal import conceal_environment
 
 COMMANDS = {
@@ -58,7 +58,7 @@ class LazyGroup(click.Group):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="replace")
         code: object = 0
-        with ends_well():
+        with exit_on_error():
             code = super().main(*args, **{**more, "standalone_mode": False})
         sys.exit(code if isinstance(code, int) else 0)
 
@@ -66,7 +66,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:  # click would exit with code 1
-            raise NobodyReads from error
+            raise OutputClosed from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

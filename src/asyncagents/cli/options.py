@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.cli.exit import USAGE, CliError
 from asyncagents.config.env import system_environment
 from asyncagents.config.paths import data_folder
 
@@ -38,7 +38,7 @@ def project_folder(directory: Path) -> Path:
     try:
         str(folder).encode()
     except UnicodeEncodeError as error:
-        raise Complaint(
+        raise CliError(
             f"the name of the directory {str(folder)!r} is not UTF-8",
             hint="rename it, or work from another one with --directory",
             code=USAGE,
@@ -50,7 +50,7 @@ def data_directory(chosen: Path | None) -> Path:
     """Resolve the data directory: --data-dir, the environment or the default, never a config file."""
     folder = data_folder(system_environment(), chosen)[0]
     if folder.exists() and not folder.is_dir():
-        raise Complaint(
+        raise CliError(
             f"the data directory {folder} is not a directory",
             hint="choose another one with --data-dir or ASYNCAGENTS_DATA_DIR",
             code=USAGE,

@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from asyncagents.client.decode import read
-from asyncagents.client.json_client import Calls, at
+from asyncagents.client.decode import decode_body
+from asyncagents.client.json_client import JsonClient, build_path
 from asyncagents.domain.call.pending_tool import PendingStatus, PendingToolCall
 from asyncagents.domain.id import SessionId
 
 
-class AsyncTools:
+class ClientAsyncTools:
     """`client.async_tools`. Every result is durable before its method returns."""
 
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
+    def __init__(self, calls: JsonClient) -> None:
+        self._http = calls
 
     async def submit_result(
         self, pending_id: str, output: str, *, title: str = "", metadata: dict[str, Any] | None = None
@@ -22,18 +22,18 @@ class AsyncTools:
         A result that the tool refuses raises `ResultRefused`, and the call still waits.
         """
         result = {"output": output, "title": title, "metadata": metadata or {}}
-        return await self._calls.post(
+        return await self._http.post(
             "/async-tool/result", PendingToolCall, {"pendingID": pending_id, "result": result}
         )
 
     async def submit_error(self, pending_id: str, error: str) -> PendingToolCall:
         """Submit the error of a pending call; its session continues with the error."""
-        return await self._calls.post(
+        return await self._http.post(
             "/async-tool/error", PendingToolCall, {"pendingID": pending_id, "error": error}
         )
 
     async def get(self, pending_id: str) -> PendingToolCall:
-        return await self._calls.get(at("async-tool", "pending", pending_id), PendingToolCall)
+        return await self._http.get(build_path("async-tool", "pending", pending_id), PendingToolCall)
 
     async def list(
         self,
@@ -47,8 +47,10 @@ class AsyncTools:
         query = {"status": status, "after": after, "limit": str(limit)}
         if session_id is not None:
             query["sessionID"] = session_id
-        return await self._calls.get("/async-tool/pending", tuple[PendingToolCall, ...], query)
+        return await self._http.get("/async-tool/pending", tuple[PendingToolCall, ...], query)
 
     async def cancel(self, pending_id: str) -> PendingToolCall:
         """Cancel a pending call: it fails with `cancelled`, and its session continues."""
-        return read(await self._calls.delete(at("async-tool", "pending", pending_id)), PendingToolCall)
+        return decode_body(
+            await self._http.delete(build_path("async-tool", "pending", pending_id)), PendingToolCall
+        )

@@ -7,31 +7,39 @@ from typing import Any, TypedDict, Unpack
 
 from aiohttp import ClientSession, TCPConnector
 
-from asyncagents.client.approvals import Approvals
-from asyncagents.client.async_tools import AsyncTools
+from asyncagents.client.approvals import ClientApprovals
+from asyncagents.client.async_tools import ClientAsyncTools
 from asyncagents.client.decode import read_answer, read_entries, read_entry
-from asyncagents.client.events import Anew, BoardEvent, News, board_news, session_news
-from asyncagents.client.json_client import Calls, at, fresh_key
-from asyncagents.client.server_finder import At, Finder, Working
-from asyncagents.client.tasks import Tasks
-from asyncagents.client.transport import Link, counting
+from asyncagents.client.events import BoardEvent, Reset, SessionNews, follow_board, follow_session
+from asyncagents.client.json_client import JsonClient, build_path, fresh_key
+from asyncagents.client.server_finder import DataDirectoryFinder, ServerFinder, UrlFinder
+from asyncagents.client.tasks import ClientTasks
+from asyncagents.client.transport import Transport, count_tries
 from asyncagents.domain.call.call import Call, Reply
-from asyncagents.domain.call.waiting import Waiting
-from asyncagents.domain.conversation.entry import Entry
-from asyncagents.domain.conversation.message import ModelRef, OutputFormat
+from asyncagents.domain.call.waiting import WaitingCall
+from asyncagents.domain.conversation.entry import MessageWithParts
+from asyncagents.domain.conversation.message import MessageFormat, ModelRef
 from asyncagents.domain.conversation.session import Rule, Session
 from asyncagents.domain.conversation.status import Busy, Retry, Status
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.event import Event, PromptAnswered, SessionDeleted, SessionStatus
-from asyncagents.domain.http_shapes import Begun, Health, Sent, SentFile, SessionState, Stands, Stopped
+from asyncagents.domain.http_shapes import (
+    AbortResult,
+    BeginResult,
+    FeedPosition,
+    Health,
+    SendResult,
+    SentFile,
+    SessionState,
+)
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.task.board import KindFilter, TaskStats
 from asyncagents.errors import InvalidInput, NotFound
 
-PATIENCE_SECONDS = 30.0
+RECONNECT_SECONDS = 30.0
 
 
-class To(TypedDict, total=False):
+class ClientPromptOptions(TypedDict, total=False):
     """Options of a prompt: agent, model, files and output format."""
 
     agent: str | None
@@ -39,7 +47,7 @@ class To(TypedDict, total=False):
     variant: str | None
     files: Sequence[str | Path | SentFile]
     """Paths on the server, `file:` URLs, or files with their content."""
-    format: OutputFormat | None
+    format: MessageFormat | None
 
 
 @asynccontextmanager
@@ -48,40 +56,40 @@ async def open_client(
     *,
     token: str | None = None,
     data: str | Path | None = None,
-    patience: float = PATIENCE_SECONDS,
+    patience: float = RECONNECT_SECONDS,
 ) -> AsyncIterator["Client"]:
     """Connect to the server at `url`, or to the one that runs on the data directory `data` of this machine.
 
     `patience`: how many seconds the server may be unreachable, as during a restart, before `Unavailable` is
     raised. Until then requests are retried and streams resumed; no request takes effect twice.
     """
-    async with ClientSession(connector=TCPConnector(limit=0), trace_configs=[counting()]) as http:
-        yield Client(Link(http, _finder(url, token, data), patience=patience))
+    async with ClientSession(connector=TCPConnector(limit=0), trace_configs=[count_tries()]) as http:
+        yield Client(Transport(http, _server_finder(url, token, data), patience=patience))
 
 
-def _finder(url: str | None, token: str | None, data: str | Path | None) -> Finder:
+def _server_finder(url: str | None, token: str | None, data: str | Path | None) -> ServerFinder:
     if url is not None and data is None:
-        return At(url, token)
+        return UrlFinder(url, token)
     if data is not None and url is None and token is None:
-        return Working(Path(data))
+        return DataDirectoryFinder(Path(data))
     raise InvalidInput("give either url (and token) or data, to find the server")
 
 
 class Client:
     """A connection to a server; open one with `open_client`."""
 
-    def __init__(self, link: Link) -> None:
-        self._calls = Calls(link)
-        self._link = link
-        self.tasks = Tasks(self._calls)
-        self.async_tools = AsyncTools(self._calls)
-        self.approvals = Approvals(self._calls)
+    def __init__(self, link: Transport) -> None:
+        self._http = JsonClient(link)
+        self._transport = link
+        self.tasks = ClientTasks(self._http)
+        self.async_tools = ClientAsyncTools(self._http)
+        self.approvals = ClientApprovals(self._http)
 
     async def health(self) -> Health:
-        return await self._calls.get("/v1/health", Health)
+        return await self._http.get("/v1/health", Health)
 
     async def stats(self) -> TaskStats:
-        return await self._calls.get("/v1/stats", TaskStats)
+        return await self._http.get("/v1/stats", TaskStats)
 
     async def create_session(
         self,
@@ -93,9 +101,9 @@ class Client:
         permission: Sequence[Rule] = (),
     ) -> Session:
         """Create a session; the same key again returns the same session. Default directory: the server's."""
-        where = {"parentID": parent_id, "directory": _path(directory)}
+        where = {"parentID": parent_id, "directory": _absolute_path(directory)}
         body = {"title": title, "permission": permission, **where}
-        return await self._calls.post("/session", Session, _given(body), key=key)
+        return await self._http.post("/session", Session, _without_none(body), key=key)
 
     async def begin(
         self,
@@ -105,11 +113,16 @@ class Client:
         directory: str | Path | None = None,
         key: str | None = None,
         permission: Sequence[Rule] = (),
-        **to: Unpack[To],
+        **to: Unpack[ClientPromptOptions],
     ) -> tuple[Session, MessageId]:
         """Create a session with its first message, atomically, and return without waiting for an answer."""
-        body = {"title": title, "directory": _path(directory), "permission": permission, **_said(text, to)}
-        begun = await self._calls.post("/v1/sessions", Begun, _given(body), key=key)
+        body = {
+            "title": title,
+            "directory": _absolute_path(directory),
+            "permission": permission,
+            **_prompt_body(text, to),
+        }
+        begun = await self._http.post("/v1/sessions", BeginResult, _without_none(body), key=key)
         return begun.session, begun.message_id
 
     async def send(
@@ -119,33 +132,35 @@ class Client:
         *,
         key: str | None = None,
         wakes: bool = True,
-        **to: Unpack[To],
+        **to: Unpack[ClientPromptOptions],
     ) -> MessageId:
         """Store a message without waiting for an answer; with `wakes=False` it waits for the next step."""
-        body = {"wakes": wakes, **_said(text, to)}
-        path = at("v1", "sessions", session_id, "prompts")
-        return (await self._calls.post(path, Sent, _given(body), key=key)).message_id
+        body = {"wakes": wakes, **_prompt_body(text, to)}
+        path = build_path("v1", "sessions", session_id, "prompts")
+        return (await self._http.post(path, SendResult, _without_none(body), key=key)).message_id
 
     async def prompt(
-        self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[To]
-    ) -> Entry:
+        self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[ClientPromptOptions]
+    ) -> MessageWithParts:
         """Send a message and wait until its turn ends, or waits for something outside; return the answer."""
-        async with self._news(session_id) as news:
+        async with self._session_stream(session_id) as news:
             message_id = await self.send(session_id, text, key=key or fresh_key(), **to)
-            return await self._answer(session_id, message_id, news)
+            return await self._await_answer(session_id, message_id, news)
 
-    async def answered(self, session_id: SessionId, message_id: MessageId) -> Entry:
+    async def wait_for_answer(self, session_id: SessionId, message_id: MessageId) -> MessageWithParts:
         """Wait for the answer to a sent message."""
-        async with self._news(session_id) as news:
-            return await self._answer(session_id, message_id, news)
+        async with self._session_stream(session_id) as news:
+            return await self._await_answer(session_id, message_id, news)
 
-    async def _answer(self, session_id: SessionId, message_id: MessageId, news: AsyncIterator[News]) -> Entry:
+    async def _await_answer(
+        self, session_id: SessionId, message_id: MessageId, news: AsyncIterator[SessionNews]
+    ) -> MessageWithParts:
         answer = await self.answer_to(message_id)
         while answer is None:
             match await anext(news):
                 case PromptAnswered(message_id=answered) if answered == message_id:
                     answer = await self.answer_to(message_id)
-                case Anew():
+                case Reset():
                     answer = await self.answer_to(message_id)
                 case SessionDeleted(session_id=gone) if gone == session_id:
                     raise NotFound("session", session_id)
@@ -154,17 +169,17 @@ class Client:
         return answer
 
     async def stream(
-        self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[To]
+        self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[ClientPromptOptions]
     ) -> AsyncGenerator[Event, None]:
         """Send a message and yield the events of its session until it is answered, or the session deleted."""
-        async with self._news(session_id) as news:
+        async with self._session_stream(session_id) as news:
             message_id = await self.send(session_id, text, key=key or fresh_key(), **to)
             if key is not None and await self.answer_to(message_id) is not None:
                 return
             async for event in news:
-                if isinstance(event, Anew) and await self.answer_to(message_id) is not None:
+                if isinstance(event, Reset) and await self.answer_to(message_id) is not None:
                     return
-                if event is None or isinstance(event, Anew):
+                if event is None or isinstance(event, Reset):
                     continue
                 yield event
                 answered = isinstance(event, PromptAnswered) and event.message_id == message_id
@@ -180,27 +195,27 @@ class Client:
         The stream ends when the session is deleted. `after`: a cursor to resume from.
         """
         async with (
-            self._news(session_id, tree=tree, after=after) as news,
+            self._session_stream(session_id, tree=tree, after=after) as news,
             aclosing(_events(news)) as events,
         ):
             yield events
 
     @asynccontextmanager
-    async def _news(
+    async def _session_stream(
         self, session_id: SessionId, *, tree: bool = False, after: str | None = None
-    ) -> AsyncIterator[AsyncGenerator[News, None]]:
+    ) -> AsyncIterator[AsyncGenerator[SessionNews, None]]:
         """Open the stream of a session; it has begun when the block starts."""
-        async with aclosing(session_news(self._link, session_id, tree=tree, after=after)) as news:
+        async with aclosing(follow_session(self._transport, session_id, tree=tree, after=after)) as news:
             await anext(news)
             yield news
 
     def board(self, kind: KindFilter = "background") -> AsyncGenerator[BoardEvent, None]:
         """Yield a snapshot of all tasks of a kind, then each change; after a reset, a new snapshot."""
-        return board_news(self._link, kind)
+        return follow_board(self._transport, kind)
 
     async def wait(self, session_id: SessionId) -> Status:
         """Wait until a session is idle or waits for something outside; return its status."""
-        async with self._news(session_id) as news:
+        async with self._session_stream(session_id) as news:
             status = await self.status(session_id)
             while isinstance(status, Busy | Retry):
                 match await anext(news):
@@ -223,12 +238,12 @@ class Client:
     ) -> Call:
         """Answer a permission with "once", "always" or "reject", a question with a list for each question."""
         body = {"reply": reply, "input": input, "message": message, "by": by}
-        return await self._calls.post(at("v1", "asks", ask_id, "answer"), Call, _given(body))
+        return await self._http.post(build_path("v1", "asks", ask_id, "answer"), Call, _without_none(body))
 
-    async def asks(self, session_id: SessionId | None = None) -> tuple[Waiting, ...]:
+    async def asks(self, session_id: SessionId | None = None) -> tuple[WaitingCall, ...]:
         """List calls that wait for a person, of a session's tree or of all sessions, oldest first."""
         query = {} if session_id is None else {"sessionID": session_id}
-        return await self._calls.get("/v1/asks", tuple[Waiting, ...], query)
+        return await self._http.get("/v1/asks", tuple[WaitingCall, ...], query)
 
     async def abort(
         self, session_id: SessionId, *, seconds: float = 5.0, scope: str = "tree", key: str | None = None
@@ -238,66 +253,72 @@ class Client:
 
         The same key again does not abort later work; requests are retried under one key.
         """
-        path, body = at("v1", "sessions", session_id, "abort"), {"seconds": seconds, "scope": scope}
-        return (await self._calls.post(path, Stopped, body, key=key)).stopped
+        path, body = build_path("v1", "sessions", session_id, "abort"), {"seconds": seconds, "scope": scope}
+        return (await self._http.post(path, AbortResult, body, key=key)).stopped
 
     async def session(self, session_id: SessionId) -> Session:
-        return await self._calls.get(at("session", session_id), Session)
+        return await self._http.get(build_path("session", session_id), Session)
 
     async def state(self, session_id: SessionId) -> SessionState:
         """Get a session with its state."""
-        return await self._calls.get(at("v1", "sessions", session_id), SessionState)
+        return await self._http.get(build_path("v1", "sessions", session_id), SessionState)
 
     async def find_session(self, start: str) -> Session:
         """Find a session by its id or an unambiguous prefix of it."""
-        found = await self._calls.get(at("v1", "sessions", start), SessionState, {"prefix": "true"})
+        found = await self._http.get(build_path("v1", "sessions", start), SessionState, {"prefix": "true"})
         return found.session
 
     async def sessions(
         self, directory: str | Path | None = None, *, limit: int = 100, roots: bool = False
     ) -> tuple[Session, ...]:
         """List sessions of a directory (None: the server's), newest first. `roots`: without parents only."""
-        query = _given({"directory": _path(directory), "limit": str(limit), "roots": str(roots).lower()})
-        return await self._calls.get("/session", tuple[Session, ...], query)
+        query = _without_none(
+            {"directory": _absolute_path(directory), "limit": str(limit), "roots": str(roots).lower()}
+        )
+        return await self._http.get("/session", tuple[Session, ...], query)
 
     async def roots(self, directory: str | Path | None = None, *, limit: int = 100) -> tuple[Session, ...]:
         """List sessions without a parent, of one directory (None: all), newest first."""
-        query = _given({"directory": _path(directory), "limit": str(limit)})
-        return await self._calls.get("/v1/sessions", tuple[Session, ...], query)
+        query = _without_none({"directory": _absolute_path(directory), "limit": str(limit)})
+        return await self._http.get("/v1/sessions", tuple[Session, ...], query)
 
     async def tree(self, session_id: SessionId) -> tuple[Session, ...]:
         """List all sessions of the session's tree, root first."""
-        return await self._calls.get(at("v1", "sessions", session_id, "tree"), tuple[Session, ...])
+        return await self._http.get(build_path("v1", "sessions", session_id, "tree"), tuple[Session, ...])
 
     async def root_of(self, session_id: SessionId) -> SessionId:
         return (await self.state(session_id)).root_id
 
     async def children(self, session_id: SessionId) -> tuple[Session, ...]:
-        return await self._calls.get(at("session", session_id, "children"), tuple[Session, ...])
+        return await self._http.get(build_path("session", session_id, "children"), tuple[Session, ...])
 
     async def delete_session(self, session_id: SessionId) -> None:
         """Delete a session and all its descendants."""
-        await self._calls.delete(at("session", session_id), gone=b"true")
+        await self._http.delete(build_path("session", session_id), gone=b"true")
 
-    async def messages(self, session_id: SessionId, *, limit: int = 1_000_000) -> tuple[Entry, ...]:
+    async def messages(
+        self, session_id: SessionId, *, limit: int = 1_000_000
+    ) -> tuple[MessageWithParts, ...]:
         """List the newest `limit` messages, oldest first."""
-        path = at("session", session_id, "message")
-        return read_entries(await self._calls.raw(path, {"limit": str(limit)}))
+        path = build_path("session", session_id, "message")
+        return read_entries(await self._http.raw(path, {"limit": str(limit)}))
 
-    async def message(self, session_id: SessionId, message_id: MessageId) -> Entry:
-        return read_entry(await self._calls.raw(at("session", session_id, "message", message_id)))
+    async def message(self, session_id: SessionId, message_id: MessageId) -> MessageWithParts:
+        return read_entry(await self._http.raw(build_path("session", session_id, "message", message_id)))
 
-    async def answer_to(self, message_id: MessageId) -> Entry | None:
+    async def answer_to(self, message_id: MessageId) -> MessageWithParts | None:
         """Get the message that answered a prompt, if there is one."""
-        return read_answer(await self._calls.raw(at("v1", "messages", message_id, "answer")))
+        return read_answer(await self._http.raw(build_path("v1", "messages", message_id, "answer")))
 
     async def status(self, session_id: SessionId) -> Status:
         return (await self.state(session_id)).status
 
     async def statuses(self, session_id: SessionId | None = None) -> dict[SessionId, Status]:
         """Get the statuses of all non-idle sessions, or those of a session's tree."""
-        path = "/session/status" if session_id is None else at("v1", "sessions", session_id, "statuses")
-        return await self._calls.get(path, dict[SessionId, Status])
+        path = (
+            "/session/status" if session_id is None else build_path("v1", "sessions", session_id, "statuses")
+        )
+        return await self._http.get(path, dict[SessionId, Status])
 
     async def at_work(self, session_id: SessionId) -> bool:
         """Whether any session of the tree neither rests nor waits for something outside."""
@@ -309,39 +330,39 @@ class Client:
 
     async def cursor(self) -> str:
         """Get the current cursor, from which `events` can resume later."""
-        return (await self._calls.get("/v1/cursor", Stands)).cursor
+        return (await self._http.get("/v1/cursor", FeedPosition)).cursor
 
     async def todos(self, session_id: SessionId) -> tuple[Todo, ...]:
-        return await self._calls.get(at("session", session_id, "todo"), tuple[Todo, ...])
+        return await self._http.get(build_path("session", session_id, "todo"), tuple[Todo, ...])
 
     async def open_calls(self, session_id: SessionId) -> tuple[Call, ...]:
-        return await self._calls.get(at("v1", "sessions", session_id, "calls"), tuple[Call, ...])
+        return await self._http.get(build_path("v1", "sessions", session_id, "calls"), tuple[Call, ...])
 
 
-async def _events(news: AsyncGenerator[News, None]) -> AsyncGenerator[Event, None]:
+async def _events(news: AsyncGenerator[SessionNews, None]) -> AsyncGenerator[Event, None]:
     async for event in news:
-        if event is not None and not isinstance(event, Anew):
+        if event is not None and not isinstance(event, Reset):
             yield event
 
 
-def _said(text: str, to: To) -> dict[str, Any]:
+def _prompt_body(text: str, to: ClientPromptOptions) -> dict[str, Any]:
     model, files = to.get("model"), to.get("files") or ()
     named = f"{model.provider_id}/{model.model_id}" if isinstance(model, ModelRef) else model
-    sent = [file if isinstance(file, SentFile) else _file(file) for file in files]
+    sent = [file if isinstance(file, SentFile) else _file_path(file) for file in files]
     variant = to.get("variant") or (model.variant if isinstance(model, ModelRef) else None)
     chosen = {"agent": to.get("agent"), "variant": variant, "format": to.get("format")}
     return {"prompt": text, "model": named, "files": sent or None, **chosen}
 
 
-def _file(file: str | Path) -> str:
+def _file_path(file: str | Path) -> str:
     """Make a `Path` absolute: it is relative to this process's directory, not the server's."""
     return str(file.absolute()) if isinstance(file, Path) else file
 
 
-def _path(directory: str | Path | None) -> str | None:
+def _absolute_path(directory: str | Path | None) -> str | None:
     return None if directory is None else str(Path(directory).absolute())
 
 
-def _given(body: dict[str, Any]) -> dict[str, Any]:
+def _without_none(body: dict[str, Any]) -> dict[str, Any]:
     """Drop values that are None."""
     return {name: value for name, value in body.items() if value is not None}

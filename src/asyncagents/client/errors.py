@@ -17,7 +17,7 @@ from asyncagents.errors import (
 )
 
 _NOT_FOUND = re.compile(r"no (?P<kind>.+?) with id '(?P<id>.*)'", re.DOTALL)
-_NOT_FOUND_THERE = re.compile(r"(?P<kind>[A-Z]\w+)(?: request)? not found: (?P<id>.*)", re.DOTALL)
+_NOT_FOUND_OPENCODE = re.compile(r"(?P<kind>[A-Z]\w+)(?: request)? not found: (?P<id>.*)", re.DOTALL)
 """The form of OpenCode's routes."""
 _ERRORS: dict[int, type[AsyncAgentsError]] = {
     401: Unauthorized,
@@ -38,8 +38,8 @@ class _Body(Struct, frozen=True):
     data: _Data = _Data()
 
 
-def refusal(status: int, body: bytes) -> AsyncAgentsError:
-    told = _told(body)
+def error_from_response(status: int, body: bytes) -> AsyncAgentsError:
+    told = _error_data(body)
     said = told.message or f"the server responded with status {status}"
     if status == 404:
         return _not_found(said)
@@ -51,7 +51,7 @@ def refusal(status: int, body: bytes) -> AsyncAgentsError:
 
 
 def _not_found(said: str) -> NotFound:
-    if there := _NOT_FOUND_THERE.fullmatch(said):
+    if there := _NOT_FOUND_OPENCODE.fullmatch(said):
         return NotFound(there["kind"].lower(), there["id"])
     named = _NOT_FOUND.fullmatch(said)
     error = NotFound(named["kind"], named["id"]) if named else NotFound("", "")
@@ -59,7 +59,7 @@ def _not_found(said: str) -> NotFound:
     return error
 
 
-def _told(body: bytes) -> _Data:
+def _error_data(body: bytes) -> _Data:
     """Decode the error body; empty if it is not ours: a proxy may respond with its own page."""
     try:
         return msgspec.json.decode(body, type=_Body).data

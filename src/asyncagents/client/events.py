@@ -4,10 +4,10 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TypeAlias
 
-from asyncagents.client.decode import read
-from asyncagents.client.json_client import at
-from asyncagents.client.sse import Frame, followed
-from asyncagents.client.transport import Link, Question
+from asyncagents.client.decode import decode_body
+from asyncagents.client.json_client import build_path
+from asyncagents.client.sse import Frame, follow_frames
+from asyncagents.client.transport import ApiRequest, Transport
 from asyncagents.domain.conversation.codec import Unreadable
 from asyncagents.domain.event import (
     Event,
@@ -21,39 +21,39 @@ from asyncagents.domain.event import (
     parse_event,
 )
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.task.board import BoardSnapshot, KindFilter, Removed
+from asyncagents.domain.task.board import BoardSnapshot, KindFilter, TaskRemoved
 from asyncagents.domain.task.view import BackgroundTask
 from asyncagents.errors import Unavailable
 
 TaskEvent: TypeAlias = TaskCreated | TaskUpdated | TaskCompleted | TaskFailed | TaskCancelled
-BoardEvent: TypeAlias = BoardSnapshot | TaskEvent | Removed
+BoardEvent: TypeAlias = BoardSnapshot | TaskEvent | TaskRemoved
 _TASKS: dict[str, type[TaskEvent]] = {kind.type: kind for kind in TaskEvent.__args__}
 
 
-class Anew:
+class Reset:
     """Marks that the full state follows; what is missing in it no longer exists."""
 
 
-News: TypeAlias = Event | Anew | None
+SessionNews: TypeAlias = Event | Reset | None
 """None: no event; the stream has begun, or is alive."""
 
 
-async def session_news(
-    link: Link, session_id: SessionId, *, tree: bool, after: str | None
-) -> AsyncGenerator[News, None]:
+async def follow_session(
+    link: Transport, session_id: SessionId, *, tree: bool, after: str | None
+) -> AsyncGenerator[SessionNews, None]:
     """Yield None once the stream has begun, then events; None also stands for events of unknown kind."""
     query = {"tree": "true"} if tree else {}
     query = query if after is None else {**query, "after": after}
-    question = Question(method="GET", path=at("v1", "sessions", session_id, "events"), query=query)
-    async with aclosing(followed(link, question)) as frames:
+    question = ApiRequest(method="GET", path=build_path("v1", "sessions", session_id, "events"), query=query)
+    async with aclosing(follow_frames(link, question)) as frames:
         async for frame in frames:
             match frame.type:
                 case "cursor":
                     yield None
                 case "reset":
-                    yield Anew()
+                    yield Reset()
                 case _:
-                    event = _event(frame)
+                    event = _parse_frame_event(frame)
                     yield None if isinstance(event, UnknownEvent) else event
                     if isinstance(event, SessionDeleted) and _is_last(event, session_id):
                         return
@@ -64,23 +64,23 @@ def _is_last(event: SessionDeleted, session_id: SessionId) -> bool:
     return event.session_id == session_id or event.info.parent_id is None
 
 
-async def board_news(link: Link, kind: KindFilter) -> AsyncGenerator[BoardEvent, None]:
-    question = Question(method="GET", path="/v1/events", query={"kind": kind})
-    async with aclosing(followed(link, question)) as frames:
+async def follow_board(link: Transport, kind: KindFilter) -> AsyncGenerator[BoardEvent, None]:
+    question = ApiRequest(method="GET", path="/v1/events", query={"kind": kind})
+    async with aclosing(follow_frames(link, question)) as frames:
         async for frame in frames:
             match frame.type:
                 case "snapshot":
-                    yield read(frame.data, BoardSnapshot)
+                    yield decode_body(frame.data, BoardSnapshot)
                 case "task.removed":
-                    yield read(frame.data, Removed)
+                    yield decode_body(frame.data, TaskRemoved)
                 case change if change in _TASKS:
-                    task = read(frame.data, BackgroundTask)
+                    task = decode_body(frame.data, BackgroundTask)
                     yield _TASKS[change](session_id=task.session_id, task=task)
                 case _:
                     pass
 
 
-def _event(frame: Frame) -> Event | UnknownEvent:
+def _parse_frame_event(frame: Frame) -> Event | UnknownEvent:
     try:
         return parse_event(frame.type, frame.data)
     except Unreadable as error:

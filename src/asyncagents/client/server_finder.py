@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from asyncagents.errors import InvalidInput, Unavailable
 
-LISTING, LOCK = "server.json", "server.lock"
+LISTING_FILE, LOCK_FILE = "server.json", "server.lock"
 
 
-class Address(Struct, frozen=True):
+class ServerAddress(Struct, frozen=True):
     url: str
     token: str | None = None
 
@@ -26,35 +26,35 @@ class Address(Struct, frozen=True):
         return {} if self.token is None else {"authorization": f"Bearer {self.token}"}
 
 
-class Finder(Protocol):
-    def __call__(self) -> Address:
+class ServerFinder(Protocol):
+    def __call__(self) -> ServerAddress:
         """Return the server's current address. Raises `Unavailable`."""
         ...
 
 
-class At:
+class UrlFinder:
     """A server with a fixed URL."""
 
     def __init__(self, url: str, token: str | None) -> None:
         if not url.startswith(("http://", "https://")) or not url.isprintable():
             raise InvalidInput(f"{url[:80]!r} is not a valid server URL: write it as http://127.0.0.1:5165")
-        self._address = Address(url.rstrip("/"), token)
+        self._address = ServerAddress(url.rstrip("/"), token)
 
-    def __call__(self) -> Address:
+    def __call__(self) -> ServerAddress:
         return self._address
 
 
-class Working:
+class DataDirectoryFinder:
     """The server of a data directory; after a restart its address may differ."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
 
-    def __call__(self) -> Address:
+    def __call__(self) -> ServerAddress:
         """Return the address of a running server only: that of a dead one may belong to another program."""
         try:
-            if _is_held(self._data / LOCK):
-                return msgspec.json.decode((self._data / LISTING).read_bytes(), type=Address)
+            if _is_held(self._data / LOCK_FILE):
+                return msgspec.json.decode((self._data / LISTING_FILE).read_bytes(), type=ServerAddress)
         except (FileNotFoundError, msgspec.DecodeError):
             pass  # the server is just writing it
         raise Unavailable(f"no server runs on {self._data}: start one with `asyncagents serve`")

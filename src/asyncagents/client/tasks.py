@@ -1,8 +1,8 @@
 """Reading and controlling tasks over HTTP, like `runtime.tasks`."""
 
-from asyncagents.client.json_client import Calls, at
-from asyncagents.domain.call.waiting import Awaited
-from asyncagents.domain.http_shapes import Stopped
+from asyncagents.client.json_client import JsonClient, build_path
+from asyncagents.domain.call.waiting import OpenCall
+from asyncagents.domain.http_shapes import AbortResult
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task.board import KindFilter, TaskGroup, TaskPage
 from asyncagents.domain.task.task import TaskStatus
@@ -10,15 +10,15 @@ from asyncagents.domain.task.view import BackgroundTask
 from asyncagents.domain.why import Why
 
 
-class Tasks:
+class ClientTasks:
     """`client.tasks`: the tasks of the server."""
 
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
+    def __init__(self, calls: JsonClient) -> None:
+        self._http = calls
 
     async def get(self, task_id: SessionId) -> BackgroundTask:
         """Get a task with its progress."""
-        return await self._calls.get(at("v1", "tasks", task_id), BackgroundTask)
+        return await self._http.get(build_path("v1", "tasks", task_id), BackgroundTask)
 
     async def list(self, session_id: SessionId, *, live: bool = False) -> tuple[BackgroundTask, ...]:
         """List the tasks of a session's tree, of either kind, oldest first. `live`: only those not ended.
@@ -26,8 +26,8 @@ class Tasks:
         For the tasks of all sessions use `page`.
         """
         query = {"live": "true"} if live else {}
-        return await self._calls.get(
-            at("v1", "sessions", session_id, "tasks"), tuple[BackgroundTask, ...], query
+        return await self._http.get(
+            build_path("v1", "sessions", session_id, "tasks"), tuple[BackgroundTask, ...], query
         )
 
     async def page(
@@ -46,21 +46,21 @@ class Tasks:
         """
         given = {"kind": kind, "status": status, "agent": agent, "search": search}
         query = {name: value for name, value in given.items() if value is not None}
-        return await self._calls.get(
+        return await self._http.get(
             "/v1/tasks", TaskPage, {**query, "limit": str(limit), "offset": str(offset)}
         )
 
     async def group(self, batch_id: str) -> TaskGroup:
-        return await self._calls.get(at("v1", "task-groups", batch_id), TaskGroup)
+        return await self._http.get(build_path("v1", "task-groups", batch_id), TaskGroup)
 
     async def resume(self, task_id: SessionId, prompt: str, *, key: str | None = None) -> BackgroundTask:
         """Send a follow-up: an ended task begins another run, a live one reads it before its next step."""
-        path = at("v1", "tasks", task_id, "resume")
-        return await self._calls.post(path, BackgroundTask, {"prompt": prompt}, key=key)
+        path = build_path("v1", "tasks", task_id, "resume")
+        return await self._http.post(path, BackgroundTask, {"prompt": prompt}, key=key)
 
     async def background(self, task_id: SessionId) -> BackgroundTask:
         """Move a task to the background: its parent continues, and gets a notice when the task ends."""
-        return await self._calls.post(at("v1", "tasks", task_id, "background"), BackgroundTask)
+        return await self._http.post(build_path("v1", "tasks", task_id, "background"), BackgroundTask)
 
     async def cancel(self, task_id: SessionId, *, key: str | None = None) -> bool:
         """Cancel a task and all below it, and notify its parent. Returns False if a run was still stopping;
@@ -68,19 +68,21 @@ class Tasks:
 
         The same key again does not cancel a later run.
         """
-        return (await self._calls.post(at("v1", "tasks", task_id, "cancel"), Stopped, key=key)).stopped
+        return (
+            await self._http.post(build_path("v1", "tasks", task_id, "cancel"), AbortResult, key=key)
+        ).stopped
 
     async def cancel_batch(self, batch_id: str, *, key: str | None = None) -> bool:
         """Cancel all live tasks of a batch."""
-        path = at("v1", "task-groups", batch_id, "cancel")
-        return (await self._calls.post(path, Stopped, key=key)).stopped
+        path = build_path("v1", "task-groups", batch_id, "cancel")
+        return (await self._http.post(path, AbortResult, key=key)).stopped
 
-    async def awaited(self, session_id: SessionId, *, asks: bool = False) -> tuple[Awaited, ...]:
+    async def list_awaited(self, session_id: SessionId, *, asks: bool = False) -> tuple[OpenCall, ...]:
         """List what a session's tree waits for outside; `asks`: only what people are asked, oldest first."""
         query = {"asks": "true"} if asks else {}
-        path = at("v1", "sessions", session_id, "awaited")
-        return await self._calls.get(path, tuple[Awaited, ...], query)
+        path = build_path("v1", "sessions", session_id, "awaited")
+        return await self._http.get(path, tuple[OpenCall, ...], query)
 
     async def why(self, session_id: SessionId) -> Why:
         """Explain why a session makes no progress."""
-        return await self._calls.get(at("v1", "sessions", session_id, "why"), Why)
+        return await self._http.get(build_path("v1", "sessions", session_id, "why"), Why)

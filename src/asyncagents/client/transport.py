@@ -16,29 +16,29 @@ from aiohttp import (
 )
 from msgspec import Struct
 
-from asyncagents.client.errors import refusal
-from asyncagents.client.server_finder import Address, Finder
+from asyncagents.client.errors import error_from_response
+from asyncagents.client.server_finder import ServerAddress, ServerFinder
 from asyncagents.domain.shape import encode
 from asyncagents.errors import Unavailable
 
 CONNECT_SECONDS = 10.0
-ANSWER_SECONDS = 90.0
+RESPONSE_IDLE_SECONDS = 90.0
 """Max seconds without a byte of the response; no request waits for a model."""
-SILENCE_SECONDS = 60.0
+STREAM_IDLE_SECONDS = 60.0
 """Max seconds without a byte of a stream; a live server sends heartbeats more often."""
 MOST_TRIES = 10
 """Tries that got through to the server and still reset the backoff; later ones do not."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 
-_PASSING = frozenset({429, 502, 504})
-LOST = (ClientError, TimeoutError, ConnectionError)
+_RETRYABLE = frozenset({429, 502, 504})
+CONNECTION_ERRORS = (ClientError, TimeoutError, ConnectionError)
 
 
-class Lost(Unavailable):
+class ServerUnreachable(Unavailable):
     """The server was unreachable for too long; a plain `Unavailable` comes from a server that answers."""
 
 
-class Question(Struct, frozen=True, kw_only=True):
+class ApiRequest(Struct, frozen=True, kw_only=True):
     """`key`: idempotency key. `response_if_gone`: body to return if a retry is answered with 404."""
 
     method: str
@@ -46,7 +46,7 @@ class Question(Struct, frozen=True, kw_only=True):
     query: Mapping[str, str] = {}
     body: Any = None
     key: str | None = None
-    gone: bytes | None = None
+    response_if_gone: bytes | None = None
 
     @property
     def headers(self) -> dict[str, str]:
@@ -58,29 +58,31 @@ class Question(Struct, frozen=True, kw_only=True):
         return encode(self.body if self.body is not None else {}) if self.method == "POST" else None
 
 
-class Patience:
+class ReconnectBackoff:
     """Backoff between tries, and the time limit since the server last responded."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._now = asyncio.get_running_loop().time
-        self.heard()
+        self.reset()
 
-    def heard(self) -> None:
+    def reset(self) -> None:
         self._end = self._now() + self._seconds
         self._pause = FIRST_PAUSE
 
-    async def rest(self, error: Exception, wait: float = 0.0) -> None:
+    async def wait(self, error: Exception, wait: float = 0.0) -> None:
         """Sleep before the next try. Raises `ServerUnreachable` if that would exceed the time limit."""
         pause = max(self._pause, wait)
         if self._now() + pause > self._end:
             known = isinstance(error, Unavailable)
-            raise Lost(str(error) if known else f"the server does not respond: {_told(error)}") from error
+            raise ServerUnreachable(
+                str(error) if known else f"the server does not respond: {_describe_error(error)}"
+            ) from error
         await asyncio.sleep(pause)
         self._pause = min(LONGEST_PAUSE, self._pause * 2)
 
 
-def _told(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
@@ -91,7 +93,7 @@ class Tries:
         self.count = 0
 
 
-def counting() -> TraceConfig:
+def count_tries() -> TraceConfig:
     """Return a trace config that counts sends in the request's `Tries`."""
     config = TraceConfig()
     config.on_request_headers_sent.append(_count)
@@ -105,51 +107,51 @@ async def _count(
         context.trace_request_ctx.count += 1
 
 
-class Link:
+class Transport:
     """Sends requests to a server and retries them. `http` must be opened with `count_tries`."""
 
-    def __init__(self, http: ClientSession, find: Finder, *, patience: float) -> None:
+    def __init__(self, http: ClientSession, find: ServerFinder, *, patience: float) -> None:
         self._http = http
-        self._find = find
-        self._patience = patience
+        self._find_server = find
+        self._reconnect_seconds = patience
 
-    def patience(self) -> Patience:
-        return Patience(self._patience)
+    def new_backoff(self) -> ReconnectBackoff:
+        return ReconnectBackoff(self._reconnect_seconds)
 
-    async def ask(self, question: Question) -> bytes:
+    async def request(self, question: ApiRequest) -> bytes:
         """Send a request and return the body. Raises the server's error, or `ServerUnreachable`."""
-        patience, tries = self.patience(), Tries()
+        patience, tries = self.new_backoff(), Tries()
         while True:
             before = tries.count
             try:
-                async with self._sent(self._find(), question, _ANSWERED, tries) as response:
+                async with self._send(self._find_server(), question, _RESPONSE_TIMEOUT, tries) as response:
                     body = await response.read()
-            except (Unavailable, *LOST) as error:
+            except (Unavailable, *CONNECTION_ERRORS) as error:
                 if before < tries.count <= MOST_TRIES:  # the try reached the server
-                    patience.heard()
-                await patience.rest(error)
+                    patience.reset()
+                await patience.wait(error)
                 continue
             if response.status < 400:
                 return body
-            if response.status == 404 and question.gone is not None and tries.count > 1:
-                return question.gone
-            refused = refusal(response.status, body)
-            if not _comes_back(response):
+            if response.status == 404 and question.response_if_gone is not None and tries.count > 1:
+                return question.response_if_gone
+            refused = error_from_response(response.status, body)
+            if not _is_retryable(response):
                 raise refused
-            await patience.rest(refused, _pause_of(response))
+            await patience.wait(refused, _retry_after(response))
 
     @asynccontextmanager
-    async def listen(self, question: Question) -> AsyncIterator[ClientResponse]:
+    async def open_stream(self, question: ApiRequest) -> AsyncIterator[ClientResponse]:
         """Open a stream with one try. Raises the server's error or the connection error."""
-        async with self._sent(self._find(), question, _STREAMED, Tries()) as response:
+        async with self._send(self._find_server(), question, _STREAM_TIMEOUT, Tries()) as response:
             if response.status >= 400:
-                error = refusal(response.status, await response.read())
-                raise Unavailable(str(error)) if _comes_back(response) else error
+                error = error_from_response(response.status, await response.read())
+                raise Unavailable(str(error)) if _is_retryable(response) else error
             yield response
 
     @asynccontextmanager
-    async def _sent(
-        self, to: Address, question: Question, timeout: ClientTimeout, tries: Tries
+    async def _send(
+        self, to: ServerAddress, question: ApiRequest, timeout: ClientTimeout, tries: Tries
     ) -> AsyncIterator[ClientResponse]:
         async with self._http.request(
             question.method,
@@ -164,18 +166,18 @@ class Link:
             yield response
 
 
-_ANSWERED = ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=ANSWER_SECONDS)
-_STREAMED = ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS)
+_RESPONSE_TIMEOUT = ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=RESPONSE_IDLE_SECONDS)
+_STREAM_TIMEOUT = ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=STREAM_IDLE_SECONDS)
 
 
-def _comes_back(response: ClientResponse) -> bool:
+def _is_retryable(response: ClientResponse) -> bool:
     """Whether to retry: a stopping server closes or sends Retry-After; 429, 502 and 504 are temporary."""
     if response.status == 503:
         closing = response.headers.get("connection", "").lower() == "close"
         return closing or "retry-after" in response.headers
-    return response.status in _PASSING
+    return response.status in _RETRYABLE
 
 
-def _pause_of(response: ClientResponse) -> float:
+def _retry_after(response: ClientResponse) -> float:
     said = response.headers.get("retry-after", "")
     return float(said) if said.isascii() and said.isdecimal() and len(said) < 6 else 0.0

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from asyncagents.config.config import Config, ProviderConfig
 from asyncagents.config.env import Environment
-from asyncagents.config.file.builtin_providers import known_providers
+from asyncagents.config.file.builtin_providers import builtin_providers
 from asyncagents.config.file.redact import is_secret_name, is_secret_text
 from asyncagents.config.fleet import STORE_VARIABLE
 from asyncagents.config.paths import FAMILIES
@@ -54,44 +54,44 @@ SHORTEST_KEY = 8
 
 def child_environment(environment: Environment, config: Config) -> dict[str, str]:
     """Return the variables for a child process: a fixed list, and those that `pass_environment` names."""
-    choice = _choose(config)
+    choice = _select(config)
     return {name: value for name, value in environment.variables.items() if choice.passes(name, value)}
 
 
 def withheld_names(environment: Environment, config: Config) -> list[str]:
     """List the variables that `pass_environment` names in full but no child gets, because they hold a key."""
-    choice = _choose(config)
+    choice = _select(config)
     return [
         name
         for name in dict.fromkeys(config.pass_environment)
-        if name in environment.variables and choice.is_kept(name, environment.variables[name])
+        if name in environment.variables and choice.holds_own_key(name, environment.variables[name])
     ]
 
 
-class _Choice(Struct, frozen=True, kw_only=True):
+class _Selection(Struct, frozen=True, kw_only=True):
     named: tuple[str, ...]
     """Names of `pass_environment`, and patterns with `*` and `?`."""
     keys: tuple[str, ...]
     """API keys of the enabled providers."""
-    of_keys: frozenset[str]
+    key_variables: frozenset[str]
     """Variables that hold these keys."""
-    doubtful: frozenset[str]
+    possible_keys: frozenset[str]
     """Variables that may hold a key: a file or a disabled provider refers to them."""
 
     def passes(self, name: str, value: str) -> bool:
-        if self.is_kept(name, value):
+        if self.holds_own_key(name, value):
             return False
         if name in self.named:
             return True
         listed = name in PASSED or _is_proxy(name) or any(fnmatchcase(name, each) for each in self.named)
         return listed and not self._is_secret(name, value)
 
-    def is_kept(self, name: str, value: str) -> bool:
+    def holds_own_key(self, name: str, value: str) -> bool:
         """Return whether the variable holds a key of asyncagents or a provider; no child process gets it."""
-        return name in _NEVER or name in self.of_keys or any(key in value for key in self.keys)
+        return name in _NEVER or name in self.key_variables or any(key in value for key in self.keys)
 
     def _is_secret(self, name: str, value: str) -> bool:
-        if name in self.doubtful or is_secret_name(name) or is_secret_text(value):
+        if name in self.possible_keys or is_secret_name(name) or is_secret_text(value):
             return True
         return _is_proxy(name) and "@" in value
 
@@ -100,15 +100,15 @@ def _is_proxy(name: str) -> bool:
     return name.upper() in _PROXIES
 
 
-def _choose(config: Config) -> _Choice:
+def _select(config: Config) -> _Selection:
     used = [provider for name, provider in config.provider.items() if _is_used(name, config)]
-    known = frozenset(name for each in known_providers().values() for name in each.env)
+    known = frozenset(name for each in builtin_providers().values() for name in each.env)
     own = (name for each in config.provider.values() for name in each.env)
-    return _Choice(
+    return _Selection(
         named=config.pass_environment,
         keys=tuple(key for provider in used if len(key := _key(provider)) >= SHORTEST_KEY),
-        of_keys=frozenset(name for provider in used if _key(provider) for name in provider.env),
-        doubtful=known.union(own, config.variables) - ESSENTIAL,
+        key_variables=frozenset(name for provider in used if _key(provider) for name in provider.env),
+        possible_keys=known.union(own, config.variables) - ESSENTIAL,
     )
 
 

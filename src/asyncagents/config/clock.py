@@ -31,7 +31,7 @@ class SystemRng:
         self._lock = threading.Lock()
         self._pool = b""
         self._at = 0
-        _drawing.add(self)
+        _instances.add(self)
 
     def below(self, n: int) -> int:
         """Return an unpredictable number below `n`; 64 extra bits make the distribution even."""
@@ -49,11 +49,11 @@ class SystemRng:
         self._pool, self._at = b"", 0
 
 
-_drawing: WeakSet[SystemRng] = WeakSet()
+_instances: WeakSet[SystemRng] = WeakSet()
 
 
 def _forget() -> None:
-    for rng in list(_drawing):
+    for rng in list(_instances):
         rng.forget()
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from asyncagents.config.secret import Secret
-from asyncagents.config.untrusted_settings import Untrusted
+from asyncagents.config.untrusted_settings import UntrustedSettings
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import ConfigError
 
@@ -290,5 +290,5 @@ class Config(Struct, frozen=True, kw_only=True):
     """Every variable that a file refers to with `{env:…}`; each may hold a key."""
     included: dict[str, bool] = {}
     """Every file included with `{file:…}`, and whether its text is a secret."""
-    untrusted: Untrusted = Untrusted()
+    untrusted: UntrustedSettings = UntrustedSettings()
     """What files of an untrusted project name; it is ignored."""

@@ -6,7 +6,7 @@ ALWAYS: Mapping[str, str] = {
     "safe.bareRepository": "explicit",  # else git obeys any folder that looks like a repository
     "core.fsmonitor": "false",  # else `git status` starts the program that it names
 }
-UNASKED: Mapping[str, str] = {
+UNATTENDED: Mapping[str, str] = {
     "core.hooksPath": "/dev/null",
     "protocol.ext.allow": "never",  # else an address can be a command
 }

@@ -9,7 +9,7 @@ from asyncagents.config.config import Config
 from asyncagents.config.env import Environment
 from asyncagents.config.paths import FAMILIES, config_folder, data_folder
 from asyncagents.config.trust import trust_file
-from asyncagents.domain.agent.guarded import GuardedPlaces, KnownPlace, Level, is_below, split_path
+from asyncagents.domain.agent.guarded import GuardedPlaces, GuardLevel, KnownPlace, is_below, split_path
 
 _SEALED = "it is in the data folder of asyncagents"
 _OURS = "asyncagents obeys it in every project"
@@ -101,25 +101,25 @@ def guarded_places(
     """
     output = Path(os.path.abspath(output))
     strict = (
-        *_data(environment, root, output),
-        *_ours(environment),
-        *_home(environment),
-        *_by_variables(environment),
-        *_included(config),
+        *_data_places(environment, root, output),
+        *_own_places(environment),
+        *_home_places(environment),
+        *_variable_places(environment),
+        *_included_places(config),
     )
     top = split_path(os.path.realpath(root))
-    shared = {each: split_path(os.path.realpath(each.path)) for each in _shared(environment)}
+    shared = {each: split_path(os.path.realpath(each.path)) for each in _shared_places(environment)}
     broad = [each for each, parts in shared.items() if is_below(parts, top) and parts != top]
     return GuardedPlaces(known=(*strict, *broad), output=str(output))
 
 
 def start_up_places(environment: Environment) -> tuple[Path, ...]:
     """List the start-up files of shells, git and the system, and the folders of this user's programs."""
-    places = (*_home(environment), *_by_variables(environment))
+    places = (*_home_places(environment), *_variable_places(environment))
     return tuple(Path(each.path) for each in places if each.level == "guarded")
 
 
-def _data(environment: Environment, root: Path, output: Path) -> Iterator[KnownPlace]:
+def _data_places(environment: Environment, root: Path, output: Path) -> Iterator[KnownPlace]:
     """Yield the data folder in use, and the default one."""
     for folder in dict.fromkeys((output.parent, data_folder(environment, None)[0])):
         real = split_path(os.path.realpath(folder))
@@ -128,7 +128,7 @@ def _data(environment: Environment, root: Path, output: Path) -> Iterator[KnownP
             yield KnownPlace(path=str(path), level="sealed", why=_SEALED)
 
 
-def _ours(environment: Environment) -> Iterator[KnownPlace]:
+def _own_places(environment: Environment) -> Iterator[KnownPlace]:
     for family in FAMILIES:
         folder = config_folder(environment, family)
         yield KnownPlace(path=str(folder), why=_OURS)
@@ -143,46 +143,48 @@ def _ours(environment: Environment) -> Iterator[KnownPlace]:
     )
 
 
-def _home(environment: Environment) -> Iterator[KnownPlace]:
+def _home_places(environment: Environment) -> Iterator[KnownPlace]:
     home, config = environment.home, _config_home(environment)
-    yield from _each(home, _SHELL_FILES, _SHELL)
-    yield from _each(config, _CONFIG_SHELL, _SHELL)
-    yield from _each(home, _GIT_FILES, _GIT)
-    yield from _each(config, ("git", "hg"), _GIT)
-    yield from _each(home, _START_FILES, _START)
-    yield from _each(config, _CONFIG_START, _START)
-    yield from _each(home, _PROGRAM_FOLDERS, _PROGRAMS)
-    yield from _each(home, _KEY_FILES, _KEYS, "secret")
-    yield from _each(config, _CONFIG_KEYS, _KEYS, "secret")
+    yield from _places_in(home, _SHELL_FILES, _SHELL)
+    yield from _places_in(config, _CONFIG_SHELL, _SHELL)
+    yield from _places_in(home, _GIT_FILES, _GIT)
+    yield from _places_in(config, ("git", "hg"), _GIT)
+    yield from _places_in(home, _START_FILES, _START)
+    yield from _places_in(config, _CONFIG_START, _START)
+    yield from _places_in(home, _PROGRAM_FOLDERS, _PROGRAMS)
+    yield from _places_in(home, _KEY_FILES, _KEYS, "secret")
+    yield from _places_in(config, _CONFIG_KEYS, _KEYS, "secret")
 
 
 def _config_home(environment: Environment) -> Path:
     return config_folder(environment, "asyncagents").parent
 
 
-def _each(folder: Path, names: Iterable[str], why: str, level: Level = "guarded") -> Iterator[KnownPlace]:
+def _places_in(
+    folder: Path, names: Iterable[str], why: str, level: GuardLevel = "guarded"
+) -> Iterator[KnownPlace]:
     for name in names:
         yield KnownPlace(path=str(folder / name), level=level, why=why)
 
 
-def _by_variables(environment: Environment) -> Iterator[KnownPlace]:
+def _variable_places(environment: Environment) -> Iterator[KnownPlace]:
     for name, why in _FILE_VARIABLES.items():
         for path in environment.get(name).split(os.pathsep):
             if os.path.isabs(path) and path != os.devnull:
                 yield KnownPlace(path=path, level="secret" if why == _KEYS else "guarded", why=why)
     zsh = environment.get("ZDOTDIR")
     if os.path.isabs(zsh):
-        yield from _each(Path(zsh), (name for name in _SHELL_FILES if name.startswith(".z")), _SHELL)
+        yield from _places_in(Path(zsh), (name for name in _SHELL_FILES if name.startswith(".z")), _SHELL)
 
 
-def _included(config: Config | None) -> Iterator[KnownPlace]:
+def _included_places(config: Config | None) -> Iterator[KnownPlace]:
     """Yield the files that the configuration includes."""
     for path, secret in (config.included if config else {}).items():
         why = "the configuration takes a text from it"
         yield KnownPlace(path=path, level="secret" if secret else "guarded", why=why)
 
 
-def _shared(environment: Environment) -> Iterator[KnownPlace]:
+def _shared_places(environment: Environment) -> Iterator[KnownPlace]:
     for folder in environment.get("PATH").split(os.pathsep):
         if os.path.isabs(folder):
             yield KnownPlace(path=folder, why=_PROGRAMS)

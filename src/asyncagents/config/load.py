@@ -8,18 +8,29 @@ from msgspec.structs import replace
 
 from asyncagents.config.config import Config
 from asyncagents.config.env import Environment
-from asyncagents.config.file.build import is_key, read_config
-from asyncagents.config.file.builtin_providers import defaults
+from asyncagents.config.file.build import build_config, is_valid_key
+from asyncagents.config.file.builtin_providers import default_tree
 from asyncagents.config.file.shape import ConfigFile
-from asyncagents.config.file.source import Source, read_source, read_untrusted
-from asyncagents.config.file.untrusted import tighten
-from asyncagents.config.paths import Place, data_folder, places
-from asyncagents.config.tree import DEFAULT, Branch, KeyPath, Leaf, at, branch, dotted, lay, leaves, plain
+from asyncagents.config.file.source import ConfigSource, read_source, read_untrusted_source
+from asyncagents.config.file.untrusted import tighten_rules
+from asyncagents.config.paths import ConfigLocation, config_locations, data_folder
+from asyncagents.config.tree import (
+    DEFAULT,
+    Branch,
+    ConfigLeaf,
+    KeyPath,
+    branch,
+    dotted_path,
+    leaves,
+    merge_trees,
+    plain_values,
+    subtree_at,
+)
 from asyncagents.config.trust import is_trusted, project_root, untrusted_warning
-from asyncagents.config.untrusted_settings import name_untrusted
+from asyncagents.config.untrusted_settings import index_untrusted
 
 
-class Setting(Struct, frozen=True):
+class LoadedSetting(Struct, frozen=True):
     """One effective value for display; secrets are redacted."""
 
     key: str
@@ -38,16 +49,16 @@ class ProviderKey(Struct, frozen=True, kw_only=True):
     """The variables that are searched."""
 
 
-class Loaded(Struct, frozen=True, kw_only=True):
+class LoadedConfig(Struct, frozen=True, kw_only=True):
     config: Config
-    settings: tuple[Setting, ...]
+    settings: tuple[LoadedSetting, ...]
     """Every effective value, without built-in providers that no file mentions."""
     keys: dict[str, ProviderKey]
     """By provider, built-in and configured ones."""
     warnings: tuple[str, ...]
     distrust: tuple[str, ...]
     """The warnings about settings that are ignored because the project is not trusted."""
-    files: tuple[Place, ...]
+    files: tuple[ConfigLocation, ...]
     """Every location that was searched, the strongest last."""
     trusted: bool
     """Whether the project is trusted; if not, only harmless settings of its files apply."""
@@ -59,27 +70,27 @@ class Loaded(Struct, frozen=True, kw_only=True):
         return {setting.key: setting.origin for setting in self.settings}
 
 
-def load(environment: Environment, *, directory: Path, data_dir: Path | None = None) -> Loaded:
+def load_config(environment: Environment, *, directory: Path, data_dir: Path | None = None) -> LoadedConfig:
     """Read all files for `directory`; of an untrusted project, only harmless settings apply.
 
     Raises `ConfigError` for an invalid setting; dubious ones are warnings.
     """
-    looked_at = places(environment, directory)
+    looked_at = config_locations(environment, directory)
     trusted = is_trusted(environment, directory)
-    sources = _read(looked_at, environment, directory, trusted=trusted)
-    tree, left_out = _laid(sources)
+    sources = _read_sources(looked_at, environment, directory, trusted=trusted)
+    tree, left_out = _merge_sources(sources)
     keys, odd_keys = _keys_of_environment(tree, environment)
-    tree = lay(tree, keys)
+    tree = merge_trees(tree, keys)
     folder, folder_origin = data_folder(environment, data_dir)
     variables = sorted({name for source in sources for name in source.variables})
-    config, odd = read_config(tree, data_dir=folder, variables=tuple(variables))
+    config, odd = build_config(tree, data_dir=folder, variables=tuple(variables))
     root = project_root(environment, directory)
     distrust = untrusted_warning(left_out, root)
     warnings = [warning for source in sources for warning in source.warnings]
-    return Loaded(
-        config=replace(config, untrusted=name_untrusted(left_out, root), included=_included(sources)),
-        settings=(Setting("data_dir", str(folder), folder_origin), *_settings(tree)),
-        keys=_keys(tree, config),
+    return LoadedConfig(
+        config=replace(config, untrusted=index_untrusted(left_out, root), included=_included_files(sources)),
+        settings=(LoadedSetting("data_dir", str(folder), folder_origin), *_settings(tree)),
+        keys=_provider_keys(tree, config),
         warnings=tuple(dict.fromkeys([*distrust, *warnings, *odd_keys, *odd])),
         distrust=tuple(distrust),
         files=looked_at,
@@ -88,21 +99,21 @@ def load(environment: Environment, *, directory: Path, data_dir: Path | None = N
     )
 
 
-def _read(
-    looked_at: tuple[Place, ...], environment: Environment, directory: Path, *, trusted: bool
-) -> list[Source]:
+def _read_sources(
+    looked_at: tuple[ConfigLocation, ...], environment: Environment, directory: Path, *, trusted: bool
+) -> list[ConfigSource]:
     folder = environment.folder(str(directory))
     root = project_root(environment, directory)
     found = [
         read_source(place, environment, folder)
         if trusted or place.scope != "project"
-        else read_untrusted(place, environment, root)
+        else read_untrusted_source(place, environment, root)
         for place in looked_at
     ]
     return [source for source in found if source is not None]
 
 
-def _included(sources: list[Source]) -> dict[str, bool]:
+def _included_files(sources: list[ConfigSource]) -> dict[str, bool]:
     """Merge the included files; a file is secret if one source takes a secret from it."""
     found: dict[str, bool] = {}
     for source in sources:
@@ -111,16 +122,16 @@ def _included(sources: list[Source]) -> dict[str, bool]:
     return found
 
 
-def _laid(sources: list[Source]) -> tuple[Branch, dict[str, list[KeyPath]]]:
+def _merge_sources(sources: list[ConfigSource]) -> tuple[Branch, dict[str, list[KeyPath]]]:
     """Merge the sources, untrusted rules last (they only tighten); also return what was left out, by file."""
-    tree = defaults()
+    tree = default_tree()
     for source in sources:
-        tree = lay(tree, source.tree)
-    left_out = {source.place.label: list(source.left_out) for source in sources}
+        tree = merge_trees(tree, source.tree)
+    left_out = {source.location.label: list(source.left_out) for source in sources}
     for source in sources:
         for path, rules in source.rules.items():
-            tree, weaker = tighten(tree, path, rules)
-            left_out[source.place.label] += weaker
+            tree, weaker = tighten_rules(tree, path, rules)
+            left_out[source.location.label] += weaker
     return tree, {label: paths for label, paths in left_out.items() if paths}
 
 
@@ -129,37 +140,37 @@ def _keys_of_environment(tree: Branch, environment: Environment) -> tuple[Branch
     keys: Branch = {}
     odd: list[str] = []
     for provider_id, provider in branch(tree, "provider").items():
-        entry = plain(provider)
+        entry = plain_values(provider)
         if entry.get("options", {}).get("apiKey", "").strip():
             continue
         named = [name for name in entry.get("env", ()) if environment.get(name).strip()]
-        usable = [name for name in named if is_key(environment.get(name).strip())]
+        usable = [name for name in named if is_valid_key(environment.get(name).strip())]
         odd += [
             f"${name} holds an invalid character and is ignored: copy the key again"
             for name in named
             if name not in usable
         ]
         if usable:
-            key = Leaf(environment.get(usable[0]), f"${usable[0]}", hidden=True)
+            key = ConfigLeaf(environment.get(usable[0]), f"${usable[0]}", hidden=True)
             keys[provider_id] = {"options": {"apiKey": key}}
     return {"provider": keys}, odd
 
 
-def _keys(tree: Branch, config: Config) -> dict[str, ProviderKey]:
+def _provider_keys(tree: Branch, config: Config) -> dict[str, ProviderKey]:
     keys = {}
     for provider_id, provider in config.provider.items():
-        leaf = at(tree, ("provider", provider_id, "options", "apiKey"))
-        found = provider.api_key is not None and isinstance(leaf, Leaf)
+        leaf = subtree_at(tree, ("provider", provider_id, "options", "apiKey"))
+        found = provider.api_key is not None and isinstance(leaf, ConfigLeaf)
         keys[provider_id] = ProviderKey(
             found=found,
-            origin=leaf.origin if found and isinstance(leaf, Leaf) else None,
+            origin=leaf.origin if found and isinstance(leaf, ConfigLeaf) else None,
             required=provider.key_required,
             variables=provider.env,
         )
     return keys
 
 
-def _settings(tree: Branch) -> list[Setting]:
+def _settings(tree: Branch) -> list[LoadedSetting]:
     """List the values in the order of the file's shape."""
     mentioned = {
         provider_id
@@ -167,7 +178,7 @@ def _settings(tree: Branch) -> list[Setting]:
         if any(leaf.origin != DEFAULT for _, leaf in leaves(provider))
     }
     return [
-        Setting(dotted(path), leaf.shown, leaf.origin)
+        LoadedSetting(dotted_path(path), leaf.visible_value, leaf.origin)
         for key in ConfigFile.__struct_encode_fields__
         for path, leaf in leaves(tree.get(key, {}), (key,))
         if key != "provider" or path[1] in mentioned

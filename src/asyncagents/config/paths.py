@@ -16,7 +16,7 @@ FAMILIES: tuple[Family, ...] = ("opencode", "asyncagents")
 DATA_VARIABLE = "ASYNCAGENTS_DATA_DIR"
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class ConfigLocation(Struct, frozen=True, kw_only=True):
     """A location that may hold configuration: a file, or a variable that holds the text."""
 
     family: Family
@@ -32,21 +32,21 @@ class Place(Struct, frozen=True, kw_only=True):
         return str(self.path) if self.path else f"${self.variable}"
 
 
-def places(environment: Environment, directory: Path) -> tuple[Place, ...]:
+def config_locations(environment: Environment, directory: Path) -> tuple[ConfigLocation, ...]:
     """List every location, found or not; a later one wins."""
     return tuple(
         place
         for family in FAMILIES
         for place in (
-            *_global(environment, family),
-            *_project(environment, family, directory),
-            *_variables(environment, family),
+            *_global_locations(environment, family),
+            *_project_locations(environment, family, directory),
+            *_variable_locations(environment, family),
         )
     )
 
 
 def config_folder(environment: Environment, family: Family) -> Path:
-    return _xdg(environment, "XDG_CONFIG_HOME", environment.home / ".config") / family
+    return _xdg_folder(environment, "XDG_CONFIG_HOME", environment.home / ".config") / family
 
 
 def data_folder(environment: Environment, chosen: Path | None) -> tuple[Path, str]:
@@ -58,21 +58,23 @@ def data_folder(environment: Environment, chosen: Path | None) -> tuple[Path, st
     local = environment.home / ".local" / "share"
     if environment.platform == "darwin":
         local = environment.home / "Library" / "Application Support"
-    folder = _xdg(environment, "XDG_DATA_HOME", local)
+    folder = _xdg_folder(environment, "XDG_DATA_HOME", local)
     return folder / "asyncagents", "default" if folder == local else "$XDG_DATA_HOME"
 
 
-def secret_places(environment: Environment, root: Path, files: Iterable[str]) -> tuple[Path, ...]:
+def secret_paths(environment: Environment, root: Path, files: Iterable[str]) -> tuple[Path, ...]:
     """List the user's own configuration, which may hold keys: folders, and files outside the project.
 
     `files`: the files that configuration includes.
     """
-    named = [place.path for family in FAMILIES for place in _variables(environment, family) if place.path]
+    named = [
+        place.path for family in FAMILIES for place in _variable_locations(environment, family) if place.path
+    ]
     folders = [config_folder(environment, family) for family in FAMILIES]
     return (*folders, *(file for file in (*named, *map(Path, files)) if not file.is_relative_to(root)))
 
 
-def folders_up(directory: Path) -> list[Path]:
+def worktree_folders(directory: Path) -> list[Path]:
     """List the folders from the worktree's root down to `directory`; without a worktree, only `directory`."""
     upwards = [directory, *directory.parents]
     for steps, folder in enumerate(upwards):
@@ -89,29 +91,31 @@ def _is_worktree(folder: Path) -> bool:
         return False
 
 
-def _global(environment: Environment, family: Family) -> Iterator[Place]:
+def _global_locations(environment: Environment, family: Family) -> Iterator[ConfigLocation]:
     folder = config_folder(environment, family)
     for path in (folder / f"{family}.json", folder / f"{family}.jsonc"):
-        yield Place(family=family, scope="global", path=path, found=os.path.exists(path))
+        yield ConfigLocation(family=family, scope="global", path=path, found=os.path.exists(path))
 
 
-def _project(environment: Environment, family: Family, directory: Path) -> Iterator[Place]:
-    for folder in folders_up(environment.folder(str(directory))):
+def _project_locations(environment: Environment, family: Family, directory: Path) -> Iterator[ConfigLocation]:
+    for folder in worktree_folders(environment.folder(str(directory))):
         for inner in (folder, folder / f".{family}"):
             for path in (inner / f"{family}.json", inner / f"{family}.jsonc"):
-                yield Place(family=family, scope="project", path=path, found=os.path.exists(path))
+                yield ConfigLocation(family=family, scope="project", path=path, found=os.path.exists(path))
 
 
-def _variables(environment: Environment, family: Family) -> Iterator[Place]:
+def _variable_locations(environment: Environment, family: Family) -> Iterator[ConfigLocation]:
     file, content = f"{family.upper()}_CONFIG", f"{family.upper()}_CONFIG_CONTENT"
     if text := environment.get(file):
         path = environment.folder(text)
-        yield Place(family=family, scope="variable", path=path, variable=file, found=os.path.exists(path))
+        yield ConfigLocation(
+            family=family, scope="variable", path=path, variable=file, found=os.path.exists(path)
+        )
     if environment.get(content):
-        yield Place(family=family, scope="variable", variable=content, found=True)
+        yield ConfigLocation(family=family, scope="variable", variable=content, found=True)
 
 
-def _xdg(environment: Environment, name: str, default: Path) -> Path:
+def _xdg_folder(environment: Environment, name: str, default: Path) -> Path:
     """Return the XDG folder; a relative path is ignored, as the standard demands."""
     path = Path(environment.get(name))
     return path if path.is_absolute() else default

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from asyncagents.config.load import Loaded
-from asyncagents.config.tree import DEFAULT, Branch, Leaf, Tree, branch, leaves
+from asyncagents.config.load import LoadedConfig
+from asyncagents.config.tree import DEFAULT, Branch, ConfigLeaf, Tree, branch, leaves
 
-VEIL = "***"
-ALWAYS: dict[str, Any] = {"agent": {}, "mode": {}, "command": {}, "plugin": []}
+REDACTED = "***"
+REQUIRED_KEYS: dict[str, Any] = {"agent": {}, "mode": {}, "command": {}, "plugin": []}
 """Keys that OpenCode's clients require."""
 
 
-def told(loaded: Loaded) -> dict[str, Any]:
+def redacted_settings(loaded: LoadedConfig) -> dict[str, Any]:
     """Return all effective settings, without built-in providers that no file mentions."""
     mentioned: Branch = {
         name: provider
@@ -18,11 +18,11 @@ def told(loaded: Loaded) -> dict[str, Any]:
         if any(leaf.origin != DEFAULT for _, leaf in leaves(provider))
     }
     tree = {key: below for key, below in loaded.tree.items() if key != "provider"}
-    said = _shown({**tree, "provider": mentioned})
-    return {**ALWAYS, **{key: value for key, value in said.items() if key != "provider" or value}}
+    said = _redact_tree({**tree, "provider": mentioned})
+    return {**REQUIRED_KEYS, **{key: value for key, value in said.items() if key != "provider" or value}}
 
 
-def _shown(tree: Tree) -> Any:
-    if not isinstance(tree, Leaf):
-        return {key: _shown(below) for key, below in tree.items()}
-    return [VEIL] if tree.hidden and isinstance(tree.value, list) else tree.shown
+def _redact_tree(tree: Tree) -> Any:
+    if not isinstance(tree, ConfigLeaf):
+        return {key: _redact_tree(below) for key, below in tree.items()}
+    return [REDACTED] if tree.hidden and isinstance(tree.value, list) else tree.visible_value

@@ -12,9 +12,9 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents.config.env import Environment
-from asyncagents.config.paths import config_folder, folders_up
+from asyncagents.config.paths import config_folder, worktree_folders
 from asyncagents.config.text_file import read_text
-from asyncagents.config.tree import KeyPath, dotted
+from asyncagents.config.tree import KeyPath, dotted_path
 from asyncagents.config.untrusted_settings import TRUST_VARIABLE
 from asyncagents.errors import ConfigError
 
@@ -22,13 +22,13 @@ _YES = {"1", "true", "yes"}
 _MOST_NAMES, _LONGEST_NAME = 6, 60
 
 
-class _Record(Struct, frozen=True):
+class _TrustFile(Struct, frozen=True):
     trusted: list[str]
 
 
 def project_root(environment: Environment, directory: Path) -> Path:
     """Return the real path of the worktree's root, or of the directory if there is no worktree."""
-    return _real(folders_up(environment.folder(str(directory)))[0])
+    return _real_path(worktree_folders(environment.folder(str(directory)))[0])
 
 
 def is_trusted(environment: Environment, directory: Path) -> bool:
@@ -36,7 +36,7 @@ def is_trusted(environment: Environment, directory: Path) -> bool:
     if environment.get(TRUST_VARIABLE).strip().lower() in _YES:
         return True
     roots = set(trusted_roots(environment))
-    folders = [_real(folder) for folder in folders_up(environment.folder(str(directory)))]
+    folders = [_real_path(folder) for folder in worktree_folders(environment.folder(str(directory)))]
     return all(not roots.isdisjoint([folder, *folder.parents]) for folder in folders)
 
 
@@ -46,7 +46,7 @@ def trusted_roots(environment: Environment) -> list[Path]:
     if text is None:
         return []
     try:
-        return [Path(root) for root in msgspec.json.decode(text, type=_Record).trusted]
+        return [Path(root) for root in msgspec.json.decode(text, type=_TrustFile).trusted]
     except (msgspec.MsgspecError, ValueError) as error:
         raise ConfigError(f"{file} is damaged: remove it and trust your projects again") from error
 
@@ -55,23 +55,23 @@ def trust_file(environment: Environment) -> Path:
     return config_folder(environment, "asyncagents") / "trusted.json"
 
 
-def trust(environment: Environment, root: Path) -> None:
+def trust_project(environment: Environment, root: Path) -> None:
     """Trust the root and all below it; raises `ConfigError` for a folder that contains the home directory."""
-    home = _real(environment.home)
+    home = _real_path(environment.home)
     if root in (home, *home.parents):
         raise ConfigError(
             f"{root} contains your home directory, and trust covers everything below: "
             f"put your own settings in {config_folder(environment, 'asyncagents') / 'asyncagents.json'}, "
             f"or set {TRUST_VARIABLE}=1 for one command"
         )
-    _change(environment, lambda roots: sorted({*roots, root}))
+    _update_roots(environment, lambda roots: sorted({*roots, root}))
 
 
-def distrust(environment: Environment, root: Path) -> bool:
+def distrust_project(environment: Environment, root: Path) -> bool:
     """Stop trusting the root; returns False if it was not trusted itself."""
     if root not in trusted_roots(environment):
         return False
-    _change(environment, lambda roots: [each for each in roots if each != root])
+    _update_roots(environment, lambda roots: [each for each in roots if each != root])
     return True
 
 
@@ -80,7 +80,7 @@ def untrusted_warning(left_out: Mapping[str, Sequence[KeyPath]], root: Path) -> 
     if not left_out:
         return []
     found = [
-        dotted(path if path[0] in {"agent", "mode"} else path[:2])
+        dotted_path(path if path[0] in {"agent", "mode"} else path[:2])
         for paths in left_out.values()
         for path in paths
     ]
@@ -95,13 +95,13 @@ def untrusted_warning(left_out: Mapping[str, Sequence[KeyPath]], root: Path) -> 
     ]
 
 
-def _change(environment: Environment, change: Callable[[list[Path]], list[Path]]) -> None:
+def _update_roots(environment: Environment, change: Callable[[list[Path]], list[Path]]) -> None:
     file = trust_file(environment)
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _alone(file.parent):
+        with _lock_folder(file.parent):
             roots = change(trusted_roots(environment))
-            _replace(file, msgspec.json.encode(_Record([str(root) for root in roots])))
+            _write_atomically(file, msgspec.json.encode(_TrustFile([str(root) for root in roots])))
     except OSError as error:
         raise ConfigError(
             f"{file} cannot be written ({error.strerror}): make its folder yours to write"
@@ -109,7 +109,7 @@ def _change(environment: Environment, change: Callable[[list[Path]], list[Path]]
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """Lock the folder, so that concurrent changes do not overwrite each other."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -119,7 +119,7 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _replace(file: Path, content: bytes) -> None:
+def _write_atomically(file: Path, content: bytes) -> None:
     """Replace the file atomically, readable only by its owner."""
     descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
     try:
@@ -133,5 +133,5 @@ def _replace(file: Path, content: bytes) -> None:
         raise
 
 
-def _real(path: Path) -> Path:
+def _real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))

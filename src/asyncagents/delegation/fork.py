@@ -6,38 +6,38 @@ from itertools import takewhile
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.delegation.fork_copy import Copyist, plain_head
-from asyncagents.delegation.fork_limit import Copied, fitting
-from asyncagents.delegation.texts import described
+from asyncagents.delegation.fork_copy import HistoryCopier, plain_summary
+from asyncagents.delegation.fork_limit import CopiedMessage, fit_history
+from asyncagents.delegation.texts import load_text
 from asyncagents.domain.conversation.codec import UnknownPart
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import Part, StepStartPart, ToolPart
 from asyncagents.domain.conversation.session import Tokens
-from asyncagents.domain.conversation.system_message import Addressee, remark
+from asyncagents.domain.conversation.system_message import MessageTarget, build_system_message
 from asyncagents.domain.id import Ids, MessageId, PartId, SessionId
-from asyncagents.engine.model_input import about_summary
+from asyncagents.engine.model_input import is_about_summary
 from asyncagents.errors import NotFound
 
 OPENING = "[The messages that came before are left out.]"
 
 
-class Fork(Struct, frozen=True):
-    entries: tuple[Entry, ...]
+class ForkedHistory(Struct, frozen=True):
+    entries: tuple[MessageWithParts, ...]
     """In the order in which the model reads them, which is the order of their ids."""
     preamble: str
     """Text between the history and the child's task."""
 
 
-def forked(
-    told_head: Sequence[Entry],
-    entries: Sequence[Entry],
+def fork_history(
+    told_head: Sequence[MessageWithParts],
+    entries: Sequence[MessageWithParts],
     *,
     before: MessageId,
     to: SessionId,
     ids: Ids,
     shown: frozenset[PartId] = frozenset(),
-) -> Fork:
+) -> ForkedHistory:
     """Copy the messages that a session's model has read before the message with the forking call.
 
     `shown`: parts of calls that were shown as pending; their results came in later messages.
@@ -46,24 +46,24 @@ def forked(
     if all(entry.info.id != before for entry in entries):
         raise NotFound("message", before)
     read = list(takewhile(lambda entry: entry.info.id != before, entries))
-    copyist = Copyist(shown)
-    newest_first = [copyist.copy(entry) for entry in reversed(read) if not about_summary(entry)]
+    copyist = HistoryCopier(shown)
+    newest_first = [copyist.copy(entry) for entry in reversed(read) if not is_about_summary(entry)]
     copies = [copy for copy in reversed(newest_first) if copy is not None]
-    head, kept = fitting(plain_head(told_head), copies)
-    named = tuple(_named([copy.entry for copy in (*head, *kept)], to, ids))
-    return Fork(named, _preamble([*head, *kept], left_out=len(copies) - len(kept)))
+    head, kept = fit_history(plain_summary(told_head), copies)
+    named = tuple(_assign_ids([copy.entry for copy in (*head, *kept)], to, ids))
+    return ForkedHistory(named, _build_preamble([*head, *kept], left_out=len(copies) - len(kept)))
 
 
-def _named(entries: list[Entry], to: SessionId, ids: Ids) -> Iterator[Entry]:
+def _assign_ids(entries: list[MessageWithParts], to: SessionId, ids: Ids) -> Iterator[MessageWithParts]:
     """Yield the entries under new ids.
 
     Each step answers the copy of its user message or, if that was left out, the last one before it.
     """
     if entries and isinstance(entries[0].info, AssistantMessage):
         first = entries[0].info
-        address = Addressee(to, first.agent, first.model_ref)
-        said = remark(address, OPENING, ids=ids, now=first.time.created)
-        yield Entry(info=said.message, parts=(said.part,))
+        address = MessageTarget(to, first.agent, first.model_ref)
+        said = build_system_message(address, OPENING, ids=ids, now=first.time.created)
+        yield MessageWithParts(info=said.message, parts=(said.part,))
         asked = said.message.id
     else:
         asked = MessageId("")
@@ -72,22 +72,24 @@ def _named(entries: list[Entry], to: SessionId, ids: Ids) -> Iterator[Entry]:
         message_id = names[entry.info.id] = ids.message()
         if isinstance(entry.info, AssistantMessage):
             parent_id = names.get(entry.info.parent_id, asked)
-            yield _step(entry, entry.info, parent_id, _Place(to, message_id, ids))
+            yield _copy_step(entry, entry.info, parent_id, _Target(to, message_id, ids))
         else:
             asked = message_id
             info = replace(
                 entry.info, id=message_id, session_id=to, format=None, summary=None, system=None, tools=None
             )
-            yield Entry(info=info, parts=tuple(_placed(entry, _Place(to, message_id, ids))))
+            yield MessageWithParts(info=info, parts=tuple(_copy_parts(entry, _Target(to, message_id, ids))))
 
 
-class _Place(Struct, frozen=True):
+class _Target(Struct, frozen=True):
     session_id: SessionId
     message_id: MessageId
     ids: Ids
 
 
-def _step(entry: Entry, info: AssistantMessage, parent_id: MessageId, place: _Place) -> Entry:
+def _copy_step(
+    entry: MessageWithParts, info: AssistantMessage, parent_id: MessageId, place: _Target
+) -> MessageWithParts:
     """Copy a step as completed, without cost and error: another session paid for it.
 
     Its `finish` is always set, so that no run goes on with the step.
@@ -109,16 +111,16 @@ def _step(entry: Entry, info: AssistantMessage, parent_id: MessageId, place: _Pl
         finish=finish,
     )
     begun = StepStartPart(id=place.ids.part(), session_id=place.session_id, message_id=place.message_id)
-    return Entry(info=info, parts=(begun, *_placed(entry, place)))
+    return MessageWithParts(info=info, parts=(begun, *_copy_parts(entry, place)))
 
 
-def _placed(entry: Entry, place: _Place) -> Iterator[Part]:
+def _copy_parts(entry: MessageWithParts, place: _Target) -> Iterator[Part]:
     for part in entry.parts:
         assert not isinstance(part, UnknownPart), "`HistoryCopier` drops unknown parts"
         yield replace(part, id=place.ids.part(), session_id=place.session_id, message_id=place.message_id)
 
 
-def _preamble(kept: list[Copied], *, left_out: int) -> str:
+def _build_preamble(kept: list[CopiedMessage], *, left_out: int) -> str:
     counts = (
         (sum(copy.results for copy in kept), "tool result shortened", "tool results shortened"),
         (sum(copy.inputs for copy in kept), "tool input shortened", "tool inputs shortened"),
@@ -126,6 +128,6 @@ def _preamble(kept: list[Copied], *, left_out: int) -> str:
         (left_out, "message left out, the oldest", "messages left out, the oldest ones"),
     )
     said = [f"{count:,} {one if count == 1 else many}" for count, one, many in counts if count]
-    return described("fork-preamble").format(
+    return load_text("fork-preamble").format(
         cut=f"Cut from it: {'; '.join(said)}." if said else "Nothing was cut from this one."
     )

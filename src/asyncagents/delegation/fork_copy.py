@@ -5,9 +5,9 @@ from typing import Any, TypeAlias, assert_never
 
 from msgspec.structs import replace
 
-from asyncagents.delegation.fork_limit import Copied, cut, cut_input, limit, size, told
-from asyncagents.domain.call.call import arrived, pending_text
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.delegation.fork_limit import CopiedMessage, cut, cut_input, limit, model_messages, size
+from asyncagents.domain.call.call import parse_late_result, pending_text
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import (
     AgentPart,
@@ -16,7 +16,7 @@ from asyncagents.domain.conversation.part import (
     SubtaskPart,
     TextPart,
     ToolCompleted,
-    ToolError,
+    ToolFailed,
     ToolPart,
     ToolPending,
     ToolRunning,
@@ -36,7 +36,7 @@ FILES_LEFT_OUT = "\n[The files of this result were left out when the conversatio
 Copyable: TypeAlias = TextPart | FilePart | AgentPart | SubtaskPart | ToolPart
 
 
-class Copyist:
+class HistoryCopier:
     """Copies messages, the newest first, so that newer and late results are known.
 
     Reasoning is not copied, because its signature is bound to the session; nor are parts only people see.
@@ -50,7 +50,7 @@ class Copyist:
         self._results = 0
         self._inputs = 0
 
-    def copy(self, entry: Entry) -> Copied | None:
+    def copy(self, entry: MessageWithParts) -> CopiedMessage | None:
         """Copy one message; None: the model reads nothing of it."""
         self._results = self._inputs = 0
         self._at = entry.info.time.created
@@ -59,70 +59,70 @@ class Copyist:
         for part in reversed(entry.parts):
             match part:
                 case TextPart(text=text, ignored=ignored) if text and not ignored:
-                    parts.append(_ended(self._said(part, late=not of_model)))
+                    parts.append(_end_text(self._copy_text(part, late=not of_model)))
                 case ToolPart() if of_model:
-                    parts.append(self._call(part))
+                    parts.append(self._copy_call(part))
                 case FilePart() | AgentPart() | SubtaskPart() if not of_model:
                     parts.append(part)
                 case _:
                     pass
         copy = replace(entry, parts=tuple(reversed(parts)))
-        if not told(copy):
+        if not model_messages(copy):
             return None
-        return Copied(entry=copy, size=size(copy), results=self._results, inputs=self._inputs)
+        return CopiedMessage(entry=copy, size=size(copy), results=self._results, inputs=self._inputs)
 
-    def _said(self, part: TextPart, *, late: bool) -> TextPart:
+    def _copy_text(self, part: TextPart, *, late: bool) -> TextPart:
         """Copy a text; one that delivers a late result is shortened as a result."""
-        came = arrived(part.text) if late and part.synthetic else None
+        came = parse_late_result(part.text) if late and part.synthetic else None
         if came is None:
             return part
         self._late.add((came.call_id, came.tool))
         ends = came.failed or came.tool == SHELL
-        return replace(part, text=came.head + self._result(came.result, ends=ends))
+        return replace(part, text=came.heading + self._cut_result(came.result, ends=ends))
 
-    def _call(self, part: ToolPart) -> ToolPart:
+    def _copy_call(self, part: ToolPart) -> ToolPart:
         given = cut_input(part.state.input, limit(self._newer).input)
         self._inputs += given != part.state.input
-        return replace(part, metadata=None, state=self._closed(part, given))
+        return replace(part, metadata=None, state=self._close_state(part, given))
 
-    def _closed(self, part: ToolPart, given: dict[str, Any]) -> ToolState:
+    def _close_state(self, part: ToolPart, given: dict[str, Any]) -> ToolState:
         """Close a call's state. A late result appears only in the message that delivered it."""
         state = part.state
         if part.id in self._shown:
             came = (part.call_id, part.tool) in self._late
-            return _noted(self._at, given, pending_text(part.call_id, part.tool) if came else UNDER_WAY)
+            return _note_result(self._at, given, pending_text(part.call_id, part.tool) if came else UNDER_WAY)
         match state:
             case ToolCompleted(time=time) if time.compacted:
-                return _noted(self._at, given, CLEARED)
+                return _note_result(self._at, given, CLEARED)
             case ToolCompleted(output=output, attachments=files):
-                output = self._result(output, ends=part.tool == SHELL) + (FILES_LEFT_OUT if files else "")
+                output = self._cut_result(output, ends=part.tool == SHELL) + (FILES_LEFT_OUT if files else "")
                 return replace(state, input=given, output=output, metadata={}, attachments=None)
-            case ToolError(error=error):
-                return replace(state, input=given, error=self._result(error, ends=True), metadata=None)
+            case ToolFailed(error=error):
+                return replace(state, input=given, error=self._cut_result(error, ends=True), metadata=None)
             case ToolPending() | ToolRunning() | ToolWaiting():
-                return _noted(self._at, given, UNDER_WAY)
+                return _note_result(self._at, given, UNDER_WAY)
             case _:
                 assert_never(state)
 
-    def _result(self, text: str, *, ends: bool) -> str:
+    def _cut_result(self, text: str, *, ends: bool) -> str:
         kept = cut(text, limit(self._newer).result, ends=ends)
         self._newer += 1
         self._results += kept != text
         return kept
 
 
-def _ended(part: TextPart) -> TextPart:
+def _end_text(part: TextPart) -> TextPart:
     """Mark a text as ended, also one that a crash left incomplete."""
     time = replace(part.time, end=part.time.end or part.time.start) if part.time else None
     return replace(part, metadata=None, time=time)
 
 
-def _noted(at: int, given: dict[str, Any], words: str) -> ToolCompleted:
+def _note_result(at: int, given: dict[str, Any], words: str) -> ToolCompleted:
     """Return a note in place of a result; not an error, or the model would repeat the call."""
     return ToolCompleted(input=given, output=words, title="", metadata={}, time=PartTime(start=at, end=at))
 
 
-def plain_head(head: Sequence[Entry]) -> list[Copied]:
+def plain_summary(head: Sequence[MessageWithParts]) -> list[CopiedMessage]:
     """Copy a summary as plain messages: the notes beside its request, then its text."""
     if not head:
         return []
@@ -139,5 +139,8 @@ def plain_head(head: Sequence[Entry]) -> list[Copied]:
     by = asked.info.agent  # the child must not see the compaction agent
     info = replace(summary.info, summary=None, agent=by, mode=by)
     words = [part for part in summary.parts if isinstance(part, TextPart) and part.text]
-    entries = Entry(info=asked.info, parts=(*notes, opening)), Entry(info=info, parts=tuple(words))
-    return [Copied(entry=entry, size=size(entry)) for entry in entries if entry.parts]
+    entries = (
+        MessageWithParts(info=asked.info, parts=(*notes, opening)),
+        MessageWithParts(info=info, parts=tuple(words)),
+    )
+    return [CopiedMessage(entry=entry, size=size(entry)) for entry in entries if entry.parts]

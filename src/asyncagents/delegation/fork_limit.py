@@ -7,52 +7,61 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.conversation.codec import UnknownPart
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.part import (
     Part,
     SubtaskPart,
     TextPart,
     ToolCompleted,
-    ToolError,
+    ToolFailed,
     ToolPart,
 )
 from asyncagents.domain.window import BYTES_A_TOKEN, IMAGE_TOKENS
-from asyncagents.engine.model_input import Prompt
-from asyncagents.llm.model import Attachment, CallMade, FromModel, FromTool, FromUser, Said, Thought, Told
+from asyncagents.engine.model_input import ModelInput
+from asyncagents.llm.model import (
+    Attachment,
+    ModelTurn,
+    RequestMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolTurn,
+    UserTurn,
+)
 
-MOST = 200_000
+MOST_CHARS = 200_000
 """Limit of characters of a copied history."""
-MOST_OF_SUMMARY = 50_000
+MOST_SUMMARY_CHARS = 50_000
 """Limit of characters of its summary, if not everything fits."""
 DEEPEST = 50
-_MARK = 40
+_MARK_CHARS = 40
 """Approximate length of a cut mark."""
 
-Anything: TypeAlias = Part | UnknownPart
+AnyPart: TypeAlias = Part | UnknownPart
 
 
-class Limit(Struct, frozen=True):
+class CutLimit(Struct, frozen=True):
     """Characters kept of a call's result and of each text of its input; None: all."""
 
     result: int | None
     input: int
 
 
-RECENT, MIDDLE, OLD = Limit(None, 500), Limit(3_000, 200), Limit(500, 100)
+RECENT, MIDDLE, OLD = CutLimit(None, 500), CutLimit(3_000, 200), CutLimit(500, 100)
 FIRST_MIDDLE, FIRST_OLD = 5, 15
 
 
-class Copied(Struct, frozen=True, kw_only=True):
+class CopiedMessage(Struct, frozen=True, kw_only=True):
     """A copied message, its size, and how many of its results, inputs and texts were cut."""
 
-    entry: Entry
+    entry: MessageWithParts
     size: int
     results: int = 0
     inputs: int = 0
     texts: int = 0
 
 
-def limit(newer: int) -> Limit:
+def limit(newer: int) -> CutLimit:
     """Return the limit of a call, by how many results are newer than its own."""
     if newer < FIRST_MIDDLE:
         return RECENT
@@ -89,34 +98,34 @@ def _cut_value(value: Any, most: int, depth: int) -> Any:
             return value
 
 
-def told(entry: Entry) -> list[Told]:
-    prompt = Prompt()
+def model_messages(entry: MessageWithParts) -> list[RequestMessage]:
+    prompt = ModelInput()
     prompt.extend((entry,), frozenset(), since=0)
     return list(prompt.messages)
 
 
-def size(entry: Entry) -> int:
+def size(entry: MessageWithParts) -> int:
     """Return the size in characters, as the model reads it."""
-    return sum(map(_told_size, told(entry)))
+    return sum(map(_message_size, model_messages(entry)))
 
 
-def _told_size(said: Told) -> int:
+def _message_size(said: RequestMessage) -> int:
     match said:
-        case FromUser(text, files):
+        case UserTurn(text, files):
             return len(text) + sum(map(_file_size, files))
-        case FromModel(blocks):
+        case ModelTurn(blocks):
             return sum(map(_block_size, blocks))
-        case FromTool(output=output, files=files):
+        case ToolTurn(output=output, files=files):
             return len(output) + sum(map(_file_size, files))
         case _:
             assert_never(said)
 
 
-def _block_size(block: Said | Thought | CallMade) -> int:
+def _block_size(block: TextBlock | ThinkingBlock | ToolCallBlock) -> int:
     match block:
-        case Said(text) | Thought(text):
+        case TextBlock(text) | ThinkingBlock(text):
             return len(text)
-        case CallMade(input=given):
+        case ToolCallBlock(input=given):
             return len(msgspec.json.encode(given).decode())
         case _:
             assert_never(block)
@@ -127,40 +136,42 @@ def _file_size(file: Attachment) -> int:
     return IMAGE_TOKENS * BYTES_A_TOKEN if file.mime.startswith("image/") else len(file.url)
 
 
-def fitting(head: list[Copied], body: list[Copied]) -> tuple[list[Copied], list[Copied]]:
+def fit_history(
+    head: list[CopiedMessage], body: list[CopiedMessage]
+) -> tuple[list[CopiedMessage], list[CopiedMessage]]:
     """Return the summary and the messages that fit: all, or a cut summary and the newest messages.
 
     If even the newest message is too long, its texts are cut, so that the fork has some history.
     """
-    if _sum(head) + _sum(body) <= MOST:
+    if _total_size(head) + _total_size(body) <= MOST_CHARS:
         return head, body
-    head = [cut_down(each, MOST_OF_SUMMARY // len(head)) for each in head]
-    room = MOST - _sum(head)
-    left, first = _sum(body), 0
+    head = [cut_message(each, MOST_SUMMARY_CHARS // len(head)) for each in head]
+    room = MOST_CHARS - _total_size(head)
+    left, first = _total_size(body), 0
     while left > room and first < len(body) - 1:
         left -= body[first].size
         first += 1
     if left <= room:
         return head, body[first:]
-    last = cut_down(body[-1], room)
+    last = cut_message(body[-1], room)
     return head, [last] if last.size <= room else []
 
 
-def _sum(copies: list[Copied]) -> int:
+def _total_size(copies: list[CopiedMessage]) -> int:
     return sum(each.size for each in copies)
 
 
-def cut_down(copy: Copied, most: int) -> Copied:
+def cut_message(copy: CopiedMessage, most: int) -> CopiedMessage:
     """Cut every text and result of a message to an equal share; other parts stay unchanged."""
     if copy.size <= most:
         return copy
-    lengths = [len(text) for text in map(_words, copy.entry.parts) if text]
-    share = (most - (copy.size - sum(lengths))) // max(1, len(lengths)) - _MARK
+    lengths = [len(text) for text in map(_part_text, copy.entry.parts) if text]
+    share = (most - (copy.size - sum(lengths))) // max(1, len(lengths)) - _MARK_CHARS
     if share <= 0:
         return copy
-    long = [part for part in copy.entry.parts if len(_words(part)) > share]
+    long = [part for part in copy.entry.parts if len(_part_text(part)) > share]
     results = sum(isinstance(part, ToolPart) for part in long)
-    entry = replace(copy.entry, parts=tuple(_to_share(part, share) for part in copy.entry.parts))
+    entry = replace(copy.entry, parts=tuple(_cut_part(part, share) for part in copy.entry.parts))
     return replace(
         copy,
         entry=entry,
@@ -170,17 +181,17 @@ def cut_down(copy: Copied, most: int) -> Copied:
     )
 
 
-def _words(part: Anything) -> str:
+def _part_text(part: AnyPart) -> str:
     match part:
         case TextPart(text=text) | SubtaskPart(description=text):
             return text
-        case ToolPart(state=ToolCompleted(output=text) | ToolError(error=text)):
+        case ToolPart(state=ToolCompleted(output=text) | ToolFailed(error=text)):
             return text
         case _:
             return ""
 
 
-def _to_share(part: Anything, share: int) -> Anything:
+def _cut_part(part: AnyPart, share: int) -> AnyPart:
     match part:
         case TextPart(text=text):
             return replace(part, text=cut(text, share, ends=True))
@@ -188,7 +199,7 @@ def _to_share(part: Anything, share: int) -> Anything:
             return replace(part, description=cut(text, share, ends=True))
         case ToolPart(state=ToolCompleted(output=output) as state):
             return replace(part, state=replace(state, output=cut(output, share, ends=True)))
-        case ToolPart(state=ToolError(error=error) as state):
+        case ToolPart(state=ToolFailed(error=error) as state):
             return replace(part, state=replace(state, error=cut(error, share, ends=True)))
         case _:
             return part

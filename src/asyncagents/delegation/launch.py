@@ -6,8 +6,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.config.config import DelegationConfig
-from asyncagents.delegation.fork import Fork, forked
-from asyncagents.delegation.parent_reader import Look
+from asyncagents.delegation.fork import ForkedHistory, fork_history
+from asyncagents.delegation.parent_reader import SharedRead
 from asyncagents.domain.agent.agent import Agent
 from asyncagents.domain.agent.permission import TASK
 from asyncagents.domain.conversation.message import MessageTime, ModelRef, UserMessage
@@ -18,41 +18,41 @@ from asyncagents.domain.conversation.session import (
     SessionTime,
     Tokens,
     project_id,
+    random_slug,
     record_launch,
-    slug,
 )
-from asyncagents.domain.conversation.system_message import Addressee
-from asyncagents.domain.envelope import line
+from asyncagents.domain.conversation.system_message import MessageTarget
+from asyncagents.domain.envelope import one_line
 from asyncagents.domain.fact import Admit, Resume, Spawn
 from asyncagents.domain.id import CallId, Ids, SessionId
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.domain.task.task import Task, batch_of
 from asyncagents.domain.task.texts import (
-    ambiguous,
-    cannot_work,
-    denied,
-    foreign_task,
-    no_name,
-    no_such_task,
-    says_nothing,
-    unknown_agent,
-    vanished,
+    ambiguous_id_text,
+    cannot_work_text,
+    denied_text,
+    empty_task_text,
+    foreign_task_text,
+    invalid_name_text,
+    no_such_task_text,
+    task_gone_text,
+    unknown_agent_text,
 )
-from asyncagents.domain.text import whole
-from asyncagents.engine.input.message import model_ref, unchecked
-from asyncagents.engine.input.message_hook import arrived
+from asyncagents.domain.text import replace_surrogates
+from asyncagents.engine.input.message import accept_any_model, model_ref
+from asyncagents.engine.input.message_hook import run_chat_message_hooks
 from asyncagents.engine.runtime.runtime import VERSION
 from asyncagents.engine.tool import ToolContext
-from asyncagents.engine.workplace.workplace import Workplaces, enter
+from asyncagents.engine.workplace.workplace import Workplaces, workplace_at
 from asyncagents.errors import AsyncAgentsError, Damaged, NotFound, ToolError
 from asyncagents.store.store import Store
-from asyncagents.store.verb.task_read import Seen
+from asyncagents.store.verb.task_read import TaskWithProgress
 
-KEPT_FROM_CHILDREN = ("todowrite", "todoread", TASK)
+DENIED_TO_CHILDREN = ("todowrite", "todoread", TASK)
 """Tools denied to children, unless the agent's own rules mention them."""
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class LaunchRequest(Struct, frozen=True, kw_only=True):
     agent: str
     prompt: str
     description: str
@@ -61,7 +61,7 @@ class Order(Struct, frozen=True, kw_only=True):
     model: str | None = None
 
 
-class Desk:
+class TaskLauncher:
     """Builds `Spawn` and `Resume` facts. `check` raises for a model that is known to be unusable."""
 
     def __init__(
@@ -71,42 +71,44 @@ class Desk:
         ids: Ids,
         clock: Clock,
         rng: Rng,
-        check: Callable[[ModelRef], None] = unchecked,
+        check: Callable[[ModelRef], None] = accept_any_model,
     ) -> None:
         self.store = store
         self.clock = clock
         self.ids = ids
         self._rng = rng
         self._check = check
-        self._look = Look(store)
+        self._launcher_read = SharedRead(store)
         self.workplaces: Workplaces | None = None
         """Set by the app before the first launch."""
 
-    async def agent(self, name: str, context: ToolContext) -> Agent | None:
+    async def find_agent(self, name: str, context: ToolContext) -> Agent | None:
         """Return the agent of that name; None where the workplace defines no agents and any name is valid.
 
         Raises `ToolError`, which lists the agents there are, for an unknown one.
         """
         assert self.workplaces is not None, "workplaces are set before the first launch"
-        staff = (await enter(self.workplaces, context.directory)).staff
+        staff = (await workplace_at(self.workplaces, context.directory)).subagents
         if staff is None:
-            if line(name) != name or not name:
-                raise ToolError(no_name(name))
+            if one_line(name) != name or not name:
+                raise ToolError(invalid_name_text(name))
             return None
         if name not in staff:
-            raise ToolError(unknown_agent(name, _callable(staff, context)))
+            raise ToolError(unknown_agent_text(name, _launchable_agents(staff, context)))
         return staff[name]
 
-    async def spawn(self, order: Order, context: ToolContext, limits: DelegationConfig) -> Spawn:
+    async def spawn(self, order: LaunchRequest, context: ToolContext, limits: DelegationConfig) -> Spawn:
         """Build the `Spawn` of a launch; its limits are checked when it is committed."""
         return (await self.launch(order, context, limits))[0]
 
-    async def launch(self, order: Order, context: ToolContext, limits: DelegationConfig) -> tuple[Spawn, int]:
+    async def launch(
+        self, order: LaunchRequest, context: ToolContext, limits: DelegationConfig
+    ) -> tuple[Spawn, int]:
         """Build the `Spawn` of a launch, and estimate its place in the queue; 0: it need not wait."""
-        if not (order.prompt.strip() and line(order.description)):
-            raise ToolError(says_nothing())
-        agent = await self.agent(order.agent, context)
-        launcher, before = await self._look.at(context.session_id)
+        if not (order.prompt.strip() and one_line(order.description)):
+            raise ToolError(empty_task_text())
+        agent = await self.find_agent(order.agent, context)
+        launcher, before = await self._launcher_read.read(context.session_id)
         parent = launcher.info
         info = record_launch(self._session(order, agent, parent), parent, agent=context.agent)
         fork = await self._fork(context, info.id) if order.fork else None
@@ -130,10 +132,10 @@ class Desk:
             due=None if longest is None else now + longest,
             calls=() if order.background else (context.call_id,),
         )
-        to = Addressee(info.id, order.agent, self._model(order, agent, parent))
+        to = MessageTarget(info.id, order.agent, self._model(order, agent, parent))
         spawn = Spawn(
             info=info,
-            first=await self._said(info, to, order.prompt, fork.preamble if fork else ""),
+            first=await self._build_input(info, to, order.prompt, fork.preamble if fork else ""),
             task=task,
             history=fork.entries if fork else (),
             deepest=limits.depth,
@@ -142,7 +144,7 @@ class Desk:
         )
         return spawn, max(0, launcher.crowd + before - limits.concurrent + 1)
 
-    def _model(self, order: Order, agent: Agent | None, parent: Session) -> ModelRef:
+    def _model(self, order: LaunchRequest, agent: Agent | None, parent: Session) -> ModelRef:
         """Return the requested model, else the agent's, else the parent's; `ToolError` if it is unusable."""
         own = agent.model if agent else None
         if own is not None and agent is not None and agent.variant:
@@ -151,19 +153,19 @@ class Desk:
             model = model_ref(order.model) or own or _model_of(parent)
             self._check(model)
         except AsyncAgentsError as error:
-            raise ToolError(cannot_work(str(error))) from error
+            raise ToolError(cannot_work_text(str(error))) from error
         return model
 
-    def _session(self, order: Order, agent: Agent | None, parent: Session) -> Session:
+    def _session(self, order: LaunchRequest, agent: Agent | None, parent: Session) -> Session:
         now = self.clock.now()
         return Session(
             id=self.ids.session(),
-            slug=slug(self._rng),
+            slug=random_slug(self._rng),
             project_id=project_id(parent.directory),
             directory=parent.directory,
             path=parent.path,
             parent_id=parent.id,
-            title=f"{line(order.description)} (@{line(order.agent)} subagent)",
+            title=f"{one_line(order.description)} (@{one_line(order.agent)} subagent)",
             version=VERSION,
             time=SessionTime(created=now, updated=now),
             cost=0,
@@ -171,7 +173,7 @@ class Desk:
             permission=child_rules(agent, background=order.background) or None,
         )
 
-    async def _said(self, child: Session, to: Addressee, prompt: str, preamble: str = "") -> Admit:
+    async def _build_input(self, child: Session, to: MessageTarget, prompt: str, preamble: str = "") -> Admit:
         """Build the child's input and run the `chat.message` hooks, as for prompts of people."""
         message = UserMessage(
             id=self.ids.message(),
@@ -180,7 +182,7 @@ class Desk:
             agent=to.agent,
             model=to.model,
         )
-        said: list[tuple[str, bool | None]] = [(preamble, True), (whole(prompt), None)]
+        said: list[tuple[str, bool | None]] = [(preamble, True), (replace_surrogates(prompt), None)]
         parts = tuple(
             TextPart(
                 id=self.ids.part(),
@@ -194,16 +196,16 @@ class Desk:
         )
         assert self.workplaces is not None, "workplaces are set before the first launch"
         fact = Admit(message=message, parts=parts, key=f"task:{message.id}")
-        return await arrived(self.workplaces, child.directory, fact, self.ids)
+        return await run_chat_message_hooks(self.workplaces, child.directory, fact, self.ids)
 
-    async def _fork(self, context: ToolContext, to: SessionId) -> Fork:
-        told = await self.store.told(context.session_id, whole=True)
-        return forked(
+    async def _fork(self, context: ToolContext, to: SessionId) -> ForkedHistory:
+        told = await self.store.model_history(context.session_id, whole=True)
+        return fork_history(
             told.head, told.entries, before=context.message_id, to=to, ids=self.ids, shown=told.shown
         )
 
-    async def follow(
-        self, seen: Seen, prompt: str, context: ToolContext, call_id: CallId | None = None
+    async def resume(
+        self, seen: TaskWithProgress, prompt: str, context: ToolContext, call_id: CallId | None = None
     ) -> Resume:
         """Build the `Resume` that sends a follow-up prompt to a task.
 
@@ -213,13 +215,13 @@ class Desk:
         try:
             child = await self.store.session(task.id)
         except NotFound as error:
-            raise ToolError(vanished(task.id)) from error
-        to = Addressee(child.id, child.agent or task.agent, _model_of(child))
+            raise ToolError(task_gone_text(task.id)) from error
+        to = MessageTarget(child.id, child.agent or task.agent, _model_of(child))
         if not prompt.strip():
-            raise ToolError(says_nothing())
+            raise ToolError(empty_task_text())
         if context.rules is not None and context.rules.evaluate(TASK, to.agent) == "deny":
-            raise ToolError(denied(to.agent))
-        fact = replace(await self._said(child, to, prompt), trace=context.trace)
+            raise ToolError(denied_text(to.agent))
+        fact = replace(await self._build_input(child, to, prompt), trace=context.trace)
         return Resume(task.id, fact, prompt, call_id)
 
     async def session_exists(self, session_id: SessionId) -> bool:
@@ -232,16 +234,16 @@ class Desk:
             return True
         return True
 
-    async def find(self, given: str, context: ToolContext) -> Seen:
+    async def find_task(self, given: str, context: ToolContext) -> TaskWithProgress:
         """Find a task of the calling session by its id or a unique prefix of it; else raise `ToolError`."""
         start = given.strip()
         start = start if start.startswith("ses_") else f"ses_{start}"
-        found = await self.store.tasks_beginning(context.session_id, start)
+        found = await self.store.task_ids_with_prefix(context.session_id, start)
         if not found or not given.strip():
             exists = await self.session_exists(SessionId(start))
-            raise ToolError(foreign_task(given.strip()) if exists else no_such_task(given))
+            raise ToolError(foreign_task_text(given.strip()) if exists else no_such_task_text(given))
         if len(found) > 1 and start not in found:
-            raise ToolError(ambiguous(given, len(found)))
+            raise ToolError(ambiguous_id_text(given, len(found)))
         return await self.store.task(SessionId(start) if start in found else found[0])
 
 
@@ -259,11 +261,11 @@ def child_rules(agent: Agent | None, *, background: bool) -> tuple[Rule, ...]:
     if agent is None:
         return ()
     own = {rule.permission for rule in agent.layers.agent}
-    kept = [each for each in KEPT_FROM_CHILDREN if each not in own]
+    kept = [each for each in DENIED_TO_CHILDREN if each not in own]
     denied = (*kept, "question") if background else kept
     return tuple(Rule(permission=each, pattern="*", action="deny") for each in denied)
 
 
-def _callable(staff: Mapping[str, Agent], context: ToolContext) -> list[str]:
+def _launchable_agents(staff: Mapping[str, Agent], context: ToolContext) -> list[str]:
     rules = context.rules
     return [name for name in staff if rules is None or rules.evaluate(TASK, name) != "deny"]

@@ -4,28 +4,28 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from asyncagents.delegation.launch import Desk
-from asyncagents.delegation.poll import polled, wait_for
-from asyncagents.delegation.task import unasked
-from asyncagents.delegation.texts import described
-from asyncagents.domain.call.call import Completed, Watch
+from asyncagents.delegation.launch import TaskLauncher
+from asyncagents.delegation.poll import answer_or_wait, wait_for
+from asyncagents.delegation.task import no_asks
+from asyncagents.delegation.texts import load_text
+from asyncagents.domain.call.call import Completed, WaitFor
 from asyncagents.domain.conversation.transcript import Transcript, transcript
 from asyncagents.domain.fact import Retrieve
-from asyncagents.domain.task.texts import output, vanished
-from asyncagents.engine.tool import Outcome, Together, Tool, ToolContext
+from asyncagents.domain.task.texts import task_gone_text, task_output_text
+from asyncagents.engine.tool import Outcome, Tool, ToolContext, WithFacts
 from asyncagents.errors import NotFound, ToolError
-from asyncagents.store.verb.task_read import Seen
+from asyncagents.store.verb.task_read import TaskWithProgress
 
-OUTPUT = "asyncagents_output"
-PATIENCE = 30.0
-LONGEST = 600.0
+OUTPUT_TOOL = "asyncagents_output"
+DEFAULT_SECONDS = 30.0
+MOST_SECONDS = 600.0
 
 
-class Output(Struct, frozen=True, kw_only=True):
+class TaskOutputArgs(Struct, frozen=True, kw_only=True):
     task_id: Annotated[str, Meta(description="The task; the beginning of its id will do.", min_length=1)]
     block: Annotated[bool, Meta(description="Wait for it to end.")] = False
     timeout: Annotated[float, Meta(description="For how many seconds to wait at most, up to 600.", gt=0)] = (
-        PATIENCE
+        DEFAULT_SECONDS
     )
     full_session: Annotated[bool, Meta(description="Its messages, not only its result.")] = False
     include_thinking: bool = False
@@ -35,24 +35,33 @@ class Output(Struct, frozen=True, kw_only=True):
     thinking_max_chars: Annotated[int, Meta(ge=0)] = 2_000
 
 
-def output_tool(desk: Desk) -> Tool[Output]:
-    async def run(args: Output, context: ToolContext) -> Outcome:
-        seen = await desk.find(args.task_id, context)
+def output_tool(desk: TaskLauncher) -> Tool[TaskOutputArgs]:
+    async def run(args: TaskOutputArgs, context: ToolContext) -> Outcome:
+        seen = await desk.find_task(args.task_id, context)
         task = seen.task
         if args.full_session:
-            return await _transcript(desk, seen, args)
-        told = output(task, seen.progress, desk.clock.now())
+            return await _build_transcript(desk, seen, args)
+        told = task_output_text(task, seen.progress, desk.clock.now())
         if not task.live:
             result = Completed(told, task.description, {"sessionId": task.id})
-            return Together(result, (Retrieve(task.id, task.run),))
+            return WithFacts(result, (Retrieve(task.id, task.run),))
         if args.block:
-            return wait_for(task, Watch(task.id, OUTPUT), note=told, seconds=min(args.timeout, LONGEST))
-        return await polled(desk, task, context, tool=OUTPUT, text=told)
+            return wait_for(
+                task, WaitFor(task.id, OUTPUT_TOOL), note=told, seconds=min(args.timeout, MOST_SECONDS)
+            )
+        return await answer_or_wait(desk, task, context, tool=OUTPUT_TOOL, text=told)
 
-    return Tool(OUTPUT, Output, run, plan=unasked, effect="idempotent", description=described(OUTPUT))
+    return Tool(
+        OUTPUT_TOOL,
+        TaskOutputArgs,
+        run,
+        plan=no_asks,
+        effect="idempotent",
+        description=load_text(OUTPUT_TOOL),
+    )
 
 
-async def _transcript(desk: Desk, seen: Seen, args: Output) -> Outcome:
+async def _build_transcript(desk: TaskLauncher, seen: TaskWithProgress, args: TaskOutputArgs) -> Outcome:
     task = seen.task
     wanted = Transcript(
         include_thinking=args.include_thinking,
@@ -64,6 +73,6 @@ async def _transcript(desk: Desk, seen: Seen, args: Output) -> Outcome:
     try:
         said = transcript(await desk.store.messages(task.id), wanted)
     except NotFound as error:
-        raise ToolError(vanished(task.id)) from error
+        raise ToolError(task_gone_text(task.id)) from error
     told = Completed(said, task.description, {"sessionId": task.id})
-    return told if task.live else Together(told, (Retrieve(task.id, task.run),))
+    return told if task.live else WithFacts(told, (Retrieve(task.id, task.run),))

@@ -7,14 +7,14 @@ from asyncagents.store.store import Store
 from asyncagents.store.verb.task_read import Launcher
 
 
-class Look:
+class SharedRead:
     """Shares one read per session: the first launch reads, concurrent ones wait for its result."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._waiting: dict[SessionId, list[asyncio.Future[Launcher | None]]] = {}
 
-    async def at(self, session_id: SessionId) -> tuple[Launcher, int]:
+    async def read(self, session_id: SessionId) -> tuple[Launcher, int]:
         """Return the parent, and how many launches share this read before this one."""
         while (waiting := self._waiting.get(session_id)) is not None:
             mine: asyncio.Future[Launcher | None] = asyncio.get_running_loop().create_future()

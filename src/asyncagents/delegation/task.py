@@ -6,13 +6,13 @@ import msgspec
 from msgspec import Meta, Struct
 
 from asyncagents.config.config import DelegationConfig
-from asyncagents.delegation.launch import Desk, Order
-from asyncagents.delegation.texts import described
+from asyncagents.delegation.launch import LaunchRequest, TaskLauncher
+from asyncagents.delegation.texts import load_text
 from asyncagents.domain.agent.permission import TASK
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.fact import Resume, Spawn
 from asyncagents.domain.id import SessionId
-from asyncagents.engine.tool import Ask, Pending, Together, Tool, ToolContext
+from asyncagents.engine.tool import Ask, Pending, Tool, ToolContext, WithFacts
 
 Description = Annotated[str, Meta(description="Three to five words.", min_length=1, max_length=500)]
 Prompt = Annotated[str, Meta(description="The task, with all that the agent must know.", min_length=1)]
@@ -29,20 +29,20 @@ class TaskArgs(Struct, frozen=True, kw_only=True):
     model: str | None = None
 
 
-HIDDEN = ("command", "model")
+HIDDEN_ARGUMENTS = ("command", "model")
 """Arguments only for tasks that people start; ignored if a model sends them."""
 
 
-def task(desk: Desk, limits: DelegationConfig) -> Tool[TaskArgs]:
+def task(desk: TaskLauncher, limits: DelegationConfig) -> Tool[TaskArgs]:
     async def plan(args: TaskArgs, context: ToolContext) -> tuple[Ask, ...]:
-        return launch_ask(args.subagent_type, args.description)
+        return launch_asks(args.subagent_type, args.description)
 
-    async def run(args: TaskArgs, context: ToolContext) -> Together:
+    async def run(args: TaskArgs, context: ToolContext) -> WithFacts:
         if args.task_id:
-            seen = await desk.find(args.task_id, context)
-            follow = await desk.follow(seen, args.prompt, context, context.call_id)
-            return Together(_pending(args, context, seen.task.id, follow), (follow,))
-        order = Order(
+            seen = await desk.find_task(args.task_id, context)
+            follow = await desk.resume(seen, args.prompt, context, context.call_id)
+            return WithFacts(_pending(args, context, seen.task.id, follow), (follow,))
+        order = LaunchRequest(
             agent=args.subagent_type,
             prompt=args.prompt,
             description=args.description,
@@ -50,20 +50,20 @@ def task(desk: Desk, limits: DelegationConfig) -> Tool[TaskArgs]:
             model=args.model if context.by_hand else None,
         )
         spawn = await desk.spawn(order, context, limits)
-        return Together(_pending(args, context, spawn.info.id, spawn), (spawn,))
+        return WithFacts(_pending(args, context, spawn.info.id, spawn), (spawn,))
 
-    tool = Tool(TASK, TaskArgs, run, plan=plan, effect="idempotent", description=described("task"))
-    tool.parameters = _parameters(tool.spec().parameters)
+    tool = Tool(TASK, TaskArgs, run, plan=plan, effect="idempotent", description=load_text("task"))
+    tool.parameters = _visible_parameters(tool.spec().parameters)
     return tool
 
 
-def launch_ask(agent: str, description: str) -> tuple[Ask, ...]:
+def launch_asks(agent: str, description: str) -> tuple[Ask, ...]:
     """Ask to launch an agent; all tools that launch share one permission."""
     metadata = {"description": description, "subagent_type": agent}
     return (Ask(TASK, (agent,), (agent,), metadata, exact=True),)
 
 
-async def unasked(args: object, context: ToolContext) -> tuple[Ask, ...]:
+async def no_asks(args: object, context: ToolContext) -> tuple[Ask, ...]:
     """Ask nothing: an agent may read and end the tasks it launched."""
     return ()
 
@@ -77,16 +77,18 @@ def _pending(args: TaskArgs, context: ToolContext, child: SessionId, begun: Spaw
         metadata={
             "sessionId": child,
             "parentSessionId": context.session_id,
-            "model": _wire(model),
+            "model": _model_json(model),
         },
     )
 
 
-def _wire(model: ModelRef) -> dict[str, str]:
+def _model_json(model: ModelRef) -> dict[str, str]:
     return {"providerID": model.provider_id, "modelID": model.model_id}
 
 
-def _parameters(schema: dict[str, Any]) -> dict[str, Any]:
+def _visible_parameters(schema: dict[str, Any]) -> dict[str, Any]:
     shown: dict[str, Any] = msgspec.to_builtins(schema)
-    shown["properties"] = {name: each for name, each in shown["properties"].items() if name not in HIDDEN}
+    shown["properties"] = {
+        name: each for name, each in shown["properties"].items() if name not in HIDDEN_ARGUMENTS
+    }
     return shown

@@ -5,5 +5,5 @@ from importlib.resources import files
 
 
 @cache
-def described(name: str) -> str:
+def load_text(name: str) -> str:
     return files("asyncagents.delegation").joinpath(f"{name}.txt").read_text().strip()

@@ -3,12 +3,12 @@
 from asyncagents.config.config import DelegationConfig
 from asyncagents.delegation.async_task import async_task, async_task_result
 from asyncagents.delegation.background import background_tools
-from asyncagents.delegation.launch import Desk
+from asyncagents.delegation.launch import TaskLauncher
 from asyncagents.delegation.task import task
 from asyncagents.engine.tool import AnyTool
 
 
-def delegation_tools(desk: Desk, limits: DelegationConfig) -> tuple[AnyTool, ...]:
+def delegation_tools(desk: TaskLauncher, limits: DelegationConfig) -> tuple[AnyTool, ...]:
     tools: list[AnyTool] = [task(desk, limits)]
     if limits.tools in ("asyncagents", "both"):
         tools += background_tools(desk, limits)

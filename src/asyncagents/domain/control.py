@@ -11,8 +11,8 @@ from asyncagents.domain.conversation.session import Session, Tokens
 from asyncagents.domain.conversation.status import Busy, Idle, Retry, Status, WaitingAsync
 from asyncagents.domain.id import MessageId, OwnerId, RequestId, SessionId
 
-State: TypeAlias = Literal["idle", "ready", "running"]
-WANTED = -1
+ControlState: TypeAlias = Literal["idle", "ready", "running"]
+SUMMARY_WANTED = -1
 """Value of `compacting`: the context is full, and a summary is requested before the next step."""
 CLAIM_LIMIT = 3
 
@@ -25,7 +25,7 @@ class Control(Struct, frozen=True):
     root_id: SessionId
     depth: int
     pool: str
-    state: State = "idle"
+    state: ControlState = "idle"
     wake_seq: int = 0
     fence: int = 0
     owner: OwnerId | None = None
@@ -51,39 +51,39 @@ class Control(Struct, frozen=True):
     trace: str | None = None
     """The trace of its turn, as a traceparent; only its own write changes it."""
 
-    def woken(self) -> "Control":
-        state: State = "ready" if self.state == "idle" else self.state
+    def after_wake(self) -> "Control":
+        state: ControlState = "ready" if self.state == "idle" else self.state
         return replace(self, wake_seq=self.wake_seq + 1, state=state)
 
-    def claimed(self, owner: OwnerId, *, counts: bool = True) -> "Control":
+    def after_claim(self, owner: OwnerId, *, counts: bool = True) -> "Control":
         claims = self.claims + counts
         return replace(self, state="running", owner=owner, fence=self.fence + 1, claims=claims)
 
-    def progressed(self) -> "Control":
+    def after_progress(self) -> "Control":
         return replace(self, claims=0) if self.claims else self
 
-    def parked(self) -> "Control":
+    def after_park(self) -> "Control":
         return replace(self, state="idle", owner=None, claims=0)
 
-    def rested(self, *, unread: bool) -> "Control":
+    def after_rest(self, *, unread: bool) -> "Control":
         """End the turn; unread input for the next one keeps the session ready."""
-        state: State = "ready" if unread else "idle"
+        state: ControlState = "ready" if unread else "idle"
         compacting = min(self.compacting, 0)  # a request for a summary in this turn has been answered
         return replace(
             self, state=state, owner=None, claims=0, in_turn=False, backoff=None, compacting=compacting
         )
 
-    def cancelled(self, *, stranded: int = 0, calls: int = 0) -> bool:
+    def is_cancelled(self, *, stranded: int = 0, calls: int = 0) -> bool:
         """Tell whether a cancel applies: to the turn or, outside a turn, to held input and open calls."""
         return self.cancel_rev > self.turn_rev and (self.in_turn or stranded > 0 or calls > 0)
 
-    def in_a_turn(self, rev: int) -> "Control":
+    def after_turn_start(self, rev: int) -> "Control":
         if self.in_turn:
             return self
         return replace(self, in_turn=True, turn=self.turn + 1, turn_rev=rev)
 
 
-class Lease(Struct, frozen=True):
+class Claim(Struct, frozen=True):
     """The right to write for a session; void once the session is claimed again."""
 
     session_id: SessionId
@@ -128,11 +128,11 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     """When the rows were read, by the store's clock."""
 
     @property
-    def cancelled(self) -> bool:
-        return self.control.cancelled(stranded=self.stranded, calls=len(self.calls))
+    def is_cancelled(self) -> bool:
+        return self.control.is_cancelled(stranded=self.stranded, calls=len(self.calls))
 
     @property
-    def crash_loop(self) -> bool:
+    def in_crash_loop(self) -> bool:
         return self.control.claims > CLAIM_LIMIT
 
     @property
@@ -142,7 +142,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
         return self.queued if waits else self.queued + self.notices
 
     @property
-    def blocked(self) -> bool:
+    def is_blocked(self) -> bool:
         return self.control.in_turn and self.control.blocked_turn == self.control.turn
 
     @property
@@ -152,12 +152,12 @@ class Snapshot(Struct, frozen=True, kw_only=True):
         return self.last if in_turn and isinstance(self.last, AssistantMessage) else None
 
     @property
-    def ran(self) -> bool:
+    def ended_person_run(self) -> bool:
         """Whether a command that a person ran has ended: a step without a model request has no finish."""
         return self.step is not None and self.step.finish is None and self.step.error is None
 
     @property
-    def unanswered(self) -> bool:
+    def is_unanswered(self) -> bool:
         """Whether promoted input has no answer because its step was cut off."""
         return self.control.in_turn and isinstance(self.last, UserMessage)
 
@@ -171,27 +171,27 @@ class Snapshot(Struct, frozen=True, kw_only=True):
         return final and self.queued == self.prompts and self.unread > 0
 
     @property
-    def executing(self) -> tuple[Call, ...]:
+    def executing_calls(self) -> tuple[Call, ...]:
         return tuple(c for c in self.calls if _runs_under(c, self.control.fence))
 
     @property
-    def abandoned(self) -> tuple[Call, ...]:
+    def abandoned_calls(self) -> tuple[Call, ...]:
         """Calls started under an older fence: the process that ran them is gone."""
         return tuple(
             c for c in self.calls if isinstance(c.state, Running) and c.state.fence < self.control.fence
         )
 
     @property
-    def requested(self) -> tuple[Call, ...]:
+    def requested_calls(self) -> tuple[Call, ...]:
         return tuple(c for c in self.calls if isinstance(c.state, Requested))
 
     @property
-    def waiting(self) -> tuple[Call, ...]:
+    def open_calls(self) -> tuple[Call, ...]:
         return tuple(c for c in self.calls if c.open)
 
     @property
-    def holding(self) -> tuple[Call, ...]:
-        return tuple(c for c in self.calls if c.holding)
+    def blocking_calls(self) -> tuple[Call, ...]:
+        return tuple(c for c in self.calls if c.blocks_session)
 
 
 def _runs_under(call: Call, fence: int) -> bool:
@@ -208,11 +208,11 @@ def waits_outside(control: Control, open_calls: tuple[Call, ...]) -> bool:
     return control.backoff is None and not any(call.holds_prompts for call in open_calls)
 
 
-def status(control: Control, open_calls: tuple[Call, ...], backoff: Backoff | None = None) -> Status:
+def session_status(control: Control, open_calls: tuple[Call, ...], backoff: Backoff | None = None) -> Status:
     """Derive the status of a session from its rows."""
     if backoff is not None:
         return Retry(attempt=max(1, backoff.attempt), message=backoff.failure, next=backoff.next_at)
-    if control.state != "idle" or any(call.holding for call in open_calls):
+    if control.state != "idle" or any(call.blocks_session for call in open_calls):
         return Busy()
     waits = [(call, call.state) for call in open_calls if isinstance(call.state, Open)]
     if not waits:

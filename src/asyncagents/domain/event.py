@@ -6,7 +6,7 @@ import msgspec
 
 from asyncagents.domain.call.ask import PermissionRequest, QuestionRequest
 from asyncagents.domain.call.call import Call
-from asyncagents.domain.conversation.codec import BROKEN, decode_part, decoder, unreadable
+from asyncagents.domain.conversation.codec import DECODE_ERRORS, decode_part, decoder, unreadable_error
 from asyncagents.domain.conversation.failure import Failure
 from asyncagents.domain.conversation.message import Message
 from asyncagents.domain.conversation.part import Part, UnknownPart
@@ -14,7 +14,7 @@ from asyncagents.domain.conversation.session import FileDiff, Session
 from asyncagents.domain.conversation.status import Status
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.id import CallId, EventId, MessageId, PartId, PermissionId, QuestionId, SessionId
-from asyncagents.domain.shape import Kept, Shape, encode
+from asyncagents.domain.shape import RawValue, Shape, encode
 from asyncagents.domain.task.view import BackgroundTask
 
 
@@ -258,7 +258,7 @@ Event: TypeAlias = (
 )
 
 
-def expiring(call: Call) -> AsyncToolExpiring:
+def expiring_event(call: Call) -> AsyncToolExpiring:
     due = call.open.due if call.open else None
     return AsyncToolExpiring(session_id=call.session_id, pending_id=call.id, tool=call.tool, timeout=due or 0)
 
@@ -278,7 +278,7 @@ def task_event(task: BackgroundTask) -> Event:
             assert_never(task.status)
 
 
-class UnknownEvent(Kept):
+class UnknownEvent(RawValue):
     """An event of an unknown type; `raw` holds its properties as received."""
 
     __slots__ = ("session_id", "type")
@@ -307,7 +307,7 @@ class _RawPartUpdated(Shape, frozen=True, kw_only=True):
     time: int
 
 
-def frame(event_id: EventId, event: Event | UnknownEvent) -> bytes:
+def encode_event(event_id: EventId, event: Event | UnknownEvent) -> bytes:
     """Encode the frame `{"id", "type", "properties"}`."""
     properties = event.request if isinstance(event, PermissionAsked | QuestionAsked) else event
     return encode(_Frame(event_id, event.type, properties))
@@ -317,17 +317,17 @@ def parse_frame(raw: bytes) -> tuple[EventId, Event | UnknownEvent]:
     """Decode a frame. Raises `Unreadable`; an event of an unknown type is kept."""
     try:
         got = decoder(_RawFrame).decode(raw)
-        return got.id, _read(got.type, bytes(got.properties))
-    except BROKEN as error:
-        raise unreadable("event", raw, error) from error
+        return got.id, _decode_event(got.type, bytes(got.properties))
+    except DECODE_ERRORS as error:
+        raise unreadable_error("event", raw, error) from error
 
 
 def parse_event(type: str, raw: bytes) -> Event | UnknownEvent:
     """Decode an event from its properties. Raises `Unreadable`; an event of an unknown type is kept."""
     try:
-        return _read(type, raw)
-    except BROKEN as error:
-        raise unreadable("event", raw, error) from error
+        return _decode_event(type, raw)
+    except DECODE_ERRORS as error:
+        raise unreadable_error("event", raw, error) from error
 
 
 _PLAIN: dict[str, type[Any]] = {
@@ -335,7 +335,7 @@ _PLAIN: dict[str, type[Any]] = {
 }
 
 
-def _read(type: str, raw: bytes) -> Event | UnknownEvent:
+def _decode_event(type: str, raw: bytes) -> Event | UnknownEvent:
     if type in _PLAIN:
         event: Event = decoder(_PLAIN[type]).decode(raw)
         return event
@@ -349,10 +349,10 @@ def _read(type: str, raw: bytes) -> Event | UnknownEvent:
         case QuestionAsked.type:
             return QuestionAsked(request=decoder(QuestionRequest).decode(raw))
         case _:
-            return _unknown(type, raw)
+            return _decode_unknown_event(type, raw)
 
 
-def _unknown(type: str, raw: bytes) -> UnknownEvent:
+def _decode_unknown_event(type: str, raw: bytes) -> UnknownEvent:
     properties = msgspec.json.decode(raw)
     owner = properties.get("sessionID") if isinstance(properties, dict) else None
     return UnknownEvent(raw, type=type, session_id=SessionId(owner) if isinstance(owner, str) else None)

@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from asyncagents.domain.call.call import Result
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.conversation.part import Part
 from asyncagents.domain.conversation.session import Session
@@ -13,7 +13,7 @@ from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.domain.task.task import EndedBy, Task
 
-Source: TypeAlias = Literal["person", "system", "compaction", "notice"]
+InputSource: TypeAlias = Literal["person", "system", "compaction", "notice"]
 """Where input comes from: a person or the runtime, a request for a summary, or ends of tasks."""
 
 
@@ -23,7 +23,7 @@ class Admit(Struct, frozen=True, kw_only=True):
     message: UserMessage
     parts: tuple[Part, ...]
     key: str
-    source: Source = "person"
+    source: InputSource = "person"
     wakes: bool = True
     """False: the input is stored and shown, and promoted with the next input that wakes."""
     same_agent: bool = False
@@ -41,7 +41,7 @@ class Admit(Struct, frozen=True, kw_only=True):
         return SessionId(self.message.session_id)
 
 
-class Admitted(Struct, frozen=True):
+class AdmitResult(Struct, frozen=True):
     message_id: MessageId
     new: bool
 
@@ -66,7 +66,7 @@ class Spawn(Struct, frozen=True, kw_only=True):
     info: Session
     first: Admit
     task: Task
-    history: tuple[Entry, ...] = ()
+    history: tuple[MessageWithParts, ...] = ()
     """The messages that a fork starts with."""
     deepest: int
     """Max depth of sessions below their root."""

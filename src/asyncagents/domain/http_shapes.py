@@ -1,6 +1,8 @@
 """Request and response shapes of the HTTP API that are not domain objects."""
 
-from asyncagents.domain.conversation.entry import Entry
+from typing import ClassVar
+
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.conversation.status import Status
 from asyncagents.domain.id import MessageId, SessionId
@@ -30,31 +32,39 @@ class SessionState(Shape, frozen=True, kw_only=True):
     trouble: str | None = None
 
 
-class Begun(Shape, frozen=True, kw_only=True):
+class BeginResult(Shape, frozen=True, kw_only=True):
+    schema_name: ClassVar[str] = "Begun"
     session: Session
     message_id: MessageId
 
 
-class Sent(Shape, frozen=True, kw_only=True):
+class SendResult(Shape, frozen=True, kw_only=True):
+    schema_name: ClassVar[str] = "Sent"
     message_id: MessageId
 
 
-class Stopped(Shape, frozen=True, kw_only=True):
+class AbortResult(Shape, frozen=True, kw_only=True):
     """`stopped` false: a run was still stopping when the wait ended; the cancel itself is committed."""
+
+    schema_name: ClassVar[str] = "Stopped"
 
     stopped: bool
 
 
-class Withdrawn(Shape, frozen=True, kw_only=True):
+class WithdrawResult(Shape, frozen=True, kw_only=True):
     """`withdrawn`: the number of approvals withdrawn."""
+
+    schema_name: ClassVar[str] = "Withdrawn"
 
     withdrawn: int
 
 
-class AnswerOf(Shape, frozen=True, kw_only=True):
+class AnswerResult(Shape, frozen=True, kw_only=True):
     """The answer to a prompt; left out if there is none yet."""
 
-    answer: Entry | None = None
+    schema_name: ClassVar[str] = "AnswerOf"
+
+    answer: MessageWithParts | None = None
 
 
 class SentFile(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,7 +75,9 @@ class SentFile(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     filename: str | None = None
 
 
-class Stands(Shape, frozen=True, kw_only=True):
+class FeedPosition(Shape, frozen=True, kw_only=True):
     """The current cursor of the change feed."""
+
+    schema_name: ClassVar[str] = "Stands"
 
     cursor: str

@@ -67,7 +67,7 @@ def _era_below(era: int) -> str:
     return "-" * (era - _FIRST)
 
 
-def _era_called(name: str) -> int:
+def _era_of_name(name: str) -> int:
     return _FIRST + 1 + _LETTERS * (len(name) - 1) + ord(name[-1]) - ord("g")
 
 
@@ -123,7 +123,7 @@ class Ids:
     def todo(self) -> str:
         return self._ascending("todo")
 
-    def reach(self, given: str) -> None:
+    def advance_past(self, given: str) -> None:
         """Generate ids above this one from here on. Raises `InvalidInput` for a malformed or future id.
 
         An id without an era belongs to the era in which it is nearest to now.
@@ -138,17 +138,17 @@ class Ids:
         name, time = found[1], int(found[2], 16)
         with self._lock:
             now = self._now() * _PER_MS
-            tick = _nearest(time, now) if name is None else _era_called(name) * _ERA + time
+            tick = _nearest(time, now) if name is None else _era_of_name(name) * _ERA + time
             above_all = name is None and tick >> 48 < now >> 48 <= _FIRST  # the id is of the previous era
             if above_all or tick - now > AHEAD_MS * _PER_MS:
                 raise InvalidInput(f"{given!r} lies in the future: set the clock, or leave the id out")
             self._last = max(self._last, tick)
 
-    def follow(self, *given: str | None) -> None:
+    def try_advance_past(self, *given: str | None) -> None:
         """Do as `advance_past` for each id, ignoring ids that it refuses."""
         for each in filter(None, given):
             with suppress(InvalidInput):
-                self.reach(each)
+                self.advance_past(each)
 
     def _ascending(self, prefix: str, ending: str = "") -> str:
         tick = self._tick()

@@ -16,7 +16,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
     """A JSON object that clients see. An optional field is left out, never null."""
 
 
-class Kept:
+class RawValue:
     """A value of an unknown type, kept as the received bytes and encoded as them."""
 
     __slots__ = ("raw",)
@@ -34,13 +34,13 @@ class Kept:
         return f"{type(self).__name__}({self.raw!r})"
 
 
-def _write_kept(value: Any) -> msgspec.Raw:
-    if isinstance(value, Kept):
+def _encode_raw_value(value: Any) -> msgspec.Raw:
+    if isinstance(value, RawValue):
         return msgspec.Raw(value.raw)
     raise NotImplementedError(f"{type(value).__name__} has no JSON form")
 
 
-_encoder = msgspec.json.Encoder(enc_hook=_write_kept)
+_encoder = msgspec.json.Encoder(enc_hook=_encode_raw_value)
 
 
 def encode(value: Any) -> bytes:

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import Any, NoReturn
 
-from asyncagents.domain.text import whole
+from asyncagents.domain.text import replace_surrogates
 from asyncagents.errors import InvalidInput
 
 DEPTH = 100
 """Max nesting depth, the same as for stored JSON."""
 
-_BEYOND = 2**63
-_MOST_CHARACTERS = len(str(-_BEYOND))
+_INTEGER_LIMIT = 2**63
+_MOST_CHARACTERS = len(str(-_INTEGER_LIMIT))
 _TOO_DEEP = f"the body nests more than {DEPTH} levels deep; flatten it"
 
 
@@ -22,7 +22,11 @@ def read_json(raw: bytes) -> Any:
     try:
         text = raw.decode("utf-8")
         value = json.loads(
-            text, object_pairs_hook=_object, parse_constant=_no_number, parse_float=_float, parse_int=_integer
+            text,
+            object_pairs_hook=_build_object,
+            parse_constant=_refuse_constant,
+            parse_float=_float,
+            parse_int=_integer,
         )
     except RecursionError:
         raise InvalidInput(_TOO_DEEP) from None
@@ -35,7 +39,7 @@ def read_json(raw: bytes) -> Any:
     return value
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
@@ -43,7 +47,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_number(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise InvalidInput(f"{name} is not a JSON number; write null or a text")
 
 
@@ -54,7 +58,7 @@ def _float(text: str) -> float:
 
 
 def _integer(text: str) -> int:
-    if len(text) > _MOST_CHARACTERS or not -_BEYOND <= (number := int(text)) < _BEYOND:
+    if len(text) > _MOST_CHARACTERS or not -_INTEGER_LIMIT <= (number := int(text)) < _INTEGER_LIMIT:
         raise InvalidInput(f"the number {text[:40]} is too large; write it as a text")
     return number
 
@@ -67,11 +71,11 @@ def _check(value: Any) -> None:
             raise InvalidInput(_TOO_DEEP)
         for text in (item for item in layer if isinstance(item, str)):
             _check_text(text)
-        layer = [inner for item in layer for inner in _inside(item)]
+        layer = [inner for item in layer for inner in _children(item)]
         depth += 1
 
 
-def _inside(value: Any) -> Iterator[Any]:
+def _children(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         yield from value
         yield from value.values()
@@ -82,5 +86,5 @@ def _inside(value: Any) -> Iterator[Any]:
 def _check_text(text: str) -> None:
     if "\0" in text:
         raise InvalidInput("the body has a text with a zero character in it (\\u0000); leave it out")
-    if whole(text) != text:
+    if replace_surrogates(text) != text:
         raise InvalidInput("the body has a text with an unpaired surrogate in it; leave it out")

@@ -5,25 +5,25 @@ from typing import Any
 _REMINDER = "<system-reminder>"
 
 
-def whole(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Replace unpaired surrogates, which cannot be stored; streams, headers and file names may hold them."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def whole_in(value: Any) -> Any:
+def replace_surrogates_in(value: Any) -> Any:
     """Replace unpaired surrogates in all texts of a JSON value."""
     match value:
         case str():
-            return whole(value)
+            return replace_surrogates(value)
         case dict():
-            return {whole_in(name): whole_in(item) for name, item in value.items()}
+            return {replace_surrogates_in(name): replace_surrogates_in(item) for name, item in value.items()}
         case list() | tuple():
-            return [whole_in(item) for item in value]
+            return [replace_surrogates_in(item) for item in value]
         case _:
             return value
 
 
-def shortened(text: str, most: int) -> str:
+def shorten_middle(text: str, most: int) -> str:
     """Shorten a text to `most` characters of its beginning and end, with a note of what is left out."""
     if len(text) <= most:
         return text
@@ -34,9 +34,9 @@ def shortened(text: str, most: int) -> str:
 RESULT_CHARACTERS = 200_000
 
 
-def result_read(text: str) -> str:
+def shorten_result(text: str) -> str:
     """Shorten a tool result for the model; one that fills the window would end the session."""
-    return shortened(text, RESULT_CHARACTERS)
+    return shorten_middle(text, RESULT_CHARACTERS)
 
 
 def reminder(text: str) -> str:
@@ -49,7 +49,7 @@ def without_reminders(text: str) -> str:
     return text.partition(f"\n{_REMINDER}")[0]
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return the type and text of an error; its `__str__` is foreign code and may raise."""
     try:
         text = str(error)

@@ -6,26 +6,26 @@ from msgspec import Struct
 
 from asyncagents.domain.call.call import Call, Open, Running
 from asyncagents.domain.control import Backoff, Control
-from asyncagents.domain.conversation.failure import Failure, MessageAbortedError, told
-from asyncagents.domain.envelope import line
+from asyncagents.domain.conversation.failure import Failure, MessageAbortedError, describe_failure
+from asyncagents.domain.envelope import one_line
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import Shape
 from asyncagents.domain.task.task import Task
 
-Code: TypeAlias = Literal[
+WhyCode: TypeAlias = Literal[
     "working", "tool", "ready", "no_worker", "queued", "permission", "question", "task", "async", "wait",
     "retry", "tasks", "held", "aborted", "blocked", "crash_loop", "failed", "idle", "unreadable",
     "no_model",
 ]  # fmt: skip
 FILE_POOL = "local"
 """The pool of sessions in an SQLite file, which any `run` on the machine can serve."""
-PATIENCE_MS = 2_000
+CLAIM_GRACE_MS = 2_000
 """Max usual time between a wake and a run."""
 
 
 class Why(Shape, frozen=True, kw_only=True):
     session_id: SessionId
-    code: Code
+    code: WhyCode
     sentence: str
     on: tuple[str, ...] = ()
     """Ids of the asks, pending calls or tasks that it waits for."""
@@ -62,14 +62,14 @@ class Situation(Struct, frozen=True, kw_only=True):
     """Whether the asking process runs sessions."""
 
 
-def why(about: Situation) -> Why:
+def explain_session(about: Situation) -> Why:
     """Return the first reason that applies."""
     control = about.control
     if about.cancelled and not about.served and not (control.state == "running" and about.owner_lives):
         return _why(about, "aborted", "It was cancelled, and goes on with nothing.")
     if control.backoff is not None and about.backoff is not None:
         wait = max(0, about.backoff.next_at - about.now) // 1000
-        said = f"The model failed ({line(about.backoff.failure)}) and is asked again in {wait} s."
+        said = f"The model failed ({one_line(about.backoff.failure)}) and is asked again in {wait} s."
         return _why(about, "retry", said)
     if control.state == "running":
         return _running(about)
@@ -79,7 +79,7 @@ def why(about: Situation) -> Why:
     return _waiting(about, waiting) if waiting else _resting(about)
 
 
-def _why(about: Situation, code: Code, sentence: str, *on: str) -> Why:
+def _why(about: Situation, code: WhyCode, sentence: str, *on: str) -> Why:
     return Why(session_id=about.control.id, code=code, sentence=sentence, on=on)
 
 
@@ -88,7 +88,7 @@ def _running(about: Situation) -> Why:
         return _no_worker(about, "The process that ran it is gone")
     tools = [call.tool for call in about.calls if isinstance(call.state, Running)]
     if tools:
-        return _why(about, "tool", f"It runs {', '.join(map(line, tools))}.")
+        return _why(about, "tool", f"It runs {', '.join(map(one_line, tools))}.")
     if about.asked is not None:
         seconds = max(0, about.now - about.asked) // 1000
         return _why(about, "working", f"It waits for its model, which was asked {seconds} s ago.")
@@ -99,7 +99,7 @@ def _ready(about: Situation) -> Why:
     if about.place:
         said = f"It queues at place {about.place}: {about.crowd} sessions of its tree may work at once."
         return _why(about, "queued", said)
-    if about.served or about.now - about.updated < PATIENCE_MS:
+    if about.served or about.now - about.updated < CLAIM_GRACE_MS:
         return _why(about, "ready", "It is about to be taken up.")
     return _no_worker(about, "It is ready to run")
 
@@ -125,15 +125,15 @@ def _waiting(about: Situation, calls: list[Call]) -> Why:
     match state.kind:
         case "ask":
             asked = f"{state.ask.permission} {', '.join(state.ask.patterns)}" if state.ask else first.tool
-            said = _asked(about, first, state, f"allow {line(asked)}")
+            said = _waits_for_person(about, first, state, f"allow {one_line(asked)}")
             return _why(about, "permission", said, first.ask_id or first.id)
         case "question":
-            said = _asked(about, first, state, "answer a question")
+            said = _waits_for_person(about, first, state, "answer a question")
             return _why(about, "question", said, first.ask_id or first.id)
         case "task":
-            ids = [child for call in calls if (child := _child(call))]
+            ids = [child for call in calls if (child := _child_id(call))]
             return _why(
-                about, "task", f"It waits for {_many(len(ids), 'task')} to end: {', '.join(ids)}.", *ids
+                about, "task", f"It waits for {_count(len(ids), 'task')} to end: {', '.join(ids)}.", *ids
             )
         case "wait":
             target = f" for task {state.watch.task_id} to end" if state.watch else ""
@@ -142,11 +142,11 @@ def _waiting(about: Situation, calls: list[Call]) -> Why:
         case "async" if state.question is not None:
             asked = " / ".join(each.question for each in state.question.questions)
             what = "decide" if state.approval else "answer"
-            said = _asked(about, first, state, f'{what} "{line(asked)}"')
+            said = _waits_for_person(about, first, state, f'{what} "{one_line(asked)}"')
             return _why(about, "question", said, first.ask_id or first.id, first.id)
         case "async":
             ids = [call.id for call in calls if call.open and call.open.kind == "async"]
-            said = f"It waits for the result of {line(first.tool)} ({first.id}){_until(about, state)}."
+            said = f"It waits for the result of {one_line(first.tool)} ({first.id}){_until(about, state)}."
             return _why(about, "async", said, *ids)
 
 
@@ -157,13 +157,13 @@ def _rank(order: dict[str, int], call: Call) -> int:
     return 3 if call.asking and not call.only_asks else order[call.open.kind]
 
 
-def _asked(about: Situation, call: Call, state: Open, what: str) -> str:
+def _waits_for_person(about: Situation, call: Call, state: Open, what: str) -> str:
     """Build the sentence of who is asked for what, and until when."""
-    whom = line(state.who) if state.who else "a person"
+    whom = one_line(state.who) if state.who else "a person"
     return f"It waits for {whom} to {what}{_until(about, state)}: answer {call.ask_id}."
 
 
-def _child(call: Call) -> str | None:
+def _child_id(call: Call) -> str | None:
     """Return the session id of the task that a call waits for."""
     waits = call.open is not None and call.open.kind == "task"
     return str(call.open.metadata.get("sessionId", call.id)) if waits and call.open else None
@@ -173,31 +173,31 @@ def _until(about: Situation, state: Open) -> str:
     return "" if state.due is None else f", at most {max(0, state.due - about.now) // 1000} s more"
 
 
-def _many(count: int, noun: str) -> str:
+def _count(count: int, noun: str) -> str:
     return f"a {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _resting(about: Situation) -> Why:
     if about.children:
         ids = [task.id for task in about.children]
-        tasks = _many(len(ids), "background task")
+        tasks = _count(len(ids), "background task")
         said = f"It rests until {tasks} of its own {'ends' if len(ids) == 1 else 'end'}."
         return _why(about, "tasks", said, *ids)
     if about.blocked:
         return _why(about, "blocked", "Its last turn stopped because a person said no to a tool call.")
     if about.error is not None:
-        return _failed(about, about.error)
+        return _last_failure(about, about.error)
     if about.held:
-        return _why(about, "held", f"It rests; {_many(about.held, 'message')} waits for the next prompt.")
+        return _why(about, "held", f"It rests; {_count(about.held, 'message')} waits for the next prompt.")
     return _why(about, "idle", "It rests: everything it was asked has been answered.")
 
 
-def _failed(about: Situation, error: Failure) -> Why:
-    name, message = told(error)
+def _last_failure(about: Situation, error: Failure) -> Why:
+    name, message = describe_failure(error)
     if isinstance(error, MessageAbortedError):
-        kept = f" {_many(about.held, 'message')} waits for the next prompt." if about.held else ""
+        kept = f" {_count(about.held, 'message')} waits for the next prompt." if about.held else ""
         return _why(about, "aborted", f"Its last turn was aborted.{kept}")
     if message.startswith("crash_loop:"):
-        return _why(about, "crash_loop", line(message.removeprefix("crash_loop:").strip(), most=400))
-    said = line(message, most=300).rstrip(".")
+        return _why(about, "crash_loop", one_line(message.removeprefix("crash_loop:").strip(), most=400))
+    said = one_line(message, most=300).rstrip(".")
     return _why(about, "failed", f"Its last turn failed with {name}: {said}.")

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from asyncagents.domain.call.call import pending_text
 from asyncagents.domain.conversation.codec import UnknownPart
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.part import (
     AgentPart,
     CompactionPart,
@@ -22,7 +22,7 @@ from asyncagents.domain.conversation.part import (
     SubtaskPart,
     TextPart,
     ToolCompleted,
-    ToolError,
+    ToolFailed,
     ToolPart,
     ToolPending,
     ToolRunning,
@@ -31,7 +31,7 @@ from asyncagents.domain.conversation.part import (
 from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.id import PartId
 from asyncagents.domain.shape import encode
-from asyncagents.domain.text import result_read
+from asyncagents.domain.text import shorten_result
 
 OUTPUT_TOKEN_MAX = 32_000
 BYTES_A_TOKEN = 4
@@ -62,29 +62,29 @@ class Window(Struct, frozen=True, kw_only=True):
         return min(room, self.input) if self.input else room
 
 
-def taken(tokens: Tokens) -> int:
+def tokens_used(tokens: Tokens) -> int:
     """Return the tokens of a step in the window: input, cached or not, and output."""
     return tokens.input + tokens.cache.read + tokens.cache.write + tokens.output
 
 
-def weight(entries: Iterable[Entry], shown: frozenset[PartId] = frozenset()) -> int:
+def estimate_tokens(entries: Iterable[MessageWithParts], shown: frozenset[PartId] = frozenset()) -> int:
     """Estimate the tokens of messages; `shown`: parts of calls that the model reads as pending."""
-    return sum(FRAME_TOKENS + sum(part_weight(part, shown) for part in entry.parts) for entry in entries)
+    return sum(FRAME_TOKENS + sum(estimate_part(part, shown) for part in entry.parts) for entry in entries)
 
 
-Anything: TypeAlias = Part | UnknownPart
+StoredPart: TypeAlias = Part | UnknownPart
 
 
-def part_weight(part: Anything, shown: frozenset[PartId] = frozenset()) -> int:
+def estimate_part(part: StoredPart, shown: frozenset[PartId] = frozenset()) -> int:
     match part:
         case TextPart(text=text, ignored=ignored):
-            return 0 if ignored else words(text)
+            return 0 if ignored else estimate_text(text)
         case ReasoningPart(text=text) | SubtaskPart(prompt=text):
-            return words(text)
+            return estimate_text(text)
         case ToolPart():
-            return FRAME_TOKENS + words_of_call(part, shown)
+            return FRAME_TOKENS + estimate_call(part, shown)
         case FilePart(mime=mime, url=url):
-            return _file(mime, url)
+            return _estimate_file(mime, url)
         case (
             UnknownPart() | AgentPart() | CompactionPart() | StepStartPart() | StepFinishPart()
             | PatchPart() | SnapshotPart() | RetryPart()
@@ -94,33 +94,33 @@ def part_weight(part: Anything, shown: frozenset[PartId] = frozenset()) -> int:
             assert_never(part)
 
 
-def words(text: str) -> int:
+def estimate_text(text: str) -> int:
     """Estimate the tokens of a text: one per four bytes of UTF-8."""
     return (len(text) if text.isascii() else len(text.encode("utf-8", "replace"))) // BYTES_A_TOKEN
 
 
-def words_of_call(part: ToolPart, shown: frozenset[PartId]) -> int:
-    return len(encode(part.state.input)) // BYTES_A_TOKEN + output_weight(part, shown)
+def estimate_call(part: ToolPart, shown: frozenset[PartId]) -> int:
+    return len(encode(part.state.input)) // BYTES_A_TOKEN + estimate_output(part, shown)
 
 
-def output_weight(part: ToolPart, shown: frozenset[PartId] = frozenset()) -> int:
+def estimate_output(part: ToolPart, shown: frozenset[PartId] = frozenset()) -> int:
     """Estimate the tokens of a call's result; a late result counts in its own message, not here."""
     if part.id in shown:
-        return words(pending_text(part.call_id, part.tool))
+        return estimate_text(pending_text(part.call_id, part.tool))
     match part.state:
         case ToolCompleted(output=text, time=time, attachments=files):
-            held = sum(_file(file.mime, file.url) for file in files or ())
-            return 0 if time.compacted else words(result_read(text)) + held
-        case ToolError(error=text):
-            return words(result_read(text))
+            held = sum(_estimate_file(file.mime, file.url) for file in files or ())
+            return 0 if time.compacted else estimate_text(shorten_result(text)) + held
+        case ToolFailed(error=text):
+            return estimate_text(shorten_result(text))
         case ToolPending() | ToolRunning() | ToolWaiting():
             return FRAME_TOKENS
         case _:
             assert_never(part.state)
 
 
-def _file(mime: str, url: str) -> int:
+def _estimate_file(mime: str, url: str) -> int:
     """Estimate the tokens of a file: a fixed number for an image, others by their size."""
     if mime.startswith("image/"):
         return IMAGE_TOKENS
-    return len(url) * 3 // 4 // BYTES_A_TOKEN if url.startswith("data:") else words(url)
+    return len(url) * 3 // 4 // BYTES_A_TOKEN if url.startswith("data:") else estimate_text(url)

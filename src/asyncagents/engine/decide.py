@@ -6,10 +6,10 @@ from msgspec import Struct
 
 from asyncagents.domain.call.call import Call
 from asyncagents.domain.control import Snapshot
-from asyncagents.store.verb.rest import Reason
+from asyncagents.store.verb.rest import RestReason
 
 
-class Recover(Struct, frozen=True):
+class ReconcileCalls(Struct, frozen=True):
     """Calls whose process died: run again or settled as in doubt, by each call's effect."""
 
     calls: tuple[Call, ...]
@@ -19,7 +19,7 @@ class RunCalls(Struct, frozen=True):
     calls: tuple[Call, ...]
 
 
-class Await(Struct, frozen=True):
+class AwaitCalls(Struct, frozen=True):
     """Wait until a call ends, a wake or a cancel."""
 
 
@@ -38,42 +38,42 @@ class Park(Struct, frozen=True):
 
 
 class Rest(Struct, frozen=True):
-    reason: Reason
+    reason: RestReason
 
 
-Decision: TypeAlias = Recover | RunCalls | Await | CallModel | BackOff | Park | Rest
+Decision: TypeAlias = ReconcileCalls | RunCalls | AwaitCalls | CallModel | BackOff | Park | Rest
 
 
-def is_over(session: Snapshot) -> bool:
+def is_turn_over(session: Snapshot) -> bool:
     """Whether the turn has nothing left to do."""
     return decide(session) == Rest("done")
 
 
 def decide(session: Snapshot) -> Decision:  # noqa: C901  the whole policy, on one screen
-    if session.cancelled:
+    if session.is_cancelled:
         return Rest("aborted")
-    if session.crash_loop:
+    if session.in_crash_loop:
         return Rest("crash_loop")
-    if session.abandoned:
-        return Recover(session.abandoned)
-    if session.requested:
-        return RunCalls(session.requested)
-    if session.executing:
-        return Await()
-    if session.holding:
+    if session.abandoned_calls:
+        return ReconcileCalls(session.abandoned_calls)
+    if session.requested_calls:
+        return RunCalls(session.requested_calls)
+    if session.executing_calls:
+        return AwaitCalls()
+    if session.blocking_calls:
         return Park()
-    if session.blocked:
+    if session.is_blocked:
         return Rest("blocked")
     if session.backoff and (session.control.in_turn or session.unread):  # else a cancel removed its input
         due = session.backoff.next_at <= session.now
         return CallModel() if due else BackOff(session.backoff.next_at)
     if session.step and session.step.error:
         return Rest("error")
-    if session.ran:
+    if session.ended_person_run:
         return Rest("ran")  # input that came meanwhile begins a turn of its own
-    if session.unread or session.unanswered:
+    if session.unread or session.is_unanswered:
         return CallModel()
-    if session.waiting:
+    if session.open_calls:
         return Park()
     if not session.control.in_turn or (session.step and session.step.finish != "tool-calls"):
         return Rest("done")

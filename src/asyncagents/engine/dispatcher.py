@@ -7,26 +7,26 @@ from collections.abc import Callable, Coroutine
 
 from asyncagents.domain.id import OwnerId, SessionId
 from asyncagents.domain.port import Clock
-from asyncagents.engine.event.replay import Resumed
+from asyncagents.engine.event.replay import RestartReplay
 from asyncagents.engine.expiry import Expiry
 from asyncagents.engine.input.model_gate import ModelGate
-from asyncagents.engine.observer import UNWATCHED, Watch
+from asyncagents.engine.observer import NOOP_OBSERVER, Observer
 from asyncagents.engine.run import Run
 from asyncagents.engine.runner import Runner
 from asyncagents.errors import AsyncAgentsError, Damaged, LeaseLost, NotFound, StoreError
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit
-from asyncagents.store.verb.expire import PIECE
+from asyncagents.store.verb.expire import SWEEP_ROWS
 
 SWEEP_MS = 30_000
 RETRY_MS = 1_000
 AUDIT_MS = 600_000
-LATE_MS = 25_000
+LATE_CLAIM_MS = 25_000
 """After a disconnect a claim may still commit for this long (more than the store retries): keep sweeping."""
-RUNS = 2_000
-PAGE = 500
-PIECES = 20
-KNOWN = 10_000
+MAX_RUNS = 2_000
+PAGE_SIZE = 500
+MAX_PIECES = 20
+MAX_KNOWN_SESSIONS = 10_000
 
 _log = logging.getLogger(__name__)
 
@@ -49,14 +49,19 @@ class Dispatcher:
         keep_ms: int,
         most: int = 0,
         hinted: bool = False,
-        watch: Watch = UNWATCHED,
+        watch: Observer = NOOP_OBSERVER,
     ) -> None:
         """`hinted`: woken sessions are offered through a queue to any process with room."""
-        self._most, self._hinted, self._cut_off, self._draining = most or RUNS, hinted, False, False
-        self._keep_ms, self._watch, self.gate = keep_ms, watch, None
+        self._max_runs, self._offers_wakes, self._is_disconnected, self._is_draining = (
+            most or MAX_RUNS,
+            hinted,
+            False,
+            False,
+        )
+        self._keep_ms, self._observer, self.gate = keep_ms, watch, None
         self._store = store
         self._runner, self.reverts = runner, runner.reverts
-        self._owner, self._alive = owner, alive
+        self._owner, self._is_alive = owner, alive
         self.pools = pools
         self._clock = clock
         self._runs: dict[SessionId, Run] = {}
@@ -64,18 +69,18 @@ class Dispatcher:
         self._group = group
         self._serving = asyncio.Event()
         self._root: SessionId | None = None
-        self._ours: dict[SessionId, bool] = {}
+        self._tree_membership: dict[SessionId, bool] = {}
         self._overflow = False
         self.on_drain: Callable[[], None] = lambda: None
-        self._unwritten: dict[SessionId, bool] = {}
+        self._failed_writes: dict[SessionId, bool] = {}
         """Sessions whose run failed to write: their next claim does not count towards a crash loop."""
         self.trouble: StoreError | None = None
         """Why the last run could not write; None again once a run ends well."""
-        self.resumed = Resumed(store=store, clock=clock)
+        self.replay = RestartReplay(store=store, clock=clock)
         self.expiry, self._sweep_wanted = Expiry(store.due, clock, watch), asyncio.Event()
         self._next_look = math.inf
         self._next_audit = 0
-        self._uneasy_until = 0
+        self._hurry_until = 0
 
     @property
     def live(self) -> int:
@@ -90,19 +95,19 @@ class Dispatcher:
         self._root = root
         self._serving.set()
 
-    async def serving(self) -> SessionId | None:
+    async def wait_until_serving(self) -> SessionId | None:
         """Wait until it serves; return the tree that it serves, or (None) all."""
         await self._serving.wait()
         return self._root
 
-    def committed(self, commit: Commit) -> None:
+    def on_commit(self, commit: Commit) -> None:
         """Handle a commit: dispatch woken sessions, interrupt the runs of cancelled or deleted ones."""
-        self.resumed.committed(commit)
+        self.replay.on_commit(commit)
         for session_id in commit.interrupted:
             if session_id in self._runs:
                 self._runs[session_id].interrupt()
         for session_id in commit.woken:
-            if not self._hinted or self._root is not None or session_id in self._runs:
+            if not self._offers_wakes or self._root is not None or session_id in self._runs:
                 self.dispatch(session_id)
         if commit.due and min(commit.due) < self._next_look:
             self._sweep_wanted.set()
@@ -110,22 +115,22 @@ class Dispatcher:
     def dispatch(self, session_id: SessionId, *, dead: OwnerId | None = None) -> None:
         """Wake the session's run, or start one; its table entry is made before the claim."""
         if (run := self._runs.get(session_id)) is not None:
-            run.poke()
-        elif not self.serves or self._cut_off or self._draining:
+            run.wake()
+        elif not self.serves or self._is_disconnected or self._is_draining:
             return
-        elif len(self._runs) >= self._most and (dead is None or not self._hinted):
-            self._overflow = not self._hinted  # its row stays ready for the sweep after a run ends
+        elif len(self._runs) >= self._max_runs and (dead is None or not self._offers_wakes):
+            self._overflow = not self._offers_wakes  # its row stays ready for the sweep after a run ends
         else:
             run = self._runs[session_id] = Run(session_id)
             task = self._tasks[session_id] = self._group.create_task(self._run(run, dead))
-            task.add_done_callback(lambda done: self._gone(session_id, done))
+            task.add_done_callback(lambda done: self._on_run_done(session_id, done))
 
-    def _gone(self, session_id: SessionId, task: asyncio.Task[None]) -> None:
+    def _on_run_done(self, session_id: SessionId, task: asyncio.Task[None]) -> None:
         """Remove the table entry of a run that was cancelled before it began."""
         if self._tasks.get(session_id) is task:
             del self._runs[session_id], self._tasks[session_id]
 
-    async def offered(self, session_id: SessionId) -> bool:
+    async def run_offered(self, session_id: SessionId) -> bool:
         """Run an offered session and wait until its run ends. False: this process does not run it."""
         known = session_id in self._runs  # offered before: that offer waits for the run
         self.dispatch(session_id)
@@ -136,31 +141,31 @@ class Dispatcher:
 
     async def drain(self, seconds: float) -> None:
         """Start no new runs and wait up to `seconds` for live ones to end."""
-        self._draining = True
+        self._is_draining = True
         self.on_drain()
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()), timeout=seconds)
 
-    def look_again(self) -> None:
+    def request_sweep(self) -> None:
         """Sweep now: an owner died, its sessions can be claimed."""
         self._sweep_wanted.set()
 
-    def cut(self, cut_off: bool) -> None:
+    def set_disconnected(self, cut_off: bool) -> None:
         """Stop all runs while disconnected: other processes may claim the sessions of an owner they miss."""
-        self._cut_off = cut_off
+        self._is_disconnected = cut_off
         self.trouble = StoreError("the database is out of reach") if cut_off else None
         if cut_off:
-            self._unwritten.update(dict.fromkeys(self._tasks, True))
+            self._failed_writes.update(dict.fromkeys(self._tasks, True))
             for task in self._tasks.values():
                 task.cancel()
         else:
-            self._uneasy_until = self._clock.now() + LATE_MS
+            self._hurry_until = self._clock.now() + LATE_CLAIM_MS
             self._sweep_wanted.set()
 
     async def _run(self, run: Run, dead: OwnerId | None) -> None:
-        counts = not self._unwritten.pop(run.session_id, False)
+        counts = not self._failed_writes.pop(run.session_id, False)
         try:
-            if await self._is_ours(run.session_id) and not await self._lacks_model(run.session_id):
+            if await self._is_in_served_tree(run.session_id) and not await self._lacks_model(run.session_id):
                 await self._runner.run(run, self._owner, dead=dead, counts=counts)
                 self.trouble = None
         except StoreError as error:
@@ -169,19 +174,19 @@ class Dispatcher:
             _log.exception(
                 "session=%s action=run dropped by a store error; the sweep retries it", run.session_id
             )
-            self._unwritten[run.session_id] = not isinstance(error, Damaged)
-            run.clear()  # no immediate restart: the sweep retries it
+            self._failed_writes[run.session_id] = not isinstance(error, Damaged)
+            run.clear_wake()  # no immediate restart: the sweep retries it
             if isinstance(error, Damaged):
                 await self._set_aside(run.session_id, error)
             asyncio.get_running_loop().call_later(RETRY_MS / 1000, self._sweep_wanted.set)
         except Exception as error:  # noqa: BLE001  the edge of a run
             _log.exception("session=%s action=run failed; the sweep retries it", run.session_id)
-            self._watch.report_fault("run", error)
+            self._observer.report_fault("run", error)
             self._sweep_wanted.set()
         finally:
             self._runs.pop(run.session_id, None)
             self._tasks.pop(run.session_id, None)
-        if run.poked:
+        if run.is_woken:
             self.dispatch(run.session_id)
         if self._overflow:
             self._overflow = False
@@ -194,18 +199,20 @@ class Dispatcher:
         except AsyncAgentsError:
             _log.exception("session=%s action=set_aside failed; the sweep retries it", session_id)
 
-    async def _is_ours(self, session_id: SessionId) -> bool:
+    async def _is_in_served_tree(self, session_id: SessionId) -> bool:
         """Whether a session belongs to the tree that is served here; a session never changes its tree."""
         if self._root is None:
             return True
-        if session_id not in self._ours:
-            if len(self._ours) >= KNOWN:
-                self._ours.clear()
+        if session_id not in self._tree_membership:
+            if len(self._tree_membership) >= MAX_KNOWN_SESSIONS:
+                self._tree_membership.clear()
             try:
-                self._ours[session_id] = (await self._store.control(session_id)).root_id == self._root
+                self._tree_membership[session_id] = (
+                    await self._store.control(session_id)
+                ).root_id == self._root
             except NotFound:
                 return False
-        return self._ours[session_id]
+        return self._tree_membership[session_id]
 
     async def _lacks_model(self, session_id: SessionId) -> bool:
         """Whether a session waits for a model that cannot be asked here; it is then left alone."""
@@ -217,7 +224,7 @@ class Dispatcher:
     async def begin(self) -> Coroutine[None, None, None]:
         """Read the replay cursor before any commit; return the sweep, to be run from then on."""
         try:
-            await self.resumed.look()
+            await self.replay.read_cursor()
         except StoreError:
             _log.exception("action=read_replay_cursor failed; clients that reconnect get no replay")
         return self.sweep_forever()
@@ -235,7 +242,7 @@ class Dispatcher:
                 pause = RETRY_MS
             except Exception as error:  # noqa: BLE001  the edge of the sweep: runs go on without it
                 _log.exception("the sweep failed; it is tried again")
-                self._watch.report_fault("sweep", error)
+                self._observer.report_fault("sweep", error)
                 pause = RETRY_MS
             self._next_look = self._clock.now() + pause
             try:
@@ -248,33 +255,37 @@ class Dispatcher:
         """Expire overdue rows and dispatch sessions that no process runs; return how long to wait, in ms."""
         while (due := await self._store.next_due()) is not None and due <= self._clock.now():
             await self.expiry.expire()
-        await self._take_up()
-        hurry = await self._audit() or self._clock.now() < self._uneasy_until
+        await self._dispatch_ready()
+        hurry = await self._audit() or self._clock.now() < self._hurry_until
         longest = RETRY_MS if hurry else SWEEP_MS
         return longest if due is None else max(1, min(longest, due - self._clock.now()))
 
-    async def _take_up(self) -> None:
-        if self._hinted and self._root is not None:  # no other process takes the tree's jobs
-            await self._take_up_tree(self._root)
+    async def _dispatch_ready(self) -> None:
+        if self._offers_wakes and self._root is not None:  # no other process takes the tree's jobs
+            await self._dispatch_tree(self._root)
             return
         for pool in self.pools:
-            await self._take_up_of(pool)
+            await self._dispatch_pool(pool)
 
-    async def _take_up_tree(self, root_id: SessionId) -> None:
-        for session_id in await self._store.at_work(root_id):
+    async def _dispatch_tree(self, root_id: SessionId) -> None:
+        for session_id in await self._store.working_sessions(root_id):
             try:
                 control = await self._store.control(session_id)
             except (Damaged, NotFound):  # its run would fail too; the others of the tree go on
                 continue
             if control.state == "ready":
                 self.dispatch(session_id)
-            elif control.state == "running" and self._is_left(control.owner) and session_id not in self._runs:
+            elif (
+                control.state == "running"
+                and self._is_abandoned(control.owner)
+                and session_id not in self._runs
+            ):
                 self.dispatch(session_id, dead=control.owner)
 
-    async def _take_up_of(self, pool: str) -> None:
+    async def _dispatch_pool(self, pool: str) -> None:
         after = "~"
-        while page := await self._store.active(pool, after=after, limit=PAGE):
-            if len(self._runs) >= self._most and not self._hinted:
+        while page := await self._store.active_sessions(pool, after=after, limit=PAGE_SIZE):
+            if len(self._runs) >= self._max_runs and not self._offers_wakes:
                 self._overflow = True
                 return
             for session in page:
@@ -282,43 +293,43 @@ class Dispatcher:
                     continue
                 if session.state == "ready":
                     self.dispatch(session.session_id)
-                elif self._is_left(session.owner):
+                elif self._is_abandoned(session.owner):
                     self.dispatch(session.session_id, dead=session.owner)
             after = page[-1].session_id
 
-    def _is_left(self, owner: OwnerId | None) -> bool:
+    def _is_abandoned(self, owner: OwnerId | None) -> bool:
         """Whether the owner of a running session is dead, or is this process without a run of it."""
-        return owner == self._owner or not self._alive(owner or OwnerId(""))
+        return owner == self._owner or not self._is_alive(owner or OwnerId(""))
 
     async def _audit(self) -> bool:
         """Every 10 minutes: conclude missed tasks, delete expired rows. Returns True if more is left."""
         if self._clock.now() < self._next_audit:
             return False
-        await self._conclude()
-        if more := await self._forget():
+        await self._conclude_tasks()
+        if more := await self._delete_expired():
             return more
         self._next_audit = self._clock.now() + AUDIT_MS
         return False
 
-    async def _forget(self) -> bool:
+    async def _delete_expired(self) -> bool:
         """Delete old rows, a limited number of pieces (due rows come first). Return True if more is left."""
         before, more = self._clock.now() - self._keep_ms, False
         for forget in (self._store.pending.forget_settled, self._store.deliveries.forget):
-            for _ in range(PIECES):
-                if await forget(before, PIECE) < PIECE:
+            for _ in range(MAX_PIECES):
+                if await forget(before, SWEEP_ROWS) < SWEEP_ROWS:
                     break
             else:
                 more = True
         return more
 
-    async def _conclude(self) -> None:
-        for task_id in await self._store.unconcluded():
+    async def _conclude_tasks(self) -> None:
+        for task_id in await self._store.unconcluded_tasks():
             try:
-                await self._store.conclude(task_id)
+                await self._store.conclude_task(task_id)
             except Exception as error:  # the edge of a row: the others go on
                 if isinstance(error, StoreError) and not isinstance(error, Damaged):
                     raise
-                self.expiry.count("task")
+                self.expiry.count_stuck("task")
                 _log.exception("task=%s action=conclude failed", task_id)
 
     async def stop(self) -> None:

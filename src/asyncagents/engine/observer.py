@@ -10,8 +10,8 @@ from asyncagents.domain.control import Snapshot
 from asyncagents.domain.conversation.failure import Failure
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.run import Run
-from asyncagents.engine.tool import Ended, Together
-from asyncagents.llm.model import FromModel, Request, StepFinish
+from asyncagents.engine.tool import CallOutcome, WithFacts
+from asyncagents.llm.model import ChatRequest, ModelTurn, StepFinish
 from asyncagents.store.store import Store
 
 Trace: TypeAlias = str
@@ -20,7 +20,7 @@ Edge: TypeAlias = Literal["run", "call", "tool", "sweep", "courier", "title"]
 """Where an unexpected exception is caught, so that other work goes on."""
 
 
-class Seen(Protocol):
+class ObserverSpan(Protocol):
     """A span of work; it ends with its block, with an exception or without."""
 
     @property
@@ -34,45 +34,45 @@ class Seen(Protocol):
     ) -> None: ...
 
 
-class SeenModel(Seen, Protocol):
-    def ended(
-        self, finish: StepFinish | None, failure: Failure | None, said: Callable[[], FromModel]
+class ModelSpan(ObserverSpan, Protocol):
+    def record_outcome(
+        self, finish: StepFinish | None, failure: Failure | None, said: Callable[[], ModelTurn]
     ) -> None:
         """Record how the stream ended; `said` returns the answer, for observers that record texts."""
         ...
 
 
-class SeenTool(Seen, Protocol):
-    def ended(self, outcome: Ended) -> None: ...
+class ToolSpan(ObserverSpan, Protocol):
+    def record_outcome(self, outcome: CallOutcome) -> None: ...
 
 
-class Watch(Protocol):
+class Observer(Protocol):
     @property
-    def tracing(self) -> bool:
+    def is_tracing(self) -> bool:
         """Whether the observer traces."""
         ...
 
-    def caller(self) -> Trace | None:
+    def caller_trace(self) -> Trace | None:
         """Return the caller's `traceparent`, if there is one."""
         ...
 
-    def under(self, trace: str) -> AbstractContextManager[object]:
+    def use_parent(self, trace: str) -> AbstractContextManager[object]:
         """Use `trace` as the parent span in the block; empty keeps the current, an invalid one detaches."""
         ...
 
-    def run(self, run: Run, snapshot: Snapshot) -> Seen:
+    def run_span(self, run: Run, snapshot: Snapshot) -> ObserverSpan:
         """Return the span of a run; at its end `run.outcome` says whether the session parked or rests."""
         ...
 
-    def model(self, request: Request, session_id: SessionId, agent: str) -> SeenModel: ...
+    def model_span(self, request: ChatRequest, session_id: SessionId, agent: str) -> ModelSpan: ...
 
-    def tool(self, call: Call) -> SeenTool: ...
+    def tool_span(self, call: Call) -> ToolSpan: ...
 
-    def refused(self, call: Call) -> None:
+    def report_refused(self, call: Call) -> None:
         """Report a call that never ran: unknown tool, invalid arguments, or denied by a rule."""
         ...
 
-    def settled(self, call: Call, trace: Trace | None, began: int) -> None:
+    def report_settled(self, call: Call, trace: Trace | None, began: int) -> None:
         """Report a result from outside; `trace`: of the call's session, `began`: when the result came."""
         ...
 
@@ -84,7 +84,7 @@ class Watch(Protocol):
         ...
 
 
-class _Nothing:
+class _NoopSpan:
     """A span that does nothing, shared by all work."""
 
     trace: Trace | None = None
@@ -96,54 +96,54 @@ class _Nothing:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None: ...
 
-    def ended(self, *how: object) -> None: ...
+    def record_outcome(self, *how: object) -> None: ...
 
 
-_NOTHING = _Nothing()
-_NOWHERE = nullcontext()
+_NOOP_SPAN = _NoopSpan()
+_NOOP_CONTEXT = nullcontext()
 
 
-class Unwatched:
-    tracing: bool = False
+class NoopObserver:
+    is_tracing: bool = False
 
-    def caller(self) -> None:
+    def caller_trace(self) -> None:
         return None
 
-    def under(self, trace: str) -> AbstractContextManager[object]:
-        return _NOWHERE
+    def use_parent(self, trace: str) -> AbstractContextManager[object]:
+        return _NOOP_CONTEXT
 
-    def run(self, run: Run, snapshot: Snapshot) -> Seen:
-        return _NOTHING
+    def run_span(self, run: Run, snapshot: Snapshot) -> ObserverSpan:
+        return _NOOP_SPAN
 
-    def model(self, request: Request, session_id: SessionId, agent: str) -> SeenModel:
-        return _NOTHING
+    def model_span(self, request: ChatRequest, session_id: SessionId, agent: str) -> ModelSpan:
+        return _NOOP_SPAN
 
-    def tool(self, call: Call) -> SeenTool:
-        return _NOTHING
+    def tool_span(self, call: Call) -> ToolSpan:
+        return _NOOP_SPAN
 
-    def refused(self, call: Call) -> None: ...
+    def report_refused(self, call: Call) -> None: ...
 
-    def settled(self, call: Call, trace: Trace | None, began: int) -> None: ...
+    def report_settled(self, call: Call, trace: Trace | None, began: int) -> None: ...
 
     def report_fault(self, edge: Edge, error: BaseException) -> None: ...
 
 
-UNWATCHED = Unwatched()
+NOOP_OBSERVER = NoopObserver()
 
 
-async def see_settled(watch: Watch, store: Store, call: Call, began: int) -> Call:
+async def report_settled(watch: Observer, store: Store, call: Call, began: int) -> Call:
     """Report `call` to the observer if it was settled after `began` (not for an idempotent repeat)."""
     if isinstance(call.state, Settled) and call.state.at >= began:
-        watch.settled(call, await store.trace(call.session_id) if watch.tracing else None, began)
+        watch.report_settled(call, await store.trace(call.session_id) if watch.is_tracing else None, began)
     return call
 
 
-def result_in(outcome: Ended) -> Result | None:
+def result_of(outcome: CallOutcome) -> Result | None:
     """Return the result in an outcome; None: the call waits."""
     match outcome:
         case Completed() | Failed():
             return outcome
-        case Together(Completed() | Failed() as result):
+        case WithFacts(Completed() | Failed() as result):
             return result
         case _:
             return None

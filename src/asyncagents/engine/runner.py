@@ -7,21 +7,30 @@ from typing import TypeAlias, assert_never
 
 from msgspec import Struct
 
-from asyncagents.domain.control import Lease, Snapshot
+from asyncagents.domain.control import Claim, Snapshot
 from asyncagents.domain.fact import Admit, Fact
 from asyncagents.domain.id import OwnerId
 from asyncagents.domain.port import Clock
-from asyncagents.engine.call.executor import Calls
-from asyncagents.engine.decide import Await, BackOff, CallModel, Park, Recover, Rest, RunCalls, decide
-from asyncagents.engine.observer import UNWATCHED, Watch
+from asyncagents.engine.call.executor import CallExecutor
+from asyncagents.engine.decide import (
+    AwaitCalls,
+    BackOff,
+    CallModel,
+    Park,
+    ReconcileCalls,
+    Rest,
+    RunCalls,
+    decide,
+)
+from asyncagents.engine.observer import NOOP_OBSERVER, Observer
 from asyncagents.engine.run import PARKED, Run
-from asyncagents.engine.step.retry import PATIENCE_MS
-from asyncagents.engine.step.step import Turn
+from asyncagents.engine.step.retry import MAX_INLINE_WAIT_MS
+from asyncagents.engine.step.step import StepRunner
 from asyncagents.errors import LeaseLost
 from asyncagents.store.store import Store
-from asyncagents.store.verb.rest import Reason
+from asyncagents.store.verb.rest import RestReason
 
-LAST_WORD_MS = 10_000
+STARTING_WAIT_MS = 10_000
 """How long a run waits for an async tool that has not returned though its result is in."""
 _log = logging.getLogger(__name__)
 
@@ -32,20 +41,20 @@ class Continue(Struct, frozen=True):
     fact: Admit
 
 
-Verdict: TypeAlias = Continue | tuple[Fact, ...]
-BeforeRest: TypeAlias = Callable[[Snapshot, Reason], Awaitable[Verdict]]
+RestVerdict: TypeAlias = Continue | tuple[Fact, ...]
+BeforeRest: TypeAlias = Callable[[Snapshot, RestReason], Awaitable[RestVerdict]]
 """Called before a turn ends, except after an abort: go on, or facts that commit with the end."""
 
 
-async def rest_in_peace(snapshot: Snapshot, reason: Reason) -> Verdict:
+async def no_objection(snapshot: Snapshot, reason: RestReason) -> RestVerdict:
     """Let the turn end, without facts."""
     return ()
 
 
-def in_turn(*each: BeforeRest) -> BeforeRest:
+def chain(*each: BeforeRest) -> BeforeRest:
     """Call hooks in order: the first `Continue` wins, else the facts of all are joined."""
 
-    async def ask(snapshot: Snapshot, reason: Reason) -> Verdict:
+    async def ask(snapshot: Snapshot, reason: RestReason) -> RestVerdict:
         facts: tuple[Fact, ...] = ()
         for before_rest in each:
             verdict = await before_rest(snapshot, reason)
@@ -62,18 +71,18 @@ class Runner:
         self,
         *,
         store: Store,
-        turn: Turn,
-        calls: Calls,
+        turn: StepRunner,
+        calls: CallExecutor,
         before_rest: BeforeRest,
         clock: Clock,
-        watch: Watch = UNWATCHED,
+        watch: Observer = NOOP_OBSERVER,
     ) -> None:
-        self._watch = watch
-        self._trail = calls.trail
-        self.reverts = calls.trail.reverts
+        self._observer = watch
+        self._file_changes = calls.file_changes
+        self.reverts = calls.file_changes.reverts
         self._store = store
         self._clock = clock
-        self._turn = turn
+        self._step_runner = turn
         self._calls = calls
         self._before_rest = before_rest
 
@@ -82,64 +91,64 @@ class Runner:
         snapshot = await self._store.claim(run.session_id, owner, dead=dead, counts=counts)
         if snapshot is None:
             return
-        run.lease = lease = Lease(run.session_id, snapshot.control.fence)
+        run.lease = lease = Claim(run.session_id, snapshot.control.fence)
         try:
-            with self._watch.run(run, snapshot) as seen:
+            with self._observer.run_span(run, snapshot) as seen:
                 if seen.trace is not None and snapshot.control.trace is None:
-                    await self._store.keep_trace(lease, seen.trace)  # for the run after a park
+                    await self._store.save_trace(lease, seen.trace)  # for the run after a park
                 await self._work(run, lease, snapshot)
         except LeaseLost:
             _log.info("session=%s action=run the claim went to another run", run.session_id)
         finally:
-            await _stop(run)
+            await _stop_calls(run)
 
-    async def _work(self, run: Run, lease: Lease, snapshot: Snapshot | None) -> None:
+    async def _work(self, run: Run, lease: Claim, snapshot: Snapshot | None) -> None:
         interrupts = 0
         while snapshot is not None:
-            run.resumed(snapshot, interrupts)
+            run.clear_interrupt(snapshot, interrupts)
             interrupts = run.interrupts
-            await self._trail.look(run, lease, snapshot)
-            snapshot = await self._obey(run, lease, snapshot)
+            await self._file_changes.catch_up(run, lease, snapshot)
+            snapshot = await self._perform(run, lease, snapshot)
 
-    async def _obey(  # noqa: C901  one arm each
-        self, run: Run, lease: Lease, snapshot: Snapshot
+    async def _perform(  # noqa: C901  one arm each
+        self, run: Run, lease: Claim, snapshot: Snapshot
     ) -> Snapshot | None:
         """Perform the next action. Returns None if the run is over."""
         match decide(snapshot):
-            case Recover():
-                return await self._calls.recover(run, lease, snapshot)
+            case ReconcileCalls():
+                return await self._calls.reconcile(run, lease, snapshot)
             case RunCalls():
                 return await self._calls.start(run, lease, snapshot)
-            case Await():
+            case AwaitCalls():
                 await run.wait()
                 return await self._store.snapshot(lease)
             case CallModel():
-                after = await self._turn.step(run, lease, snapshot)
+                after = await self._step_runner.run_step(run, lease, snapshot)
                 run.outcome = "" if after.control.state == "running" else "done"
                 return None if run.outcome else after
-            case BackOff(until) if until - self._clock.now() <= PATIENCE_MS:
+            case BackOff(until) if until - self._clock.now() <= MAX_INLINE_WAIT_MS:
                 await run.wait(until - self._clock.now())
                 return await self._store.snapshot(lease)
             case Park() | BackOff() | Rest("done" | "blocked" | "error" | "ran") if run.starting:
-                await run.hear_out(LAST_WORD_MS)
+                await run.wait_for_starting(STARTING_WAIT_MS)
                 return await self._store.snapshot(lease)
             case Park() | BackOff():
-                run.clear()
+                run.clear_wake()
                 parked = await self._store.park(lease, snapshot.control.wake_seq)
                 run.outcome = PARKED if parked else ""
                 return None if parked else await self._store.snapshot(lease)
             case Rest(reason):
-                await _stop(run)
+                await _stop_calls(run)
                 return await self._rest(run, lease, snapshot, reason)
             case decision:
                 assert_never(decision)
 
-    async def _rest(self, run: Run, lease: Lease, snapshot: Snapshot, reason: Reason) -> Snapshot | None:
+    async def _rest(self, run: Run, lease: Claim, snapshot: Snapshot, reason: RestReason) -> Snapshot | None:
         if reason == "done" and snapshot.info is not None:
-            await self._turn.prune(run, lease, snapshot.info.directory)
-        await self._trail.end(run, lease, snapshot)
-        run.clear()
-        facts: tuple[Fact, ...] = tuple(run.last_words) if reason == "aborted" else ()
+            await self._step_runner.prune(run, lease, snapshot.info.directory)
+        await self._file_changes.end_turn(run, lease, snapshot)
+        run.clear_wake()
+        facts: tuple[Fact, ...] = tuple(run.final_results) if reason == "aborted" else ()
         if snapshot.control.in_turn and reason not in ("aborted", "crash_loop", "ran"):
             verdict = await self._before_rest(snapshot, reason)
             if isinstance(verdict, Continue):
@@ -152,7 +161,7 @@ class Runner:
         return None if rested else await self._store.snapshot(lease)
 
 
-async def _stop(run: Run) -> None:
+async def _stop_calls(run: Run) -> None:
     """End the run's calls and wait for them."""
     tasks = run.end_calls()
     if tasks:

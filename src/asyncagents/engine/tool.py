@@ -10,13 +10,13 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
 from asyncagents.config.secret import Secret
-from asyncagents.domain.agent.permission import Effective
+from asyncagents.domain.agent.permission import LineageRules
 from asyncagents.domain.call.ask import Question
-from asyncagents.domain.call.call import Completed, Effect, Failed, Kind, Open, Result, Watch
+from asyncagents.domain.call.call import Completed, Effect, Failed, Open, OpenKind, Result, WaitFor
 from asyncagents.domain.call.pending_tool import ToolResult
 from asyncagents.domain.fact import Fact
 from asyncagents.domain.id import CallId, MessageId, SessionId
-from asyncagents.domain.window import BYTES_A_TOKEN, words
+from asyncagents.domain.window import BYTES_A_TOKEN, estimate_text
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import ToolSpec
 
@@ -46,7 +46,7 @@ class AbortSignal:
 
 A = TypeVar("A")
 
-TEN_MINUTES = 600.0
+DEFAULT_TIMEOUT_SECONDS = 600.0
 
 
 class Ask(Struct, frozen=True):
@@ -64,15 +64,15 @@ class Ask(Struct, frozen=True):
     """Whether only approvals of `always` itself answer the ask; else any approved pattern that fits."""
 
 
-def unheard(metadata: dict[str, Any]) -> None:
+def ignore_report(metadata: dict[str, Any]) -> None:
     """Drop a report."""
 
 
-def unkept(title: str | None, metadata: dict[str, Any]) -> None:
+def ignore_kept(title: str | None, metadata: dict[str, Any]) -> None:
     """Drop kept metadata."""
 
 
-class Callback(Struct, frozen=True):
+class ResultWebhook(Struct, frozen=True):
     """The webhook that takes the result of a call: its URL, if any, and its secret."""
 
     secret: Secret
@@ -92,18 +92,18 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     """Whether a person runs it directly, without a model."""
     approved: bool = False
     """Whether a person allowed or wrote this call; else only rules allowed it."""
-    rules: Effective | None = None
+    rules: LineageRules | None = None
     """The effective rules of this call; None: there is only a policy."""
-    report: Callable[[dict[str, Any]], None] = unheard
+    report: Callable[[dict[str, Any]], None] = ignore_report
     """Reports the progress of a long call: published at intervals, not stored."""
-    keep: Callable[[str | None, dict[str, Any]], None] = unkept
+    keep: Callable[[str | None, dict[str, Any]], None] = ignore_kept
     worktree: str = ""
     """Root of the project; the directory itself if it is in no worktree."""
     abort: AbortSignal = field(default_factory=AbortSignal)
     """Set when the call must end; a coroutine is cancelled as well."""
     environment: Mapping[str, str] = {}
     """Additional environment variables for the programs it starts."""
-    callback: Callback | None = None
+    callback: ResultWebhook | None = None
     """The webhook for the result of an async tool."""
     trace: str | None = None
     """The `traceparent` of the call, for what it starts elsewhere. None: it is not traced."""
@@ -136,7 +136,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
 class Pending(Struct, frozen=True, kw_only=True):
     """Return it from a tool to wait: nothing runs until a result, an answer or the deadline comes."""
 
-    kind: Kind = "async"
+    kind: OpenKind = "async"
     note: str = ""
     seconds: float | UnsetType | None = UNSET
     """How long to wait; None: without limit. Not given: the tool's own time, or a day."""
@@ -149,7 +149,7 @@ class Pending(Struct, frozen=True, kw_only=True):
     """Who is asked, in words: a person, a role, a channel."""
     approval: bool = False
     """Whether its one question is a decision: the answer is one of its options, perhaps with a remark."""
-    watch: Watch | None = None
+    watch: WaitFor | None = None
     """The task whose end it waits for."""
     title: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -166,22 +166,22 @@ class Pending(Struct, frozen=True, kw_only=True):
     """Secret that signs that webhook; default: the context's own."""
 
 
-class Together(Struct, frozen=True):
+class WithFacts(Struct, frozen=True):
     """A result, or a wait, and facts that commit in the same transaction."""
 
     result: Result | Pending
     facts: tuple[Fact, ...]
 
 
-class Opened(Struct, frozen=True):
+class OpenedCall(Struct, frozen=True):
     """The open state of a call that waits, and facts that commit with it."""
 
     state: Open
     facts: tuple[Fact, ...] = ()
 
 
-Outcome: TypeAlias = Completed | Failed | Pending | Together
-Ended: TypeAlias = Completed | Failed | Together | Opened
+Outcome: TypeAlias = Completed | Failed | Pending | WithFacts
+CallOutcome: TypeAlias = Completed | Failed | WithFacts | OpenedCall
 Plan: TypeAlias = Callable[[A, ToolContext], Awaitable[tuple[Ask, ...]]]
 Execute: TypeAlias = Callable[[A, ToolContext], Awaitable[Outcome]]
 Reconcile: TypeAlias = Callable[[A, ToolContext], Awaitable[Result | None]]
@@ -189,7 +189,7 @@ Validate: TypeAlias = Callable[[ToolResult], Awaitable[str | None]]
 """Returns what is wrong with a result from outside; None: nothing."""
 
 
-class Lasting(Struct, frozen=True, kw_only=True):
+class AsyncSpec(Struct, frozen=True, kw_only=True):
     """Settings of an async tool, which only starts its work: the result comes later, from outside."""
 
     seconds: float | UnsetType | None = UNSET
@@ -213,11 +213,11 @@ class Tool(Generic[A]):
         *,
         plan: Plan[A] | None = None,
         effect: Effect = "once",
-        timeout: float = TEN_MINUTES,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
         reconcile: Reconcile[A] | None = None,
         description: str = "",
         parameters: dict[str, Any] | None = None,
-        lasting: Lasting | None = None,
+        lasting: AsyncSpec | None = None,
     ) -> None:
         """`parameters`: a JSON schema from elsewhere; the arguments are then a plain dict."""
         self.name = name
@@ -228,16 +228,16 @@ class Tool(Generic[A]):
         self.timeout = timeout
         self.reconcile = reconcile
         self.parameters = parameters
-        self.lasting = lasting
+        self.async_spec = lasting
         self.description = description or (self.args.__doc__ or name).strip()
 
-    def planned(self, plan: Plan[A]) -> "Tool[A]":
+    def with_plan(self, plan: Plan[A]) -> "Tool[A]":
         """Return a copy with another plan."""
         tool = copy(self)
         tool.plan = plan
         return tool
 
-    def named(self, name: str) -> "Tool[A]":
+    def with_name(self, name: str) -> "Tool[A]":
         """Return a copy with another name."""
         tool = copy(self)
         tool.name = name
@@ -257,7 +257,7 @@ class Tool(Generic[A]):
         return self._spec({**schema, "$defs": others} if others else schema)
 
     def _spec(self, parameters: dict[str, Any]) -> ToolSpec:
-        tokens = words(self.description) + len(msgspec.json.encode(parameters)) // BYTES_A_TOKEN
+        tokens = estimate_text(self.description) + len(msgspec.json.encode(parameters)) // BYTES_A_TOKEN
         return ToolSpec(self.name, self.description, parameters, tokens)
 
 

@@ -16,7 +16,7 @@ _LONGEST_VERSION = 3
 def find_alias(config: Config, alias: str) -> ModelRef | None:
     """Return the newest available model of the family; None without a key for its provider."""
     roster = Roster(config)
-    if alias not in ALIASES or PROVIDER not in roster.keyed:
+    if alias not in ALIASES or PROVIDER not in roster.providers_with_key:
         return None
     refs = [choice.ref for choice in roster.models((PROVIDER,)) if choice.available]
     family = [ref for ref in refs if alias in ref.model_id.split("-")]

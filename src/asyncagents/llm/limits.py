@@ -10,11 +10,11 @@ from asyncagents.domain.port import Clock, Rng
 
 Concurrency: TypeAlias = Callable[[ModelRef], int]
 """Returns how many requests may be open to a model at once."""
-AT_ONCE = 64
+DEFAULT_CONCURRENCY = 64
 
 
 def default_concurrency(model: ModelRef) -> int:
-    return AT_ONCE
+    return DEFAULT_CONCURRENCY
 
 
 class Lane:
@@ -25,11 +25,11 @@ class Lane:
         self._taken = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    def locked(self) -> bool:
+    def is_full(self) -> bool:
         return self._taken >= self._places() or any(not each.done() for each in self._waiting)
 
     async def acquire(self) -> None:
-        if not self.locked():
+        if not self.is_full():
             self._taken += 1
             return
         turn = asyncio.get_running_loop().create_future()
@@ -46,9 +46,9 @@ class Lane:
 
     def release(self) -> None:
         self._taken -= 1
-        self.let_in()
+        self.grant_slots()
 
-    def let_in(self) -> None:
+    def grant_slots(self) -> None:
         """Grant free slots to the next waiters."""
         while self._waiting and self._taken < self._places():
             turn = self._waiting.popleft()
@@ -83,16 +83,16 @@ class Limits:
         fellows: Callable[[], int] = lambda: 1,
     ) -> None:
         """`fellows`: how many processes share the limit; each gets an equal part, at least one slot."""
-        self._fellows = fellows
+        self._peer_count = fellows
         self._clock = clock
         self._rng = rng
         self._concurrency = concurrency
         self._lanes: dict[tuple[str, str], Lane] = {}
         self._cool: dict[tuple[str, str], tuple[int, int]] = {}
 
-    def crowded(self, model: ModelRef) -> bool:
+    def is_full(self, model: ModelRef) -> bool:
         """Return whether a request would have to wait for a slot."""
-        return self._lane(model).locked()
+        return self._lane(model).is_full()
 
     async def slot(self, model: ModelRef) -> Slot:
         lane = self._lane(model)
@@ -103,15 +103,15 @@ class Limits:
         key = model.provider_id, model.model_id
         if key not in self._lanes:
             allowed = self._concurrency(model)
-            self._lanes[key] = Lane(lambda: max(1, allowed // self._fellows()))
+            self._lanes[key] = Lane(lambda: max(1, allowed // self._peer_count()))
         return self._lanes[key]
 
-    def share_anew(self) -> None:
+    def redistribute_slots(self) -> None:
         """Grant slots again after the number of processes changed."""
         for lane in self._lanes.values():
-            lane.let_in()
+            lane.grant_slots()
 
-    def cool(self, model: ModelRef, *, until: int) -> None:
+    def cool_down(self, model: ModelRef, *, until: int) -> None:
         """Start a cool-down after a rate limit: no request to this model before `until`, in ms."""
         key, now = (model.provider_id, model.model_id), self._clock.now()
         if until > self._cool.get(key, (0, 0))[0]:

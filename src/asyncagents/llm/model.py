@@ -21,46 +21,46 @@ class Attachment(Struct, frozen=True):
     filename: str | None = None
 
 
-class FromUser(Struct, frozen=True):
+class UserTurn(Struct, frozen=True):
     text: str
     files: tuple[Attachment, ...] = ()
 
 
-class Said(Struct, frozen=True):
+class TextBlock(Struct, frozen=True):
     text: str
 
 
-class Thought(Struct, frozen=True):
+class ThinkingBlock(Struct, frozen=True):
     """Reasoning of the model; `metadata` is sent back to the provider, e.g. a signature, by wire."""
 
     text: str
     metadata: dict[str, Any] | None = None
 
 
-class CallMade(Struct, frozen=True):
+class ToolCallBlock(Struct, frozen=True):
     id: str
     tool: str
     input: dict[str, Any]
 
 
-Block: TypeAlias = Said | Thought | CallMade
+Block: TypeAlias = TextBlock | ThinkingBlock | ToolCallBlock
 
 
-class FromModel(Struct, frozen=True):
+class ModelTurn(Struct, frozen=True):
     """What the model wrote in one step, in order."""
 
     blocks: tuple[Block, ...]
 
     @property
     def text(self) -> str:
-        return "\n".join(block.text for block in self.blocks if isinstance(block, Said))
+        return "\n".join(block.text for block in self.blocks if isinstance(block, TextBlock))
 
     @property
-    def calls(self) -> tuple[CallMade, ...]:
-        return tuple(block for block in self.blocks if isinstance(block, CallMade))
+    def calls(self) -> tuple[ToolCallBlock, ...]:
+        return tuple(block for block in self.blocks if isinstance(block, ToolCallBlock))
 
 
-class FromTool(Struct, frozen=True):
+class ToolTurn(Struct, frozen=True):
     call_id: str
     tool: str
     output: str
@@ -68,7 +68,7 @@ class FromTool(Struct, frozen=True):
     files: tuple[Attachment, ...] = ()
 
 
-Told: TypeAlias = FromUser | FromModel | FromTool
+RequestMessage: TypeAlias = UserTurn | ModelTurn | ToolTurn
 
 
 class ToolSpec(Struct, frozen=True):
@@ -91,9 +91,9 @@ class Options(Struct, frozen=True, kw_only=True):
     """Further fields of the request body, under the provider's names."""
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class ChatRequest(Struct, frozen=True, kw_only=True):
     model: ModelRef
-    messages: Sequence[Told]
+    messages: Sequence[RequestMessage]
     tools: tuple[ToolSpec, ...] = ()
     system: str = ""
     options: Options = Options()
@@ -185,7 +185,7 @@ ModelEvent: TypeAlias = (
 )
 
 
-Windows: TypeAlias = Callable[[ModelRef], Window]
+WindowLookup: TypeAlias = Callable[[ModelRef], Window]
 """Returns the window of a model."""
 
 
@@ -195,14 +195,14 @@ def no_window(model: ModelRef) -> Window:
 
 
 @runtime_checkable
-class Windowed(Protocol):
+class HasWindow(Protocol):
     """A model that knows its window; sessions that outgrow the window are compacted."""
 
     def window(self, model: ModelRef) -> Window: ...
 
 
 class Model(Protocol):
-    def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the events; closing the generator, or cancelling the task that reads it, ends the request.
 
         A failure of the provider is a `StreamError` event, never an exception.

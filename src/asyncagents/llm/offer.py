@@ -6,8 +6,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.config.config import Config, ModelConfig, ProviderConfig
-from asyncagents.config.file.builtin_providers import known_providers
-from asyncagents.domain.conversation.failure import Failure, api, provider_auth
+from asyncagents.config.file.builtin_providers import builtin_providers
+from asyncagents.domain.conversation.failure import Failure, api_error, provider_auth_error
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import AsyncAgentsError, InvalidInput, ModelError, UntrustedInput
 from asyncagents.llm.catalog.catalog import ModelFacts
@@ -38,14 +38,14 @@ class Problem(Struct, frozen=True):
     def failure(self) -> Failure:
         match self.kind:
             case "key":
-                return provider_auth(self.provider_id, self.text)
+                return provider_auth_error(self.provider_id, self.text)
             case "unknown" | "untrusted" | "extra":
-                return api(self.text, is_retryable=False)
+                return api_error(self.text, is_retryable=False)
             case _:
                 assert_never(self.kind)
 
 
-class Offer(Struct, frozen=True, kw_only=True):
+class ModelOffer(Struct, frozen=True, kw_only=True):
     """A model that requests can be sent to."""
 
     ref: ModelRef
@@ -62,9 +62,9 @@ class Offer(Struct, frozen=True, kw_only=True):
         return self.provider.base_url or self.wire.base_url or ""
 
     @property
-    def reachable(self) -> bool:
+    def is_reachable(self) -> bool:
         """Return whether a base URL is known; most pydantic-ai providers have their own."""
-        if self.wire.speaks == "longtail" and not self.wire.kind.startswith("azure"):
+        if self.wire.adapter == "longtail" and not self.wire.kind.startswith("azure"):
             return True
         return bool(self.base_url or self.provider.options.get("resourceName"))
 
@@ -76,7 +76,7 @@ class Offer(Struct, frozen=True, kw_only=True):
 def all_providers(config: Config) -> dict[str, ProviderConfig]:
     """Return the configured providers, completed by the built-in ones, then the other built-in ones."""
     providers = {name: ProviderConfig(npm=npm, name=name) for name, npm in PACKAGES.items()}
-    for name, known in known_providers().items():
+    for name, known in builtin_providers().items():
         providers[name] = ProviderConfig(
             npm=known.npm,
             name=known.name,
@@ -84,11 +84,11 @@ def all_providers(config: Config) -> dict[str, ProviderConfig]:
             env=tuple(known.env),
             key_required=bool(known.env) and not known.local,
         )
-    written = {name: _completed(given, providers.get(name)) for name, given in config.provider.items()}
+    written = {name: _with_defaults(given, providers.get(name)) for name, given in config.provider.items()}
     return {**written, **{name: known for name, known in providers.items() if name not in written}}
 
 
-def _completed(provider: ProviderConfig, known: ProviderConfig | None) -> ProviderConfig:
+def _with_defaults(provider: ProviderConfig, known: ProviderConfig | None) -> ProviderConfig:
     if known is None:
         return provider
     return replace(
@@ -101,13 +101,13 @@ def _completed(provider: ProviderConfig, known: ProviderConfig | None) -> Provid
     )
 
 
-def enabled(config: Config, provider_id: str) -> bool:
+def is_enabled(config: Config, provider_id: str) -> bool:
     if provider_id in config.disabled_providers:
         return False
     return not config.enabled_providers or provider_id in config.enabled_providers
 
 
-def way_to(npm: str, wire: Wire, facts: ModelFacts, *, tools: bool) -> Wire:
+def choose_wire(npm: str, wire: Wire, facts: ModelFacts, *, tools: bool) -> Wire:
     """Return the wire to use: some OpenAI models need the Responses API, or need it for tools.
 
     Without the extra for it, a model that can work without thinking uses chat completions.

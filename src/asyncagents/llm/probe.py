@@ -7,13 +7,13 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents.domain.conversation.failure import APIError, ProviderAuthError
-from asyncagents.llm.anthropic.adapter import VERSION
-from asyncagents.llm.http.errors import Answer, Target, refused
-from asyncagents.llm.http.network_errors import network_fault
-from asyncagents.llm.http.redact import hidden, shown
-from asyncagents.llm.http.request import at, key
+from asyncagents.llm.anthropic.adapter import API_VERSION
+from asyncagents.llm.http.errors import ProviderResponse, RequestTarget, provider_error
+from asyncagents.llm.http.network_errors import network_error
+from asyncagents.llm.http.redact import redact_url, secrets_of
+from asyncagents.llm.http.request import clean_key, join_url
 from asyncagents.llm.model import StreamError
-from asyncagents.llm.offer import Offer
+from asyncagents.llm.offer import ModelOffer
 
 SECONDS = 10.0
 LONGEST = 16 * 1024 * 1024
@@ -27,9 +27,9 @@ class Probe(Struct, frozen=True):
     text: str
 
 
-async def probe(offer: Offer) -> Probe:
+async def probe_provider(offer: ModelOffer) -> Probe:
     """Probe the provider of any of its models. A failure of the provider is a result, never an exception."""
-    if offer.wire.speaks == "longtail":
+    if offer.wire.adapter == "longtail":
         return Probe(None, "it has no list of models that could be asked for here")
     target = _target(offer)
     try:
@@ -38,21 +38,21 @@ async def probe(offer: Offer) -> Probe:
             aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session,
             session.get(_url(offer), headers=_headers(offer), allow_redirects=False) as response,
         ):
-            answer = Answer(
+            answer = ProviderResponse(
                 body=await response.content.read(LONGEST), status=response.status, headers=response.headers
             )
     except TimeoutError:
         return Probe(False, f"it did not answer within {SECONDS:g} seconds at {target.url}")
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        return Probe(False, _sentence(network_fault(target, error)))
+        return Probe(False, _error_message(network_error(target, error)))
     if answer.status in NO_SUCH_PAGE:
         return Probe(None, f"it answers, but has no list of models at {target.url}")
     if answer.status != 200:
-        return Probe(False, _sentence(refused(target, answer)))
-    return _counted(answer.body)
+        return Probe(False, _error_message(provider_error(target, answer)))
+    return _count_models(answer.body)
 
 
-def _counted(body: bytes) -> Probe:
+def _count_models(body: bytes) -> Probe:
     try:
         listed: Any = msgspec.json.decode(body)
     except msgspec.DecodeError:
@@ -63,38 +63,38 @@ def _counted(body: bytes) -> Probe:
     return Probe(True, f"it answers, and lists {len(data)} model{'' if len(data) == 1 else 's'}")
 
 
-def _target(offer: Offer) -> Target:
+def _target(offer: ModelOffer) -> RequestTarget:
     headers = {**offer.provider.headers, **offer.config.headers}
-    return Target(
+    return RequestTarget(
         provider_id=offer.ref.provider_id,
         model_id=offer.ref.model_id,
-        url=shown(_url(offer)),
+        url=redact_url(_url(offer)),
         has_key=offer.provider.api_key is not None,
-        hidden=hidden(offer.provider.api_key, tuple(headers.values()), offer.base_url),
+        secrets=secrets_of(offer.provider.api_key, tuple(headers.values()), offer.base_url),
     )
 
 
-def _url(offer: Offer) -> str:
+def _url(offer: ModelOffer) -> str:
     base = offer.base_url.partition("?")[0].rstrip("/")
     last = base.rpartition("/")[2]
     has_version = last[:1] == "v" and last[1:2].isdigit()
-    is_anthropic = offer.wire.speaks == "anthropic"
-    return at(offer.base_url, "/v1/models" if is_anthropic and not has_version else "/models")
+    is_anthropic = offer.wire.adapter == "anthropic"
+    return join_url(offer.base_url, "/v1/models" if is_anthropic and not has_version else "/models")
 
 
-def _headers(offer: Offer) -> dict[str, str]:
-    secret = key(offer.provider.api_key).reveal() if offer.provider.api_key is not None else None
+def _headers(offer: ModelOffer) -> dict[str, str]:
+    secret = clean_key(offer.provider.api_key).reveal() if offer.provider.api_key is not None else None
     given = {**offer.provider.headers, **offer.config.headers}
-    match offer.wire.speaks:
+    match offer.wire.adapter:
         case "anthropic":
-            own = {"anthropic-version": VERSION} | ({"x-api-key": secret} if secret else {})
+            own = {"anthropic-version": API_VERSION} | ({"x-api-key": secret} if secret else {})
         case "openai" | "longtail":
             own = {"authorization": f"Bearer {secret}"} if secret else {}
         case _:
-            assert_never(offer.wire.speaks)
+            assert_never(offer.wire.adapter)
     return {**own, **{name.lower(): value for name, value in given.items()}}
 
 
-def _sentence(error: StreamError) -> str:
+def _error_message(error: StreamError) -> str:
     failure = error.failure
     return failure.data.message if isinstance(failure, APIError | ProviderAuthError) else str(failure)

@@ -8,43 +8,49 @@ from typing import Protocol, TypeAlias, assert_never
 from msgspec.structs import replace
 
 from asyncagents.config.config import Config, ModelDeadlines
-from asyncagents.domain.conversation.failure import api
+from asyncagents.domain.conversation.failure import api_error
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.window import Window
 from asyncagents.llm.anthropic.adapter import AnthropicMessages
 from asyncagents.llm.catalog.catalog import Catalog, ModelFacts
-from asyncagents.llm.catalog.options import CLIENT_OPTIONS, for_anthropic, for_openai, laid, settled
-from asyncagents.llm.http.client import Http, open_http
+from asyncagents.llm.catalog.options import (
+    CLIENT_OPTIONS,
+    anthropic_options,
+    merge_options,
+    openai_options,
+    resolve_options,
+)
+from asyncagents.llm.http.client import HttpClient, open_http_client
 from asyncagents.llm.http.request import FIRST_SECONDS, IDLE_SECONDS, Endpoint
-from asyncagents.llm.limits import AT_ONCE
+from asyncagents.llm.limits import DEFAULT_CONCURRENCY
 from asyncagents.llm.model import (
     Attachment,
-    FromTool,
-    FromUser,
+    ChatRequest,
     Model,
     ModelEvent,
     Options,
-    Request,
+    RequestMessage,
     StepFinish,
     StreamError,
-    Told,
+    ToolTurn,
+    UserTurn,
 )
-from asyncagents.llm.offer import Offer, Problem
+from asyncagents.llm.offer import ModelOffer, Problem
 from asyncagents.llm.openai.adapter import OpenAIChat
-from asyncagents.llm.roster import Choice, Roster
-from asyncagents.llm.wire.attachment import mime_of, name_of, readable
+from asyncagents.llm.roster import ModelChoice, Roster
+from asyncagents.llm.wire.attachment import mime_of, name_of, text_with_name
 from asyncagents.llm.wire.choose import OPENAI, Wire
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 
-class Closing(Protocol):
+class Closable(Protocol):
     async def close(self) -> None: ...
 
 
 @asynccontextmanager
 async def open_providers(config: Config) -> AsyncIterator["Providers"]:
-    async with open_http() as http:
+    async with open_http_client() as http:
         providers = Providers(http, Roster(config))
         try:
             yield providers
@@ -55,17 +61,17 @@ async def open_providers(config: Config) -> AsyncIterator["Providers"]:
 class Providers:
     """Routes requests to adapters; opened and closed by `open_providers`."""
 
-    def __init__(self, http: Http, roster: Roster) -> None:
+    def __init__(self, http: HttpClient, roster: Roster) -> None:
         self._http = http
         self.roster = roster
         self._adapters: dict[tuple[str, Wire, Headers, ModelDeadlines], Model] = {}
-        self._to_close: list[Closing] = []
+        self._to_close: list[Closable] = []
 
     @property
     def catalog(self) -> Catalog:
         return self.roster.catalog
 
-    def models(self) -> list[Choice]:
+    def models(self) -> list[ModelChoice]:
         return self.roster.models()
 
     def default_model(self) -> ModelRef | None:
@@ -81,9 +87,9 @@ class Providers:
 
     def concurrency(self, ref: ModelRef) -> int:
         """Return how many requests may be open to a model at once."""
-        return self.roster.concurrency(ref) or AT_ONCE
+        return self.roster.concurrency(ref) or DEFAULT_CONCURRENCY
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         offer = self.roster.offer(request.model, tools=bool(request.tools))
         if isinstance(offer, Problem):
             yield StreamError(offer.failure())
@@ -91,139 +97,144 @@ class Providers:
         try:
             adapter = await self._adapter(offer)
         except ImportError as error:
-            yield StreamError(api(f"{request.model.provider_id}: {error}", is_retryable=False))
+            yield StreamError(api_error(f"{request.model.provider_id}: {error}", is_retryable=False))
             return
-        async with aclosing(adapter.stream(prepared(offer, request))) as events:
+        async with aclosing(adapter.stream(adapt_request(offer, request))) as events:
             async for event in events:
                 if isinstance(event, StepFinish):
-                    event = _priced(event, offer.facts)
+                    event = _with_cost(event, offer.facts)
                 yield event
 
     async def close(self) -> None:
         while self._to_close:
             await self._to_close.pop().close()
 
-    async def _adapter(self, offer: Offer) -> Model:
+    async def _adapter(self, offer: ModelOffer) -> Model:
         headers = {**offer.provider.headers, **offer.config.headers}
         at = offer.ref.provider_id, offer.wire, tuple(sorted(headers.items())), offer.config.deadlines
         if at not in self._adapters:
-            made = await self._built(offer, _endpoint(offer, headers))
+            made = await self._build_adapter(offer, _endpoint(offer, headers))
             self._adapters.setdefault(at, made)  # a concurrent request may have built it first
         return self._adapters[at]
 
-    async def _built(self, offer: Offer, endpoint: Endpoint) -> Model:
-        match offer.wire.speaks:
+    async def _build_adapter(self, offer: ModelOffer, endpoint: Endpoint) -> Model:
+        match offer.wire.adapter:
             case "openai":
                 return OpenAIChat(self._http, endpoint)
             case "anthropic":
                 return AnthropicMessages(self._http, endpoint)
             case "longtail":
-                return await self._long_tail(offer, endpoint)
+                return await self._build_pydantic_ai(offer, endpoint)
             case _:
-                assert_never(offer.wire.speaks)
+                assert_never(offer.wire.adapter)
 
-    async def _long_tail(self, offer: Offer, endpoint: Endpoint) -> Model:
-        adapter = await asyncio.to_thread(_load_long_tail, offer, endpoint)  # the import takes a second
+    async def _build_pydantic_ai(self, offer: ModelOffer, endpoint: Endpoint) -> Model:
+        adapter = await asyncio.to_thread(_load_pydantic_ai, offer, endpoint)  # the import takes a second
         self._to_close.append(adapter)
         return adapter
 
 
-class ClosingModel(Model, Closing, Protocol):
+class ClosableModel(Model, Closable, Protocol):
     pass
 
 
-def _load_long_tail(offer: Offer, endpoint: Endpoint) -> ClosingModel:
-    from asyncagents.llm.pydantic_ai.adapter import LongTail  # optional extra
+def _load_pydantic_ai(offer: ModelOffer, endpoint: Endpoint) -> ClosableModel:
+    from asyncagents.llm.pydantic_ai.adapter import PydanticAiModel  # optional extra
 
-    return LongTail(offer.wire.kind, endpoint, offer.provider.options)
+    return PydanticAiModel(offer.wire.kind, endpoint, offer.provider.options)
 
 
-def _endpoint(offer: Offer, headers: dict[str, str]) -> Endpoint:
+def _endpoint(offer: ModelOffer, headers: dict[str, str]) -> Endpoint:
     own, its = offer.config.deadlines, offer.provider.deadlines
     return Endpoint(
         provider_id=offer.ref.provider_id,
         base_url=offer.base_url,
         api_key=offer.provider.api_key,
         headers=headers,
-        first_seconds=_first(own.first_seconds, its.first_seconds, FIRST_SECONDS),
-        idle_seconds=_first(own.idle_seconds, its.idle_seconds, IDLE_SECONDS),
+        first_seconds=_first_set(own.first_seconds, its.first_seconds, FIRST_SECONDS),
+        idle_seconds=_first_set(own.idle_seconds, its.idle_seconds, IDLE_SECONDS),
     )
 
 
-def _first(*given: float | None) -> float:
+def _first_set(*given: float | None) -> float:
     return next(each for each in given if each is not None)
 
 
-def prepared(offer: Offer, request: Request) -> Request:
+def adapt_request(offer: ModelOffer, request: ChatRequest) -> ChatRequest:
     """Adapt the request to the provider: its model name and options, without what this model refuses."""
     facts = offer.facts
     return replace(
         request,
         model=ModelRef(provider_id=offer.ref.provider_id, model_id=offer.own_id),
-        messages=_fitting(request.messages, facts, everything=offer.wire.speaks == "longtail"),
+        messages=_supported_messages(request.messages, facts, everything=offer.wire.adapter == "longtail"),
         tools=() if facts.tools is False else request.tools,
-        options=_options(offer, request),
+        options=_request_options(offer, request),
     )
 
 
-def _options(offer: Offer, request: Request) -> Options:
+def _request_options(offer: ModelOffer, request: ChatRequest) -> Options:
     """Merge the options of provider, model, variant and request; a later one wins."""
     of_provider = {key: value for key, value in offer.provider.options.items() if key not in CLIENT_OPTIONS}
-    body = laid((of_provider, offer.config.options, offer.variant, request.options.body))
-    options = settled(request.options, body, offer.facts)
-    match offer.wire.speaks:
+    body = merge_options((of_provider, offer.config.options, offer.variant, request.options.body))
+    options = resolve_options(request.options, body, offer.facts)
+    match offer.wire.adapter:
         case "openai":
-            return _without_thinking(for_openai(options), offer, request)
+            return _without_thinking(openai_options(options), offer, request)
         case "anthropic":
-            return for_anthropic(options, offer.facts)
+            return anthropic_options(options, offer.facts)
         case "longtail":
             return options
         case _:
-            assert_never(offer.wire.speaks)
+            assert_never(offer.wire.adapter)
 
 
-def _without_thinking(options: Options, offer: Offer, request: Request) -> Options:
+def _without_thinking(options: Options, offer: ModelOffer, request: ChatRequest) -> Options:
     """Disable reasoning where OpenAI's chat completions refuse tools to a reasoning model."""
     if offer.provider.npm != OPENAI or offer.facts.api == "chat" or not request.tools:
         return options
     return replace(options, body={**options.body, "reasoning_effort": "none"})
 
 
-def _fitting(messages: Sequence[Told], facts: ModelFacts, *, everything: bool) -> Sequence[Told]:
+def _supported_messages(
+    messages: Sequence[RequestMessage], facts: ModelFacts, *, everything: bool
+) -> Sequence[RequestMessage]:
     """Replace files that the model does not accept by notes; return the same messages if there are none."""
-    if not any(isinstance(told, FromUser | FromTool) and told.files for told in messages):
+    if not any(isinstance(told, UserTurn | ToolTurn) and told.files for told in messages):
         return messages
     return [
-        _fit(told, facts, everything) if isinstance(told, FromUser | FromTool) else told for told in messages
+        _without_unsupported_files(told, facts, everything) if isinstance(told, UserTurn | ToolTurn) else told
+        for told in messages
     ]
 
 
-def _fit(told: FromUser | FromTool, facts: ModelFacts, everything: bool) -> FromUser | FromTool:
-    out = {file: why for file in told.files if (why := _refuses(file, facts, everything))}
+def _without_unsupported_files(
+    told: UserTurn | ToolTurn, facts: ModelFacts, everything: bool
+) -> UserTurn | ToolTurn:
+    out = {file: why for file in told.files if (why := _refusal_reason(file, facts, everything))}
     if not out:
         return told
     notes = [f"[{name_of(file)} ({mime_of(file)}) was left out: {why}]" for file, why in out.items()]
     kept = tuple(file for file in told.files if file not in out)
-    text = told.text if isinstance(told, FromUser) else told.output
+    text = told.text if isinstance(told, UserTurn) else told.output
     text = "\n".join([text, *notes] if text else notes)
-    if isinstance(told, FromUser):
-        return FromUser(text, kept)
+    if isinstance(told, UserTurn):
+        return UserTurn(text, kept)
     return replace(told, output=text, files=kept)
 
 
-def _refuses(file: Attachment, facts: ModelFacts, everything: bool) -> str | None:
+def _refusal_reason(file: Attachment, facts: ModelFacts, everything: bool) -> str | None:
     """Return why the model does not accept a file; None if it does, or if that is unknown."""
     mime = mime_of(file)
     if mime.startswith("image/"):
         return "this model takes no images" if facts.images is False else None
     if mime == "application/pdf":
         return "this model takes no PDF" if facts.pdf is False else None
-    if everything or readable(file) is not None:
+    if everything or text_with_name(file) is not None:
         return None
     return "this model takes no such files"
 
 
-def _priced(event: StepFinish, facts: ModelFacts) -> StepFinish:
+def _with_cost(event: StepFinish, facts: ModelFacts) -> StepFinish:
     """Add the cost by the catalog, unless the provider reported one."""
     if event.cost or event.tokens is None:
         return event

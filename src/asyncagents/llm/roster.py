@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from asyncagents.config.config import Config, ModelConfig, ProviderConfig
-from asyncagents.config.file.builtin_providers import known_providers
+from asyncagents.config.file.builtin_providers import builtin_providers
 from asyncagents.config.file.check import suggestion
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.catalog.catalog import Catalog, ModelFacts
 from asyncagents.llm.catalog.options import variants
-from asyncagents.llm.offer import Offer, Problem, all_providers, enabled, way_to
+from asyncagents.llm.offer import ModelOffer, Problem, all_providers, choose_wire, is_enabled
 from asyncagents.llm.wire.choose import COMPATIBLE, PACKAGES, missing_extra, wire_of
 
 LOG = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ MOST_OFFERS = 256
 """Offers cached; beyond that the cache is cleared."""
 
 
-class Choice(Struct, frozen=True):
+class ModelChoice(Struct, frozen=True):
     """A model in a list to choose from."""
 
     ref: ModelRef
@@ -51,10 +51,10 @@ class Roster:
     def __init__(self, config: Config) -> None:
         self._config = config
         providers = all_providers(config)
-        self._providers = {name: providers[name] for name in providers if enabled(config, name)}
+        self._providers = {name: providers[name] for name in providers if is_enabled(config, name)}
         self.catalog = Catalog(self._providers)
         self._warned: set[ModelRef] = set()
-        self._offers: dict[tuple[ModelRef, bool], Offer] = {}
+        self._offers: dict[tuple[ModelRef, bool], ModelOffer] = {}
 
     @property
     def providers(self) -> Mapping[str, ProviderConfig]:
@@ -62,7 +62,7 @@ class Roster:
         return self._providers
 
     @property
-    def keyed(self) -> tuple[str, ...]:
+    def providers_with_key(self) -> tuple[str, ...]:
         """Providers that need no key or have one; models of the others cannot be used."""
         return tuple(
             name
@@ -70,7 +70,7 @@ class Roster:
             if each.api_key is not None or not each.key_required
         )
 
-    def models(self, provider_ids: Iterable[str] | None = None) -> list[Choice]:
+    def models(self, provider_ids: Iterable[str] | None = None) -> list[ModelChoice]:
         """List every configured and catalogued model of these providers, or of all, and whether it can be
         used now."""
         return [
@@ -91,29 +91,31 @@ class Roster:
         if ref.variant is not None and not found.variant:
             known = variants(found.facts, found.config.variants)
             raise InvalidInput(
-                f"{_shown(ref)} has no variant {ref.variant!r}: {_instead(ref.variant, known)}"
+                f"{_model_name(ref)} has no variant {ref.variant!r}: {_suggest(ref.variant, known)}"
             )
         if not found.facts.known:
-            self._warn(ref)
+            self._warn_unknown_model(ref)
 
     def problem(self, ref: ModelRef) -> Problem | None:
         found = self.offer(ref)
         return found if isinstance(found, Problem) else None
 
-    def offer(self, ref: ModelRef, *, tools: bool = True) -> Offer | Problem:
+    def offer(self, ref: ModelRef, *, tools: bool = True) -> ModelOffer | Problem:
         """Return how to reach this model, or why it cannot be used."""
         known = self._offers.get((ref, tools))
         found = known or self._offer(ref, tools=tools)
-        if known is None and isinstance(found, Offer):
+        if known is None and isinstance(found, ModelOffer):
             if len(self._offers) >= MOST_OFFERS:
                 self._offers.clear()
             self._offers[ref, tools] = found
         return found
 
-    def _offer(self, ref: ModelRef, *, tools: bool) -> Offer | Problem:
+    def _offer(self, ref: ModelRef, *, tools: bool) -> ModelOffer | Problem:
         provider = self._providers.get(ref.provider_id)
         if provider is None:
-            return self._blamed(Problem("unknown", ref.provider_id, self._no_provider(ref.provider_id)))
+            return self._blame_untrusted(
+                Problem("unknown", ref.provider_id, self._unknown_provider_text(ref.provider_id))
+            )
         npm = provider.npm or PACKAGES.get(ref.provider_id, COMPATIBLE)
         wire = wire_of(npm)
         if wire is None:
@@ -124,18 +126,18 @@ class Roster:
             return Problem("unknown", ref.provider_id, text)
         config = provider.models.get(ref.model_id, ModelConfig())
         facts = self.catalog.find(ref)
-        offer = Offer(
+        offer = ModelOffer(
             ref=ref,
             own_id=config.id or ref.model_id,
             provider=provider,
             config=config,
             facts=facts,
-            wire=way_to(npm, wire, facts, tools=tools),
+            wire=choose_wire(npm, wire, facts, tools=tools),
         )
-        problem = self._missing(offer)
-        return self._blamed(problem) if problem is not None else offer
+        problem = self._find_problem(offer)
+        return self._blame_untrusted(problem) if problem is not None else offer
 
-    def _blamed(self, problem: Problem) -> Problem:
+    def _blame_untrusted(self, problem: Problem) -> Problem:
         """Name the untrusted file that configures the provider, if there is one: that may be the cause."""
         provider_id, untrusted = problem.provider_id, self._config.untrusted
         fact = untrusted.fact(f"provider {provider_id!r}", "provider", provider_id)
@@ -149,74 +151,84 @@ class Roster:
         provider = self._providers.get(ref.provider_id)
         return provider.concurrency if provider else None
 
-    def _missing(self, offer: Offer) -> Problem | None:
+    def _find_problem(self, offer: ModelOffer) -> Problem | None:
         ref, provider = offer.ref, offer.provider
-        if unlisted := self._unlisted(ref, provider):
+        if unlisted := self._why_unlisted(ref, provider):
             return Problem("unknown", ref.provider_id, unlisted)
-        if not offer.reachable:
+        if not offer.is_reachable:
             key = f"provider.{ref.provider_id}.options.baseURL"
             return Problem("unknown", ref.provider_id, f"{ref.provider_id} has no address: set {key}")
         if provider.key_required and provider.api_key is None:
-            return Problem("key", ref.provider_id, _no_key(ref.provider_id, provider))
-        install = missing_extra(offer.wire.kind) if offer.wire.speaks == "longtail" else None
+            return Problem("key", ref.provider_id, _missing_key_text(ref.provider_id, provider))
+        install = missing_extra(offer.wire.kind) if offer.wire.adapter == "longtail" else None
         if install:
-            text = f"{_shown(ref)} needs a package that is not installed: {install}"
+            text = f"{_model_name(ref)} needs a package that is not installed: {install}"
             return Problem("extra", ref.provider_id, text)
         return None
 
-    def _unlisted(self, ref: ModelRef, provider: ProviderConfig) -> str | None:
+    def _why_unlisted(self, ref: ModelRef, provider: ProviderConfig) -> str | None:
         """Return why the config excludes the model; a custom provider has only its configured models."""
         if provider.whitelist and ref.model_id not in provider.whitelist:
-            return f"{_shown(ref)} is not on provider.{ref.provider_id}.whitelist: add it there to use it"
+            return (
+                f"{_model_name(ref)} is not on provider.{ref.provider_id}.whitelist: add it there to use it"
+            )
         if ref.model_id in provider.blacklist:
-            return f"{_shown(ref)} is on provider.{ref.provider_id}.blacklist: take it off to use it"
-        if not provider.models or ref.model_id in provider.models or self._open(ref.provider_id):
+            return f"{_model_name(ref)} is on provider.{ref.provider_id}.blacklist: take it off to use it"
+        if (
+            not provider.models
+            or ref.model_id in provider.models
+            or self._allows_unknown_models(ref.provider_id)
+        ):
             return None
-        instead = _instead(ref.model_id, provider.models)
+        instead = _suggest(ref.model_id, provider.models)
         return f"provider {ref.provider_id} has no model {ref.model_id!r}: {instead}"
 
-    def _open(self, provider_id: str) -> bool:
+    def _allows_unknown_models(self, provider_id: str) -> bool:
         """Return whether the provider may have models that neither config nor catalog list."""
-        return provider_id in known_providers() or provider_id in PACKAGES or bool(self._listed(provider_id))
+        return (
+            provider_id in builtin_providers()
+            or provider_id in PACKAGES
+            or bool(self._catalog_models(provider_id))
+        )
 
-    def _listed(self, provider_id: str) -> tuple[str, ...]:
-        return self.catalog.listed(provider_id)
+    def _catalog_models(self, provider_id: str) -> tuple[str, ...]:
+        return self.catalog.model_ids(provider_id)
 
-    def _no_provider(self, provider_id: str) -> str:
-        if not enabled(self._config, provider_id) and provider_id in all_providers(self._config):
+    def _unknown_provider_text(self, provider_id: str) -> str:
+        if not is_enabled(self._config, provider_id) and provider_id in all_providers(self._config):
             return f"provider {provider_id!r} is switched off by disabled_providers or enabled_providers"
-        instead = _instead(provider_id, self._providers)
+        instead = _suggest(provider_id, self._providers)
         return (
             f"there is no provider {provider_id!r}: {instead}, or configure it under provider.{provider_id}"
         )
 
-    def _warn(self, ref: ModelRef) -> None:
-        if ref not in self._warned and self._listed(ref.provider_id):
+    def _warn_unknown_model(self, ref: ModelRef) -> None:
+        if ref not in self._warned and self._catalog_models(ref.provider_id):
             self._warned.add(ref)
-            near = suggestion(ref.model_id, self._listed(ref.provider_id))
+            near = suggestion(ref.model_id, self._catalog_models(ref.provider_id))
             hint = f"; did you mean {near!r}?" if near else ""
             LOG.warning(
                 "model=%s action=check the model is not in the catalog; requests are sent anyway%s",
-                _shown(ref),
+                _model_name(ref),
                 hint,
             )
 
     def _refs(self, provider_ids: Iterable[str]) -> Iterator[ModelRef]:
         for provider_id in provider_ids:
             provider = self._providers[provider_id]
-            names = {**dict.fromkeys(provider.models), **dict.fromkeys(self._listed(provider_id))}
+            names = {**dict.fromkeys(provider.models), **dict.fromkeys(self._catalog_models(provider_id))}
             for model_id in names:
                 ref = ModelRef(provider_id=provider_id, model_id=model_id)
-                if self._unlisted(ref, provider) is None:
+                if self._why_unlisted(ref, provider) is None:
                     yield ref
 
-    def _choice(self, ref: ModelRef) -> Choice:
+    def _choice(self, ref: ModelRef) -> ModelChoice:
         problem = self.problem(ref)
-        return Choice(ref, self.catalog.find(ref), problem is None, problem.text if problem else None)
+        return ModelChoice(ref, self.catalog.find(ref), problem is None, problem.text if problem else None)
 
     def _candidates(self) -> Iterator[ModelRef]:
         for provider_id, provider in self._providers.items():
-            if not self._open(provider_id):
+            if not self._allows_unknown_models(provider_id):
                 for model_id in provider.models:
                     yield ModelRef(provider_id=provider_id, model_id=model_id)
         for provider_id, model_id in DEFAULT_MODELS.items():
@@ -224,7 +236,7 @@ class Roster:
                 yield ModelRef(provider_id=provider_id, model_id=model_id)
 
 
-def _no_key(provider_id: str, provider: ProviderConfig) -> str:
+def _missing_key_text(provider_id: str, provider: ProviderConfig) -> str:
     variables = " or ".join(provider.env)
     first = f"set {variables}, or " if variables else "set "
     return (
@@ -232,7 +244,7 @@ def _no_key(provider_id: str, provider: ProviderConfig) -> str:
     )
 
 
-def _instead(name: str, known: Iterable[str]) -> str:
+def _suggest(name: str, known: Iterable[str]) -> str:
     near = suggestion(name, known)
     if near:
         return f"did you mean {near!r}?"
@@ -240,5 +252,5 @@ def _instead(name: str, known: Iterable[str]) -> str:
     return f"there are {shown}" if shown else "there is none"
 
 
-def _shown(ref: ModelRef) -> str:
+def _model_name(ref: ModelRef) -> str:
     return f"{ref.provider_id}/{ref.model_id}"

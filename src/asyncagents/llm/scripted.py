@@ -7,21 +7,19 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.conversation.failure import Failure, api
+from asyncagents.domain.conversation.failure import Failure, api_error
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.text import without_reminders
 from asyncagents.domain.window import Window
 from asyncagents.llm.model import (
+    ChatRequest,
     Finish,
-    FromModel,
-    FromTool,
-    FromUser,
     ModelEvent,
+    ModelTurn,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
-    Request,
     StepFinish,
     StepStart,
     StreamError,
@@ -32,6 +30,8 @@ from asyncagents.llm.model import (
     TextStart,
     ToolCallReady,
     ToolCallStart,
+    ToolTurn,
+    UserTurn,
 )
 
 
@@ -43,7 +43,7 @@ class Think(Struct, frozen=True):
     text: str
 
 
-class Call(Struct, frozen=True):
+class CallTool(Struct, frozen=True):
     tool: str
     input: dict[str, Any]
 
@@ -52,7 +52,7 @@ class Pause(Struct, frozen=True):
     seconds: float
 
 
-class End(Struct, frozen=True):
+class EndStep(Struct, frozen=True):
     """How the step ends; None: the stream stops without a finish event."""
 
     finish: Finish | None
@@ -63,38 +63,38 @@ class Fail(Struct, frozen=True):
     retry_after: float | None = None
 
 
-Line: TypeAlias = Say | Think | Call | Pause | End | Fail
-Step: TypeAlias = Sequence[Line]
-Script: TypeAlias = Mapping[str, Sequence[Step]]
+ScriptLine: TypeAlias = Say | Think | CallTool | Pause | EndStep | Fail
+ScriptStep: TypeAlias = Sequence[ScriptLine]
+Script: TypeAlias = Mapping[str, Sequence[ScriptStep]]
 
 
-def say(*chunks: str) -> Line:
+def say(*chunks: str) -> ScriptLine:
     return Say(chunks)
 
 
-def think(text: str) -> Line:
+def think(text: str) -> ScriptLine:
     return Think(text)
 
 
-def call(tool: str, **input: Any) -> Line:
-    return Call(tool, input)
+def call(tool: str, **input: Any) -> ScriptLine:
+    return CallTool(tool, input)
 
 
-def pause(seconds: float) -> Line:
+def pause(seconds: float) -> ScriptLine:
     return Pause(seconds)
 
 
-def end(finish: Finish | None) -> Line:
-    return End(finish)
+def end(finish: Finish | None) -> ScriptLine:
+    return EndStep(finish)
 
 
 def fail(
     message: str, *, retryable: bool = False, status: int | None = None, retry_after: float | None = None
-) -> Line:
-    return Fail(api(message, is_retryable=retryable, status_code=status), retry_after)
+) -> ScriptLine:
+    return Fail(api_error(message, is_retryable=retryable, status_code=status), retry_after)
 
 
-OK: Step = (Say(("ok",)),)
+OK: ScriptStep = (Say(("ok",)),)
 
 
 class ScriptedModel:
@@ -105,23 +105,28 @@ class ScriptedModel:
     """
 
     def __init__(
-        self, script: Script, *, otherwise: Step = OK, remember: bool = True, window: Window | None = None
+        self,
+        script: Script,
+        *,
+        otherwise: ScriptStep = OK,
+        remember: bool = True,
+        window: Window | None = None,
     ) -> None:
         self._script = script
         self._window = window or Window()
         self._otherwise = otherwise
         self._remember = remember
-        self.requests: list[Request] = []
+        self.requests: list[ChatRequest] = []
 
     def window(self, model: ModelRef) -> Window:
         return self._window
 
-    def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         if self._remember:
             self.requests.append(replace(request, messages=tuple(request.messages)))
         return self._play(request)
 
-    async def _play(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def _play(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         yield StreamStart()
         yield StepStart()
         finish: Finish | None = "stop"
@@ -133,10 +138,10 @@ class ScriptedModel:
                 case Fail(failure, retry_after):
                     yield StreamError(failure, retry_after)
                     return
-                case End(given):
+                case EndStep(given):
                     finish = given
-                case Say() | Think() | Call():
-                    finish = "tool-calls" if isinstance(line, Call) else finish
+                case Say() | Think() | CallTool():
+                    finish = "tool-calls" if isinstance(line, CallTool) else finish
                     written += 1
                     for event in _events(line, f"{len(request.messages)}_{number}"):
                         yield event
@@ -144,22 +149,22 @@ class ScriptedModel:
             yield StepFinish(finish, _usage(request, written))
             yield StreamFinish()
 
-    def _step(self, request: Request) -> Step:
+    def _step(self, request: ChatRequest) -> ScriptStep:
         """Return the step after those already played since the last user text in the script."""
         played = 0
         for told in reversed(request.messages):
             match told:
-                case FromModel():
+                case ModelTurn():
                     played += 1
-                case FromUser(text) if (said := without_reminders(text)) in self._script:
+                case UserTurn(text) if (said := without_reminders(text)) in self._script:
                     steps = self._script[said]
                     return steps[played] if played < len(steps) else self._otherwise
-                case FromUser() | FromTool():
+                case UserTurn() | ToolTurn():
                     pass
         return self._otherwise
 
 
-def _events(line: Say | Think | Call, key: str) -> Iterator[ModelEvent]:
+def _events(line: Say | Think | CallTool, key: str) -> Iterator[ModelEvent]:
     match line:
         case Say(chunks):
             yield TextStart(key)
@@ -170,12 +175,12 @@ def _events(line: Say | Think | Call, key: str) -> Iterator[ModelEvent]:
             yield ReasoningStart(key)
             yield ReasoningDelta(key, text)
             yield ReasoningEnd(key)
-        case Call(tool, given):
+        case CallTool(tool, given):
             yield ToolCallStart(f"call_{key}", tool)
             yield ToolCallReady(f"call_{key}", tool, given)
 
 
-def _usage(request: Request, written: int) -> Tokens:
+def _usage(request: ChatRequest, written: int) -> Tokens:
     return Tokens(
         input=len(request.messages),
         output=written,

@@ -9,13 +9,13 @@ from asyncagents.config.config import Config
 from asyncagents.config.secret import Secret
 
 
-def read_config(left: object) -> Config:
+def check_config(left: object) -> Config:
     """Return the configuration with every value checked. Raises `ValidationError` or `TypeError`."""
     if not isinstance(left, Config):
         raise TypeError(f"got {type(left).__name__}")
     keys: list[Secret] = []
 
-    def plain(value: Any) -> Any:
+    def encode_value(value: Any) -> Any:
         if isinstance(value, Path):
             return str(value)
         if not isinstance(value, Secret):
@@ -23,11 +23,11 @@ def read_config(left: object) -> Config:
         keys.append(value)
         return len(keys) - 1
 
-    def meant(kind: type, value: Any) -> Any:
+    def decode_value(kind: type, value: Any) -> Any:
         if kind is Path and isinstance(value, str):
             return Path(value)
         if kind is not Secret or not isinstance(value, int):
             raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
         return keys[value]
 
-    return msgspec.convert(msgspec.to_builtins(left, enc_hook=plain), Config, dec_hook=meant)
+    return msgspec.convert(msgspec.to_builtins(left, enc_hook=encode_value), Config, dec_hook=decode_value)

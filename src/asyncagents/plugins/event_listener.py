@@ -8,19 +8,19 @@ from asyncagents.domain.event import Event
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.event.bus import Bus, Subscription
 from asyncagents.errors import AsyncAgentsError
-from asyncagents.plugins.guarded_call import Raised, Returned
-from asyncagents.plugins.loaded_plugin import Loaded
+from asyncagents.plugins.guarded_call import RaisedError, ReturnedValue
+from asyncagents.plugins.loaded_plugin import LoadedPlugin
 
 _log = logging.getLogger(__name__)
-QUEUE = 1024
+QUEUE_SIZE = 1024
 MOST_SESSIONS = 10_000
 """Max sessions whose directory is cached."""
 
 
-class Ring(Subscription):
+class EventRing(Subscription):
     """A subscription that never blocks and keeps the newest events."""
 
-    def __init__(self, size: int = QUEUE) -> None:
+    def __init__(self, size: int = QUEUE_SIZE) -> None:
         super().__init__(size)
         self._ring: deque[Event] = deque(maxlen=size)
         self.lost = 0
@@ -28,54 +28,54 @@ class Ring(Subscription):
     def push(self, event: Event) -> None:
         self.lost += len(self._ring) == self._ring.maxlen
         self._ring.append(event)
-        self._news.set()
+        self._ready.set()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         while self._ring or not self.closed:
             while self._ring:
                 yield self._ring.popleft()
             if not self.closed:
-                self._news.clear()
-                await self._news.wait()
+                self._ready.clear()
+                await self._ready.wait()
 
 
-class Listener:
+class PluginListener:
     """Passes the events of one directory's sessions to one plugin."""
 
     def __init__(
-        self, plugin: Loaded, directory: str, directory_of: Callable[[SessionId], Awaitable[str]]
+        self, plugin: LoadedPlugin, directory: str, directory_of: Callable[[SessionId], Awaitable[str]]
     ) -> None:
         self._plugin = plugin
         self._directory = directory
         self._directory_of = directory_of
         self._known: OrderedDict[SessionId, bool] = OrderedDict()
 
-    async def listen(self, bus: Bus, ring: Ring | None = None) -> None:
+    async def listen(self, bus: Bus, ring: EventRing | None = None) -> None:
         """Pass events until the bus closes or the hook is off. Never raises: the runtime's group runs it."""
         try:
-            await self._listen(bus, ring or Ring())
+            await self._listen(bus, ring or EventRing())
         except Exception:  # noqa: BLE001  as above
             _log.exception("plugin=%s action=listen failed; it gets no more events", self._plugin.name)
 
-    async def _listen(self, bus: Bus, ring: Ring) -> None:
+    async def _listen(self, bus: Bus, ring: EventRing) -> None:
         health = self._plugin.health("event")
         with bus.attach(ring):
             async for event in ring:
                 if ring.lost:
-                    health.lost(ring.lost)
+                    health.record_lost_events(ring.lost)
                     ring.lost = 0
                 if await self._is_here(event):
-                    await self._tell(event)
+                    await self._call_hook(event)
                 if health.off:
                     return
 
-    async def _tell(self, event: Event) -> None:
+    async def _call_hook(self, event: Event) -> None:
         health = self._plugin.health("event")
-        match await self._plugin.call("event", event):
-            case Returned():
-                health.ended()
-            case Raised(error):
-                health.raised(error)
+        match await self._plugin.call_hook("event", event):
+            case ReturnedValue():
+                health.record_end()
+            case RaisedError(error):
+                health.record_error(error)
             case _:
                 pass
 

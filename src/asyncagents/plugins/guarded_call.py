@@ -7,58 +7,58 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from asyncagents.plugins.thread import in_thread
+from asyncagents.plugins.thread import run_in_thread
 
-GRACE = 0.25
+CANCEL_GRACE_SECONDS = 0.25
 """Max time for a cancelled coroutine to end."""
 
 
-class Returned(Struct, frozen=True):
+class ReturnedValue(Struct, frozen=True):
     value: Any
 
 
-class Raised(Struct, frozen=True):
+class RaisedError(Struct, frozen=True):
     error: BaseException
 
 
-class Hung(Struct, frozen=True):
+class CallTimeout(Struct, frozen=True):
     """The call did not end within its time."""
 
 
-Outcome: TypeAlias = Returned | Raised | Hung
+GuardedOutcome: TypeAlias = ReturnedValue | RaisedError | CallTimeout
 
 
-class Custody:
+class GuardedRunner:
     """Runs functions with a time limit: coroutine functions on the loop, plain ones in a thread."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[Returned | Raised]] = set()
+        self._tasks: set[asyncio.Task[ReturnedValue | RaisedError]] = set()
 
-    async def run(self, function: Callable[..., Any], *args: Any, seconds: float) -> Outcome:
+    async def run(self, function: Callable[..., Any], *args: Any, seconds: float) -> GuardedOutcome:
         """Run a function and return its outcome; only a cancellation of the caller is raised."""
         # A TaskGroup would wait forever for a task that swallows its cancellation.
-        task = asyncio.get_running_loop().create_task(_contained(function, args))
+        task = asyncio.get_running_loop().create_task(_call_catching(function, args))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         try:
             await asyncio.wait([task], timeout=seconds)
             if task.done():
                 return task.result()
-            await self._end([task])
+            await self._cancel([task])
         except asyncio.CancelledError:
             task.cancel()
             raise
-        return Hung()
+        return CallTimeout()
 
     async def close(self) -> None:
         """Cancel all running tasks; abandon those that do not end."""
         if self._tasks:
-            await self._end(list(self._tasks))
+            await self._cancel(list(self._tasks))
 
-    async def _end(self, tasks: list[asyncio.Task[Returned | Raised]]) -> None:
+    async def _cancel(self, tasks: list[asyncio.Task[ReturnedValue | RaisedError]]) -> None:
         for task in tasks:
             task.cancel()
-        _, stubborn = await asyncio.wait(tasks, timeout=GRACE)
+        _, stubborn = await asyncio.wait(tasks, timeout=CANCEL_GRACE_SECONDS)
         for task in stubborn:
             _abandon(task)
 
@@ -69,12 +69,12 @@ def _abandon(task: asyncio.Task[Any]) -> None:
     setattr(task, "_log_destroy_pending", False)  # noqa: B010  the timeout is reported
 
 
-async def _contained(function: Callable[..., Any], args: tuple[Any, ...]) -> Returned | Raised:
+async def _call_catching(function: Callable[..., Any], args: tuple[Any, ...]) -> ReturnedValue | RaisedError:
     """Call a function and catch everything in its own task: a SystemExit that leaves a task ends the loop."""
     try:
         if inspect.iscoroutinefunction(function):
-            return Returned(await function(*args))
-        value = await in_thread(lambda: function(*args))
-        return Returned(await value if inspect.isawaitable(value) else value)
+            return ReturnedValue(await function(*args))
+        value = await run_in_thread(lambda: function(*args))
+        return ReturnedValue(await value if inspect.isawaitable(value) else value)
     except BaseException as error:  # noqa: BLE001  the edge of foreign code
-        return Raised(error)
+        return RaisedError(error)

@@ -2,7 +2,7 @@
 
 import logging
 
-from asyncagents.domain.text import said
+from asyncagents.domain.text import error_text
 from asyncagents.engine.workplace.hooks import HookReport
 
 MOST_HANGS = 3
@@ -10,37 +10,37 @@ MOST_HANGS = 3
 _log = logging.getLogger("asyncagents.plugins")
 
 
-class Health:
+class HookHealth:
     def __init__(self, plugin: str, hook: str) -> None:
         self._plugin = plugin
         self._hook = hook
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._calls = 0
         self._failures = 0
         self._hangs = 0
         self._last: str | None = None
         self.off = False
 
-    def ended(self) -> None:
+    def record_end(self) -> None:
         self._calls += 1
         self._hangs = 0
 
-    def raised(self, error: BaseException) -> None:
-        self.ended()
-        self._failed(type(error).__name__, f"raised {said(error)}", error)
+    def record_error(self, error: BaseException) -> None:
+        self.record_end()
+        self._record_failure(type(error).__name__, f"raised {error_text(error)}", error)
 
-    def left(self, why: str) -> None:
+    def record_bad_output(self, why: str) -> None:
         """Record a call whose output cannot be used."""
-        self.ended()
-        self._failed("left", f"returned an unusable output, which is ignored: {why}")
+        self.record_end()
+        self._record_failure("left", f"returned an unusable output, which is ignored: {why}")
 
-    def lost(self, count: int) -> None:
-        self._failed("lost", f"is too slow: it missed {count} events")
+    def record_lost_events(self, count: int) -> None:
+        self._record_failure("lost", f"is too slow: it missed {count} events")
 
-    def hung(self, seconds: float) -> None:
+    def record_timeout(self, seconds: float) -> None:
         self._calls += 1
         self._hangs += 1
-        self._failed("hung", f"did not end within {seconds:g} s and was skipped")
+        self._record_failure("hung", f"did not end within {seconds:g} s and was skipped")
         if self._hangs >= MOST_HANGS and not self.off:
             self.off = True
             _log.warning(
@@ -50,11 +50,11 @@ class Health:
                 self._hangs,
             )
 
-    def _failed(self, kind: str, what: str, error: BaseException | None = None) -> None:
+    def _record_failure(self, kind: str, what: str, error: BaseException | None = None) -> None:
         self._failures += 1
         self._last = what
-        if kind not in self._told:
-            self._told.add(kind)
+        if kind not in self._logged:
+            self._logged.add(kind)
             _log.warning("plugin=%s hook=%s %s", self._plugin, self._hook, what, exc_info=error)
 
     def report(self) -> HookReport:

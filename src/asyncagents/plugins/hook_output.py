@@ -14,13 +14,13 @@ from asyncagents.domain.shape import wire_name
 NonNegative = Annotated[float, Meta(ge=0)]
 
 
-class Sent(Struct, frozen=True, rename=wire_name):
+class MessageHeader(Struct, frozen=True, rename=wire_name):
     agent: str | None
     model: ModelRef | None
 
 
 class MessageOutput(Struct, frozen=True):
-    message: Sent
+    message: MessageHeader
     parts: list[dict[str, Any]]
 
 
@@ -70,17 +70,17 @@ class CommandOutput(Struct, frozen=True):
 
 
 _PROMPT = AgentPart | FilePart | SubtaskPart | TextPart
-NEW = {"id": "prt_new", "sessionID": "", "messageID": ""}
+NEW_PART_IDS = {"id": "prt_new", "sessionID": "", "messageID": ""}
 """Placeholder ids of a part that a hook adds; it gets its own when it is admitted."""
 
 
-def plain_parts(parts: Iterable[Part]) -> list[dict[str, Any]]:
+def encode_parts(parts: Iterable[Part]) -> list[dict[str, Any]]:
     return [msgspec.to_builtins(part) for part in parts]
 
 
 def read_parts(plain: Iterable[dict[str, Any]]) -> tuple[Part, ...]:
     """Decode parts. Raises `ValidationError` for other types of parts, or if there is no text."""
-    parts: tuple[Part, ...] = msgspec.convert([NEW | part for part in plain], tuple[_PROMPT, ...])
+    parts: tuple[Part, ...] = msgspec.convert([NEW_PART_IDS | part for part in plain], tuple[_PROMPT, ...])
     if not any(part.text.strip() if isinstance(part, TextPart) else True for part in parts):
         raise msgspec.ValidationError("a prompt needs some text")
     return parts

@@ -11,30 +11,30 @@ from types import CodeType, ModuleType
 from typing import Any, get_args
 
 from asyncagents.config.file.check import suggestion
-from asyncagents.domain.text import said
+from asyncagents.domain.text import error_text
 from asyncagents.engine.tool import AnyTool, Tool
 from asyncagents.engine.workplace.hooks import HookName
 from asyncagents.errors import ConfigError
-from asyncagents.plugins.find import Source, is_strange
-from asyncagents.plugins.guarded_call import Custody, Hung, Raised, Returned
+from asyncagents.plugins.find import PluginSource, is_untrusted
+from asyncagents.plugins.guarded_call import CallTimeout, GuardedRunner, RaisedError, ReturnedValue
 
 IMPORT_SECONDS = 30.0
-FUNCTION = "plugin"
-NAMES: tuple[str, ...] = get_args(HookName)
+DEFAULT_FUNCTION = "plugin"
+HOOK_NAMES: tuple[str, ...] = get_args(HookName)
 
 
-class Importer:
+class PluginImporter:
     """Imports files and modules; a changed file takes effect when the process restarts."""
 
-    def __init__(self, custody: Custody) -> None:
+    def __init__(self, custody: GuardedRunner) -> None:
         self._custody = custody
         self._files: dict[Path, ModuleType | str] = {}
 
-    async def file(self, path: Path) -> ModuleType:
+    async def import_file(self, path: Path) -> ModuleType:
         """Import a file once. Raises the same `ConfigError` each time if it fails."""
         if path not in self._files:
             try:
-                self._files[path] = await self._guarded(_import_file, path)
+                self._files[path] = await self._import_guarded(_import_file, path)
             except ConfigError as error:
                 self._files[path] = str(error)
         module = self._files[path]
@@ -42,31 +42,31 @@ class Importer:
             raise ConfigError(module)
         return module
 
-    async def module(self, name: str, strangers: Sequence[Path]) -> ModuleType:
-        return await self._guarded(_import_module, name, strangers)
+    async def import_module(self, name: str, strangers: Sequence[Path]) -> ModuleType:
+        return await self._import_guarded(_import_module, name, strangers)
 
-    async def _guarded(self, work: Callable[..., ModuleType], *args: Any) -> ModuleType:
+    async def _import_guarded(self, work: Callable[..., ModuleType], *args: Any) -> ModuleType:
         match await self._custody.run(work, *args, seconds=IMPORT_SECONDS):
-            case Returned(ModuleType() as module):
+            case ReturnedValue(ModuleType() as module):
                 return module
-            case Raised(ConfigError() as error):
+            case RaisedError(ConfigError() as error):
                 raise error
-            case Raised(error):
-                raise ConfigError(f"cannot be imported: {said(error)}") from error
-            case Hung() | Returned():
+            case RaisedError(error):
+                raise ConfigError(f"cannot be imported: {error_text(error)}") from error
+            case CallTimeout() | ReturnedValue():
                 raise ConfigError(f"cannot be imported: it did not end within {IMPORT_SECONDS:g} s")
 
-    async def plugin(self, source: Source, strangers: Sequence[Path]) -> Callable[..., Any]:
+    async def import_plugin(self, source: PluginSource, strangers: Sequence[Path]) -> Callable[..., Any]:
         """Import the plugin function of a source. Raises `ConfigError`."""
         if source.error is not None:
             raise ConfigError(source.error)
-        name, function = FUNCTION, None
+        name, function = DEFAULT_FUNCTION, None
         if source.file is not None:
-            function = getattr(await self.file(source.file), name, None)
+            function = getattr(await self.import_file(source.file), name, None)
         elif source.module is not None:
             module, _, name = source.module.partition(":")
-            name = name or FUNCTION
-            function = getattr(await self.module(module, strangers), name, None)
+            name = name or DEFAULT_FUNCTION
+            function = getattr(await self.import_module(module, strangers), name, None)
         if not callable(function):
             raise ConfigError(f"has no function {name!r}: write `async def {name}(context)`")
         found: Callable[..., Any] = function
@@ -85,20 +85,20 @@ def read_hooks(returned: object) -> tuple[dict[HookName, Callable[..., Any]], tu
         raise ConfigError(f"returned {type(returned).__name__}: a plugin returns its hooks, by name")
     hooks: dict[HookName, Callable[..., Any]] = {}
     for name, hook in returned.items():
-        if name not in NAMES:
-            near = suggestion(str(name), NAMES)
-            instead = f"did you mean {near!r}?" if near else f"there are {', '.join(NAMES)}"
+        if name not in HOOK_NAMES:
+            near = suggestion(str(name), HOOK_NAMES)
+            instead = f"did you mean {near!r}?" if near else f"there are {', '.join(HOOK_NAMES)}"
             raise ConfigError(f"has a hook {str(name)[:80]!r}: {instead}")
         if name != "tool" and not callable(hook):
             raise ConfigError(f"has a hook {name} that is not a function")
         if name != "tool":
             hooks[name] = hook
-    return hooks, _tools(returned.get("tool", ()))
+    return hooks, _read_tools(returned.get("tool", ()))
 
 
-def _tools(offered: object) -> tuple[AnyTool, ...]:
+def _read_tools(offered: object) -> tuple[AnyTool, ...]:
     if isinstance(offered, Mapping):
-        tools = [tool.named(str(name)) for name, tool in offered.items() if isinstance(tool, Tool)]
+        tools = [tool.with_name(str(name)) for name, tool in offered.items() if isinstance(tool, Tool)]
         count = len(offered)
     else:
         listed = list(offered) if isinstance(offered, Sequence) else [offered]
@@ -108,7 +108,7 @@ def _tools(offered: object) -> tuple[AnyTool, ...]:
     return tuple(tools)
 
 
-class _Source(SourceFileLoader):
+class _SourceLoader(SourceFileLoader):
     """Compiles the source file; reads and writes no bytecode files."""
 
     def get_code(self, fullname: str) -> CodeType:
@@ -119,7 +119,7 @@ class _Source(SourceFileLoader):
 def _import_file(path: Path) -> ModuleType:
     """Import a file under a unique name, registered in `sys.modules`, as dataclasses need it."""
     name = f"asyncagents_file_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}_{path.stem}"
-    loader = _Source(name, str(path))
+    loader = _SourceLoader(name, str(path))
     spec = ModuleSpec(name, loader, origin=str(path))
     spec.has_location = True
     module = importlib.util.module_from_spec(spec)
@@ -138,11 +138,11 @@ def _import_module(name: str, strangers: Sequence[Path]) -> ModuleType:
     spec = importlib.util.find_spec(package)
     if spec is None:
         raise ConfigError(f"cannot be imported: there is no module {package!r} where this Python looks")
-    if any(is_strange(place, strangers) for place in _places(spec)):
+    if any(is_untrusted(place, strangers) for place in _locations(spec)):
         raise ConfigError("lies in a project that is not trusted: run `asyncagents trust` there first")
     return importlib.import_module(name)
 
 
-def _places(spec: ModuleSpec) -> list[str]:
+def _locations(spec: ModuleSpec) -> list[str]:
     places = list(spec.submodule_search_locations or ())
     return [*places, spec.origin] if spec.has_location and spec.origin else places

@@ -9,23 +9,29 @@ from msgspec import Struct
 from asyncagents.engine.tool import AnyTool
 from asyncagents.engine.workplace.hooks import HookName, PluginReport
 from asyncagents.errors import InvalidInput
-from asyncagents.plugins.guarded_call import Custody, Hung, Outcome, Raised, Returned
-from asyncagents.plugins.hook_health import Health
-from asyncagents.store.body import body
+from asyncagents.plugins.guarded_call import (
+    CallTimeout,
+    GuardedOutcome,
+    GuardedRunner,
+    RaisedError,
+    ReturnedValue,
+)
+from asyncagents.plugins.hook_health import HookHealth
+from asyncagents.store.body import encode_body
 from asyncagents.tools.project.extra_tools import BUILT_IN
 
 S = TypeVar("S", bound=Struct)
 Scope: TypeAlias = Literal["program", "user", "project"]
 
 
-class Loaded:
+class LoadedPlugin:
     def __init__(
         self,
         *,
         name: str,
         origin: str,
         scope: Scope,
-        custody: Custody,
+        custody: GuardedRunner,
         seconds: float,
         error: str | None = None,
     ) -> None:
@@ -37,63 +43,63 @@ class Loaded:
         self._custody = custody
         self._seconds = seconds
         self._hooks: Mapping[HookName, Callable[..., Any]] = {}
-        self._health: dict[HookName, Health] = {}
+        self._health: dict[HookName, HookHealth] = {}
 
-    def offer(self, hooks: Mapping[HookName, Callable[..., Any]], tools: tuple[AnyTool, ...]) -> None:
+    def set_hooks(self, hooks: Mapping[HookName, Callable[..., Any]], tools: tuple[AnyTool, ...]) -> None:
         self._hooks = hooks
-        self._health = {hook: Health(self.name, hook) for hook in hooks}
+        self._health = {hook: HookHealth(self.name, hook) for hook in hooks}
         self.tools = tools
 
     @property
     def hooks(self) -> frozenset[HookName]:
         return frozenset(self._hooks)
 
-    def health(self, hook: HookName) -> Health:
+    def health(self, hook: HookName) -> HookHealth:
         return self._health[hook]
 
-    async def call(self, hook: HookName, *args: Any) -> Outcome | None:
+    async def call_hook(self, hook: HookName, *args: Any) -> GuardedOutcome | None:
         """Call a hook; None if it is disabled. Timeouts are counted here, other outcomes by the caller."""
         health = self._health[hook]
         if health.off:
             return None
         outcome = await self._custody.run(self._hooks[hook], *args, seconds=self._seconds)
         match outcome:
-            case Hung():
-                health.hung(self._seconds)
-            case Raised() | Returned():
+            case CallTimeout():
+                health.record_timeout(self._seconds)
+            case RaisedError() | ReturnedValue():
                 pass
         return outcome
 
-    async def change(self, hook: HookName, about: Mapping[str, Any], what: S) -> S:
+    async def apply_hook(self, hook: HookName, about: Mapping[str, Any], what: S) -> S:
         """Return `what` as changed by the hook; unchanged if the hook fails."""
-        changed, error = await self.attempt(hook, about, what)
+        changed, error = await self.try_hook(hook, about, what)
         if error is not None:
-            self._health[hook].raised(error)
+            self._health[hook].record_error(error)
         return changed
 
-    async def attempt(
+    async def try_hook(
         self, hook: HookName, about: Mapping[str, Any], what: S
     ) -> tuple[S, BaseException | None]:
         """Return `what` as changed by the hook, and the error that it raised, for the caller to count."""
         left = msgspec.to_builtins(what)
-        outcome = await self.call(hook, msgspec.to_builtins(dict(about), enc_hook=str), left)
+        outcome = await self.call_hook(hook, msgspec.to_builtins(dict(about), enc_hook=str), left)
         match outcome:
-            case Returned():
-                return self._checked(hook, left, what), None
-            case Raised(error):
+            case ReturnedValue():
+                return self._read_change(hook, left, what), None
+            case RaisedError(error):
                 return what, error
-            case Hung() | None:
+            case CallTimeout() | None:
                 return what, None
 
-    def _checked(self, hook: HookName, left: Any, what: S) -> S:
+    def _read_change(self, hook: HookName, left: Any, what: S) -> S:
         """Decode the hook's output; an invalid one is no change. Comparing bytes runs no plugin code."""
         try:
-            raw = body(left)
-            changed = what if raw == body(what) else msgspec.json.decode(raw, type=type(what))
+            raw = encode_body(left)
+            changed = what if raw == encode_body(what) else msgspec.json.decode(raw, type=type(what))
         except (msgspec.MsgspecError, InvalidInput) as error:
-            self._health[hook].left(str(error))
+            self._health[hook].record_bad_output(str(error))
             return what
-        self._health[hook].ended()
+        self._health[hook].record_end()
         return changed
 
     def report(self) -> PluginReport:

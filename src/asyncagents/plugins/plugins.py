@@ -16,20 +16,20 @@ from asyncagents.config.git_settings import ALWAYS, with_git_settings
 from asyncagents.config.trust import project_root
 from asyncagents.domain.conversation.session import project_id
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.text import said
+from asyncagents.domain.text import error_text
 from asyncagents.engine.event.bus import Bus
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import Closed, ConfigError
 from asyncagents.plugins.api import Plugin, PluginContext, PluginProject, Shell, ShellResult
-from asyncagents.plugins.chain import Chain
-from asyncagents.plugins.event_listener import Listener
-from asyncagents.plugins.find import Finder, Found, Source
-from asyncagents.plugins.guarded_call import Custody, Hung, Raised, Returned
-from asyncagents.plugins.load import Importer, read_hooks, tools_in
-from asyncagents.plugins.loaded_plugin import Loaded
-from asyncagents.plugins.tool.check import usable
+from asyncagents.plugins.chain import HookChain
+from asyncagents.plugins.event_listener import PluginListener
+from asyncagents.plugins.find import FoundPlugins, PluginFinder, PluginSource
+from asyncagents.plugins.guarded_call import CallTimeout, GuardedRunner, RaisedError, ReturnedValue
+from asyncagents.plugins.load import PluginImporter, read_hooks, tools_in
+from asyncagents.plugins.loaded_plugin import LoadedPlugin
+from asyncagents.plugins.tool.check import usable_tools
 from asyncagents.tools.process.processes import Processes
-from asyncagents.tools.project.extra_tools import Added
+from asyncagents.tools.project.extra_tools import ExtraTool
 from asyncagents.tools.project.projects import Additions
 
 START_SECONDS = 10.0
@@ -37,17 +37,17 @@ _log = logging.getLogger(__name__)
 MOST_DIRECTORIES = 1_000
 
 
-class Here(Struct, frozen=True):
+class DirectoryPlugins(Struct, frozen=True):
     """The loaded plugins and tools of one directory."""
 
-    chain: Chain
-    added: tuple[Added, ...]
+    chain: HookChain
+    added: tuple[ExtraTool, ...]
     warnings: tuple[str, ...]
-    listening: tuple[Loaded, ...] = ()
+    listening: tuple[LoadedPlugin, ...] = ()
     """Plugins with an `event` hook."""
 
 
-class Ears(Struct, frozen=True):
+class PluginEvents(Struct, frozen=True):
     """The tasks that pass events to a directory's plugins, for one state of trust."""
 
     trusted: bool
@@ -65,12 +65,12 @@ class Plugins:
         self._environment = environment
         self._output = output
         self._own = tuple(own)
-        self._finder = Finder(environment)
-        self._custody = Custody()
-        self._importer = Importer(self._custody)
-        self._here: OrderedDict[tuple[str, bool], Here] = OrderedDict()
-        self._ears: dict[str, Ears] = {}
-        self._loading: dict[tuple[str, bool], asyncio.Task[Here]] = {}
+        self._finder = PluginFinder(environment)
+        self._custody = GuardedRunner()
+        self._importer = PluginImporter(self._custody)
+        self._directories: OrderedDict[tuple[str, bool], DirectoryPlugins] = OrderedDict()
+        self._events: dict[str, PluginEvents] = {}
+        self._loading: dict[tuple[str, bool], asyncio.Task[DirectoryPlugins]] = {}
         self._runtime: Runtime | None = None
         self._bus: Bus | None = None
         self._group: asyncio.TaskGroup | None = None
@@ -82,29 +82,29 @@ class Plugins:
     async def end(self) -> None:
         for loading in self._loading.values():
             loading.cancel()
-        for ears in self._ears.values():
+        for ears in self._events.values():
             ears.close()
         self._runtime = None
         await self._custody.close()
 
-    def find(self, directory: str, config: Config, *, trusted: bool) -> Found | None:
+    def find(self, directory: str, config: Config, *, trusted: bool) -> FoundPlugins | None:
         """Find plugins, in a thread; None if there are none. A loaded directory is not searched again."""
-        if (directory, trusted) in self._here:
-            return Found(directory=directory, trusted=trusted, plugins=(), tools=())
+        if (directory, trusted) in self._directories:
+            return FoundPlugins(directory=directory, trusted=trusted, plugins=(), tools=())
         found = self._finder.find(Path(directory), config, trusted=trusted)
         return found if self._own or found.plugins or found.tools or found.warnings else None
 
-    async def load(self, found: Found, config: Config) -> Additions:
+    async def load(self, found: FoundPlugins, config: Config) -> Additions:
         key = found.directory, found.trusted
-        if key not in self._here:
-            self._here[key] = await self._once(key, found, config)
-            while len(self._here) > MOST_DIRECTORIES:
-                (oldest, trusted), _ = self._here.popitem(last=False)
-                if oldest in self._ears and self._ears[oldest].trusted == trusted:
-                    self._ears.pop(oldest).close()
-        self._here.move_to_end(key)
-        here = self._here[key]
-        self._hear(found, here)
+        if key not in self._directories:
+            self._directories[key] = await self._load_once(key, found, config)
+            while len(self._directories) > MOST_DIRECTORIES:
+                (oldest, trusted), _ = self._directories.popitem(last=False)
+                if oldest in self._events and self._events[oldest].trusted == trusted:
+                    self._events.pop(oldest).close()
+        self._directories.move_to_end(key)
+        here = self._directories[key]
+        self._listen(found, here)
         return Additions(
             config=await here.chain.config(config) if "config" in here.chain.names else config,
             tools=here.added,
@@ -112,12 +112,14 @@ class Plugins:
             warnings=here.warnings,
         )
 
-    async def _once(self, key: tuple[str, bool], found: Found, config: Config) -> Here:
+    async def _load_once(
+        self, key: tuple[str, bool], found: FoundPlugins, config: Config
+    ) -> DirectoryPlugins:
         """Load once for concurrent callers; a cancelled caller does not cancel the load."""
         if self._group is None:
             return await self._load(found, config)
         if key not in self._loading:
-            self._loading[key] = self._group.create_task(self._load_anyhow(found, config))
+            self._loading[key] = self._group.create_task(self._load_or_warn(found, config))
         loading = self._loading[key]
         try:
             return await asyncio.shield(loading)
@@ -125,78 +127,80 @@ class Plugins:
             if loading.done():
                 self._loading.pop(key, None)
 
-    async def _load_anyhow(self, found: Found, config: Config) -> Here:
+    async def _load_or_warn(self, found: FoundPlugins, config: Config) -> DirectoryPlugins:
         """Load, turning any error into a warning, as this runs in the runtime's task group."""
         try:
             return await self._load(found, config)
         except Exception as error:  # noqa: BLE001  as above
             _log.exception("directory=%s action=load_plugins failed", found.directory)
-            return Here(Chain(()), (), (f"the plugins could not be loaded: {said(error)}",))
+            return DirectoryPlugins(
+                HookChain(()), (), (f"the plugins could not be loaded: {error_text(error)}",)
+            )
 
-    async def _load(self, found: Found, config: Config) -> Here:
-        added, warnings = await self._tools(found)
-        plugins = [await self._program(plugin, found, config) for plugin in self._own]
-        plugins += [await self._plugin(source, found, config) for source in found.plugins]
+    async def _load(self, found: FoundPlugins, config: Config) -> DirectoryPlugins:
+        added, warnings = await self._load_tools(found)
+        plugins = [await self._load_program_plugin(plugin, found, config) for plugin in self._own]
+        plugins += [await self._load_plugin(source, found, config) for source in found.plugins]
         for plugin in plugins:
             own = plugin.scope != "project"
-            plugin.tools, odd = usable(plugin.tools)
+            plugin.tools, odd = usable_tools(plugin.tools)
             warnings += [f"plugin {plugin.name}: {each}" for each in odd]
-            added += [Added(tool, f"plugin {plugin.name}", own) for tool in plugin.tools]
+            added += [ExtraTool(tool, f"plugin {plugin.name}", own) for tool in plugin.tools]
             if plugin.error is not None:
                 warnings.append(f"plugin {plugin.name} ({plugin.origin}) {plugin.error}")
-        return Here(
-            Chain(plugins),
+        return DirectoryPlugins(
+            HookChain(plugins),
             tuple(added),
             (*found.warnings, *warnings),
             tuple(plugin for plugin in plugins if "event" in plugin.hooks),
         )
 
-    def _hear(self, found: Found, here: Here) -> None:
+    def _listen(self, found: FoundPlugins, here: DirectoryPlugins) -> None:
         """Start the listeners of a directory; stop those of its other trust state: no event comes twice."""
-        before = self._ears.get(found.directory)
+        before = self._events.get(found.directory)
         if self._bus is None or self._group is None or (before and before.trusted == found.trusted):
             return
         if before is not None:
             before.close()
-        listeners = [Listener(plugin, found.directory, self._directory_of) for plugin in here.listening]
+        listeners = [PluginListener(plugin, found.directory, self._directory_of) for plugin in here.listening]
         tasks = tuple(self._group.create_task(listener.listen(self._bus)) for listener in listeners)
-        self._ears[found.directory] = Ears(found.trusted, tasks)
+        self._events[found.directory] = PluginEvents(found.trusted, tasks)
 
     async def _directory_of(self, session_id: SessionId) -> str:
         return (await self._client().session(session_id)).directory
 
-    async def _tools(self, found: Found) -> tuple[list[Added], list[str]]:
+    async def _load_tools(self, found: FoundPlugins) -> tuple[list[ExtraTool], list[str]]:
         added, warnings = [], []
         for file in found.tools:
             try:
-                tools, odd = usable(tools_in(await self._importer.file(file.path)))
+                tools, odd = usable_tools(tools_in(await self._importer.import_file(file.path)))
             except ConfigError as error:
                 warnings.append(f"{file.path} {error}")
                 continue
             warnings += [f"{file.path}: {each}" for each in odd]
             if not (tools or odd):
                 warnings.append(f"{file.path} has no tool: write a function and put @tool above it")
-            added += [Added(tool, str(file.path), file.scope == "user") for tool in tools]
+            added += [ExtraTool(tool, str(file.path), file.scope == "user") for tool in tools]
         return added, warnings
 
-    async def _program(self, plugin: Plugin, found: Found, config: Config) -> Loaded:
+    async def _load_program_plugin(self, plugin: Plugin, found: FoundPlugins, config: Config) -> LoadedPlugin:
         name = getattr(plugin, "__name__", type(plugin).__name__)
-        loaded = self._loaded(Source(name=name, origin="program", scope="program"), config)
-        return await self._started(loaded, plugin, self._context(name, {}, found, config))
+        loaded = self._new_plugin(PluginSource(name=name, origin="program", scope="program"), config)
+        return await self._start_plugin(loaded, plugin, self._context(name, {}, found, config))
 
-    async def _plugin(self, source: Source, found: Found, config: Config) -> Loaded:
-        loaded = self._loaded(source, config)
+    async def _load_plugin(self, source: PluginSource, found: FoundPlugins, config: Config) -> LoadedPlugin:
+        loaded = self._new_plugin(source, config)
         try:
-            strangers = self._finder.strangers(Path(found.directory))
-            plugin = await self._importer.plugin(source, strangers)
+            strangers = self._finder.untrusted_roots(Path(found.directory))
+            plugin = await self._importer.import_plugin(source, strangers)
         except ConfigError as error:
             loaded.error = str(error)
             return loaded
         context = self._context(source.name, source.options, found, config)
-        return await self._started(loaded, plugin, context)
+        return await self._start_plugin(loaded, plugin, context)
 
-    def _loaded(self, source: Source, config: Config) -> Loaded:
-        return Loaded(
+    def _new_plugin(self, source: PluginSource, config: Config) -> LoadedPlugin:
+        return LoadedPlugin(
             name=source.name,
             origin=source.origin,
             scope=source.scope,
@@ -204,20 +208,24 @@ class Plugins:
             seconds=config.hook_seconds,
         )
 
-    async def _started(self, loaded: Loaded, plugin: Plugin, context: PluginContext) -> Loaded:
+    async def _start_plugin(
+        self, loaded: LoadedPlugin, plugin: Plugin, context: PluginContext
+    ) -> LoadedPlugin:
         match await self._custody.run(plugin, context, seconds=START_SECONDS):
-            case Returned(value):
+            case ReturnedValue(value):
                 try:
-                    loaded.offer(*read_hooks(value))
+                    loaded.set_hooks(*read_hooks(value))
                 except ConfigError as error:
                     loaded.error = str(error)
-            case Raised(error):
-                loaded.error = f"could not start: {said(error)}"
-            case Hung():
+            case RaisedError(error):
+                loaded.error = f"could not start: {error_text(error)}"
+            case CallTimeout():
                 loaded.error = f"could not start: it did not end within {START_SECONDS:g} s"
         return loaded
 
-    def _context(self, name: str, options: dict[str, Any], found: Found, config: Config) -> PluginContext:
+    def _context(
+        self, name: str, options: dict[str, Any], found: FoundPlugins, config: Config
+    ) -> PluginContext:
         worktree = str(project_root(self._environment, Path(found.directory)))
         return PluginContext(
             name=name,
@@ -245,7 +253,10 @@ class Plugins:
         async def run(command: str, timeout: float) -> ShellResult:
             ended = await processes.run(("bash", "-c", command), cwd=directory, timeout=timeout)
             return ShellResult(
-                exit=ended.exit, output=ended.output, truncated=ended.truncated, timed_out=ended.timed_out
+                exit=ended.exit_code,
+                output=ended.output,
+                truncated=ended.truncated,
+                timed_out=ended.timed_out,
             )
 
         return run

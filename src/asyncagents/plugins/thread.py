@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 T = TypeVar("T")
 
 
-class _Ended:
+class _ThreadResult:
     """The value or exception of a thread, to be returned or raised by the caller."""
 
     def __init__(self, value: object = None, error: BaseException | None = None) -> None:
@@ -18,22 +18,22 @@ class _Ended:
         self.error = error
 
 
-async def in_thread(work: Callable[[], T], *, grace: float = 0) -> T:
+async def run_in_thread(work: Callable[[], T], *, grace: float = 0) -> T:
     """Run `work` in a thread; a cancelled caller waits `grace` seconds for the thread, then abandons it.
 
     A pool would fill up once some of its threads hang, and a process waits for its pool at exit.
     """
     loop = asyncio.get_running_loop()
-    ended: asyncio.Future[_Ended] = loop.create_future()
+    ended: asyncio.Future[_ThreadResult] = loop.create_future()
     context = copy_context()
 
     def run() -> None:
         try:
-            came_to = _Ended(context.run(work))
+            came_to = _ThreadResult(context.run(work))
         except BaseException as error:  # noqa: BLE001  raised by the caller
-            came_to = _Ended(error=error)
+            came_to = _ThreadResult(error=error)
         with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(_settle, ended, came_to)
+            loop.call_soon_threadsafe(_set_result, ended, came_to)
 
     threading.Thread(target=run, name="asyncagents-foreign", daemon=True).start()
     try:
@@ -48,6 +48,6 @@ async def in_thread(work: Callable[[], T], *, grace: float = 0) -> T:
     return cast(T, result.value)
 
 
-def _settle(ended: asyncio.Future[_Ended], came_to: _Ended) -> None:
+def _set_result(ended: asyncio.Future[_ThreadResult], came_to: _ThreadResult) -> None:
     if not ended.done():
         ended.set_result(came_to)

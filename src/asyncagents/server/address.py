@@ -8,13 +8,13 @@ from msgspec import Struct
 
 from asyncagents.errors import ConfigError
 
-TRIES = 10
+PORT_TRIES = 10
 BACKLOG = 1024
 UNSENT_BYTES = 128 * 1024
 """Send buffer of the kernel for a client that does not read; the default is megabytes."""
 
 
-class Address(Struct, frozen=True):
+class BindAddress(Struct, frozen=True):
     """A host name with the address that it resolved to; checks use the address, not the name."""
 
     name: str
@@ -29,7 +29,7 @@ class Address(Struct, frozen=True):
 
     def bind(self, port: int) -> socket.socket:
         """Listen at `port`, the first free one of the next nine, or any free port."""
-        ports = [*range(port, min(port + TRIES, 65_536)), 0] if port else [0]
+        ports = [*range(port, min(port + PORT_TRIES, 65_536)), 0] if port else [0]
         for each in ports:
             bound = socket.socket(self.family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -38,7 +38,7 @@ class Address(Struct, frozen=True):
             if hasattr(socket, "TCP_NOTSENT_LOWAT"):
                 bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
             try:
-                bound.bind(self._at(each))
+                bound.bind(self._socket_address(each))
                 bound.listen(BACKLOG)
             except OSError as error:
                 bound.close()
@@ -54,13 +54,13 @@ class Address(Struct, frozen=True):
         host = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(named, named)
         return f"http://{host}:{port}"
 
-    def _at(self, port: int) -> tuple[str, int] | tuple[str, int, int, int]:
+    def _socket_address(self, port: int) -> tuple[str, int] | tuple[str, int, int, int]:
         if self.family == socket.AF_INET6:
             return (self.host, port, 0, self.scope)
         return (self.host, port)
 
 
-def resolve(name: str) -> Address:
+def resolve_address(name: str) -> BindAddress:
     """Resolve a host name to its first address. Raises `ConfigError` if there is none."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM) if name else []
@@ -69,7 +69,7 @@ def resolve(name: str) -> Address:
     if not found:
         raise ConfigError("the address to listen at is empty: give one, such as 127.0.0.1")
     family, _, _, _, place = found[0]
-    return Address(name, family, str(place[0]), int(place[3]) if len(place) > 3 else 0)
+    return BindAddress(name, family, str(place[0]), int(place[3]) if len(place) > 3 else 0)
 
 
 def is_loopback(text: str) -> bool:

@@ -9,11 +9,11 @@ from msgspec import Struct
 
 from asyncagents.errors import ConfigError
 from asyncagents.server.address import is_ipv6, is_loopback
-from asyncagents.server.http.messages import Answer, Pairs, Request, refused
-from asyncagents.server.http.peer import Owner
+from asyncagents.server.http.messages import Pairs, Request, Response, error_response
+from asyncagents.server.http.peer import UserMatch
 from asyncagents.server.route import Route
 
-_FORWARDED = frozenset(
+_PROXY_HEADERS = frozenset(
     (
         "forwarded",
         "via",
@@ -37,14 +37,14 @@ _FORWARDED = frozenset(
         "tailscale-user-login",
     )
 )
-_FORWARDED_KIN = ("x-forwarded", "tailscale-user-")
+_PROXY_HEADER_PREFIXES = ("x-forwarded", "tailscale-user-")
 """Prefixes of other headers that only proxies send."""
 _STATUS_CORS: Pairs = (
     ("access-control-allow-origin", "*"),
     ("access-control-allow-methods", "GET, OPTIONS"),
     ("access-control-allow-headers", "Content-Type, Authorization"),
 )
-_LET_IN: Pairs = (
+_ORIGIN_CORS: Pairs = (
     ("access-control-allow-methods", "GET, POST, PUT, PATCH, DELETE, OPTIONS"),
     (
         "access-control-allow-headers",
@@ -52,7 +52,7 @@ _LET_IN: Pairs = (
     ),
     ("vary", "Origin"),
 )
-_PORTS = {"http": ":80", "https": ":443"}
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 """Default ports, which browsers omit from an origin."""
 _CHALLENGE: Pairs = (
     ("www-authenticate", 'Basic realm="asyncagents"'),
@@ -65,12 +65,12 @@ _NO_TOKEN = "a token is required: `authorization: Bearer …`; it is in server.j
 _OTHER_TOKEN = "the token is wrong; the token of this server is in server.json of the data directory"
 _OTHER_USER = "this server runs as the user {owner}, and the requesting program as another one; {}"
 _UNKNOWN_USER = "this server runs as the user {owner}, and the user of the requesting program is unknown; {}"
-_NO_PROOF = "without a token only local programs have access: start the server without --no-auth"
-_NO_PAGE = f"{_NO_TOKEN}. Or allow the origin of this page: `asyncagents serve --cors ORIGIN`"
-_FOREIGN = "cross-origin request refused; allow the origin with `asyncagents serve --cors ORIGIN`"
+_LOCAL_ONLY = "without a token only local programs have access: start the server without --no-auth"
+_NO_TOKEN_OR_ORIGIN = f"{_NO_TOKEN}. Or allow the origin of this page: `asyncagents serve --cors ORIGIN`"
+_CROSS_ORIGIN = "cross-origin request refused; allow the origin with `asyncagents serve --cors ORIGIN`"
 
 
-class Gate(Struct, frozen=True, kw_only=True):
+class Authorizer(Struct, frozen=True, kw_only=True):
     """`token` None: none is required (`--no-auth`). `is_loopback`: the server listens on loopback only."""
 
     token: str | None
@@ -85,94 +85,103 @@ class Gate(Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return f"Gate(is_loopback={self.is_loopback}, hosts={self.hosts}, origins={self.origins})"
 
-    def reached(self, request: Request) -> Answer | None:
+    def check_host(self, request: Request) -> Response | None:
         """Refuse unknown Host headers, before anything else (DNS rebinding)."""
-        given = _all(request, "host")
-        host = _host(given[0]) if len(given) == 1 else None
-        if host is None or not (_is_here(host) or not self.is_loopback or host in self.hosts):
-            return refused(403, _NO_HOST)
+        given = _header_values(request, "host")
+        host = _parse_host(given[0]) if len(given) == 1 else None
+        if host is None or not (_is_local_host(host) or not self.is_loopback or host in self.hosts):
+            return error_response(403, _NO_HOST)
         return None
 
-    async def admit(self, route: Route, request: Request) -> Answer | None:
+    async def authorize(self, route: Route, request: Request) -> Response | None:
         """Check access to a route; return the refusal or None. Marks the peer if the token was accepted."""
-        foreign = self.is_foreign(request)
+        foreign = self.is_cross_origin(request)
         if foreign and route.changes:
-            return refused(403, _FOREIGN)
-        request.peer.proven = self._proves(request)
-        if request.peer.proven or route.access in {"open", "signature"}:
+            return error_response(403, _CROSS_ORIGIN)
+        request.peer.has_token = self._has_token(request)
+        if request.peer.has_token or route.access in {"open", "signature"}:
             return None
         local = not foreign and self.is_local(request)
         if local and self.token is None:
-            request.peer.proven = route.access == "token"
+            request.peer.has_token = route.access == "token"
             return None
         if local and route.access in {"local", "counts", "user"}:
-            return await self._admit_user(route, request)
-        return refused(401, self._wants(request, foreign=foreign), _CHALLENGE)
+            return await self._authorize_user(route, request)
+        return error_response(401, self._remedy(request, foreign=foreign), _CHALLENGE)
 
-    async def _admit_user(self, route: Route, request: Request) -> Answer | None:
+    async def _authorize_user(self, route: Route, request: Request) -> Response | None:
         """Refuse programs of other users; those of an unknown user may only read counts."""
-        owner: Owner = "same" if route.access == "local" else await request.peer.find_owner()
+        owner: UserMatch = "same" if route.access == "local" else await request.peer.match_user()
         if owner == "same" or (owner == "unknown" and route.access == "counts"):
             return None
         why = _OTHER_USER if owner == "other" else _UNKNOWN_USER
-        wants = self._wants(request, foreign=False)
-        return refused(401, why.format(wants, owner=self.owner), _CHALLENGE)
+        wants = self._remedy(request, foreign=False)
+        return error_response(401, why.format(wants, owner=self.owner), _CHALLENGE)
 
-    def _wants(self, request: Request, *, foreign: bool) -> str:
+    def _remedy(self, request: Request, *, foreign: bool) -> str:
         """Say what to do about a refusal."""
         if self.token is None:
-            return _FOREIGN if foreign else _NO_PROOF
-        if request.header("authorization") or _asked(request):
+            return _CROSS_ORIGIN if foreign else _LOCAL_ONLY
+        if request.header("authorization") or _query_tokens(request):
             return _OTHER_TOKEN
-        return _NO_PAGE if foreign else _NO_TOKEN
+        return _NO_TOKEN_OR_ORIGIN if foreign else _NO_TOKEN
 
-    def is_foreign(self, request: Request) -> bool:
+    def is_cross_origin(self, request: Request) -> bool:
         """Whether a browser sends the request for a page of an origin that is not allowed."""
-        origins = _all(request, "origin")
+        origins = _header_values(request, "origin")
         if not any(origins):
-            return any(site in {"cross-site", "same-site"} for site in _all(request, "sec-fetch-site"))
+            return any(
+                site in {"cross-site", "same-site"} for site in _header_values(request, "sec-fetch-site")
+            )
         own = f"http://{request.header('host').lower()}"
         return not all(origin.lower() in (*self.origins, own) for origin in origins)
 
     def is_local(self, request: Request) -> bool:
         """Whether the request comes from a program of this machine, and not through a proxy. Requests routed
         from other machines (`route_localnet`) have their address."""
-        host = _host(request.header("host"))
-        if not self.is_loopback or host is None or not (_is_here(host) and _is_here(request.client)):
+        host = _parse_host(request.header("host"))
+        if (
+            not self.is_loopback
+            or host is None
+            or not (_is_local_host(host) and _is_local_host(request.client))
+        ):
             return False
-        return not any(_is_of_proxy(name.lower().replace("_", "-")) for name, _ in request.headers)
+        return not any(_is_proxy_header(name.lower().replace("_", "-")) for name, _ in request.headers)
 
-    def cors(self, request: Request) -> Pairs:
+    def cors_headers(self, request: Request) -> Pairs:
         """Return the CORS headers. Preflights get the same response for all paths, so they reveal nothing;
         the request that follows is authorized by its own origin and token."""
         origin = request.header("origin")
         status = request.path.startswith("/v1/")
         if origin.lower() in self.origins:
-            return (("access-control-allow-origin", "*" if status else origin), *_LET_IN)
+            return (("access-control-allow-origin", "*" if status else origin), *_ORIGIN_CORS)
         return _STATUS_CORS if status or request.method == "OPTIONS" else ()
 
-    def _proves(self, request: Request) -> bool:
+    def _has_token(self, request: Request) -> bool:
         if self.token is None:
             return False
         proven = False
-        for given in (_password(request.header("authorization")), *map(_decoded, _asked(request))):
+        for given in (
+            _password(request.header("authorization")),
+            *map(_basic_password, _query_tokens(request)),
+        ):
             proven |= hmac.compare_digest(given, self.token.encode())
         return proven
 
 
-def _is_of_proxy(name: str) -> bool:
+def _is_proxy_header(name: str) -> bool:
     """Whether only proxies send such a header."""
-    return name in _FORWARDED or name.startswith(_FORWARDED_KIN)
+    return name in _PROXY_HEADERS or name.startswith(_PROXY_HEADER_PREFIXES)
 
 
 def _password(header: str) -> bytes:
     scheme, _, value = header.partition(" ")
     if scheme.lower() == "bearer":
         return value.strip().encode("utf-8", "replace")
-    return _decoded(value) if scheme.lower() == "basic" else b""
+    return _basic_password(value) if scheme.lower() == "basic" else b""
 
 
-def _decoded(value: str) -> bytes:
+def _basic_password(value: str) -> bytes:
     """Decode the password of base64 `user:password`; return b"" if the value is invalid."""
     try:
         return b64decode(value.strip(), validate=True).partition(b":")[2]
@@ -180,39 +189,39 @@ def _decoded(value: str) -> bytes:
         return b""
 
 
-def _asked(request: Request) -> list[str]:
+def _query_tokens(request: Request) -> list[str]:
     """Return the tokens of the query; an unencoded plus was decoded as a space."""
     return [value.replace(" ", "+") for name, value in request.query if name == AUTH_TOKEN]
 
 
-def _all(request: Request, wanted: str) -> list[str]:
+def _header_values(request: Request, wanted: str) -> list[str]:
     return [value for name, value in request.headers if name.lower() == wanted]
 
 
-def names(given: tuple[str, ...]) -> tuple[str, ...]:
+def normalize_hosts(given: tuple[str, ...]) -> tuple[str, ...]:
     """Normalize host names for comparison. Raises `ConfigError` for an invalid one."""
     found = []
     for each in given:
-        name = _host(f"[{each}]" if is_ipv6(each) else each)
+        name = _parse_host(f"[{each}]" if is_ipv6(each) else each)
         if name is None or not name.isascii() or not set(name).isdisjoint("/@*? "):
             raise ConfigError(f"{each[:80]!r} is not a host name: give one such as agents.example.org")
         found.append(name)
     return tuple(found)
 
 
-def pages(given: tuple[str, ...]) -> tuple[str, ...]:
+def normalize_origins(given: tuple[str, ...]) -> tuple[str, ...]:
     """Normalize origins for comparison. Raises `ConfigError` for an invalid one or a wildcard."""
     found = []
     for each in given:
         scheme, apart, rest = each.lower().removesuffix("/").partition("://")
-        host = _host(rest)
+        host = _parse_host(rest)
         if not apart or not scheme or host is None or not set(rest).isdisjoint("/@*? #"):
             raise ConfigError(f"{each[:80]!r} is not an origin: give one such as http://localhost:3000")
-        found.append(f"{scheme}://{rest.removesuffix(_PORTS.get(scheme, ':'))}")
+        found.append(f"{scheme}://{rest.removesuffix(_DEFAULT_PORTS.get(scheme, ':'))}")
     return tuple(found)
 
 
-def _host(header: str) -> str | None:
+def _parse_host(header: str) -> str | None:
     """Return the host without port and trailing dot; None if it is not a valid host."""
     name, port = header.lower(), ""
     if header.startswith("["):
@@ -227,6 +236,6 @@ def _host(header: str) -> str | None:
 
 
 @lru_cache(maxsize=64)
-def _is_here(host: str) -> bool:
+def _is_local_host(host: str) -> bool:
     """Whether the host is a reserved local name or a loopback address: neither can be rebound by DNS."""
     return host == "localhost" or host.endswith(".localhost") or is_loopback(host)

@@ -10,11 +10,11 @@ import msgspec
 from asyncagents.domain.port import Rng
 from asyncagents.domain.shape import Shape, encode
 from asyncagents.errors import Conflict, StoreError
-from asyncagents.store.sqlite.owners import hold, is_held
+from asyncagents.store.sqlite.owners import hold_lock, is_lock_held
 
-FILE = "server.json"
-LOCK = "server.lock"
-TOKEN = "token"
+LISTING_FILE = "server.json"
+LOCK_FILE = "server.lock"
+TOKEN_FILE = "token"
 TOKEN_BITS = 256
 _MOST_BYTES = 4096
 
@@ -37,14 +37,14 @@ class Listing(Shape, frozen=True, kw_only=True):
         return f"Listing(url={self.url!r}, pid={self.pid})"
 
 
-class Lock:
+class ServerLock:
     """Lock for the one server of a data directory. Raises `Conflict` if another process holds it."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
-        held = hold(data / LOCK)
+        held = hold_lock(data / LOCK_FILE)
         if held is None:
-            other = _read(data)
+            other = _read_listing(data)
             where = f" at {other.url}" if other else ""
             raise Conflict(
                 f"a server already runs on {data}{where}: stop it first, or use another --data-dir"
@@ -61,7 +61,7 @@ class Lock:
 
 def find_server(data: Path) -> Listing | None:
     """Return the listing of the running server, if there is one; that of a dead server is ignored."""
-    return _read(data) if is_held(data / LOCK) else None
+    return _read_listing(data) if is_lock_held(data / LOCK_FILE) else None
 
 
 def find_worker(data: Path) -> Listing | None:
@@ -72,37 +72,37 @@ def find_worker(data: Path) -> Listing | None:
 
 def write_listing(data: Path, listing: Listing) -> None:
     """Write `server.json` atomically, readable by its owner only."""
-    _write(data / FILE, encode(listing))
+    _write_private_file(data / LISTING_FILE, encode(listing))
 
 
 def remove_listing(data: Path) -> None:
-    (data / FILE).unlink(missing_ok=True)
+    (data / LISTING_FILE).unlink(missing_ok=True)
 
 
 def read_token(data: Path, rng: Rng) -> str:
     """Read the token of the data directory; create it at the first call."""
-    path = data / TOKEN
+    path = data / TOKEN_FILE
     with suppress(FileNotFoundError):
-        return _token(path)
-    fresh = data / f"{TOKEN}.{rng.below(2**64):016x}"
-    _write(fresh, f"{rng.below(2**TOKEN_BITS):0{TOKEN_BITS // 4}x}\n".encode())
+        return _load_token(path)
+    fresh = data / f"{TOKEN_FILE}.{rng.below(2**64):016x}"
+    _write_private_file(fresh, f"{rng.below(2**TOKEN_BITS):0{TOKEN_BITS // 4}x}\n".encode())
     try:
         os.link(fresh, path)
     except FileExistsError:
         pass  # another process was faster
     finally:
         fresh.unlink()
-    return _token(path)
+    return _load_token(path)
 
 
-def _token(path: Path) -> str:
-    token = _secret(path).decode("ascii", "replace").strip()
+def _load_token(path: Path) -> str:
+    token = _read_private_file(path).decode("ascii", "replace").strip()
     if len(token) < TOKEN_BITS // 8 or not token.isascii() or not token.isprintable() or " " in token:
         raise StoreError(f"{path} holds no valid token: delete it, and the next start makes another")
     return token
 
 
-def _secret(path: Path) -> bytes:
+def _read_private_file(path: Path) -> bytes:
     """Read a file that only its owner, this process's user, can access. Raises `StoreError` otherwise."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -125,15 +125,15 @@ def _secret(path: Path) -> bytes:
         os.close(fd)
 
 
-def _read(data: Path) -> Listing | None:
+def _read_listing(data: Path) -> Listing | None:
     """Return the listing; None if it does not exist or is not valid."""
     try:
-        return msgspec.json.decode((data / FILE).read_bytes(), type=Listing)
+        return msgspec.json.decode((data / LISTING_FILE).read_bytes(), type=Listing)
     except (FileNotFoundError, msgspec.DecodeError):
         return None
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write_private_file(path: Path, content: bytes) -> None:
     fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -10,10 +10,10 @@ import msgspec
 from asyncagents.domain.shape import encode
 from asyncagents.engine.runtime.runtime import VERSION
 from asyncagents.server.auth import AUTH_TOKEN
-from asyncagents.server.http.messages import JSON, NAMES, STREAM, Answer, Request
+from asyncagents.server.http.messages import ERROR_NAMES, JSON, STREAM, Request, Response
 from asyncagents.server.rate_limit import is_limited
-from asyncagents.server.route import Param, Route, Site
-from asyncagents.server.schema import Schema, Schemas, without_twins
+from asyncagents.server.route import Param, Route, ServerContext
+from asyncagents.server.schema import Schema, Schemas, merge_duplicates
 
 PATH = "/doc"
 
@@ -84,14 +84,14 @@ _HEADERS: dict[int, Schema] = {
         }
     },
 }
-_OF_MANY_NAMES = {404, 409}
+_STATUSES_WITHOUT_FIXED_NAME = {404, 409}
 """Errors whose `name` depends on the route, as in OpenCode."""
 _ERROR: Schema = {
     "type": "object",
     "description": "Why a request failed: `name` for programs, `message` for people.",
     "required": ["name", "data"],
     "properties": {
-        "name": {"type": "string", "examples": [NAMES[status] for status in _ERRORS]},
+        "name": {"type": "string", "examples": [ERROR_NAMES[status] for status in _ERRORS]},
         "data": {
             "type": "object",
             "required": ["message"],
@@ -101,15 +101,15 @@ _ERROR: Schema = {
 }
 
 
-def described(routes: Iterable[Route]) -> tuple[Route, ...]:
+def with_document(routes: Iterable[Route]) -> tuple[Route, ...]:
     """Add the route of the document, which describes all routes including itself."""
 
     @cache
-    def written() -> bytes:
+    def encoded_document() -> bytes:
         return encode(document(every))
 
-    async def get(site: Site, request: Request) -> Answer:
-        return Answer(200, written())
+    async def get(site: ServerContext, request: Request) -> Response:
+        return Response(200, encoded_document())
 
     own = Route(
         method="GET",
@@ -117,7 +117,7 @@ def described(routes: Iterable[Route]) -> tuple[Route, ...]:
         handler=get,
         access="local",
         summary="Get this document",
-        answer=dict[str, Any],
+        response=dict[str, Any],
     )
     every = (*routes, own)
     return every
@@ -126,9 +126,9 @@ def described(routes: Iterable[Route]) -> tuple[Route, ...]:
 def document(routes: Iterable[Route]) -> Schema:
     schemas, paths, routes = Schemas(), dict[str, Schema](), tuple(routes)
     for route in routes:  # responses first, so that their types get the plain names
-        schemas.given(route.answer)
+        schemas.output_schema(route.response)
         for _, data in route.events:
-            schemas.given(data)
+            schemas.output_schema(data)
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
     shown: Schema = {
@@ -137,12 +137,12 @@ def document(routes: Iterable[Route]) -> Schema:
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {
-            "schemas": {**dict(sorted(schemas.named.items())), "Error": _ERROR},
-            "responses": {NAMES[status]: _error(status) for status in _ERRORS},
+            "schemas": {**dict(sorted(schemas.components.items())), "Error": _ERROR},
+            "responses": {ERROR_NAMES[status]: _error(status) for status in _ERRORS},
             "securitySchemes": _SCHEMES,
         },
     }
-    return without_twins(shown)
+    return merge_duplicates(shown)
 
 
 def statuses(route: Route) -> tuple[int, ...]:
@@ -156,7 +156,7 @@ def statuses(route: Route) -> tuple[int, ...]:
         every |= {408, 413}
     if route.changes and route.access != "signature":
         every.add(415)
-    if is_limited(route) or route.gives == STREAM:
+    if is_limited(route) or route.content_type == STREAM:
         every.add(429)
     return tuple(sorted(every))
 
@@ -187,19 +187,19 @@ def _operation(route: Route, schemas: Schemas) -> Schema:
     if parameters := _parameters(route):
         shown["parameters"] = parameters
     if route.body is not None:
-        content = {JSON: {"schema": schemas.taken(route.body)}}
-        shown["requestBody"] = {"required": _is_needed(route), "content": content}
+        content = {JSON: {"schema": schemas.input_schema(route.body)}}
+        shown["requestBody"] = {"required": _requires_body(route), "content": content}
     errors = {str(status): _reference(status) for status in statuses(route)}
     return shown | {"responses": _success(route, schemas) | errors}
 
 
-def _is_needed(route: Route) -> bool:
+def _requires_body(route: Route) -> bool:
     """Whether a body is required: an empty one is read as an empty object."""
     kinds = route.body.__args__ if isinstance(route.body, UnionType) else (route.body,)
-    return not any(_fits({}, kind) for kind in kinds)
+    return not any(_is_valid({}, kind) for kind in kinds)
 
 
-def _fits(value: Any, kind: Any) -> bool:
+def _is_valid(value: Any, kind: Any) -> bool:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:
@@ -208,20 +208,20 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _success(route: Route, schemas: Schemas) -> Schema:
-    if route.gives == STREAM:
+    if route.content_type == STREAM:
         return {"200": _stream(route, schemas)}
-    if route.gives != JSON:
-        return {"200": {"description": "OK", "content": {route.gives: {"schema": {"type": "string"}}}}}
-    if route.answer is None:
+    if route.content_type != JSON:
+        return {"200": {"description": "OK", "content": {route.content_type: {"schema": {"type": "string"}}}}}
+    if route.response is None:
         return {"204": {"description": "Done, without a body"}}
-    content = {JSON: {"schema": schemas.given(route.answer)}}
+    content = {JSON: {"schema": schemas.output_schema(route.response)}}
     return {"200": {"description": "OK", "content": content}}
 
 
 def _stream(route: Route, schemas: Schemas) -> Schema:
     """Describe a stream; OpenAPI 3.1 cannot express events, so `x-events` holds their names and types."""
     names = ", ".join(f"`{name}`" for name, _ in route.events)
-    events = {name: {"schema": schemas.given(data)} for name, data in route.events}
+    events = {name: {"schema": schemas.output_schema(data)} for name, data in route.events}
     return {
         "description": f"Server-sent events, until the client disconnects: {names}",
         "content": {STREAM: {"schema": {"type": "string"}, "x-events": events}},
@@ -239,10 +239,10 @@ def _parameters(route: Route) -> list[Schema]:
 
 
 def _parameter(param: Param, place: str) -> Schema:
-    return {"name": param.name, "in": place, "description": param.about, "schema": _bounded(param)}
+    return {"name": param.name, "in": place, "description": param.about, "schema": _param_schema(param)}
 
 
-def _bounded(param: Param) -> Schema:
+def _param_schema(param: Param) -> Schema:
     if param.choices:
         return {"enum": list(param.choices)}
     names = ("minimum", "maximum") if param.kind in {"integer", "number"} else ("minLength", "maxLength")
@@ -251,12 +251,12 @@ def _bounded(param: Param) -> Schema:
 
 
 def _reference(status: int) -> Schema:
-    return {"$ref": f"#/components/responses/{NAMES[status]}"}
+    return {"$ref": f"#/components/responses/{ERROR_NAMES[status]}"}
 
 
 def _error(status: int) -> Schema:
     schema: Schema = {"$ref": "#/components/schemas/Error"}
-    if status not in _OF_MANY_NAMES:
-        schema["properties"] = {"name": {"const": NAMES[status]}}
+    if status not in _STATUSES_WITHOUT_FIXED_NAME:
+        schema["properties"] = {"name": {"const": ERROR_NAMES[status]}}
     shown: Schema = {"description": _ERRORS[status], "content": {JSON: {"schema": schema}}}
     return shown | ({"headers": _HEADERS[status]} if status in _HEADERS else {})

@@ -8,9 +8,9 @@ from urllib.parse import unquote
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.server.http.messages import Pairs, Request
-from asyncagents.server.route import Param, Site
+from asyncagents.server.route import Param, ServerContext
 
-HIGHEST = 2**53 - 1
+HIGHEST_NUMBER = 2**53 - 1
 """JavaScript's largest safe integer."""
 
 T = TypeVar("T", bound=str)
@@ -31,7 +31,7 @@ class Query:
             raise InvalidInput(f"{name} occurs {len(found)} times: give it once")
         return found[0] if found else None
 
-    def word(self, name: str) -> str | None:
+    def nonempty_text(self, name: str) -> str | None:
         value = self.text(name)
         if value == "":
             raise InvalidInput(f"{name} is empty: omit it or give a value")
@@ -50,22 +50,28 @@ class Query:
         value = self.text(name)
         if value is None:
             return otherwise
-        is_number = value.isascii() and value.isdecimal() and len(value) <= len(str(HIGHEST))
-        if not is_number or not least <= int(value) <= HIGHEST:
-            raise InvalidInput(f"{name} is {value[:40]!r}: expected a number from {least} to {HIGHEST}")
+        is_number = value.isascii() and value.isdecimal() and len(value) <= len(str(HIGHEST_NUMBER))
+        if not is_number or not least <= int(value) <= HIGHEST_NUMBER:
+            raise InvalidInput(
+                f"{name} is {value[:40]!r}: expected a number from {least} to {HIGHEST_NUMBER}"
+            )
         return int(value)
 
 
-LONGEST = 200
+LONGEST_ID = 200
 LONGEST_PATH = 4096
-DEEPEST = 256
+DEEPEST_PATH = 256
 """Max folders of a path: each of them is searched for config files."""
-KEY = "idempotency-key"
+KEY_HEADER = "idempotency-key"
 DIRECTORY_HEADER = "x-opencode-directory"
 
-DIRECTORY = Param("directory", "Directory of the project; default: the server's directory")
-DIRECTED = Param("X-Opencode-Directory", "Percent-encoded directory, used if the query has none")
-KEYED = Param("Idempotency-Key", "A repeated request with the same key takes effect only once", most=LONGEST)
+DIRECTORY_PARAM = Param("directory", "Directory of the project; default: the server's directory")
+DIRECTORY_HEADER_PARAM = Param(
+    "X-Opencode-Directory", "Percent-encoded directory, used if the query has none"
+)
+KEY_PARAM = Param(
+    "Idempotency-Key", "A repeated request with the same key takes effect only once", most=LONGEST_ID
+)
 
 
 def session_id(request: Request) -> SessionId:
@@ -79,51 +85,51 @@ def message_id(request: Request) -> MessageId:
 def path_id(request: Request, name: str, kind: str) -> str:
     """Return an id from the path. Raises `NotFound` if it is too long to be one."""
     named = request.params[name]
-    if len(named) > LONGEST:
-        raise NotFound(kind, named[:LONGEST])
+    if len(named) > LONGEST_ID:
+        raise NotFound(kind, named[:LONGEST_ID])
     return named
 
 
-def key(request: Request) -> str | None:
+def idempotency_key(request: Request) -> str | None:
     """Return the Idempotency-Key header: requests with the same key take effect once."""
-    given = request.header(KEY)
+    given = request.header(KEY_HEADER)
     if not given:
         return None
-    if len(given) > LONGEST or not given.isascii() or not given.isprintable():
-        raise InvalidInput(f"{KEY} must be at most {LONGEST} printable ASCII characters")
+    if len(given) > LONGEST_ID or not given.isascii() or not given.isprintable():
+        raise InvalidInput(f"{KEY_HEADER} must be at most {LONGEST_ID} printable ASCII characters")
     return given
 
 
-def directory(site: Site, request: Request) -> str:
+def directory(site: ServerContext, request: Request) -> str:
     return named_directory(request, beneath=site.directory) or site.directory
 
 
 def named_directory(request: Request, *, beneath: str | None = None) -> str | None:
     """Return the directory of the query, or of the percent-encoded header of OpenCode's clients."""
-    given = one(request, "directory") or unquote(request.header(DIRECTORY_HEADER))
-    return a_directory(given, beneath=beneath) if given else None
+    given = query_text(request, "directory") or unquote(request.header(DIRECTORY_HEADER))
+    return parse_directory(given, beneath=beneath) if given else None
 
 
-def a_directory(text: str, *, beneath: str | None = None) -> str:
+def parse_directory(text: str, *, beneath: str | None = None) -> str:
     """Resolve a directory to its real path, since clients write the same one in several ways."""
     text = text if beneath is None else join(beneath, text)
     if not text.startswith("/") or len(text) > LONGEST_PATH or not text.isprintable():
         raise InvalidInput("directory must be an absolute path, such as /home/me/project")
-    if text.count("/") > DEEPEST:
-        raise InvalidInput(f"directory is too deep: at most {DEEPEST} folders")
+    if text.count("/") > DEEPEST_PATH:
+        raise InvalidInput(f"directory is too deep: at most {DEEPEST_PATH} folders")
     try:
         return realpath(text)
     except OSError as error:  # e.g. an unreadable link in /proc
         raise InvalidInput(f"directory cannot be resolved: {error.strerror}") from error
 
 
-def one(request: Request, name: str) -> str | None:
+def query_text(request: Request, name: str) -> str | None:
     """Return a query parameter. Unknown parameters are ignored: OpenCode's clients add some."""
     return Query(request.query).text(name)
 
 
-def number(request: Request, name: str, *, default: int, most: int) -> int:
-    text = one(request, name)
+def query_number(request: Request, name: str, *, default: int, most: int) -> int:
+    text = query_text(request, name)
     if text is None:
         return default
     if not text.isascii() or not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= most:
@@ -131,9 +137,9 @@ def number(request: Request, name: str, *, default: int, most: int) -> int:
     return int(text)
 
 
-def flag(request: Request, name: str, *, default: bool = False) -> bool:
+def query_flag(request: Request, name: str, *, default: bool = False) -> bool:
     said: dict[str | None, Literal[0, 1]] = {"true": 1, "1": 1, "false": 0, "0": 0}
-    text = one(request, name)
+    text = query_text(request, name)
     if text is None:
         return default
     if text not in said:

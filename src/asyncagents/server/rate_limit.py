@@ -8,28 +8,28 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from asyncagents.domain.port import Clock
-from asyncagents.server.http.messages import STREAM, Answer, Request, refused
+from asyncagents.server.http.messages import STREAM, Request, Response, error_response
 from asyncagents.server.http.peer import Peer
 from asyncagents.server.route import Access, Route
 
-A_SECOND = 200.0
-AT_ONCE = 400
+REQUESTS_PER_SECOND = 200.0
+BURST = 400
 MOST_SENDERS = 4096
 """Buckets kept; the least recently used is dropped, and is full again by then."""
 
 RETRY_SECONDS = 5
 """Retry-After of a refused stream."""
 
-_LIMITED = "/async-tool/"
-_NO_PLACE = "too many streams without the token: at most {most} at a time; send the token"
+_LIMITED_PREFIX = "/async-tool/"
+_TOO_MANY_STREAMS = "too many streams without the token: at most {most} at a time; send the token"
 
 
-_Who: TypeAlias = tuple[Access, str]
+_SenderKey: TypeAlias = tuple[Access, str]
 """Access and network of a sender: webhooks do not use up the limit of requests with the token."""
 
 
 def is_limited(route: Route) -> bool:
-    return route.changes and route.path.startswith(_LIMITED)
+    return route.changes and route.path.startswith(_LIMITED_PREFIX)
 
 
 class _Bucket(Struct):
@@ -37,39 +37,39 @@ class _Bucket(Struct):
     at: int
 
 
-class Rates:
+class RateLimit:
     """Token buckets for the routes that accept results, one per sender: verifying signatures costs time."""
 
-    def __init__(self, clock: Clock, *, a_second: float = A_SECOND, at_once: int = AT_ONCE) -> None:
+    def __init__(self, clock: Clock, *, a_second: float = REQUESTS_PER_SECOND, at_once: int = BURST) -> None:
         self._clock = clock
-        self._a_second = a_second
-        self._at_once = at_once
-        self._buckets: OrderedDict[_Who, _Bucket] = OrderedDict()
+        self._per_second = a_second
+        self._burst = at_once
+        self._buckets: OrderedDict[_SenderKey, _Bucket] = OrderedDict()
 
-    def refusal(self, route: Route, request: Request) -> Answer | None:
+    def check(self, route: Route, request: Request) -> Response | None:
         if not is_limited(route):
             return None
-        bucket, now = self._bucket((route.access, _sender(request.client))), self._clock.now()
+        bucket, now = self._bucket((route.access, _sender_network(request.client))), self._clock.now()
         passed = max(0, now - bucket.at) / 1000
-        bucket.left, bucket.at = min(self._at_once, bucket.left + passed * self._a_second), now
+        bucket.left, bucket.at = min(self._burst, bucket.left + passed * self._per_second), now
         if bucket.left >= 1:
             bucket.left -= 1
             return None
-        seconds = max(1, ceil((1 - bucket.left) / self._a_second))
+        seconds = max(1, ceil((1 - bucket.left) / self._per_second))
         again = ("retry-after", str(seconds))
-        return refused(
+        return error_response(
             429, f"too many requests; retry in {seconds} s: a request takes effect only once", (again,)
         )
 
-    def _bucket(self, sender: _Who) -> _Bucket:
-        bucket = self._buckets.pop(sender, None) or _Bucket(float(self._at_once), self._clock.now())
+    def _bucket(self, sender: _SenderKey) -> _Bucket:
+        bucket = self._buckets.pop(sender, None) or _Bucket(float(self._burst), self._clock.now())
         self._buckets[sender] = bucket
         while len(self._buckets) > MOST_SENDERS:
             self._buckets.popitem(last=False)
         return bucket
 
 
-def _sender(address: str) -> str:
+def _sender_network(address: str) -> str:
     """Return the network that a limit applies to: an IPv4 address, or the /64 of an IPv6 address."""
     try:
         found = ip_address(address)
@@ -80,20 +80,20 @@ def _sender(address: str) -> str:
     return str(found.ipv4_mapped or IPv6Address(int(found) >> 64 << 64))
 
 
-class StreamShare:
+class StreamLimit:
     """Limits the number of streams whose clients have not sent the token."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._peers: set[Peer] = set()
 
-    def refuse(self, route: Route, peer: Peer) -> Answer | None:
+    def enter(self, route: Route, peer: Peer) -> Response | None:
         """Count a stream without the token; return a refusal if there are too many."""
-        if route.gives != STREAM or peer.proven:
+        if route.content_type != STREAM or peer.has_token:
             return None
         if len(self._peers) >= self._most:
             again = ("retry-after", str(RETRY_SECONDS))
-            return refused(429, _NO_PLACE.format(most=self._most), (again,))
+            return error_response(429, _TOO_MANY_STREAMS.format(most=self._most), (again,))
         self._peers.add(peer)
         peer.is_streaming = True
         return None

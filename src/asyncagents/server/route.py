@@ -9,8 +9,8 @@ from msgspec import Struct, field
 
 from asyncagents.domain.port import Clock
 from asyncagents.engine.runtime.runtime import Runtime
-from asyncagents.server.blocking import Errands, Index
-from asyncagents.server.http.messages import JSON, Reply, Request
+from asyncagents.server.blocking import BlockingWork, FileIndex
+from asyncagents.server.http.messages import JSON, AnyResponse, Request
 
 BODY_BYTES = 1024 * 1024
 
@@ -20,7 +20,7 @@ Access: TypeAlias = Literal["open", "local", "counts", "user", "token", "signatu
 the former. `signature`: a signed webhook."""
 
 
-class Site(Struct, frozen=True, kw_only=True):
+class ServerContext(Struct, frozen=True, kw_only=True):
     """What handlers get besides the request."""
 
     runtime: Runtime
@@ -31,17 +31,17 @@ class Site(Struct, frozen=True, kw_only=True):
     """Set when the server begins to stop: long waits give up."""
     directory: str
     """The directory of sessions and requests that name none."""
-    silence: float = 30.0
+    idle_heartbeat_seconds: float = 30.0
     """Seconds without an event after which a `/v1` stream sends a heartbeat."""
-    heartbeat: float = 10.0
+    heartbeat_seconds: float = 10.0
     """Seconds between the heartbeats of an OpenCode stream."""
-    errands: Errands = field(default_factory=Errands)
-    index: Index = field(default_factory=Index)
-    looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    blocking: BlockingWork = field(default_factory=BlockingWork)
+    file_index: FileIndex = field(default_factory=FileIndex)
+    heavy_reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """Serializes expensive reads: the store has few readers, and running sessions need them, too."""
 
 
-Handler: TypeAlias = Callable[[Site, Request], Awaitable[Reply]]
+Handler: TypeAlias = Callable[[ServerContext, Request], Awaitable[AnyResponse]]
 
 
 class Param(Struct, frozen=True):
@@ -68,9 +68,9 @@ class Route(Struct, frozen=True, kw_only=True):
     headers: tuple[Param, ...] = ()
     body: Any = None
     """Type of the JSON request body."""
-    answer: Any = None
+    response: Any = None
     """Type of the JSON response body; None: 204 without a body."""
-    gives: str = JSON
+    content_type: str = JSON
     events: tuple[tuple[str, Any], ...] = ()
     """Events of a stream: name and type of the data."""
     statuses: tuple[int, ...] = ()
@@ -81,17 +81,17 @@ class Route(Struct, frozen=True, kw_only=True):
         return self.method != "GET"
 
 
-class Found(Struct, frozen=True):
+class RouteMatch(Struct, frozen=True):
     route: Route
     params: dict[str, str]
 
 
-class Table:
+class RouteTable:
     """Finds the route of a raw path; an encoded slash does not separate segments."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        self._plain: dict[str, dict[str, Route]] = {}
-        self._named: dict[tuple[int, str, str], list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
+        self._literal: dict[str, dict[str, Route]] = {}
+        self._templates: dict[tuple[int, str, str], list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
         """Templates by segment count, first segment (always literal) and third segment ("" if a parameter),
         so that a lookup tries only one or two of them."""
         templates: dict[str, dict[str, Route]] = {}
@@ -103,27 +103,30 @@ class Table:
                 assert not template[1].startswith("{"), "the first segment of a route must be literal"
                 third = "".join(template[3:4])
                 place = len(template), template[1], "" if third.startswith("{") else third
-                self._named.setdefault(place, []).append((template, methods))
+                self._templates.setdefault(place, []).append((template, methods))
             else:
-                self._plain[path] = methods
+                self._literal[path] = methods
 
-    def find(self, method: str, raw_path: str) -> Found | tuple[str, ...]:
+    def find(self, method: str, raw_path: str) -> RouteMatch | tuple[str, ...]:
         """Return the match, or the methods that the path supports (none: unknown path)."""
-        plain = self._plain.get(raw_path)
+        plain = self._literal.get(raw_path)
         methods, params = self._match(raw_path.split("/")) if plain is None else (plain, {})
         route = methods.get("GET" if method == "HEAD" else method)
-        return Found(route, params) if route is not None else tuple(methods)
+        return RouteMatch(route, params) if route is not None else tuple(methods)
 
     def _match(self, segments: list[str]) -> tuple[dict[str, Route], dict[str, str]]:
         size, first, third = len(segments), "".join(segments[1:2]), "".join(segments[3:4])
-        known, others = self._named.get((size, first, third), ()), self._named.get((size, first, ""), ())
+        known, others = (
+            self._templates.get((size, first, third), ()),
+            self._templates.get((size, first, ""), ()),
+        )
         for template, methods in (*known, *others) if third else others:
             if all(
                 given == wanted or wanted.startswith("{")
                 for given, wanted in zip(segments, template, strict=True)
             ):
                 params = {
-                    wanted[1:-1]: _decoded(given)
+                    wanted[1:-1]: _decode_segment(given)
                     for given, wanted in zip(segments, template, strict=True)
                     if wanted.startswith("{")
                 }
@@ -132,7 +135,7 @@ class Table:
         return {}, {}
 
 
-def _decoded(segment: str) -> str:
+def _decode_segment(segment: str) -> str:
     """Percent-decode a segment; return "" if it is not printable UTF-8, so that it matches no route."""
     try:
         text = unquote_to_bytes(segment).decode()

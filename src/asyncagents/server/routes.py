@@ -1,6 +1,6 @@
 """All routes of the server."""
 
-from asyncagents.server.openapi import described
+from asyncagents.server.openapi import with_document
 from asyncagents.server.opencode import (
     actions,
     agent,
@@ -24,7 +24,7 @@ from asyncagents.server.opencode import (
 from asyncagents.server.route import Route
 from asyncagents.server.v1 import approvals, async_tool, metrics, session_events, sessions, tasks
 
-ROUTES: tuple[Route, ...] = described(
+ROUTES: tuple[Route, ...] = with_document(
     (
         *tasks.ROUTES,
         *async_tool.ROUTES,

@@ -13,7 +13,7 @@ from msgspec import Struct, UnsetType
 from msgspec.structs import FieldInfo, fields
 
 from asyncagents.domain.conversation.failure import FAILURE_NAMES, Failure, KnownFailure, UnknownFailure
-from asyncagents.domain.conversation.part import Part, Source, ToolState, UnknownPart
+from asyncagents.domain.conversation.part import Part, PartSource, ToolState, UnknownPart
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -46,21 +46,21 @@ class Schemas:
     """Generates schemas; `components` collects the referenced objects: `#/components/schemas/<name>`."""
 
     def __init__(self) -> None:
-        self.named: dict[str, Schema] = {}
+        self.components: dict[str, Schema] = {}
         self._kinds: dict[str, tuple[Any, bool]] = {}
 
-    def given(self, kind: Any) -> Schema:
+    def output_schema(self, kind: Any) -> Schema:
         """Return the schema of a response; fields that are omitted when None are never null."""
-        return self._of(kind, taken=False)
+        return self._schema(kind, taken=False)
 
-    def taken(self, kind: Any) -> Schema:
+    def input_schema(self, kind: Any) -> Schema:
         """Return the schema of a request body. A type that is also in a response, with another schema, is
         named `…Input`."""
-        return self._of(kind, taken=True)
+        return self._schema(kind, taken=True)
 
-    def _of(self, kind: Any, *, taken: bool) -> Schema:
+    def _schema(self, kind: Any, *, taken: bool) -> Schema:
         if isinstance(kind, NewType):
-            return self._of(kind.__supertype__, taken=taken)
+            return self._schema(kind.__supertype__, taken=taken)
         if (plain := _PLAIN.get(kind)) is not None:
             return dict(plain)
         origin, inner = get_origin(kind), get_args(kind)
@@ -69,22 +69,22 @@ class Schemas:
         if origin in {Union, types.UnionType}:
             return self._union(inner, taken=taken)
         if origin is typing.Annotated:
-            return self._of(inner[0], taken=taken) | _bounds(inner[1:])
+            return self._schema(inner[0], taken=taken) | _bounds(inner[1:])
         return self._compound(kind, origin, inner, taken=taken)
 
     def _compound(self, kind: Any, origin: Any, inner: tuple[Any, ...], *, taken: bool) -> Schema:
         if origin is dict:
-            values = self._of(inner[1], taken=taken)
+            values = self._schema(inner[1], taken=taken)
             return {"type": "object", "additionalProperties": values} if values else {"type": "object"}
         if origin in _LISTS:
             assert origin is not tuple or inner[1:] == (...,), f"{kind} is a tuple of fixed length"
-            return {"type": "array", "items": self._of(inner[0], taken=taken)}
+            return {"type": "array", "items": self._schema(inner[0], taken=taken)}
         return self._reference(kind, taken=taken)
 
     def _union(self, kinds: Iterable[Any], *, taken: bool) -> Schema:
         """Build `anyOf`, with a `discriminator` for client generators if all members are tagged."""
         shown = [kind for kind in kinds if kind is not UnsetType]
-        schemas = [self._of(kind, taken=taken) for kind in shown]
+        schemas = [self._schema(kind, taken=taken) for kind in shown]
         if len(schemas) == 1:
             return schemas[0]
         tagged = [(kind, schema) for kind, schema in zip(shown, schemas, strict=True) if _tag(kind)]
@@ -96,10 +96,10 @@ class Schemas:
 
     def _reference(self, kind: Any, *, taken: bool) -> Schema:
         name = self._name(kind, taken=taken)
-        if name not in self.named:
-            self.named[name] = {}  # it may refer to itself
+        if name not in self.components:
+            self.components[name] = {}  # it may refer to itself
             self._kinds[name] = kind, taken
-            self.named[name] = self._object(kind, taken=taken)
+            self.components[name] = self._object(kind, taken=taken)
         return {"$ref": _REF + name}
 
     def _name(self, kind: Any, *, taken: bool) -> str:
@@ -113,11 +113,11 @@ class Schemas:
     def _object(self, kind: Any, *, taken: bool) -> Schema:
         if kind is Failure:
             known = self._union(KnownFailure.__args__, taken=taken)["anyOf"]
-            return {"anyOf": [*known, self._of(UnknownFailure, taken=taken)], **_described(kind)}
+            return {"anyOf": [*known, self._schema(UnknownFailure, taken=taken)], **_description(kind)}
         if kind is UnknownFailure:
-            return _unknown("name", list(FAILURE_NAMES)) | _described(kind)
+            return _unknown_schema("name", list(FAILURE_NAMES)) | _description(kind)
         if kind is UnknownPart:
-            return _UNKNOWN_PART | _described(kind)
+            return _UNKNOWN_PART | _description(kind)
         assert issubclass(kind, Struct), f"{kind} has no JSON form"
         return self._struct(kind, taken=taken)
 
@@ -135,19 +135,19 @@ class Schemas:
             schema["required"] = required
         if config.forbid_unknown_fields:
             schema["additionalProperties"] = False
-        return schema | _described(kind)
+        return schema | _description(kind)
 
     def _field(self, field: FieldInfo, *, taken: bool, omits: bool) -> Schema:
         inner = get_args(field.type)
         if not taken and omits and field.default is None and types.NoneType in inner:
             return self._union([kind for kind in inner if kind is not types.NoneType], taken=taken)
-        schema = self._of(field.type, taken=taken)
+        schema = self._schema(field.type, taken=taken)
         if isinstance(field.default, str | bool | int | float):
             schema["default"] = field.default
         return schema
 
 
-def without_twins(document: Schema) -> Schema:
+def merge_duplicates(document: Schema) -> Schema:
     """Remove each `…Input` schema that equals its output schema."""
     schemas: dict[str, Schema] = document["components"]["schemas"]
     twins = {name: name.removesuffix(_INPUT) for name in schemas if name.removesuffix(_INPUT) in schemas}
@@ -155,22 +155,24 @@ def without_twins(document: Schema) -> Schema:
     while True:  # equality depends on the schemas that they refer to
         names = {_REF + name: _REF + plain for name, plain in twins.items()}
         alike = {
-            name: plain for name, plain in twins.items() if _renamed(schemas[name], names) == schemas[plain]
+            name: plain
+            for name, plain in twins.items()
+            if _rename_refs(schemas[name], names) == schemas[plain]
         }
         if alike == twins:
             break
         twins = alike
     kept = {name: schema for name, schema in schemas.items() if name not in twins}
-    shown: Schema = _renamed(document | {"components": document["components"] | {"schemas": kept}}, names)
+    shown: Schema = _rename_refs(document | {"components": document["components"] | {"schemas": kept}}, names)
     return shown
 
 
-def _renamed(value: Any, names: dict[str, str]) -> Any:
+def _rename_refs(value: Any, names: dict[str, str]) -> Any:
     match value:
         case dict():
-            return {key: _renamed(each, names) for key, each in value.items()}
+            return {key: _rename_refs(each, names) for key, each in value.items()}
         case list():
-            return [_renamed(each, names) for each in value]
+            return [_rename_refs(each, names) for each in value]
         case str():
             return names.get(value, value)
         case _:
@@ -186,12 +188,12 @@ def _tag(kind: Any) -> str | None:
     return kind.__struct_config__.tag_field if isinstance(kind, type) and issubclass(kind, Struct) else None
 
 
-def _described(kind: Any) -> Schema:
+def _description(kind: Any) -> Schema:
     text = kind.__dict__.get("__doc__")
     return {"description": " ".join(text.split())} if text else {}
 
 
-def _unknown(field: str, known: list[str]) -> Schema:
+def _unknown_schema(field: str, known: list[str]) -> Schema:
     other = {"type": "string", "not": {"enum": known}}
     return {"type": "object", "required": [field], "properties": {field: other}}
 
@@ -200,7 +202,7 @@ def _tags(union: Any) -> list[str]:
     return [each.__struct_config__.tag for each in union.__args__]
 
 
-def _inside(type: str, field: str, unknown: Schema) -> Schema:
+def _nested_unknown(type: str, field: str, unknown: Schema) -> Schema:
     return {"required": [field], "properties": {"type": {"const": type}, field: unknown}}
 
 
@@ -209,8 +211,8 @@ _UNKNOWN_PART: Schema = {
     "required": ["type"],
     "properties": {"type": {"type": "string"}},
     "anyOf": [
-        _unknown("type", _tags(Part)),
-        _inside("tool", "state", _unknown("status", _tags(ToolState))),
-        _inside("file", "source", _unknown("type", _tags(Source))),
+        _unknown_schema("type", _tags(Part)),
+        _nested_unknown("tool", "state", _unknown_schema("status", _tags(ToolState))),
+        _nested_unknown("file", "source", _unknown_schema("type", _tags(PartSource))),
     ],
 }

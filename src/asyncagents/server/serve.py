@@ -17,23 +17,23 @@ from msgspec.structs import replace
 from asyncagents.config.api import PORT
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.port import Clock
-from asyncagents.domain.task.view import moment
+from asyncagents.domain.task.view import iso_time
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import ConfigError
-from asyncagents.server.address import BACKLOG, Address, resolve
+from asyncagents.server.address import BACKLOG, BindAddress, resolve_address
 from asyncagents.server.application import Application
-from asyncagents.server.auth import Gate, names, pages
-from asyncagents.server.blocking import Errands
-from asyncagents.server.discovery import Listing, Lock, read_token, remove_listing, write_listing
-from asyncagents.server.http.connection import Protocol, speaking
-from asyncagents.server.http.peer import Users
-from asyncagents.server.http.timeouts import Patience
-from asyncagents.server.rate_limit import Rates
-from asyncagents.server.route import Site
+from asyncagents.server.auth import Authorizer, normalize_hosts, normalize_origins
+from asyncagents.server.blocking import BlockingWork
+from asyncagents.server.discovery import Listing, ServerLock, read_token, remove_listing, write_listing
+from asyncagents.server.http.connection import HttpConnection, connection_class
+from asyncagents.server.http.peer import UserLookup
+from asyncagents.server.http.timeouts import Timeouts
+from asyncagents.server.rate_limit import RateLimit
+from asyncagents.server.route import ServerContext
 from asyncagents.server.routes import ROUTES
 
 
-class Listening(Struct, frozen=True, kw_only=True):
+class ServerOptions(Struct, frozen=True, kw_only=True):
     """Where a server listens, and who has access."""
 
     hostname: str = "127.0.0.1"
@@ -46,75 +46,79 @@ class Listening(Struct, frozen=True, kw_only=True):
     """Whether the runtime serves all sessions: then other commands leave the work to it."""
     runs: bool = True
     """Whether the runtime runs sessions itself; else workers on the same database do."""
-    silence: float = 30.0
+    idle_heartbeat_seconds: float = 30.0
     """Seconds without an event after which a `/v1` stream sends a heartbeat."""
-    heartbeat: float = 10.0
+    heartbeat_seconds: float = 10.0
     """Seconds between the heartbeats of an OpenCode stream."""
-    patience: Patience = Patience()
+    timeouts: Timeouts = Timeouts()
 
 
 @asynccontextmanager
 async def open_server(
     runtime: Runtime,
     data: str | Path,
-    listening: Listening | None = None,
+    listening: ServerOptions | None = None,
     *,
     directory: str | Path = ".",
-    lock: Lock | None = None,
+    lock: ServerLock | None = None,
 ) -> AsyncIterator[Listing]:
     """Serve a runtime over HTTP until the block ends; other programs find it by `server.json` in `data`.
 
     `directory`: for sessions and requests that name none. Raises `Conflict` if another server holds the
     lock of `data`, unless the caller passes the `lock` that it holds.
     """
-    data, listening = Path(data), listening or Listening()
-    clock, address, users = SystemClock(), resolve(listening.hostname), Users()
+    data, listening = Path(data), listening or ServerOptions()
+    clock, address, users = SystemClock(), resolve_address(listening.hostname), UserLookup()
     if not listening.auth and not address.is_loopback:
         raise ConfigError("--no-auth requires a loopback address: drop --no-auth or --hostname")
     token = read_token(data, SystemRng()) if listening.auth else None
-    site = _site(runtime, data, listening, clock, directory=_absolute(directory))
-    gate = _gate(listening, token, users, is_loopback=address.is_loopback)
-    patience = replace(listening.patience, connections=_few(listening.patience.connections))
-    app = Application(site, gate, ROUTES, Rates(clock), patience=patience)
-    config = _config(app, patience, users)
+    site = _server_context(runtime, data, listening, clock, directory=_absolute(directory))
+    gate = _authorizer(listening, token, users, is_loopback=address.is_loopback)
+    patience = replace(listening.timeouts, connections=_connection_limit(listening.timeouts.connections))
+    app = Application(site, gate, ROUTES, RateLimit(clock), patience=patience)
+    config = _uvicorn_config(app, patience, users)
     with (
-        closing(site.errands),
+        closing(site.blocking),
         closing(users),
-        closing(Lock(data)) if lock is None else nullcontext(),
+        closing(ServerLock(data)) if lock is None else nullcontext(),
         closing(address.bind(listening.port)) as bound,
     ):
         listing = _listing(bound, address, site, listening, token=token)
-        async with _answering(config, app, bound, site):
-            with _listed(data, listing), runtime.reach.listening(listing.url):
+        async with _serve(config, app, bound, site):
+            with _publish_listing(data, listing), runtime.incoming_webhook.use_server_url(listing.url):
                 yield listing
 
 
-def _site(runtime: Runtime, data: Path, listening: Listening, clock: Clock, *, directory: str) -> Site:
-    return Site(
+def _server_context(
+    runtime: Runtime, data: Path, listening: ServerOptions, clock: Clock, *, directory: str
+) -> ServerContext:
+    return ServerContext(
         runtime=runtime,
         clock=clock,
         started=clock.now(),
         closing=asyncio.Event(),
         directory=directory,
-        silence=listening.silence,
-        heartbeat=listening.heartbeat,
-        errands=Errands(data),
+        idle_heartbeat_seconds=listening.idle_heartbeat_seconds,
+        heartbeat_seconds=listening.heartbeat_seconds,
+        blocking=BlockingWork(data),
     )
 
 
-def _gate(listening: Listening, token: str | None, users: Users, *, is_loopback: bool) -> Gate:
-    return Gate(
+def _authorizer(
+    listening: ServerOptions, token: str | None, users: UserLookup, *, is_loopback: bool
+) -> Authorizer:
+    return Authorizer(
         token=token,
         is_loopback=is_loopback,
-        hosts=names(listening.hosts),
-        origins=pages(listening.origins),
-        owner=users.name_owner(),
+        hosts=normalize_hosts(listening.hosts),
+        origins=normalize_origins(listening.origins),
+        owner=users.describe_own_user(),
     )
 
 
 @asynccontextmanager
-async def _answering(
-    config: uvicorn.Config, app: Application, bound: socket.socket, site: Site
+async def _serve(
+    config: uvicorn.Config, app: Application, bound: socket.socket, site: ServerContext
 ) -> AsyncIterator[None]:
     server = _Server(config)
     failure: BaseException | None = None
@@ -141,23 +145,23 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         now = asyncio.get_running_loop().time()
         for connection in self._connections():
-            connection.look(now)
+            connection.check_timeouts(now)
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Reset all connections that are still open."""
         await super().shutdown(sockets)
         for connection in self._connections():
-            connection.cut_off()
+            connection.reset_connection()
 
-    def _connections(self) -> list[Protocol]:
-        return [each for each in self.server_state.connections if isinstance(each, Protocol)]
+    def _connections(self) -> list[HttpConnection]:
+        return [each for each in self.server_state.connections if isinstance(each, HttpConnection)]
 
 
-def _config(app: Any, patience: Patience, users: Users) -> uvicorn.Config:
+def _uvicorn_config(app: Any, patience: Timeouts, users: UserLookup) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=speaking(patience, users),
+        http=connection_class(patience, users),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -171,7 +175,7 @@ def _config(app: Any, patience: Patience, users: Users) -> uvicorn.Config:
 
 
 @contextmanager
-def _listed(data: Path, listing: Listing) -> Iterator[None]:
+def _publish_listing(data: Path, listing: Listing) -> Iterator[None]:
     write_listing(data, listing)
     try:
         yield
@@ -180,13 +184,18 @@ def _listed(data: Path, listing: Listing) -> Iterator[None]:
 
 
 def _listing(
-    bound: socket.socket, address: Address, site: Site, listening: Listening, *, token: str | None
+    bound: socket.socket,
+    address: BindAddress,
+    site: ServerContext,
+    listening: ServerOptions,
+    *,
+    token: str | None,
 ) -> Listing:
     port = bound.getsockname()[1]
     return Listing(
         port=port,
         pid=os.getpid(),
-        started_at=moment(site.started),
+        started_at=iso_time(site.started),
         url=address.url(port),
         token=token,
         serves_all=listening.serves_all,
@@ -198,7 +207,7 @@ def _absolute(directory: str | Path) -> str:
     return str(Path(directory).resolve())
 
 
-def _few(connections: int) -> int:
+def _connection_limit(connections: int) -> int:
     """Limit the connections to half of this process's open files; the runtime needs the rest."""
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return connections if allowed == resource.RLIM_INFINITY else min(connections, allowed // 2)

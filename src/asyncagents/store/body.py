@@ -5,24 +5,24 @@ from typing import Any
 from asyncagents.domain.shape import encode
 from asyncagents.errors import InvalidInput
 
-DEPTH = 100
+MAX_DEPTH = 100
 """Max nesting of JSON. Decoders recurse, and how far they can depends on the stack of their caller."""
 
-LONGEST_NAME = 600
+MAX_NAME_CHARS = 600
 """Max characters of an id or a key: an index entry of PostgreSQL holds at most 2,700 bytes."""
 
 _OPENING = b"[{"
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
-def body(value: Any) -> bytes:
+def encode_body(value: Any) -> bytes:
     """Encode a value as the JSON that is stored. NaN and infinities become null. Raises `InvalidInput`."""
     try:
         raw = encode(value)
     except (ValueError, TypeError, RecursionError, NotImplementedError) as error:
         raise InvalidInput(f"this has no JSON form: {error}") from error
-    if raw.count(b"[") + raw.count(b"{") > DEPTH and _depth(raw) > DEPTH:
-        raise InvalidInput(f"this nests more than {DEPTH} levels deep; flatten it")
+    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and _depth(raw) > MAX_DEPTH:
+        raise InvalidInput(f"this nests more than {MAX_DEPTH} levels deep; flatten it")
     return raw
 
 
@@ -38,9 +38,9 @@ def _depth(raw: bytes) -> int:
 def check_names(*names: str | None) -> None:
     """Raise `InvalidInput` for ids and keys that some database cannot index: too long, or a zero byte."""
     for name in names:
-        if name is not None and len(name) > LONGEST_NAME:
+        if name is not None and len(name) > MAX_NAME_CHARS:
             raise InvalidInput(
-                f"{name[:80]!r}… is too long: an id or a key has {LONGEST_NAME} characters at most"
+                f"{name[:80]!r}… is too long: an id or a key has {MAX_NAME_CHARS} characters at most"
             )
         if name is not None and "\0" in name:
             raise InvalidInput(f"{name[:80]!r} has a zero byte; an id or a key cannot")

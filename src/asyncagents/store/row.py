@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Call, Open, Settled, render
 from asyncagents.domain.call.pending_tool import pending_status
-from asyncagents.domain.control import Backoff, Control, Lease, Snapshot, status
+from asyncagents.domain.control import Backoff, Claim, Control, Snapshot, session_status
 from asyncagents.domain.conversation.codec import (
-    BROKEN,
+    DECODE_ERRORS,
     SHAPE_VERSION,
     UnknownPart,
     decode_message,
@@ -16,15 +16,15 @@ from asyncagents.domain.conversation.codec import (
     decode_session,
     decode_status,
     overlay,
-    unreadable,
+    unreadable_error,
     upcast,
 )
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import Message, ModelRef
 from asyncagents.domain.conversation.part import Part
 from asyncagents.domain.conversation.session import Session, SessionModel, Tokens
 from asyncagents.domain.conversation.status import Busy, Idle
-from asyncagents.domain.conversation.system_message import Remark
+from asyncagents.domain.conversation.system_message import SystemMessage
 from asyncagents.domain.event import (
     MessageUpdated,
     PartUpdated,
@@ -35,12 +35,12 @@ from asyncagents.domain.event import (
 from asyncagents.domain.id import CallId, MessageId, RequestId, SessionId, sort_id
 from asyncagents.domain.shape import encode
 from asyncagents.errors import Conflict, LeaseLost, NotFound
-from asyncagents.store.body import body
+from asyncagents.store.body import encode_body
 from asyncagents.store.tx import Row, Tx
 
 IDLE = encode(Idle()).decode()
 BUSY = encode(Busy()).decode()
-SOUGHT = 500
+SEARCHED_TITLE_CHARS = 500
 """Characters of a title that a search covers; an index holds them."""
 _call_decoder = msgspec.json.Decoder(Call)
 
@@ -61,14 +61,14 @@ async def find_session(tx: Tx, session_id: SessionId) -> SessionRow | None:
     return SessionRow(Control(*row[:22]), decode_session(upcast(version, raw)), status_text, raw, version)
 
 
-async def the_session(tx: Tx, session_id: SessionId) -> SessionRow:
+async def require_session(tx: Tx, session_id: SessionId) -> SessionRow:
     row = await find_session(tx, session_id)
     if row is None:
         raise NotFound("session", session_id)
     return row
 
 
-async def held(tx: Tx, lease: Lease) -> SessionRow:
+async def claimed_session(tx: Tx, lease: Claim) -> SessionRow:
     """Read the session if the lease is still valid; every write of a run begins here. Raises `LeaseLost`."""
     row = await find_session(tx, lease.session_id)
     if row is None or row.control.fence != lease.fence or row.control.state != "running":
@@ -76,13 +76,13 @@ async def held(tx: Tx, lease: Lease) -> SessionRow:
     return row
 
 
-async def check_lease(tx: Tx, lease: Lease) -> None:
+async def check_claim(tx: Tx, lease: Claim) -> None:
     """Raise `LeaseLost` as `claimed_session` does, for a write that needs nothing of the session."""
     if await tx.one("lease", lease.session_id) != (lease.fence, "running"):
         raise LeaseLost(lease.session_id)
 
 
-async def save(
+async def save_session(
     tx: Tx, row: SessionRow, control: Control, info: Session | None = None, *, at_rest: bool = False
 ) -> SessionRow:
     """Write a session back, publish what changed, wake it if signalled. `at_rest`: it has no open calls."""
@@ -90,7 +90,7 @@ async def save(
     now_status = IDLE if at_rest and control.state == "idle" else await _status(tx, control)
     raw, version = row.raw, row.version
     if info is not None and info is not row.info:
-        raw, version = merged(row.raw, row.version, info)
+        raw, version = merge_body(row.raw, row.version, info)
         tx.emit(SessionUpdated(session_id=control.id, info=info))
     await tx.one(
         "save_session",
@@ -116,7 +116,7 @@ async def save(
         rev,
         control.id,
     )
-    await _list(tx, row.info, info)
+    await _update_list_columns(tx, row.info, info)
     if now_status != row.status:
         publish_status(tx, control.id, now_status)
     if control.state == "ready" or control.wake_seq > row.control.wake_seq:
@@ -124,16 +124,16 @@ async def save(
     return SessionRow(control, info or row.info, now_status, raw, version)
 
 
-def listed(info: Session) -> tuple[int, str, int | None]:
+def list_columns(info: Session) -> tuple[int, str, int | None]:
     """Columns that session lists sort and search by. Zero bytes are replaced: a search would end at one."""
-    sought = info.title[:SOUGHT].casefold().replace("\0", "\ufffd")
+    sought = info.title[:SEARCHED_TITLE_CHARS].casefold().replace("\0", "\ufffd")
     return info.time.updated, sought, info.time.archived
 
 
-async def _list(tx: Tx, before: Session, info: Session | None) -> None:
+async def _update_list_columns(tx: Tx, before: Session, info: Session | None) -> None:
     """Write the indexed columns only if they changed."""
     if info is not None and (info.time != before.time or info.title != before.title):
-        await tx.one("list_session", *listed(info), info.id)
+        await tx.one("list_session", *list_columns(info), info.id)
 
 
 def publish_status(tx: Tx, session_id: SessionId, text: str) -> None:
@@ -144,13 +144,13 @@ def publish_status(tx: Tx, session_id: SessionId, text: str) -> None:
 
 async def _status(tx: Tx, control: Control) -> str:
     if control.backoff is not None:
-        return encode(status(control, (), await find_backoff(tx, control))).decode()
+        return encode(session_status(control, (), await find_backoff(tx, control))).decode()
     if control.state != "idle":
         return BUSY
-    return encode(status(control, await unsettled(tx, control.id))).decode()
+    return encode(session_status(control, await unsettled_calls(tx, control.id))).decode()
 
 
-async def unsettled(tx: Tx, session_id: SessionId) -> tuple[Call, ...]:
+async def unsettled_calls(tx: Tx, session_id: SessionId) -> tuple[Call, ...]:
     rows = await tx.all("unsettled_calls", session_id)
     return tuple(decode_call(row) for row in rows)
 
@@ -179,7 +179,7 @@ async def snapshot(tx: Tx, row: SessionRow, *, last: Message | None = None) -> S
     return Snapshot(
         control=control,
         info=row.info,
-        calls=await unsettled(tx, control.id),
+        calls=await unsettled_calls(tx, control.id),
         queued=unread.queued,
         prompts=unread.prompts,
         stranded=unread.stranded,
@@ -226,11 +226,11 @@ async def inbox(tx: Tx, session_id: SessionId) -> Inbox:
 def decode_call(row: Row) -> Call:
     try:
         return _call_decoder.decode(row[0])
-    except BROKEN as error:
-        raise unreadable("call", row[0], error) from error
+    except DECODE_ERRORS as error:
+        raise unreadable_error("call", row[0], error) from error
 
 
-async def the_call(tx: Tx, call_id: CallId) -> Call:
+async def require_call(tx: Tx, call_id: CallId) -> Call:
     row = await tx.one("call", call_id)
     if row is None:
         raise NotFound("call", call_id)
@@ -243,7 +243,7 @@ async def put_call(tx: Tx, call: Call, *, publish: bool = True) -> None:
     if isinstance(state, Open):
         due = state.next_due
         if due is not None:
-            tx.expect(due)
+            tx.schedule(due)
     elif isinstance(state, Settled) and call.later is not None:
         due = state.at
     columns = (
@@ -258,21 +258,21 @@ async def put_call(tx: Tx, call: Call, *, publish: bool = True) -> None:
         pending_status(call),
     )
     rev = await tx.rev()
-    if not await tx.run("put_call", *columns, body(call), SHAPE_VERSION, rev):
+    if not await tx.run("put_call", *columns, encode_body(call), SHAPE_VERSION, rev):
         old = await tx.one("call", call.id)
         assert old is not None
-        await tx.one("put_call", *columns, *merged(old[0], old[1], call), rev)
+        await tx.one("put_call", *columns, *merge_body(old[0], old[1], call), rev)
     await put_part(tx, render(call), publish=publish)
 
 
 async def put_part(tx: Tx, part: Part | UnknownPart, *, publish: bool = True) -> None:
     columns = part.id, part.message_id, part.session_id
     rev = await tx.rev()
-    if not await tx.run("put_part", *columns, body(part), SHAPE_VERSION, rev):
+    if not await tx.run("put_part", *columns, encode_body(part), SHAPE_VERSION, rev):
         old = await tx.one("part", part.id)
         if old is None or old[2] != part.message_id:
             raise Conflict(f"part id {part.id!r} is taken; leave it out or choose another")
-        await tx.one("put_part", *columns, *merged(old[0], old[1], part), rev)
+        await tx.one("put_part", *columns, *merge_body(old[0], old[1], part), rev)
     if publish and part.session_id is not None:
         tx.emit(PartUpdated(session_id=part.session_id, part=part, time=tx.now))
 
@@ -287,7 +287,7 @@ async def insert_message(
     publish: bool = True,
 ) -> None:
     """Insert a new message. `named`: a client made its id, perhaps without its era. Raises `Conflict`."""
-    raw = body(message)
+    raw = encode_body(message)
     columns = message.id, message.session_id, position, turn, False
     sorts_by = sort_id(message.id, message.time.created) if named else message.id
     kept = None if sorts_by == message.id else sorts_by
@@ -303,7 +303,7 @@ async def sort_id_of(tx: Tx, message_id: str) -> str:
     return str(row[0]) if row else sort_id(message_id, tx.now)
 
 
-async def say(tx: Tx, control: Control, said: Remark) -> Control:
+async def append_system_message(tx: Tx, control: Control, said: SystemMessage) -> Control:
     """Append a message of the runtime at the next position that the model reads."""
     control = replace(control, positions=control.positions + 1)
     await insert_message(tx, said.message, position=control.positions, turn=control.turn)
@@ -313,33 +313,35 @@ async def say(tx: Tx, control: Control, said: Remark) -> Control:
 
 async def save_message(tx: Tx, message: Message, *, hidden: bool = False) -> None:
     rev = await tx.rev()
-    if not await tx.run("save_message", hidden, body(message), SHAPE_VERSION, rev, message.id):
+    if not await tx.run("save_message", hidden, encode_body(message), SHAPE_VERSION, rev, message.id):
         old = await tx.one("message", message.id)
         if old is None:
             raise NotFound("message", message.id)
-        await tx.one("save_message", hidden, *merged(old[5], old[6], message), rev, message.id)
+        await tx.one("save_message", hidden, *merge_body(old[5], old[6], message), rev, message.id)
     tx.emit(MessageUpdated(session_id=message.session_id, info=message))
 
 
-async def entry(tx: Tx, message_id: MessageId) -> Entry:
+async def require_message(tx: Tx, message_id: MessageId) -> MessageWithParts:
     row = await tx.one("message", message_id)
     if row is None:
         raise NotFound("message", message_id)
     parts = await tx.all("message_parts", message_id)
-    return Entry(info=decode_message(upcast(row[6], row[5])), parts=tuple(read_part(p) for p in parts))
+    return MessageWithParts(
+        info=decode_message(upcast(row[6], row[5])), parts=tuple(read_part(p) for p in parts)
+    )
 
 
 def read_part(row: Row) -> Part | UnknownPart:
     return decode_part(upcast(row[1], row[0]))
 
 
-def touched(info: Session, now: int) -> Session:
+def with_updated_time(info: Session, now: int) -> Session:
     return replace(info, time=replace(info.time, updated=now))
 
 
-def merged(old: bytes, version: int, new: Struct | UnknownPart) -> tuple[bytes, int]:
+def merge_body(old: bytes, version: int, new: Struct | UnknownPart) -> tuple[bytes, int]:
     """Encode a new body; a row written by a newer program keeps its version and the fields we do not know."""
-    raw = body(new)
+    raw = encode_body(new)
     if version <= SHAPE_VERSION:
         return raw, SHAPE_VERSION
     return (overlay(old, new) if isinstance(new, Struct) else raw), version

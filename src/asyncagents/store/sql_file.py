@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from importlib.resources.abc import Traversable
 
 
-def named(folder: Traversable) -> Iterator[tuple[str, str]]:
+def read_statements(folder: Traversable) -> Iterator[tuple[str, str]]:
     """Yield each named statement of a folder, with comments. Raises `ValueError` for a repeated name."""
     seen: set[str] = set()
     for file in sorted(folder.iterdir(), key=lambda f: f.name):
@@ -16,7 +16,7 @@ def named(folder: Traversable) -> Iterator[tuple[str, str]]:
             yield name.strip(), text
 
 
-def bare(text: str) -> str:
+def strip_comments(text: str) -> str:
     """Remove comment lines, blank lines and the closing semicolon."""
     lines = (line for line in text.splitlines() if not line.lstrip().startswith("--"))
     return "\n".join(line for line in lines if line.strip()).rstrip(";")

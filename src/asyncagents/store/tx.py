@@ -42,11 +42,11 @@ class Tx(Protocol):
         """Interrupt the run of this session after the commit; the run then reads the rows."""
         ...
 
-    def expect(self, due: int) -> None:
+    def schedule(self, due: int) -> None:
         """Schedule a sweep: a row becomes due at this time."""
         ...
 
-    def expect_post(self, due: int) -> None:
+    def schedule_webhook(self, due: int) -> None:
         """Schedule the delivery loop: a webhook becomes due at this time."""
         ...
 

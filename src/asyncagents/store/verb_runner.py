@@ -9,7 +9,7 @@ from asyncagents.store.tx import Database, Verb
 T = TypeVar("T")
 
 
-class Door:
+class VerbRunner:
     def __init__(self, database: Database) -> None:
         self._database = database
 
@@ -19,14 +19,14 @@ class Door:
         except Unreadable as error:
             raise Damaged(str(error)) from error
 
-    async def _write_quickly(self, verb: Verb[T]) -> T:
+    async def _write_inline(self, verb: Verb[T]) -> T:
         """Run the verb on the event loop (see ADR 16); only for verbs that touch a few rows."""
         try:
             return await self._database.write(verb, quick=True)
         except Unreadable as error:
             raise Damaged(str(error)) from error
 
-    async def _glance(self, verb: Verb[T]) -> T:
+    async def _read_inline(self, verb: Verb[T]) -> T:
         """Run a reading verb on the event loop; only for verbs that touch a few rows."""
         try:
             return await self._database.read(verb, quick=True)

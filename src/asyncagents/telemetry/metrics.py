@@ -5,7 +5,7 @@ from collections import defaultdict
 from opentelemetry.metrics import Histogram, MeterProvider, get_meter
 
 from asyncagents.domain.conversation.session import Tokens
-from asyncagents.engine.metrics import Names
+from asyncagents.engine.metrics import LabelLimit
 from asyncagents.engine.runtime.runtime import VERSION
 
 _SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
@@ -15,11 +15,11 @@ _TOKENS = tuple(4**power for power in range(14))
 Labels = dict[str, str]
 
 
-class Measures:
+class GenAiMetrics:
     """Histograms of the program's meter provider; without one nothing is recorded."""
 
     def __init__(self, provider: MeterProvider | None = None) -> None:
-        self._names: defaultdict[str, Names] = defaultdict(Names)
+        self._names: defaultdict[str, LabelLimit] = defaultdict(LabelLimit)
         self._meter = get_meter("asyncagents", VERSION, provider)
         self._operation = self._seconds("gen_ai.client.operation.duration", "GenAI operation duration.")
         self._agent = self._seconds(
@@ -38,23 +38,23 @@ class Measures:
             name, unit="s", description=description, explicit_bucket_boundaries_advisory=bounds
         )
 
-    def operation(self, seconds: float, labels: Labels) -> None:
-        self._operation.record(seconds, self._bounded(labels))
+    def record_operation(self, seconds: float, labels: Labels) -> None:
+        self._operation.record(seconds, self._limit_labels(labels))
 
-    def agent(self, seconds: float, labels: Labels) -> None:
-        self._agent.record(seconds, self._bounded(labels))
+    def record_agent(self, seconds: float, labels: Labels) -> None:
+        self._agent.record(seconds, self._limit_labels(labels))
 
-    def tool(self, seconds: float, labels: Labels) -> None:
-        self._tool.record(seconds, self._bounded(labels))
+    def record_tool(self, seconds: float, labels: Labels) -> None:
+        self._tool.record(seconds, self._limit_labels(labels))
 
-    def usage(self, tokens: Tokens, labels: Labels) -> None:
-        labels = self._bounded(labels)
+    def record_usage(self, tokens: Tokens, labels: Labels) -> None:
+        labels = self._limit_labels(labels)
         for kind, count in (("input", input_tokens(tokens)), ("output", output_tokens(tokens))):
             self._usage.record(max(0, count), labels | {"gen_ai.token.type": kind})
 
-    def _bounded(self, labels: Labels) -> Labels:
+    def _limit_labels(self, labels: Labels) -> Labels:
         """Limit the number of label values: models may invent names of agents and tools."""
-        return {name: self._names[name].of(value) for name, value in labels.items()}
+        return {name: self._names[name].label_for(value) for name, value in labels.items()}
 
 
 def input_tokens(tokens: Tokens) -> int:

@@ -2,7 +2,7 @@
 
 from asyncagents.config.config import Config, TelemetryConfig
 from asyncagents.domain.port import Clock
-from asyncagents.engine.observer import UNWATCHED, Watch
+from asyncagents.engine.observer import NOOP_OBSERVER, Observer
 from asyncagents.errors import ConfigError
 
 MISSING = (
@@ -11,15 +11,15 @@ MISSING = (
 )
 
 
-def chosen_watch(given: bool | TelemetryConfig | None, config: Config | None, clock: Clock) -> Watch:
+def choose_observer(given: bool | TelemetryConfig | None, config: Config | None, clock: Clock) -> Observer:
     """Return the observer by `given`, or else by the config; raises `ConfigError` without OpenTelemetry."""
     if given is None:
         given = config.telemetry if config is not None else False
     wanted = TelemetryConfig(enabled=given) if isinstance(given, bool) else given
     if not wanted.enabled:
-        return UNWATCHED
+        return NOOP_OBSERVER
     try:
-        from asyncagents.telemetry.tracing import Tracing  # optional extra
+        from asyncagents.telemetry.tracing import OtelObserver  # optional extra
     except ImportError as error:
         raise ConfigError(MISSING) from error
-    return Tracing(clock, content=wanted.content)
+    return OtelObserver(clock, content=wanted.content)

@@ -27,7 +27,7 @@ Attributes = dict[str, AttributeValue]
 _log = logging.getLogger(__name__)
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class SpanPlan(Struct, frozen=True, kw_only=True):
     """The arguments to start a span; without `parent` the current context is used."""
 
     name: str
@@ -39,7 +39,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     """Start time in ms since the epoch; None: now."""
 
 
-def begun(tracer: Tracer, plan: Plan) -> Span:
+def start_span(tracer: Tracer, plan: SpanPlan) -> Span:
     """Start a span; if a sampler or processor of the program raises, log it and return an invalid span."""
     start = None if plan.start is None else plan.start * 1_000_000
     try:
@@ -49,17 +49,17 @@ def begun(tracer: Tracer, plan: Plan) -> Span:
         return INVALID_SPAN
 
 
-def finish(span: Span) -> None:
+def end_span(span: Span) -> None:
     try:
         span.end()
     except Exception:  # noqa: BLE001  the edge of the program's telemetry
         _log.exception("span action=end failed")
 
 
-class Traced:
+class TracedBlock:
     """A `with` block that has its own span."""
 
-    def __init__(self, tracer: Tracer, clock: Clock, plan: Plan) -> None:
+    def __init__(self, tracer: Tracer, clock: Clock, plan: SpanPlan) -> None:
         self._tracer = tracer
         self._clock = clock
         self._plan = plan
@@ -76,7 +76,7 @@ class Traced:
         self._began = self._clock.now()
         plan = self._plan
         around = plan.parent if plan.parent is not None else get_current()
-        self._span = begun(self._tracer, plan)
+        self._span = start_span(self._tracer, plan)
         is_one = self._span is not INVALID_SPAN
         self._token = attach(set_span_in_context(self._span, around) if is_one else around)
         return self
@@ -88,10 +88,10 @@ class Traced:
         detach(self._token)
         if isinstance(error, Exception):
             self.fail(type(error).__name__)
-        self.over(max(0, self._clock.now() - self._began) / 1000, cut=error is not None)
-        finish(self._span)
+        self.on_end(max(0, self._clock.now() - self._began) / 1000, cut=error is not None)
+        end_span(self._span)
 
-    def over(self, seconds: float, *, cut: bool) -> None:
+    def on_end(self, seconds: float, *, cut: bool) -> None:
         """Record results just before the span ends. `cut`: the block ended by an exception."""
 
     def note(self, attributes: Attributes) -> None:
@@ -105,7 +105,7 @@ class Traced:
         self._span.set_attribute("error.type", error_type)
         self._span.set_status(Status(StatusCode.ERROR))
 
-    def failed(self, labels: dict[str, str]) -> dict[str, str]:
+    def with_error(self, labels: dict[str, str]) -> dict[str, str]:
         return labels | {"error.type": self._error} if self._error else labels
 
 

@@ -8,7 +8,7 @@ _propagator = TraceContextTextMapPropagator()
 _NAME = "traceparent"
 
 
-def context_at(traceparent: str | None) -> Context:
+def context_from(traceparent: str | None) -> Context:
     """Return a context with only the traceparent; an invalid traceparent begins a new trace."""
     return _propagator.extract({_NAME: traceparent} if traceparent else {}, Context())
 
@@ -20,11 +20,11 @@ def traceparent_of(span: Span) -> str | None:
     return carrier.get(_NAME)
 
 
-def here() -> str | None:
+def current_traceparent() -> str | None:
     return traceparent_of(get_current_span())
 
 
-def links_here() -> tuple[Link, ...]:
+def caller_links() -> tuple[Link, ...]:
     """Return a link to the caller's span, which belongs to another trace; empty without one."""
     caller = get_current_span().get_span_context()
     return (Link(caller),) if caller.is_valid else ()

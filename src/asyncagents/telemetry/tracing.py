@@ -14,15 +14,15 @@ from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.port import Clock
-from asyncagents.engine.observer import Edge, Seen, SeenModel, SeenTool, Trace, result_in
+from asyncagents.engine.observer import Edge, ModelSpan, ObserverSpan, ToolSpan, Trace, result_of
 from asyncagents.engine.run import Run
 from asyncagents.engine.runtime.runtime import VERSION
-from asyncagents.engine.tool import Ended
-from asyncagents.llm.model import FromModel, Options, Request, StepFinish
+from asyncagents.engine.tool import CallOutcome
+from asyncagents.llm.model import ChatRequest, ModelTurn, Options, StepFinish
 from asyncagents.telemetry import content
-from asyncagents.telemetry.metrics import Measures, input_tokens, output_tokens
-from asyncagents.telemetry.span import Attributes, Plan, Traced, begun, error_type, finish
-from asyncagents.telemetry.trace_context import context_at, here, links_here
+from asyncagents.telemetry.metrics import GenAiMetrics, input_tokens, output_tokens
+from asyncagents.telemetry.span import Attributes, SpanPlan, TracedBlock, end_span, error_type, start_span
+from asyncagents.telemetry.trace_context import caller_links, context_from, current_traceparent
 
 _PROVIDERS = {
     "amazon-bedrock": "aws.bedrock",
@@ -36,10 +36,10 @@ _PROVIDERS = {
 """Provider ids that have another name in the conventions."""
 
 
-class Tracing:
+class OtelObserver:
     """The observer for OpenTelemetry; `content` includes texts of prompts, answers, arguments and results."""
 
-    tracing = True
+    is_tracing = True
 
     def __init__(
         self,
@@ -52,18 +52,18 @@ class Tracing:
         self._clock = clock
         self._content = content
         self._tracer = get_tracer("asyncagents", VERSION, tracers)
-        self._measures = Measures(meters)
+        self._metrics = GenAiMetrics(meters)
 
-    def caller(self) -> Trace | None:
-        return here()
+    def caller_trace(self) -> Trace | None:
+        return current_traceparent()
 
-    def under(self, trace: str) -> AbstractContextManager[object]:
-        return _under(trace) if trace else nullcontext()
+    def use_parent(self, trace: str) -> AbstractContextManager[object]:
+        return _attach_context(trace) if trace else nullcontext()
 
-    def run(self, run: Run, snapshot: Snapshot) -> Seen:
+    def run_span(self, run: Run, snapshot: Snapshot) -> ObserverSpan:
         return _TracedRun(self, self._plan_run(snapshot), run)
 
-    def _plan_run(self, snapshot: Snapshot) -> Plan:
+    def _plan_run(self, snapshot: Snapshot) -> SpanPlan:
         info = snapshot.info
         agent = (info.agent if info else None) or ""
         attributes: Attributes = {
@@ -75,119 +75,121 @@ class Tracing:
             attributes["gen_ai.agent.name"] = agent
         if snapshot.model is not None:
             attributes |= model_attributes(snapshot.model)
-        parent = context_at(snapshot.control.trace)
-        return Plan(name=f"invoke_agent {agent}".rstrip(), attributes=attributes, parent=parent)
+        parent = context_from(snapshot.control.trace)
+        return SpanPlan(name=f"invoke_agent {agent}".rstrip(), attributes=attributes, parent=parent)
 
-    def model(self, request: Request, session_id: SessionId, agent: str) -> SeenModel:
+    def model_span(self, request: ChatRequest, session_id: SessionId, agent: str) -> ModelSpan:
         attributes: Attributes = {
             "gen_ai.operation.name": "chat",
             "gen_ai.conversation.id": session_id,
             "gen_ai.agent.name": agent,
             "gen_ai.request.stream": True,
             **model_attributes(request.model),
-            **_options(request.options),
+            **_option_attributes(request.options),
         }
         if self._content:
-            attributes |= content.asked(request)
+            attributes |= content.request_attributes(request)
         name = f"chat {request.model.model_id}"
-        return _TracedModel(self, Plan(name=name, attributes=attributes, kind=SpanKind.CLIENT), request)
+        return _TracedModel(self, SpanPlan(name=name, attributes=attributes, kind=SpanKind.CLIENT), request)
 
-    def tool(self, call: Call) -> SeenTool:
+    def tool_span(self, call: Call) -> ToolSpan:
         attributes: Attributes = {"gen_ai.operation.name": "execute_tool", **_call_attributes(call)}
         if self._content:
-            attributes |= content.arguments(call.input)
-        return _TracedTool(self, Plan(name=f"execute_tool {call.tool}", attributes=attributes), call)
+            attributes |= content.argument_attributes(call.input)
+        return _TracedTool(self, SpanPlan(name=f"execute_tool {call.tool}", attributes=attributes), call)
 
-    def refused(self, call: Call) -> None:
+    def report_refused(self, call: Call) -> None:
         """Record nothing: the call did not run."""
 
-    def settled(self, call: Call, trace: Trace | None, began: int) -> None:
+    def report_settled(self, call: Call, trace: Trace | None, began: int) -> None:
         attributes: Attributes = _call_attributes(call)
         result = call.state.result if isinstance(call.state, Settled) else None
         attributes["asyncagents.result"] = "completed" if isinstance(result, Completed) else "failed"
         if self._content and result is not None:
-            attributes |= content.result(_said(result))
-        plan = Plan(
+            attributes |= content.result_attributes(_result_text(result))
+        plan = SpanPlan(
             name=f"tool_result {call.tool}",
             attributes=attributes,
             kind=SpanKind.CONSUMER,
-            parent=context_at(trace),
-            links=links_here(),
+            parent=context_from(trace),
+            links=caller_links(),
             start=began,
         )
-        finish(begun(self._tracer, plan))
+        end_span(start_span(self._tracer, plan))
 
     def report_fault(self, edge: Edge, error: BaseException) -> None:
         """Record nothing: the spans of the failed block end with the error."""
 
 
 @contextmanager
-def _under(trace: str) -> Iterator[None]:
-    token = attach(context_at(trace))
+def _attach_context(trace: str) -> Iterator[None]:
+    token = attach(context_from(trace))
     try:
         yield
     finally:
         detach(token)
 
 
-class _TracedRun(Traced):
-    def __init__(self, tracing: Tracing, plan: Plan, run: Run) -> None:
+class _TracedRun(TracedBlock):
+    def __init__(self, tracing: OtelObserver, plan: SpanPlan, run: Run) -> None:
         super().__init__(tracing._tracer, tracing._clock, plan)
-        self._measures = tracing._measures
+        self._metrics = tracing._metrics
         self._agent = str(plan.attributes.get("gen_ai.agent.name", ""))
         self._run = run
 
-    def over(self, seconds: float, *, cut: bool) -> None:
+    def on_end(self, seconds: float, *, cut: bool) -> None:
         outcome = self._run.outcome or "interrupted"
         self.note({"asyncagents.run.outcome": outcome})
         if outcome in ("error", "crash_loop"):
             self.fail(outcome)
-        self._measures.agent(seconds, self.failed({"gen_ai.agent.name": self._agent} if self._agent else {}))
+        self._metrics.record_agent(
+            seconds, self.with_error({"gen_ai.agent.name": self._agent} if self._agent else {})
+        )
 
 
-class _TracedModel(Traced):
-    def __init__(self, tracing: Tracing, plan: Plan, request: Request) -> None:
+class _TracedModel(TracedBlock):
+    def __init__(self, tracing: OtelObserver, plan: SpanPlan, request: ChatRequest) -> None:
         super().__init__(tracing._tracer, tracing._clock, plan)
-        self._measures = tracing._measures
+        self._metrics = tracing._metrics
         self._content = tracing._content
         self._labels = {"gen_ai.operation.name": "chat", **model_attributes(request.model)}
 
-    def ended(
-        self, finish: StepFinish | None, failure: Failure | None, said: Callable[[], FromModel]
+    def record_outcome(
+        self, finish: StepFinish | None, failure: Failure | None, said: Callable[[], ModelTurn]
     ) -> None:
         if failure is not None:
             self.fail(error_type(failure))
         if finish is not None:
             self.note({"gen_ai.response.finish_reasons": [finish.finish]})
             if finish.tokens is not None:
-                self.note(_usage(finish.tokens))
-                self._measures.usage(finish.tokens, self._labels)
+                self.note(_usage_attributes(finish.tokens))
+                self._metrics.record_usage(finish.tokens, self._labels)
         if self._content:
-            self.note({**content.answered(said(), finish.finish if finish else "error")})
+            self.note({**content.response_attributes(said(), finish.finish if finish else "error")})
 
-    def over(self, seconds: float, *, cut: bool) -> None:
-        self._measures.operation(seconds, self.failed(self._labels))
+    def on_end(self, seconds: float, *, cut: bool) -> None:
+        self._metrics.record_operation(seconds, self.with_error(self._labels))
 
 
-class _TracedTool(Traced):
-    def __init__(self, tracing: Tracing, plan: Plan, call: Call) -> None:
+class _TracedTool(TracedBlock):
+    def __init__(self, tracing: OtelObserver, plan: SpanPlan, call: Call) -> None:
         super().__init__(tracing._tracer, tracing._clock, plan)
-        self._measures = tracing._measures
+        self._metrics = tracing._metrics
         self._content = tracing._content
         self._labels = {"gen_ai.tool.name": call.tool, "gen_ai.tool.type": "function"}
 
-    def ended(self, outcome: Ended) -> None:
-        result = result_in(outcome)
+    def record_outcome(self, outcome: CallOutcome) -> None:
+        result = result_of(outcome)
         if result is None:
             self.note({"asyncagents.waits": True})
             return
         if isinstance(result, Failed):
             self.fail("tool_error")
         if self._content:
-            self.note({**content.result(_said(result))})
+            self.note({**content.result_attributes(_result_text(result))})
 
-    def over(self, seconds: float, *, cut: bool) -> None:
-        self._measures.tool(seconds, self.failed(self._labels))
+    def on_end(self, seconds: float, *, cut: bool) -> None:
+        self._metrics.record_tool(seconds, self.with_error(self._labels))
 
 
 def model_attributes(model: ModelRef) -> dict[str, str]:
@@ -197,7 +199,7 @@ def model_attributes(model: ModelRef) -> dict[str, str]:
     }
 
 
-def _options(options: Options) -> Attributes:
+def _option_attributes(options: Options) -> Attributes:
     given = {
         "gen_ai.request.temperature": options.temperature,
         "gen_ai.request.top_p": options.top_p,
@@ -206,7 +208,7 @@ def _options(options: Options) -> Attributes:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _usage(tokens: Tokens) -> Attributes:
+def _usage_attributes(tokens: Tokens) -> Attributes:
     return {
         "gen_ai.usage.input_tokens": input_tokens(tokens),
         "gen_ai.usage.output_tokens": output_tokens(tokens),
@@ -227,5 +229,5 @@ def _call_attributes(call: Call) -> Attributes:
     }
 
 
-def _said(result: Completed | Failed) -> str:
+def _result_text(result: Completed | Failed) -> str:
     return result.output if isinstance(result, Completed) else result.error

@@ -11,7 +11,7 @@ TORN_PERCENT = 10
 
 
 @dataclass(frozen=True)
-class Write:
+class DiskWrite:
     offset: int
     data: bytes
 
@@ -19,24 +19,25 @@ class Write:
         content.extend(bytes(max(0, self.offset - len(content))))
         content[self.offset : self.offset + len(self.data)] = self.data
 
-    def sectors(self) -> list["Write"]:
+    def sectors(self) -> list["DiskWrite"]:
         """Split the write into sectors, which the disk writes one by one."""
         end = self.offset + len(self.data)
         bounds = [self.offset, *range(self.offset // SECTOR * SECTOR + SECTOR, end, SECTOR), end]
         return [
-            Write(start, self.data[start - self.offset :][: stop - start]) for start, stop in pairwise(bounds)
+            DiskWrite(start, self.data[start - self.offset :][: stop - start])
+            for start, stop in pairwise(bounds)
         ]
 
 
 @dataclass(frozen=True)
-class Truncate:
+class DiskTruncate:
     size: int
 
     def apply(self, content: bytearray) -> None:
         del content[self.size :]
         content.extend(bytes(self.size - len(content)))
 
-    def sectors(self) -> list["Truncate"]:
+    def sectors(self) -> list["DiskTruncate"]:
         return [self]
 
 
@@ -46,9 +47,9 @@ class Inode:
 
     durable: bytearray = field(default_factory=bytearray)
     content: bytearray = field(default_factory=bytearray)
-    unsynced: list[Write | Truncate] = field(default_factory=list)
+    unsynced: list[DiskWrite | DiskTruncate] = field(default_factory=list)
 
-    def change(self, change: Write | Truncate) -> None:
+    def change(self, change: DiskWrite | DiskTruncate) -> None:
         change.apply(self.content)
         self.unsynced.append(change)
 
@@ -70,7 +71,7 @@ class Inode:
         return bytes(content)
 
 
-class Disk:
+class SimulatedDisk:
     """One directory: its files, and which of their names are durable."""
 
     def __init__(self, files: dict[str, bytes]) -> None:

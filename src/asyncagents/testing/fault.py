@@ -3,7 +3,7 @@
 import sqlite3
 from typing import Any, Literal, Protocol, TypeAlias
 
-from asyncagents.store.sqlite.connection import Connection, Cursor
+from asyncagents.store.sqlite.connection import Connection, SqliteCursor
 
 Fault: TypeAlias = Literal["crash_before", "crash_after", "fail_before", "fail_after"]
 
@@ -12,7 +12,7 @@ class Crash(BaseException):
     """The simulated process dies here; only the simulation catches it."""
 
 
-class Plan(Protocol):
+class FaultPlan(Protocol):
     """Decides which operations fail."""
 
     dead: bool
@@ -27,7 +27,7 @@ class Plan(Protocol):
 
 
 class FaultyConnection:
-    def __init__(self, real: Connection, plan: Plan) -> None:
+    def __init__(self, real: Connection, plan: FaultPlan) -> None:
         self._real = real
         self._plan = plan
         self._writing = False
@@ -39,7 +39,7 @@ class FaultyConnection:
     def close(self) -> None:
         self._real.close()
 
-    def execute(self, sql: str, params: tuple[Any, ...] = (), /) -> Cursor:
+    def execute(self, sql: str, params: tuple[Any, ...] = (), /) -> SqliteCursor:
         if self._plan.dead:
             raise sqlite3.OperationalError("this process is dead")
         if sql.startswith("BEGIN"):
@@ -51,7 +51,7 @@ class FaultyConnection:
             raise sqlite3.OperationalError("database or disk is full")
         return self._real.execute(sql, params)
 
-    def _commit(self) -> Cursor:
+    def _commit(self) -> SqliteCursor:
         fault = self._plan.commit()
         if fault == "crash_before":
             raise Crash

@@ -7,8 +7,8 @@ from typing import Any
 
 from asyncagents.domain.port import Rng
 from asyncagents.errors import Closed
-from asyncagents.store.sqlite.group_commit import Batches, Outcome
-from asyncagents.store.sqlite.writer import Report, resolve
+from asyncagents.store.sqlite.group_commit import GroupCommit, VerbOutcome
+from asyncagents.store.sqlite.writer import Report, resolve_future
 from asyncagents.store.tx import Commit, Verb
 from asyncagents.testing.fault import Crash
 
@@ -21,7 +21,7 @@ class InlineWriter:
 
     def __init__(
         self,
-        batches: Batches,
+        batches: GroupCommit,
         report: Report,
         *,
         rng: Rng,
@@ -32,10 +32,10 @@ class InlineWriter:
         self._batches = batches
         self._report = report
         self._rng = rng
-        self._died = died
+        self._on_crash = died
         self._loop = asyncio.get_running_loop()
         self._queue: deque[tuple[Verb[Any], asyncio.Future[Any]]] = deque()
-        self._done: deque[tuple[list[asyncio.Future[Any]], list[Outcome], Commit]] = deque()
+        self._done: deque[tuple[list[asyncio.Future[Any]], list[VerbOutcome], Commit]] = deque()
         self._ticking = False
         self.dead = False
 
@@ -50,7 +50,7 @@ class InlineWriter:
     def poll(self) -> None:
         if not self.dead:
             self._done.append(([], [], self._batches.poll()))
-            self._later(self._deliver)
+            self._call_later(self._deliver)
 
     async def close(self) -> None:
         """Finish what was submitted, unless the process is dead."""
@@ -66,9 +66,9 @@ class InlineWriter:
     def _tick_soon(self) -> None:
         if not self._ticking:
             self._ticking = True
-            self._later(self._tick)
+            self._call_later(self._tick)
 
-    def _later(self, callback: Callable[[], None]) -> None:
+    def _call_later(self, callback: Callable[[], None]) -> None:
         self._loop.call_later(self._rng.below(MAX_DELAY_MS) / 1000, callback)
 
     def _tick(self) -> None:
@@ -78,18 +78,18 @@ class InlineWriter:
         size = min(len(self._queue), 1 + self._rng.below(self._max_batch))
         batch = [self._queue.popleft() for _ in range(size)]
         try:
-            outcomes, report = self._committed([verb for verb, _ in batch])
+            outcomes, report = self._commit_batch([verb for verb, _ in batch])
         except Crash:
-            self._died()
+            self._on_crash()
             return
         self._done.append(([future for _, future in batch], outcomes, report))
-        self._later(self._deliver)
+        self._call_later(self._deliver)
         if self._queue:
             self._tick_soon()
 
-    def _committed(self, verbs: list[Verb[Any]]) -> tuple[list[Outcome], Commit]:
+    def _commit_batch(self, verbs: list[Verb[Any]]) -> tuple[list[VerbOutcome], Commit]:
         """Commit as the real writer does: `work` and `finish`, or `run` where that is not possible."""
-        worked = self._batches.work(verbs)
+        worked = self._batches.begin(verbs)
         return self._batches.run(verbs) if worked is None else self._batches.finish(verbs, worked)
 
     def _deliver(self) -> None:
@@ -100,4 +100,4 @@ class InlineWriter:
             self._report(report)
         finally:
             for future, outcome in zip(futures, outcomes, strict=True):
-                resolve(future, outcome)
+                resolve_future(future, outcome)

@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 
 from asyncagents.testing.clock import SeededRng
-from asyncagents.testing.disk import Disk, Inode, Truncate, Write
+from asyncagents.testing.disk import DiskTruncate, DiskWrite, Inode, SimulatedDisk
 
 _JOURNALS = apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_SUPER_JOURNAL
 _KEPT_IN_MEMORY = apsw.SQLITE_OPEN_MAIN_DB | _JOURNALS
@@ -59,7 +59,7 @@ class PowerCut:
         self._connections: list[apsw.Connection] = []
         self._found: dict[str, bytes] | None = None
         files = {path.name: path.read_bytes() for path in sorted(directory.iterdir()) if path.is_file()}
-        self.disk = Disk({name: data for name, data in files.items() if not name.endswith("-shm")})
+        self.disk = SimulatedDisk({name: data for name, data in files.items() if not name.endswith("-shm")})
         self._live = directory / "live"
         self._live.mkdir()
         self._vfs = _Vfs(f"powercut-{id(self):x}", self, self._live)
@@ -121,7 +121,7 @@ class PowerCut:
         self._vfs.unregister()
 
 
-def _quietly(hook: Callable[..., bool], kind: type[BaseException] | None, *error: Any) -> bool:
+def _ignore_power_loss(hook: Callable[..., bool], kind: type[BaseException] | None, *error: Any) -> bool:
     """Suppress `PowerLost` while SQLite cleans up; call `hook` for other errors."""
     return True if kind is not None and issubclass(kind, PowerLost) else hook(kind, *error)
 
@@ -133,16 +133,16 @@ class _Vfs(apsw.VFS):
         super().__init__(name, "")
 
     def excepthook(self, *error: Any) -> bool:
-        return _quietly(super().excepthook, *error)
+        return _ignore_power_loss(super().excepthook, *error)
 
-    def _ours(self, path: str) -> str | None:
+    def _own_name(self, path: str) -> str | None:
         folder, name = os.path.split(path)
         return name if folder == self._live and not name.endswith("-shm") else None
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
         self._power.check_alive()
         path = name.filename() if isinstance(name, apsw.URIFilename) else name
-        ours = self._ours(path) if path and flags[0] & _KEPT_IN_MEMORY else None
+        ours = self._own_name(path) if path and flags[0] & _KEPT_IN_MEMORY else None
         if ours is None:
             return apsw.VFSFile("", name, flags)
         inode = self._power.disk.find(ours)
@@ -154,7 +154,7 @@ class _Vfs(apsw.VFS):
         return _File(self._power, inode, name, flags, syncs_names=syncs_names)
 
     def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802
-        ours = self._ours(filename)
+        ours = self._own_name(filename)
         if ours is None:
             super().xDelete(filename, syncdir)
             return
@@ -169,7 +169,7 @@ class _Vfs(apsw.VFS):
             self._power.disk.sync_names()
 
     def xAccess(self, pathname: str, flags: int) -> bool:  # noqa: N802
-        ours = self._ours(pathname)
+        ours = self._own_name(pathname)
         return super().xAccess(pathname, flags) if ours is None else self._power.disk.find(ours) is not None
 
 
@@ -189,18 +189,18 @@ class _File(apsw.VFSFile):
         super().__init__("", name, flags)
 
     def excepthook(self, *error: Any) -> bool:
-        return _quietly(super().excepthook, *error)
+        return _ignore_power_loss(super().excepthook, *error)
 
     def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802
         self._power.check_alive()
         return bytes(self._inode.content[offset : offset + amount])
 
     def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
-        write = Write(offset, bytes(data))
+        write = DiskWrite(offset, bytes(data))
         self._power.operate(lambda: self._inode.change(write))
 
     def xTruncate(self, newsize: int) -> None:  # noqa: N802
-        self._power.operate(lambda: self._inode.change(Truncate(newsize)))
+        self._power.operate(lambda: self._inode.change(DiskTruncate(newsize)))
 
     def xSync(self, flags: int) -> None:  # noqa: N802
         self._power.operate(self._sync)

@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from asyncagents.app.backend import World
-from asyncagents.app.runtime import Setup, start
+from asyncagents.app.backend import Backend
+from asyncagents.app.runtime import Setup, start_runtime
 from asyncagents.domain.id import Ids, OwnerId
 from asyncagents.domain.port import Rng
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import StoreError
 from asyncagents.store.sqlite.connection import Connection, connect_with
 from asyncagents.store.sqlite.database import open_sqlite
-from asyncagents.store.sqlite.group_commit import Batches
+from asyncagents.store.sqlite.group_commit import GroupCommit
 from asyncagents.store.sqlite.writer import Report
 from asyncagents.testing.clock import LoopClock, SeededRng
 from asyncagents.testing.fault import Crash, Fault, FaultyConnection
@@ -123,8 +123,8 @@ class Process:
                 connect=self._connect,
                 make_writer=self._make_writer,
             ) as database,
-            start(
-                World(database, owners, clock, rng, ids, poll_seconds=self._machine.poll_seconds),
+            start_runtime(
+                Backend(database, owners, clock, rng, ids, poll_seconds=self._machine.poll_seconds),
                 self._setup(self),
             ) as runtime,
         ):
@@ -135,7 +135,7 @@ class Process:
     def _connect(self, path: Path) -> Connection:
         return FaultyConnection(connect_with(path, synchronous="OFF"), self)
 
-    def _make_writer(self, batches: Batches, report: Report) -> InlineWriter:
+    def _make_writer(self, batches: GroupCommit, report: Report) -> InlineWriter:
         self._writer = InlineWriter(
             batches, report, rng=SeededRng(self._machine.rng.below(2**32)), died=self.crash
         )

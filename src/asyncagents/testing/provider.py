@@ -23,27 +23,27 @@ from msgspec import Struct
 
 from asyncagents.testing.provider_anthropic import anthropic_bytes, anthropic_error, anthropic_json
 from asyncagents.testing.provider_openai import openai_bytes, openai_error, openai_json
-from asyncagents.testing.provider_reply import OK, Reply, Script, Stamp, ToolUse, Usage
+from asyncagents.testing.provider_reply import OK, Reply, Script, Stamp, TokenUsage, ToolUse
 from asyncagents.testing.provider_script import Playbook
-from asyncagents.testing.provider_send import send
-from asyncagents.testing.provider_wire import ANTHROPIC, JSON, OPENAI, Wire, answer
+from asyncagents.testing.provider_send import send_answer
+from asyncagents.testing.provider_wire import ANTHROPIC, JSON, OPENAI, ProviderWire, build_answer
 
 __all__ = [
     "Provider",
+    "ReceivedRequest",
     "Reply",
     "Script",
-    "Seen",
     "Stamp",
+    "TokenUsage",
     "ToolUse",
-    "Usage",
     "anthropic_bytes",
     "anthropic_error",
     "anthropic_json",
-    "listening",
     "open_provider",
     "openai_bytes",
     "openai_error",
     "openai_json",
+    "serve_provider",
 ]
 
 HOST = "127.0.0.1"
@@ -54,7 +54,7 @@ STOP_SECONDS = 1.0
 """The shutdown timeout of aiohttp; handlers are cancelled when the provider closes."""
 
 
-class Seen(Struct, frozen=True):
+class ReceivedRequest(Struct, frozen=True):
     """A received request; the names of `headers` are in lower case."""
 
     wire: Literal["openai", "anthropic"]
@@ -72,7 +72,7 @@ class Provider:
 
     def __init__(self, playbook: Playbook, *, key: str | None, strict: bool, remember: bool) -> None:
         self.url = ""
-        self.requests: list[Seen] = []
+        self.requests: list[ReceivedRequest] = []
         self.asked = 0
         self.active = 0
         self.peak = 0
@@ -113,41 +113,43 @@ class Provider:
 
     async def _models(self, request: web.Request) -> web.Response:
         wire = ANTHROPIC if "anthropic-version" in request.headers else OPENAI
-        refused = self._unknown(wire, request)
+        refused = self._check_key(wire, request)
         if refused is not None:
             body = wire.error(refused, Stamp(id=next(self._ids)))
             return web.Response(body=body, status=refused.status, content_type=JSON)
         return web.Response(body=wire.models(MODELS), content_type=JSON)
 
-    async def _answer(self, wire: Wire, request: web.Request) -> web.StreamResponse:
+    async def _answer(self, wire: ProviderWire, request: web.Request) -> web.StreamResponse:
         raw = await request.read()
         response = web.StreamResponse()
         with self._in_flight():
             body = _parse(raw)
-            self._see(wire, request, body or {})
-            reply = self._unknown(wire, request) or self._reply(wire, request, body)
-            await send(request, response, answer(wire, reply, body or {}, next(self._ids)), reply)
+            self._record_request(wire, request, body or {})
+            reply = self._check_key(wire, request) or self._reply(wire, request, body)
+            await send_answer(
+                request, response, build_answer(wire, reply, body or {}, next(self._ids)), reply
+            )
         return response
 
-    def _reply(self, wire: Wire, request: web.Request, body: dict[str, Any] | None) -> Reply:
+    def _reply(self, wire: ProviderWire, request: web.Request, body: dict[str, Any] | None) -> Reply:
         if body is None:
             return Reply(status=400, error="The body must be a JSON object with a list of messages.")
         refusal = wire.refusal(body, request.headers) if self._strict else None
         return self._playbook.pick(body["messages"]) if refusal is None else Reply(status=400, error=refusal)
 
-    def _unknown(self, wire: Wire, request: web.Request) -> Reply | None:
+    def _check_key(self, wire: ProviderWire, request: web.Request) -> Reply | None:
         """Return the refusal of a request without the key; None if the key is right."""
         given = wire.key(request.headers)
         if self._key is None or given == self._key:
             return None
         return Reply(status=401, error="Incorrect API key provided." if given else "No API key was provided.")
 
-    def _see(self, wire: Wire, request: web.Request, body: dict[str, Any]) -> None:
+    def _record_request(self, wire: ProviderWire, request: web.Request, body: dict[str, Any]) -> None:
         self.asked += 1
         if self._remember:
             headers = {name.lower(): value for name, value in request.headers.items()}
-            self.requests.append(Seen(wire.name, request.path, headers, body))
-        self._changed()
+            self.requests.append(ReceivedRequest(wire.name, request.path, headers, body))
+        self._signal_change()
 
     @contextmanager
     def _in_flight(self) -> Iterator[None]:
@@ -167,9 +169,9 @@ class Provider:
         finally:
             self._tasks.discard(task)
             self.active -= 1
-            self._changed()
+            self._signal_change()
 
-    def _changed(self) -> None:
+    def _signal_change(self) -> None:
         change, self._change = self._change, asyncio.Event()
         change.set()
 
@@ -203,12 +205,12 @@ async def open_provider(
     provider = Provider(
         Playbook(script or {}, otherwise=otherwise), key=key, strict=strict, remember=remember
     )
-    async with listening(provider, port=port):
+    async with serve_provider(provider, port=port):
         yield provider
 
 
 @asynccontextmanager
-async def listening(provider: Provider, *, port: int = 0) -> AsyncIterator[None]:
+async def serve_provider(provider: Provider, *, port: int = 0) -> AsyncIterator[None]:
     """Serve a given provider until the block ends, e.g. one with its own playbook."""
     app = web.Application(client_max_size=MAX_BODY)
     app.add_routes(provider.routes())

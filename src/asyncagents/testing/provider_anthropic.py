@@ -4,7 +4,15 @@ from typing import Any
 
 import msgspec
 
-from asyncagents.testing.provider_reply import LOCAL, Reply, Stamp, ToolUse, Usage, pieces, writes
+from asyncagents.testing.provider_reply import (
+    LOCAL,
+    Reply,
+    Stamp,
+    TokenUsage,
+    ToolUse,
+    join_writes,
+    split_text,
+)
 
 REQUEST_ID = "request-id"
 INPUT_PIECES = 3
@@ -56,7 +64,7 @@ def anthropic_bytes(reply: Reply, stamp: Stamp = LOCAL) -> list[bytes]:
         number += 1
     said += [b"".join(_tool(number + at, at, tool, stamp)) for at, tool in enumerate(reply.tools)]
     head = _event("message_start", message=message) + PING
-    return writes(head, said, _tail(reply, stamp), reply.garbage)
+    return join_writes(head, said, _tail(reply, stamp), reply.garbage)
 
 
 def anthropic_json(reply: Reply, stamp: Stamp = LOCAL) -> bytes:
@@ -105,7 +113,7 @@ def _message(stamp: Stamp, content: list[dict[str, Any]], stop_reason: str | Non
 
 def _thinking(number: int, reply: Reply) -> list[bytes]:
     deltas = [
-        {"type": "thinking_delta", "thinking": piece} for piece in pieces(reply.reasoning, reply.chunks)
+        {"type": "thinking_delta", "thinking": piece} for piece in split_text(reply.reasoning, reply.chunks)
     ]
     signed = {"type": "signature_delta", "signature": reply.signature}
     end = _delta(number, signed) if reply.signature else b""
@@ -113,14 +121,14 @@ def _thinking(number: int, reply: Reply) -> list[bytes]:
 
 
 def _text(number: int, reply: Reply) -> list[bytes]:
-    deltas = [{"type": "text_delta", "text": piece} for piece in pieces(reply.text, reply.chunks)]
+    deltas = [{"type": "text_delta", "text": piece} for piece in split_text(reply.text, reply.chunks)]
     return _block(number, {"type": "text", "text": ""}, deltas)
 
 
 def _tool(number: int, at: int, tool: ToolUse, stamp: Stamp) -> list[bytes]:
     """Encode a call: the input in pieces, or one empty piece without arguments."""
     written = tool.raw if tool.raw is not None else (_encode(tool.args).decode() if tool.args else "")
-    parts = ["", *(part for part in pieces(written, INPUT_PIECES) if part)]
+    parts = ["", *(part for part in split_text(written, INPUT_PIECES) if part)]
     deltas = [{"type": "input_json_delta", "partial_json": part} for part in parts]
     return _block(number, {**_tool_use(at, tool, stamp), "input": {}}, deltas)
 
@@ -159,7 +167,7 @@ def _stop_reason(reply: Reply) -> str | None:
     return None if ending is None else STOP_REASON.get(ending, ending)
 
 
-def _usage(usage: Usage, *, output: int | None = None) -> dict[str, Any]:
+def _usage(usage: TokenUsage, *, output: int | None = None) -> dict[str, Any]:
     """Encode the usage: the input excludes cached tokens, the output includes thinking."""
     counted: dict[str, Any] = {
         "input_tokens": usage.input,

@@ -17,26 +17,26 @@ THOUGHTS = ("thinking", "redacted_thinking")
 SAMPLING = ("temperature", "top_p", "top_k")
 
 
-class Function(Struct):
+class ChatFunction(Struct):
     name: Name
 
 
-class Call(Struct):
+class ChatCall(Struct):
     id: Text
-    function: Function | None = None
+    function: ChatFunction | None = None
 
 
 class ChatTool(Struct):
-    function: Function | None = None
+    function: ChatFunction | None = None
 
 
 class ChatMessage(Struct):
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    tool_calls: list[Call] | None = None
+    tool_calls: list[ChatCall] | None = None
     tool_call_id: str | None = None
 
 
-class Chat(Struct):
+class ChatBody(Struct):
     """The checked fields of a chat completion request."""
 
     model: Text
@@ -46,7 +46,7 @@ class Chat(Struct):
     tools: Annotated[list[ChatTool], Meta(min_length=1)] | None = None
 
 
-class Block(Struct):
+class MessagesBlock(Struct):
     type: str
     text: str | None = None
     signature: str | None = None
@@ -55,25 +55,25 @@ class Block(Struct):
     name: Name | None = None
 
 
-class Message(Struct):
+class MessagesMessage(Struct):
     role: Literal["user", "assistant", "system"]
-    content: Text | Annotated[list[Block], Meta(min_length=1)]
+    content: Text | Annotated[list[MessagesBlock], Meta(min_length=1)]
 
     @property
-    def blocks(self) -> list[Block]:
-        return [Block("text", self.content)] if isinstance(self.content, str) else self.content
+    def blocks(self) -> list[MessagesBlock]:
+        return [MessagesBlock("text", self.content)] if isinstance(self.content, str) else self.content
 
 
 class MessagesTool(Struct):
     name: Name | None = None
 
 
-class Messages(Struct):
+class MessagesBody(Struct):
     """The checked fields of an Anthropic request."""
 
     model: Text
     max_tokens: Annotated[int, Meta(ge=1)]
-    messages: Annotated[list[Message], Meta(min_length=1)]
+    messages: Annotated[list[MessagesMessage], Meta(min_length=1)]
     tools: list[MessagesTool] | None = None
 
 
@@ -81,7 +81,7 @@ def openai_refusal(body: dict[str, Any], headers: Mapping[str, str]) -> str | No
     """Return why OpenAI would refuse this request; None if it would not."""
     del headers
     try:
-        chat = msgspec.convert(body, Chat)
+        chat = msgspec.convert(body, ChatBody)
     except msgspec.ValidationError as error:
         return str(error)
     if chat.stream_options is not None and not chat.stream:
@@ -95,7 +95,7 @@ def anthropic_refusal(body: dict[str, Any], headers: Mapping[str, str]) -> str |
     if version is None:
         return "anthropic-version: header is required"
     try:
-        messages = msgspec.convert(body, Messages).messages
+        messages = msgspec.convert(body, MessagesBody).messages
     except msgspec.ValidationError as error:
         return str(error)
     forced = body.get("tool_choice", {}).get("type") in ("any", "tool")
@@ -131,7 +131,7 @@ def _unanswered_calls(messages: list[ChatMessage]) -> Iterator[str]:
         yield f"there are no tool messages for {', '.join(open_calls)}"
 
 
-def _bad_ends(messages: list[Message]) -> Iterator[str]:
+def _bad_ends(messages: list[MessagesMessage]) -> Iterator[str]:
     for number, message in enumerate(messages):
         last = message.blocks[-1].type
         if message.role == "assistant" and last in THOUGHTS:
@@ -140,7 +140,7 @@ def _bad_ends(messages: list[Message]) -> Iterator[str]:
         yield "the conversation must end with a user message"
 
 
-def _bad_blocks(turns: list[list[Block]]) -> Iterator[str]:
+def _bad_blocks(turns: list[list[MessagesBlock]]) -> Iterator[str]:
     for number, blocks in enumerate(turns):
         for block in blocks:
             if block.type == "text" and not block.text:
@@ -149,7 +149,7 @@ def _bad_blocks(turns: list[list[Block]]) -> Iterator[str]:
                 yield f"messages.{number}: a thinking block goes back with the signature it came with"
 
 
-def _unpaired_tools(turns: list[list[Block]]) -> Iterator[str]:
+def _unpaired_tools(turns: list[list[MessagesBlock]]) -> Iterator[str]:
     """Yield violations: the turn after a call must begin with its result, and a result needs its call."""
     called: set[str] = set()
     for number, blocks in enumerate([*turns, []]):

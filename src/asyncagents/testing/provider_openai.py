@@ -4,7 +4,15 @@ from typing import Any
 
 import msgspec
 
-from asyncagents.testing.provider_reply import LOCAL, Reply, Stamp, ToolUse, Usage, pieces, writes
+from asyncagents.testing.provider_reply import (
+    LOCAL,
+    Reply,
+    Stamp,
+    TokenUsage,
+    ToolUse,
+    join_writes,
+    split_text,
+)
 
 PING = b": keep-alive\n\n"
 REQUEST_ID = "x-request-id"
@@ -39,12 +47,12 @@ def openai_bytes(reply: Reply, stamp: Stamp = LOCAL) -> list[bytes]:
     """Return the body of a streamed answer in writes of whole events; `gap` separates two writes."""
     first: dict[str, Any] = {"role": "assistant", "content": "" if reply.text else None, "refusal": None}
     before, after = _frame(stamp)
-    said = [before + _encode(delta) + after for delta in _said(reply)]
+    said = [before + _encode(delta) + after for delta in _content_deltas(reply)]
     said += [
         b"".join(before + _encode(delta) + after for delta in _call(number, tool, stamp))
         for number, tool in enumerate(reply.tools)
     ]
-    return writes(before + _encode(first) + after, said, _tail(reply, stamp), reply.garbage)
+    return join_writes(before + _encode(first) + after, said, _tail(reply, stamp), reply.garbage)
 
 
 def openai_json(reply: Reply, stamp: Stamp = LOCAL) -> bytes:
@@ -84,9 +92,9 @@ def openai_models(names: tuple[str, ...]) -> bytes:
     return _encode({"object": "list", "data": listed})
 
 
-def _said(reply: Reply) -> list[dict[str, Any]]:
-    thought = pieces(reply.reasoning, reply.chunks) if reply.reasoning else []
-    text = pieces(reply.text, reply.chunks) if reply.text else []
+def _content_deltas(reply: Reply) -> list[dict[str, Any]]:
+    thought = split_text(reply.reasoning, reply.chunks) if reply.reasoning else []
+    text = split_text(reply.text, reply.chunks) if reply.text else []
     return [*({reply.reasoning_field: piece} for piece in thought), *({"content": piece} for piece in text)]
 
 
@@ -94,7 +102,7 @@ def _call(number: int, tool: ToolUse, stamp: Stamp) -> list[dict[str, Any]]:
     """Return one delta with the name, then the arguments in pieces."""
     named = {"name": tool.name, "arguments": ""}
     opening = {"index": number, "id": _call_id(number, tool, stamp), "type": "function", "function": named}
-    parts = [part for part in pieces(_function(tool)["arguments"], ARGUMENT_PIECES) if part]
+    parts = [part for part in split_text(_function(tool)["arguments"], ARGUMENT_PIECES) if part]
     written = [{"index": number, "function": {"arguments": part}} for part in parts]
     return [{"tool_calls": [delta]} for delta in (opening, *written)]
 
@@ -145,7 +153,7 @@ def _call_id(number: int, tool: ToolUse, stamp: Stamp) -> str:
     return tool.id or f"call_{stamp.id}_{number}"
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: TokenUsage) -> dict[str, Any]:
     """Encode the usage: OpenAI includes cached tokens in the prompt and reasoning in the completion."""
     prompt = usage.input + usage.cache_read + usage.cache_write
     completion = usage.output + usage.reasoning

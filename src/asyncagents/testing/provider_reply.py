@@ -19,7 +19,7 @@ class ToolUse(Struct, frozen=True, forbid_unknown_fields=True):
     """The raw arguments instead of `args`, e.g. invalid JSON."""
 
 
-class Usage(Struct, frozen=True, forbid_unknown_fields=True):
+class TokenUsage(Struct, frozen=True, forbid_unknown_fields=True):
     """Disjoint token counts: `input` excludes cached tokens, `output` excludes reasoning."""
 
     input: int = 10
@@ -47,7 +47,7 @@ class Reply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `auto` is `tool-calls` with tools and `stop` without. None: the stream ends well formed, but without
     finish, usage and last event. Anthropic's wire has no `error`: it sends its error event.
     """
-    usage: Usage | None = Usage()
+    usage: TokenUsage | None = TokenUsage()
 
     delay: float = 0
     """Seconds between the headers and the first byte of the body."""
@@ -88,7 +88,7 @@ class Reply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("give cut_at or hang_at: a stream that was cut cannot hang")
 
     @property
-    def failed(self) -> bool:
+    def is_failure(self) -> bool:
         """Return whether a client treats the reply as a failure and keeps nothing of it."""
         cut = self.cut_at is not None or self.hang_at is not None or self.body is not None
         return cut or self.status != 200 or self.error_in_stream or self.finish in {None, "error", "unknown"}
@@ -118,14 +118,14 @@ OK = Reply()
 LOCAL = Stamp()
 
 
-def pieces(text: str, count: int) -> list[str]:
+def split_text(text: str, count: int) -> list[str]:
     """Split the text into exactly `count` pieces of about the same length."""
     size, longer = divmod(len(text), count)
     starts = [number * size + min(number, longer) for number in range(count + 1)]
     return [text[start:end] for start, end in pairwise(starts)]
 
 
-def writes(head: bytes, said: list[bytes], tail: bytes, garbage: bytes | None) -> list[bytes]:
+def join_writes(head: bytes, said: list[bytes], tail: bytes, garbage: bytes | None) -> list[bytes]:
     """Return the writes of a stream: the head joins the first piece, the tail the last one."""
     together = list(said) or [b""]
     if garbage is not None:

@@ -39,7 +39,7 @@ class Playbook:
             if role == "assistant":
                 played += 1
             for text in map(without_reminders, texts):
-                replies = self._script.get(text) or (directive(text) if last else None)
+                replies = self._script.get(text) or (parse_directive(text) if last else None)
                 if replies:
                     return self._step(text, replies, played)
             last = last and not texts
@@ -55,7 +55,7 @@ class Playbook:
             elif self._used[prompt, number] < reply.times:
                 self._used[prompt, number] += 1
                 return reply
-            elif not reply.failed:
+            elif not reply.is_failure:
                 played = max(0, played - reply.times)
         return self._otherwise
 
@@ -71,7 +71,7 @@ def user_texts(message: dict[str, Any]) -> list[str]:
     return [*reversed(texts), "\n".join(texts)] if len(texts) > 1 else texts
 
 
-def directive(text: str) -> list[Reply] | None:
+def parse_directive(text: str) -> list[Reply] | None:
     """Parse the replies of the first valid `[[{…}]]` in the text; None if there is none."""
     for found in _objects(text):
         steps = found.pop("steps", [{}])

@@ -5,10 +5,12 @@ import asyncio
 from aiohttp import web
 
 from asyncagents.testing.provider_reply import Reply
-from asyncagents.testing.provider_wire import Answer
+from asyncagents.testing.provider_wire import HttpAnswer
 
 
-async def send(request: web.Request, response: web.StreamResponse, answer: Answer, reply: Reply) -> None:
+async def send_answer(
+    request: web.Request, response: web.StreamResponse, answer: HttpAnswer, reply: Reply
+) -> None:
     """Send the answer; returns when it is sent or cut as the reply says."""
     stop = reply.cut_at if reply.hang_at is None else reply.hang_at
     sent = b""
@@ -17,7 +19,7 @@ async def send(request: web.Request, response: web.StreamResponse, answer: Answe
         response.headers.update(answer.headers)
         await response.prepare(request)
         await asyncio.sleep(reply.delay)
-        sent = await _write(response, _until(answer.writes, stop), reply.gap, whole=stop is None)
+        sent = await _write(response, _cut_writes(answer.writes, stop), reply.gap, whole=stop is None)
     if reply.hang_at is not None:
         # Inside an event a ping would become part of the event.
         between = stop == 0 or sent.endswith(b"\n\n")
@@ -26,7 +28,7 @@ async def send(request: web.Request, response: web.StreamResponse, answer: Answe
         request.transport.close()
 
 
-def _until(writes: list[bytes], stop: int | None) -> list[bytes]:
+def _cut_writes(writes: list[bytes], stop: int | None) -> list[bytes]:
     """Cut the writes after `stop` bytes."""
     if stop is None:
         return writes

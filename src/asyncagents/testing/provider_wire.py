@@ -15,10 +15,10 @@ JSON = "application/json"
 EVENTS = "text/event-stream; charset=utf-8"
 
 
-class Wire(Struct, frozen=True):
+class ProviderWire(Struct, frozen=True):
     name: Literal["openai", "anthropic"]
     stream: Callable[[Reply, Stamp], list[bytes]]
-    whole: Callable[[Reply, Stamp], bytes]
+    full_body: Callable[[Reply, Stamp], bytes]
     error: Callable[[Reply, Stamp], bytes]
     models: Callable[[tuple[str, ...]], bytes]
     ping: bytes
@@ -29,7 +29,7 @@ class Wire(Struct, frozen=True):
     """Returns why the real provider would refuse a request, or None."""
 
 
-class Answer(Struct, frozen=True):
+class HttpAnswer(Struct, frozen=True):
     """An HTTP answer; `ping` may be sent while a stream is idle."""
 
     status: int
@@ -42,10 +42,10 @@ def _bearer(headers: Mapping[str, str]) -> str:
     return headers.get("authorization", "").removeprefix("Bearer ")
 
 
-OPENAI = Wire(
+OPENAI = ProviderWire(
     name="openai",
     stream=openai.openai_bytes,
-    whole=openai.openai_json,
+    full_body=openai.openai_json,
     error=openai.openai_error,
     models=openai.openai_models,
     ping=openai.PING,
@@ -53,10 +53,10 @@ OPENAI = Wire(
     key=_bearer,
     refusal=openai_refusal,
 )
-ANTHROPIC = Wire(
+ANTHROPIC = ProviderWire(
     name="anthropic",
     stream=anthropic.anthropic_bytes,
-    whole=anthropic.anthropic_json,
+    full_body=anthropic.anthropic_json,
     error=anthropic.anthropic_error,
     models=anthropic.anthropic_models,
     ping=anthropic.PING,
@@ -66,21 +66,21 @@ ANTHROPIC = Wire(
 )
 
 
-def answer(wire: Wire, reply: Reply, body: dict[str, Any], id: str) -> Answer:
+def build_answer(wire: ProviderWire, reply: Reply, body: dict[str, Any], id: str) -> HttpAnswer:
     """Build the answer; an error inside a stream becomes a 500 if the answer is not streamed."""
     options = body.get("stream_options")
     usage = isinstance(options, dict) and options.get("include_usage") is True
     stamp = Stamp(id=id, model=str(body.get("model")), created=int(time.time()), usage=usage)
     if reply.status == 200 and body.get("stream") is True:
-        return _answer(wire, reply, stamp, events=wire.stream(reply, stamp))
+        return _make_answer(wire, reply, stamp, events=wire.stream(reply, stamp))
     if reply.status == 200 and not reply.error_in_stream:
-        return _answer(wire, reply, stamp, whole=wire.whole(reply, stamp))
-    return _answer(wire, reply, stamp, whole=wire.error(reply, stamp))
+        return _make_answer(wire, reply, stamp, whole=wire.full_body(reply, stamp))
+    return _make_answer(wire, reply, stamp, whole=wire.error(reply, stamp))
 
 
-def _answer(
-    wire: Wire, reply: Reply, stamp: Stamp, *, events: list[bytes] | None = None, whole: bytes = b""
-) -> Answer:
+def _make_answer(
+    wire: ProviderWire, reply: Reply, stamp: Stamp, *, events: list[bytes] | None = None, whole: bytes = b""
+) -> HttpAnswer:
     streamed = events is not None
     writes = [whole] if events is None else events
     if reply.body is not None:
@@ -92,4 +92,4 @@ def _answer(
     else:
         headers["content-length"] = str(sum(map(len, writes)))
     headers |= {name.lower(): value for name, value in reply.headers.items()}
-    return Answer(status, headers, writes, wire.ping if streamed else b"")
+    return HttpAnswer(status, headers, writes, wire.ping if streamed else b"")

@@ -48,14 +48,14 @@ def _refuse(name: str) -> Callable[..., None]:
     return refused
 
 
-def _sealed(loop: Loop) -> Loop:
+def _seal_loop(loop: Loop) -> Loop:
     """Replace every method of the loop that reaches outside the simulation by one that raises."""
     for name in filter(_OUTSIDE.match, dir(loop)):
         setattr(loop, name, _refuse(name))
     return loop
 
 
-@_sealed
+@_seal_loop
 class SimLoop(asyncio.BaseEventLoop):
     """A loop that runs ready callbacks in seeded order; if none is ready, time jumps to the next timer.
 

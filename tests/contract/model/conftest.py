@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from asyncagents.llm.http.client import Http, open_http
+from asyncagents.llm.http.client import HttpClient, open_http_client
 from tests.contract.model.kit import ANTHROPIC, OPENAI, Wire
 
 
@@ -15,6 +15,6 @@ def wire(request: pytest.FixtureRequest) -> Wire:
 
 
 @pytest.fixture
-async def http() -> AsyncIterator[Http]:
-    async with open_http() as opened:
+async def http() -> AsyncIterator[HttpClient]:
+    async with open_http_client() as opened:
         yield opened

@@ -18,17 +18,17 @@ from asyncagents.domain.conversation.failure import (
 )
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.llm.anthropic.adapter import AnthropicMessages
-from asyncagents.llm.http.client import Http
+from asyncagents.llm.http.client import HttpClient
 from asyncagents.llm.http.request import Endpoint
 from asyncagents.llm.model import (
-    FromUser,
+    ChatRequest,
     Model,
     ModelEvent,
-    Request,
     StepFinish,
     StreamError,
     TextDelta,
     ToolSpec,
+    UserTurn,
 )
 from asyncagents.llm.openai.adapter import OpenAIChat
 from asyncagents.testing.provider import Reply, anthropic_bytes, openai_bytes
@@ -39,12 +39,12 @@ TOOLS = (ToolSpec("read", "Read a file.", {"type": "object"}), ToolSpec("ls", "L
 
 class Wire(Struct, frozen=True):
     name: str
-    adapter: Callable[[Http, Endpoint], Model]
+    adapter: Callable[[HttpClient, Endpoint], Model]
     path: str
     stream_of: Callable[[Reply], list[bytes]]
     """The bytes of an answer, in its pieces."""
 
-    def model(self, http: Http, url: str, **endpoint: Any) -> Model:
+    def model(self, http: HttpClient, url: str, **endpoint: Any) -> Model:
         given: dict[str, Any] = {"api_key": Secret(KEY), "provider_id": "local", **endpoint}
         return self.adapter(http, Endpoint(base_url=f"{url}/v1", **given))
 
@@ -59,9 +59,9 @@ def hanging(wire: Wire, ping: float = 0) -> Reply:
     return Reply(body=first + b"".join(rest), hang_at=len(first), ping=ping)
 
 
-def request(text: str = "hi", **given: Any) -> Request:
+def request(text: str = "hi", **given: Any) -> ChatRequest:
     model = ModelRef(provider_id="local", model_id="sage-1")
-    return Request(model=model, messages=[FromUser(text)], tools=TOOLS, system="Be brief.", **given)
+    return ChatRequest(model=model, messages=[UserTurn(text)], tools=TOOLS, system="Be brief.", **given)
 
 
 async def ask(model: Model, text: str = "hi") -> list[ModelEvent]:

@@ -5,7 +5,7 @@ from contextlib import aclosing
 import pytest
 
 from asyncagents.domain.conversation.session import CacheTokens, Tokens
-from asyncagents.llm.http.client import Http
+from asyncagents.llm.http.client import HttpClient
 from asyncagents.llm.model import (
     Finish,
     ReasoningDelta,
@@ -21,12 +21,12 @@ from asyncagents.llm.model import (
     ToolCallReady,
     ToolCallStart,
 )
-from asyncagents.testing.provider import Reply, ToolUse, Usage, open_provider
+from asyncagents.testing.provider import Reply, TokenUsage, ToolUse, open_provider
 from tests.contract.model.kit import Wire, ask, finish_of, hanging, request, text_of
 
 
 @pytest.mark.spec("C-02")
-async def test_an_answer_is_told_from_its_start_to_its_finish(wire: Wire, http: Http) -> None:
+async def test_an_answer_is_told_from_its_start_to_its_finish(wire: Wire, http: HttpClient) -> None:
     reply = Reply(
         text="Hello there", chunks=3, reasoning="Well", tools=(ToolUse("read", {"path": "a"}, "call_1"),)
     )
@@ -44,7 +44,7 @@ async def test_an_answer_is_told_from_its_start_to_its_finish(wire: Wire, http: 
 
 
 @pytest.mark.spec("C-02")
-async def test_a_piece_is_told_before_the_next_one_is_sent(wire: Wire, http: Http) -> None:
+async def test_a_piece_is_told_before_the_next_one_is_sent(wire: Wire, http: HttpClient) -> None:
     """The provider waits for ever after the first piece, and the piece is here."""
     async with open_provider(otherwise=hanging(wire)) as provider:
         async with aclosing(wire.model(http, provider.url).stream(request())) as events:
@@ -57,7 +57,7 @@ async def test_a_piece_is_told_before_the_next_one_is_sent(wire: Wire, http: Htt
 
 @pytest.mark.spec("C-01")
 @pytest.mark.parametrize("finish", ["stop", "tool-calls", "length", "content-filter", "unknown"])
-async def test_why_it_ended_has_one_of_our_names(wire: Wire, http: Http, finish: Finish) -> None:
+async def test_why_it_ended_has_one_of_our_names(wire: Wire, http: HttpClient, finish: Finish) -> None:
     async with open_provider(otherwise=Reply(finish=finish)) as provider:
         found = finish_of(await ask(wire.model(http, provider.url)))
     assert found is not None
@@ -65,7 +65,7 @@ async def test_why_it_ended_has_one_of_our_names(wire: Wire, http: Http, finish:
 
 
 @pytest.mark.spec("C-01")
-async def test_a_stream_that_ends_without_a_word_has_no_finish(wire: Wire, http: Http) -> None:
+async def test_a_stream_that_ends_without_a_word_has_no_finish(wire: Wire, http: HttpClient) -> None:
     async with open_provider(otherwise=Reply(text="half", finish=None)) as provider:
         events = await ask(wire.model(http, provider.url))
     assert text_of(events) == "half"
@@ -74,8 +74,8 @@ async def test_a_stream_that_ends_without_a_word_has_no_finish(wire: Wire, http:
 
 
 @pytest.mark.spec("C-07")
-async def test_tokens_are_counted_alike(wire: Wire, http: Http) -> None:
-    usage = Usage(input=100, output=40, reasoning=15, cache_read=30, cache_write=7)
+async def test_tokens_are_counted_alike(wire: Wire, http: HttpClient) -> None:
+    usage = TokenUsage(input=100, output=40, reasoning=15, cache_read=30, cache_write=7)
     async with open_provider(otherwise=Reply(usage=usage)) as provider:
         found = finish_of(await ask(wire.model(http, provider.url)))
     assert found is not None
@@ -84,13 +84,13 @@ async def test_tokens_are_counted_alike(wire: Wire, http: Http) -> None:
     )
 
 
-async def test_without_usage_the_tokens_are_unknown(wire: Wire, http: Http) -> None:
+async def test_without_usage_the_tokens_are_unknown(wire: Wire, http: HttpClient) -> None:
     async with open_provider(otherwise=Reply(usage=None)) as provider:
         found = finish_of(await ask(wire.model(http, provider.url)))
     assert found == StepFinish("stop")
 
 
-async def test_several_calls_are_ready_in_order_and_a_broken_one_is_not(wire: Wire, http: Http) -> None:
+async def test_several_calls_are_ready_in_order_and_a_broken_one_is_not(wire: Wire, http: HttpClient) -> None:
     tools = (
         ToolUse("ls", {}, "a"),
         ToolUse("read", id="b", raw='{"path": '),

@@ -6,7 +6,7 @@ import pytest
 
 from asyncagents.llm.http import answer_size
 from asyncagents.llm.http.answer_size import MOST_ARGUMENTS, MOST_BLOCKS, MOST_CALLS, MOST_CHARACTERS
-from asyncagents.llm.http.client import Http
+from asyncagents.llm.http.client import HttpClient
 from asyncagents.llm.model import ToolCallReady, ToolCallStart
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
 from tests.contract.model.kit import Wire, ask, cause_of, finish_of, open_raw, read_request, text_of
@@ -34,7 +34,7 @@ def _calls(count: int) -> Reply:
     ids=["calls", "arguments", "text", "thoughts"],
 )
 async def test_an_answer_that_is_too_large_is_cut_off(
-    wire: Wire, http: Http, reply: Reply, much: str
+    wire: Wire, http: HttpClient, reply: Reply, much: str
 ) -> None:
     async with open_provider(otherwise=reply) as provider:
         events = await ask(wire.model(http, provider.url))
@@ -45,7 +45,7 @@ async def test_an_answer_that_is_too_large_is_cut_off(
     assert len([event for event in events if isinstance(event, ToolCallStart)]) <= MOST_CALLS
 
 
-async def test_an_answer_as_large_as_may_be_is_whole(wire: Wire, http: Http) -> None:
+async def test_an_answer_as_large_as_may_be_is_whole(wire: Wire, http: HttpClient) -> None:
     calls = tuple(ToolUse("ls", {"n": number}) for number in range(MOST_CALLS - 1))
     large = ToolUse("ls", {"x": "x" * (MOST_ARGUMENTS - 100)})
     async with open_provider(otherwise=Reply(text="x" * 10_000, tools=(*calls, large))) as provider:
@@ -56,7 +56,7 @@ async def test_an_answer_as_large_as_may_be_is_whole(wire: Wire, http: Http) -> 
 
 
 async def test_comments_without_end_are_cut_off(
-    wire: Wire, http: Http, monkeypatch: pytest.MonkeyPatch
+    wire: Wire, http: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(answer_size, "MOST_BYTES", 4 * 1024 * 1024)
 

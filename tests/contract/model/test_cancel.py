@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 import pytest
 
-from asyncagents.llm.http.client import Http
+from asyncagents.llm.http.client import HttpClient
 from asyncagents.llm.model import ModelEvent, TextDelta
 from asyncagents.testing.provider import Provider, Reply, open_provider
 from tests.contract.model.kit import Wire, ask, finish_of, hanging, request, text_of
@@ -15,7 +15,7 @@ async def left(provider: Provider, clients: int = 1) -> None:
     await provider.wait_for(lambda: provider.disconnects == clients and provider.active == 0)
 
 
-async def test_closing_the_stream_closes_the_connection(wire: Wire, http: Http) -> None:
+async def test_closing_the_stream_closes_the_connection(wire: Wire, http: HttpClient) -> None:
     async with open_provider(otherwise=hanging(wire)) as provider:
         async with aclosing(wire.model(http, provider.url).stream(request())) as events:
             async for event in events:
@@ -26,7 +26,7 @@ async def test_closing_the_stream_closes_the_connection(wire: Wire, http: Http) 
 
 @pytest.mark.parametrize("hang_at", [-1, 0])
 async def test_cancelling_who_waits_for_the_first_word_closes_the_connection(
-    wire: Wire, http: Http, hang_at: int
+    wire: Wire, http: HttpClient, hang_at: int
 ) -> None:
     async with open_provider(otherwise=Reply(hang_at=hang_at, ping=0)) as provider:
         async with asyncio.TaskGroup() as group:
@@ -37,7 +37,9 @@ async def test_cancelling_who_waits_for_the_first_word_closes_the_connection(
         await left(provider)
 
 
-async def test_cancelling_who_waits_for_the_next_word_closes_the_connection(wire: Wire, http: Http) -> None:
+async def test_cancelling_who_waits_for_the_next_word_closes_the_connection(
+    wire: Wire, http: HttpClient
+) -> None:
     heard: list[ModelEvent] = []
     spoke = asyncio.Event()
 
@@ -58,14 +60,14 @@ async def test_cancelling_who_waits_for_the_next_word_closes_the_connection(wire
     assert finish_of(heard) is None
 
 
-async def test_a_stream_that_nobody_reads_asks_nobody(wire: Wire, http: Http) -> None:
+async def test_a_stream_that_nobody_reads_asks_nobody(wire: Wire, http: HttpClient) -> None:
     async with open_provider() as provider:
         stream = wire.model(http, provider.url).stream(request())
         await stream.aclose()
         assert provider.asked == 0
 
 
-async def test_an_exception_of_the_listener_closes_the_connection(wire: Wire, http: Http) -> None:
+async def test_an_exception_of_the_listener_closes_the_connection(wire: Wire, http: HttpClient) -> None:
     async def listen(provider: Provider) -> None:
         async with aclosing(wire.model(http, provider.url).stream(request())) as events:
             async for event in events:
@@ -78,7 +80,7 @@ async def test_an_exception_of_the_listener_closes_the_connection(wire: Wire, ht
         await left(provider)
 
 
-async def test_two_hundred_streams_are_cancelled_together(wire: Wire, http: Http) -> None:
+async def test_two_hundred_streams_are_cancelled_together(wire: Wire, http: HttpClient) -> None:
     async with open_provider(otherwise=hanging(wire), remember=False) as provider:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(ask(wire.model(http, provider.url))) for _ in range(200)]

@@ -12,7 +12,7 @@ from asyncagents.domain.conversation.failure import (
     ProviderAuthError,
 )
 from asyncagents.domain.shape import encode
-from asyncagents.llm.http.client import Http
+from asyncagents.llm.http.client import HttpClient
 from asyncagents.llm.model import StreamError, StreamStart
 from asyncagents.testing.provider import Reply, open_provider
 from tests.contract.model.kit import (
@@ -38,7 +38,7 @@ from tests.contract.model.kit import (
      (500, True), (502, True), (503, True), (504, True), (529, True)],
 )  # fmt: skip
 async def test_a_status_says_whether_to_try_again(
-    wire: Wire, http: Http, status: int, *, retryable: bool
+    wire: Wire, http: HttpClient, status: int, *, retryable: bool
 ) -> None:
     kind = None if retryable else "invalid_request_error"
     reply = Reply(status=status, error="the dog ate it", error_type=kind)
@@ -62,7 +62,7 @@ async def test_a_status_says_whether_to_try_again(
     ],
 )
 async def test_when_to_try_again_is_passed_on(
-    wire: Wire, http: Http, headers: dict[str, str], seconds: float
+    wire: Wire, http: HttpClient, headers: dict[str, str], seconds: float
 ) -> None:
     async with open_provider(otherwise=Reply(status=429, headers=headers)) as provider:
         events = await ask(wire.model(http, provider.url))
@@ -70,7 +70,7 @@ async def test_when_to_try_again_is_passed_on(
 
 
 @pytest.mark.parametrize("status", [401, 403])
-async def test_a_refused_key_is_told_without_showing_it(wire: Wire, http: Http, status: int) -> None:
+async def test_a_refused_key_is_told_without_showing_it(wire: Wire, http: HttpClient, status: int) -> None:
     async with open_provider(otherwise=Reply(status=status, error=f"bad key {KEY}")) as provider:
         failure = failure_of(await ask(wire.model(http, provider.url))).failure
     assert isinstance(failure, ProviderAuthError)
@@ -79,7 +79,7 @@ async def test_a_refused_key_is_told_without_showing_it(wire: Wire, http: Http, 
     assert KEY not in repr(failure)
 
 
-async def test_a_missing_key_says_which_to_set(wire: Wire, http: Http) -> None:
+async def test_a_missing_key_says_which_to_set(wire: Wire, http: HttpClient) -> None:
     async with open_provider(key=KEY) as provider:
         failure = failure_of(await ask(wire.model(http, provider.url, api_key=None))).failure
     assert isinstance(failure, ProviderAuthError)
@@ -98,7 +98,7 @@ async def test_a_missing_key_says_which_to_set(wire: Wire, http: Http) -> None:
     ],
 )  # fmt: skip
 async def test_some_refusals_have_a_name_of_their_own(
-    wire: Wire, http: Http, reply: Reply, expected: type[object]
+    wire: Wire, http: HttpClient, reply: Reply, expected: type[object]
 ) -> None:
     async with open_provider(otherwise=reply) as provider:
         failure = failure_of(await ask(wire.model(http, provider.url))).failure
@@ -107,7 +107,7 @@ async def test_some_refusals_have_a_name_of_their_own(
 
 
 @pytest.mark.spec("C-05")
-async def test_an_account_without_credit_is_not_asked_again(wire: Wire, http: Http) -> None:
+async def test_an_account_without_credit_is_not_asked_again(wire: Wire, http: HttpClient) -> None:
     reply = Reply(
         status=429, error_code="insufficient_quota", error_type="insufficient_quota", error="no money"
     )
@@ -117,7 +117,7 @@ async def test_an_account_without_credit_is_not_asked_again(wire: Wire, http: Ht
     assert "no quota or credit left" in cause.message
 
 
-async def test_an_unknown_model_is_named(wire: Wire, http: Http) -> None:
+async def test_an_unknown_model_is_named(wire: Wire, http: HttpClient) -> None:
     async with open_provider(otherwise=Reply(status=404)) as provider:
         cause = cause_of(await ask(wire.model(http, provider.url)))
     assert "does not know the model 'sage-1'" in cause.message
@@ -125,7 +125,7 @@ async def test_an_unknown_model_is_named(wire: Wire, http: Http) -> None:
 
 
 @pytest.mark.spec("C-05")
-async def test_an_error_inside_the_stream_ends_it(wire: Wire, http: Http) -> None:
+async def test_an_error_inside_the_stream_ends_it(wire: Wire, http: HttpClient) -> None:
     async with open_provider(
         otherwise=Reply(text="half", error="it broke", error_in_stream=True)
     ) as provider:
@@ -139,7 +139,7 @@ async def test_an_error_inside_the_stream_ends_it(wire: Wire, http: Http) -> Non
 @pytest.mark.parametrize(
     "garbage", [b"data: {nope\n\n", b"data: <html>\n\n", b"data: [1]\n\n", b"data: \xff\xfe\n\n"]
 )
-async def test_garbage_inside_the_stream_ends_it(wire: Wire, http: Http, garbage: bytes) -> None:
+async def test_garbage_inside_the_stream_ends_it(wire: Wire, http: HttpClient, garbage: bytes) -> None:
     async with open_provider(otherwise=Reply(text="one two", chunks=2, garbage=garbage)) as provider:
         cause = cause_of(await ask(wire.model(http, provider.url)))
     assert cause.is_retryable
@@ -157,7 +157,7 @@ async def test_garbage_inside_the_stream_ends_it(wire: Wire, http: Http, garbage
     ],
 )
 async def test_another_language_than_the_wires_is_told_by_its_first_words(
-    wire: Wire, http: Http, kind: str, body: bytes
+    wire: Wire, http: HttpClient, kind: str, body: bytes
 ) -> None:
     async with open_provider(otherwise=Reply(body=body, headers={"content-type": kind})) as provider:
         cause = cause_of(await ask(wire.model(http, provider.url)))
@@ -166,7 +166,7 @@ async def test_another_language_than_the_wires_is_told_by_its_first_words(
     assert "sent" in cause.message
 
 
-async def test_an_error_that_comes_with_a_good_status_is_one(wire: Wire, http: Http) -> None:
+async def test_an_error_that_comes_with_a_good_status_is_one(wire: Wire, http: HttpClient) -> None:
     body = b'{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 2 > 1"}}'
     reply = Reply(body=body, headers={"content-type": "application/json"})
     async with open_provider(otherwise=reply) as provider:
@@ -174,14 +174,14 @@ async def test_an_error_that_comes_with_a_good_status_is_one(wire: Wire, http: H
     assert isinstance(failure, ContextOverflowError)
 
 
-async def test_an_event_without_end_is_cut_off(wire: Wire, http: Http) -> None:
+async def test_an_event_without_end_is_cut_off(wire: Wire, http: HttpClient) -> None:
     async with open_provider(otherwise=Reply(body=b"data: " + b"x" * (17 << 20))) as provider:
         cause = cause_of(await ask(wire.model(http, provider.url)))
     assert "too much at once" in cause.message
 
 
 @pytest.mark.spec("C-05")
-async def test_nobody_there_is_worth_one_more_try(wire: Wire, http: Http) -> None:
+async def test_nobody_there_is_worth_one_more_try(wire: Wire, http: HttpClient) -> None:
     async with open_raw(always(b"")) as url:
         pass
     events = await ask(wire.model(http, url))
@@ -193,14 +193,14 @@ async def test_nobody_there_is_worth_one_more_try(wire: Wire, http: Http) -> Non
 
 @pytest.mark.parametrize("scheme", ["https://nowhere.invalid", "https://localhost:1"])
 async def test_a_host_that_cannot_be_reached_is_worth_another_try(
-    wire: Wire, http: Http, scheme: str
+    wire: Wire, http: HttpClient, scheme: str
 ) -> None:
     cause = cause_of(await ask(wire.model(http, scheme)))
     assert (cause.status_code, cause.is_retryable) == (None, True)
     assert ("refuses connections" if "localhost" in scheme else "no host of this name") in cause.message
 
 
-async def test_a_server_without_tls_is_told(wire: Wire, http: Http) -> None:
+async def test_a_server_without_tls_is_told(wire: Wire, http: HttpClient) -> None:
     async with open_provider() as provider:
         cause = cause_of(await ask(wire.model(http, provider.url.replace("http:", "https:"))))
     assert (cause.status_code, cause.is_retryable) == (None, True)
@@ -218,20 +218,20 @@ async def test_a_server_without_tls_is_told(wire: Wire, http: Http) -> None:
     ],
     ids=["closed", "half a head", "no HTTP", "bad chunk", "short body", "bad gzip"],
 )
-async def test_broken_http_is_worth_another_try(wire: Wire, http: Http, answer: bytes) -> None:
+async def test_broken_http_is_worth_another_try(wire: Wire, http: HttpClient, answer: bytes) -> None:
     async with open_raw(always(answer)) as url:
         cause = cause_of(await ask(wire.model(http, url)))
     assert (cause.status_code, cause.is_retryable) == (None, True)
     assert "The connection to local" in cause.message
 
 
-async def test_an_error_whose_body_was_cut_is_told_by_its_status(wire: Wire, http: Http) -> None:
+async def test_an_error_whose_body_was_cut_is_told_by_its_status(wire: Wire, http: HttpClient) -> None:
     async with open_raw(always(b"HTTP/1.1 503 Busy\r\nContent-Length: 50\r\n\r\nhalf")) as url:
         cause = cause_of(await ask(wire.model(http, url)))
     assert (cause.status_code, cause.is_retryable) == (503, True)
 
 
-async def test_a_redirect_is_not_followed(wire: Wire, http: Http) -> None:
+async def test_a_redirect_is_not_followed(wire: Wire, http: HttpClient) -> None:
     async with open_provider() as elsewhere:
         head = f"HTTP/1.1 307 Temporary Redirect\r\nLocation: {elsewhere.url}\r\nContent-Length: 0\r\n\r\n"
         async with open_raw(always(head.encode())) as url:
@@ -240,7 +240,7 @@ async def test_a_redirect_is_not_followed(wire: Wire, http: Http) -> None:
     assert (cause.status_code, cause.is_retryable) == (307, False)
 
 
-async def test_a_redirect_says_where_it_points_to(wire: Wire, http: Http) -> None:
+async def test_a_redirect_says_where_it_points_to(wire: Wire, http: HttpClient) -> None:
     head = b"HTTP/1.1 308 Moved\r\nLocation: https://new.test/v2?key=hush\r\nContent-Length: 0\r\n\r\n"
     async with open_raw(always(head)) as url:
         cause = cause_of(await ask(wire.model(http, url)))
@@ -255,16 +255,16 @@ async def test_a_redirect_says_where_it_points_to(wire: Wire, http: Http) -> Non
         b"HTTP/1.1 200 OK\r\nContent-Type: text/\xff\r\nContent-Length: 2\r\n\r\nhi",
     ],
 )
-async def test_headers_that_are_no_text_can_be_kept(wire: Wire, http: Http, head: bytes) -> None:
+async def test_headers_that_are_no_text_can_be_kept(wire: Wire, http: HttpClient, head: bytes) -> None:
     async with open_raw(always(head)) as url:
         failure = failure_of(await ask(wire.model(http, url))).failure
     assert encode(failure)
 
 
 async def test_words_without_end_behind_the_finish_do_not_hold_the_answer(
-    wire: Wire, http: Http, monkeypatch: pytest.MonkeyPatch
+    wire: Wire, http: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncagents.llm.http.client.LAST_WORDS_SECONDS", 0.1)
+    monkeypatch.setattr("asyncagents.llm.http.client.FINAL_EVENTS_SECONDS", 0.1)
     said = wire.stream_of(Reply(text="again"))
     mark = b"data: [DONE]" if wire.name == "openai" else b"event: message_stop"
     stream = b"".join(said).partition(mark)[0]
@@ -283,7 +283,7 @@ async def test_words_without_end_behind_the_finish_do_not_hold_the_answer(
     assert not any(isinstance(event, StreamError) for event in events)
 
 
-async def test_a_stream_without_a_content_type_is_read(wire: Wire, http: Http) -> None:
+async def test_a_stream_without_a_content_type_is_read(wire: Wire, http: HttpClient) -> None:
     stream = b"".join(wire.stream_of(Reply(text="fine")))
     async with open_raw(always(b"HTTP/1.1 200 OK\r\n\r\n" + stream)) as url:
         events = await ask(wire.model(http, url))
@@ -303,7 +303,7 @@ async def test_a_stream_without_a_content_type_is_read(wire: Wire, http: Http) -
     ],
 )
 async def test_what_cannot_be_sent_says_what_to_check(
-    wire: Wire, http: Http, base_url: str, *, headers: dict[str, str], key: str
+    wire: Wire, http: HttpClient, base_url: str, *, headers: dict[str, str], key: str
 ) -> None:
     cause = cause_of(await ask(wire.model(http, base_url, headers=headers, api_key=Secret(key))))
     assert not cause.is_retryable
@@ -312,13 +312,15 @@ async def test_what_cannot_be_sent_says_what_to_check(
     assert key not in cause.message
 
 
-async def test_a_body_that_has_no_json_form_is_told(wire: Wire, http: Http) -> None:
+async def test_a_body_that_has_no_json_form_is_told(wire: Wire, http: HttpClient) -> None:
     model = wire.model(http, "http://127.0.0.1:1", body={"made_up": object()})
     assert not cause_of(await ask(model)).is_retryable
 
 
 @pytest.mark.spec("C-05")
-async def test_a_stream_cut_at_any_byte_ends_in_an_error_unless_all_was_said(wire: Wire, http: Http) -> None:
+async def test_a_stream_cut_at_any_byte_ends_in_an_error_unless_all_was_said(
+    wire: Wire, http: HttpClient
+) -> None:
     stream = b"".join(wire.stream_of(Reply(text="one two", chunks=2)))
     script = {str(cut): [Reply(body=stream, cut_at=cut)] for cut in range(-1, len(stream))}
     failed = 0
@@ -338,7 +340,7 @@ async def test_a_stream_cut_at_any_byte_ends_in_an_error_unless_all_was_said(wir
 @pytest.mark.spec("C-05")
 @pytest.mark.parametrize("ping", [0, 0.01])
 async def test_a_stream_that_says_nothing_more_is_ended_though_it_pings(
-    wire: Wire, http: Http, ping: float, monkeypatch: pytest.MonkeyPatch
+    wire: Wire, http: HttpClient, ping: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("asyncagents.llm.http.idle_timeout.PING_SECONDS", 0.5)
     async with open_provider(otherwise=hanging(wire, ping)) as provider:
@@ -352,7 +354,7 @@ async def test_a_stream_that_says_nothing_more_is_ended_though_it_pings(
 
 @pytest.mark.spec("C-05")
 @pytest.mark.parametrize("hang_at", [-1, 0])
-async def test_a_provider_that_never_answers_is_given_up(wire: Wire, http: Http, hang_at: int) -> None:
+async def test_a_provider_that_never_answers_is_given_up(wire: Wire, http: HttpClient, hang_at: int) -> None:
     async with open_provider(otherwise=Reply(hang_at=hang_at, ping=0)) as provider:
         events = await ask(wire.model(http, provider.url, first_seconds=0.1))
         await provider.wait_for(lambda: provider.disconnects == 1)
@@ -365,7 +367,7 @@ async def test_a_provider_that_never_answers_is_given_up(wire: Wire, http: Http,
 
 @pytest.mark.spec("C-05")
 async def test_a_model_that_thinks_in_silence_before_its_first_word_is_waited_for(
-    wire: Wire, http: Http
+    wire: Wire, http: HttpClient
 ) -> None:
     """The answer takes longer to begin than it may be silent later."""
     async with open_provider(otherwise=Reply(text="At last.", delay=0.6)) as provider:
@@ -374,7 +376,7 @@ async def test_a_model_that_thinks_in_silence_before_its_first_word_is_waited_fo
 
 
 @pytest.mark.spec("C-05")
-async def test_pings_are_signs_of_life(wire: Wire, http: Http) -> None:
+async def test_pings_are_signs_of_life(wire: Wire, http: HttpClient) -> None:
     """Comments and pings come for longer than the stream may be silent; then the rest of the answer does."""
     stream = b"".join(wire.stream_of(Reply(text="one two", chunks=2)))
     half = stream.index(b"\n\n", stream.index(b"one ")) + 2
@@ -395,7 +397,7 @@ async def test_pings_are_signs_of_life(wire: Wire, http: Http) -> None:
     assert text_of(events) == "one two"
 
 
-async def test_an_answer_is_whole_though_its_last_words_never_come(wire: Wire, http: Http) -> None:
+async def test_an_answer_is_whole_though_its_last_words_never_come(wire: Wire, http: HttpClient) -> None:
     stream = b"".join(wire.stream_of(Reply(text="done")))
     mark = b"data: [DONE]" if wire.name == "openai" else b"event: message_stop"
     async with open_provider(otherwise=Reply(body=stream, hang_at=stream.index(mark), ping=0)) as provider:
@@ -406,7 +408,7 @@ async def test_an_answer_is_whole_though_its_last_words_never_come(wire: Wire, h
     assert not any(isinstance(event, StreamError) for event in events)
 
 
-async def test_a_failure_harms_no_later_request(wire: Wire, http: Http) -> None:
+async def test_a_failure_harms_no_later_request(wire: Wire, http: HttpClient) -> None:
     script = {
         "status": [Reply(status=500)],
         "cut": [Reply(cut_at=60)],

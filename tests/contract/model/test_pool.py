@@ -2,13 +2,13 @@
 
 import asyncio
 
-from asyncagents.llm.http.client import Http, open_http
-from asyncagents.llm.model import FromUser, StepFinish
+from asyncagents.llm.http.client import HttpClient, open_http_client
+from asyncagents.llm.model import StepFinish, UserTurn
 from asyncagents.testing.provider import Reply, open_provider
 from tests.contract.model.kit import Wire, ask, finish_of, open_raw, read_request, request, text_of
 
 
-async def test_two_hundred_streams_at_once_are_all_answered(wire: Wire, http: Http) -> None:
+async def test_two_hundred_streams_at_once_are_all_answered(wire: Wire, http: HttpClient) -> None:
     script = {f"prompt {n}": [Reply(text=f"answer {n} " * 20, chunks=20, gap=0.001)] for n in range(200)}
     async with open_provider(script, remember=False) as provider:
         model = wire.model(http, provider.url)
@@ -20,7 +20,9 @@ async def test_two_hundred_streams_at_once_are_all_answered(wire: Wire, http: Ht
         assert isinstance(finish_of(events), StepFinish)
 
 
-async def test_a_connection_is_used_again_after_an_answer_was_read_to_its_end(wire: Wire, http: Http) -> None:
+async def test_a_connection_is_used_again_after_an_answer_was_read_to_its_end(
+    wire: Wire, http: HttpClient
+) -> None:
     connections = 0
     body = b"".join(wire.stream_of(Reply(text="fine")))
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -35,13 +37,13 @@ async def test_a_connection_is_used_again_after_an_answer_was_read_to_its_end(wi
             writer.write(b"0\r\n\r\n")
             await writer.drain()
 
-    async with open_raw(serve) as url, open_http() as http:
+    async with open_raw(serve) as url, open_http_client() as http:
         for _ in range(5):
             assert text_of(await ask(wire.model(http, url))) == "fine"
     assert connections == 1
 
 
-async def test_a_prompt_of_several_megabytes_is_sent_whole(wire: Wire, http: Http) -> None:
+async def test_a_prompt_of_several_megabytes_is_sent_whole(wire: Wire, http: HttpClient) -> None:
     text = "long ü " * 500_000
     async with open_provider() as provider:
         events = [event async for event in wire.model(http, provider.url).stream(request(text))]
@@ -49,10 +51,10 @@ async def test_a_prompt_of_several_megabytes_is_sent_whole(wire: Wire, http: Htt
         assert text in str(provider.requests[0].body["messages"])
 
 
-async def test_the_history_may_grow_while_its_request_is_under_way(wire: Wire, http: Http) -> None:
+async def test_the_history_may_grow_while_its_request_is_under_way(wire: Wire, http: HttpClient) -> None:
     asked = request()
     async with open_provider() as provider:
         async for _ in wire.model(http, provider.url).stream(asked):
             assert isinstance(asked.messages, list)
-            asked.messages.append(FromUser("more"))
+            asked.messages.append(UserTurn("more"))
         assert len(provider.requests) == 1

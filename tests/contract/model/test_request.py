@@ -9,21 +9,21 @@ import pytest
 from asyncagents.config.secret import Secret
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.llm.anthropic.adapter import AnthropicMessages
-from asyncagents.llm.http.client import Http
-from asyncagents.llm.http.request import Endpoint, at, post
+from asyncagents.llm.http.client import HttpClient
+from asyncagents.llm.http.request import Endpoint, build_request, join_url
 from asyncagents.llm.model import (
-    CallMade,
-    FromModel,
-    FromTool,
-    FromUser,
+    ChatRequest,
+    ModelTurn,
     Options,
     ReasoningEnd,
-    Request,
-    Said,
+    RequestMessage,
+    TextBlock,
     TextDelta,
-    Thought,
-    Told,
+    ThinkingBlock,
+    ToolCallBlock,
     ToolCallReady,
+    ToolTurn,
+    UserTurn,
 )
 from asyncagents.llm.openai.adapter import OpenAIChat
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
@@ -34,7 +34,7 @@ from tests.unit.llm.conversation import TOOLS as ALL_TOOLS
 GOLDEN = Path(__file__).parents[2] / "unit" / "llm" / "golden"
 
 
-async def test_the_key_goes_where_the_wire_wants_it_and_nowhere_else(wire: Wire, http: Http) -> None:
+async def test_the_key_goes_where_the_wire_wants_it_and_nowhere_else(wire: Wire, http: HttpClient) -> None:
     async with open_provider(key=KEY) as provider:
         assert finish_of(await ask(wire.model(http, provider.url))) is not None
         (seen,) = provider.requests
@@ -48,19 +48,21 @@ async def test_the_key_goes_where_the_wire_wants_it_and_nowhere_else(wire: Wire,
 
 def test_a_request_that_is_printed_shows_no_key() -> None:
     endpoint = Endpoint(provider_id="local", base_url="https://me:hush@a.test/v1?k=hush", api_key=Secret(KEY))
-    made = post(endpoint, request(), at(endpoint.base_url, "/x"), headers={"x-api-key": KEY}, write=dict)
+    made = build_request(
+        endpoint, request(), join_url(endpoint.base_url, "/x"), headers={"x-api-key": KEY}, write=dict
+    )
     assert repr(made) == "ProviderRequest(https://a.test/v1/x)"
     assert repr(endpoint) == "Endpoint('local', 'https://a.test/v1')"
     assert KEY not in repr(made.target)
 
 
-async def test_a_key_with_a_line_end_is_the_key(wire: Wire, http: Http) -> None:
+async def test_a_key_with_a_line_end_is_the_key(wire: Wire, http: HttpClient) -> None:
     async with open_provider(key=KEY) as provider:
         model = wire.model(http, provider.url, api_key=Secret(f" {KEY}\n"))
         assert finish_of(await ask(model)) is not None
 
 
-async def test_the_operators_headers_win_over_the_wires(wire: Wire, http: Http) -> None:
+async def test_the_operators_headers_win_over_the_wires(wire: Wire, http: HttpClient) -> None:
     headers = {"X-Team": "blue", "Authorization": "Bearer other", "X-Api-Key": "other", "User-Agent": "us"}
     async with open_provider() as provider:
         await ask(wire.model(http, provider.url, headers=headers))
@@ -70,7 +72,7 @@ async def test_the_operators_headers_win_over_the_wires(wire: Wire, http: Http) 
     assert not any(KEY in value for value in seen.headers.values())
 
 
-async def test_without_a_key_none_is_sent(wire: Wire, http: Http) -> None:
+async def test_without_a_key_none_is_sent(wire: Wire, http: HttpClient) -> None:
     async with open_provider() as provider:
         assert finish_of(await ask(wire.model(http, provider.url, api_key=None))) is not None
         (seen,) = provider.requests
@@ -78,24 +80,26 @@ async def test_without_a_key_none_is_sent(wire: Wire, http: Http) -> None:
 
 
 @pytest.mark.parametrize("base", ["/v1", "/v1/", "/v1?tenant=7", "", "/"])
-async def test_anthropics_base_may_leave_out_its_version(http: Http, base: str) -> None:
+async def test_anthropics_base_may_leave_out_its_version(http: HttpClient, base: str) -> None:
     async with open_provider() as provider:
         model = AnthropicMessages(http, Endpoint(provider_id="local", base_url=provider.url + base))
         assert finish_of(await ask(model)) is not None
 
 
 @pytest.mark.parametrize("base", ["/v1", "/v1/", "/v1?api-version=1"])
-async def test_a_base_may_end_in_a_slash_and_have_a_query(http: Http, base: str) -> None:
+async def test_a_base_may_end_in_a_slash_and_have_a_query(http: HttpClient, base: str) -> None:
     async with open_provider() as provider:
         model = OpenAIChat(http, Endpoint(provider_id="local", base_url=provider.url + base))
         assert finish_of(await ask(model)) is not None
 
 
 @pytest.mark.parametrize("wire", [OPENAI, ANTHROPIC], ids=lambda wire: wire.name)
-async def test_a_conversation_with_everything_is_taken_by_a_strict_provider(wire: Wire, http: Http) -> None:
+async def test_a_conversation_with_everything_is_taken_by_a_strict_provider(
+    wire: Wire, http: HttpClient
+) -> None:
     golden = json.loads((GOLDEN / f"{wire.name}.json").read_text())
     extra: dict[str, Any] = {"seed": 7} if wire.name == "openai" else {"metadata": {"user_id": "u"}}
-    whole = Request(
+    whole = ChatRequest(
         model=ModelRef(provider_id="local", model_id="sage-1"),
         messages=CONVERSATION,
         tools=ALL_TOOLS,
@@ -108,7 +112,7 @@ async def test_a_conversation_with_everything_is_taken_by_a_strict_provider(wire
         assert provider.requests[0].body == golden
 
 
-async def test_a_step_that_was_streamed_can_be_told_back(wire: Wire, http: Http) -> None:
+async def test_a_step_that_was_streamed_can_be_told_back(wire: Wire, http: HttpClient) -> None:
     """Text, thoughts and calls of an answer become the history of the next request, as they were."""
     replies = [
         Reply(text="Let me see", reasoning="Hm", tools=(ToolUse("read", {"path": "a"}, "call_1"),)),
@@ -119,11 +123,15 @@ async def test_a_step_that_was_streamed_can_be_told_back(wire: Wire, http: Http)
         first = await ask(model)
         (thought,) = (event for event in first if isinstance(event, ReasoningEnd))
         (call,) = (event for event in first if isinstance(event, ToolCallReady))
-        step = FromModel(
-            (Thought("Hm", thought.metadata), Said("Let me see"), CallMade(call.id, call.tool, call.input))
+        step = ModelTurn(
+            (
+                ThinkingBlock("Hm", thought.metadata),
+                TextBlock("Let me see"),
+                ToolCallBlock(call.id, call.tool, call.input),
+            )
         )
-        history: list[Told] = [FromUser("hi"), step, FromTool(call.id, call.tool, "contents")]
-        again = Request(model=request().model, messages=history, tools=TOOLS)
+        history: list[RequestMessage] = [UserTurn("hi"), step, ToolTurn(call.id, call.tool, "contents")]
+        again = ChatRequest(model=request().model, messages=history, tools=TOOLS)
         second = [event async for event in model.stream(again)]
         assert finish_of(second) is not None, failure_of(second)
         assert any(isinstance(event, TextDelta) for event in second)

@@ -2,14 +2,14 @@
 
 import pytest
 
-from asyncagents.llm.http.client import Http
+from asyncagents.llm.http.client import HttpClient
 from asyncagents.llm.http.request import Endpoint
 from asyncagents.testing.provider import Reply, open_provider
 from tests.contract.model.kit import KEY, Wire, always, ask, cause_of, failure_of, message_of, open_raw
 
 
 @pytest.mark.parametrize("user", ["", "someone:PASSWORD-77@"])
-async def test_broken_http_does_not_show_the_address(wire: Wire, http: Http, user: str) -> None:
+async def test_broken_http_does_not_show_the_address(wire: Wire, http: HttpClient, user: str) -> None:
     async with open_raw(always(b"HTTP/1.1 abc nonsense\r\nfoo\r\n\r\n")) as url:
         base = f"{url.replace('//', f'//{user}')}/v1?key=QUERY-SECRET-99"
         model = wire.adapter(http, Endpoint(provider_id="local", base_url=base))
@@ -19,7 +19,7 @@ async def test_broken_http_does_not_show_the_address(wire: Wire, http: Http, use
     assert "PASSWORD" not in repr(failure)
 
 
-async def test_a_key_in_a_header_is_not_shown_without_its_scheme(wire: Wire, http: Http) -> None:
+async def test_a_key_in_a_header_is_not_shown_without_its_scheme(wire: Wire, http: HttpClient) -> None:
     headers = {"Authorization": "Bearer sk-HEADER-SECRET-42"}
     for status in (400, 401, 500):
         reply = Reply(status=status, error="Incorrect API key provided: sk-HEADER-SECRET-42.")
@@ -29,7 +29,9 @@ async def test_a_key_in_a_header_is_not_shown_without_its_scheme(wire: Wire, htt
         assert "SECRET" not in repr(failure)
 
 
-async def test_a_key_at_the_end_of_what_is_kept_of_a_stream_is_not_shown(wire: Wire, http: Http) -> None:
+async def test_a_key_at_the_end_of_what_is_kept_of_a_stream_is_not_shown(
+    wire: Wire, http: HttpClient
+) -> None:
     for room in (*range(490, 513, 3), 600):
         body = b"x" * room + KEY.encode() + b"y" * 100
         async with open_provider(otherwise=Reply(body=body)) as provider:

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from asyncagents.engine.workplace.workplace import Asking
-from asyncagents.llm.scripted import Line, call, say
+from asyncagents.engine.workplace.workplace import AskPolicy
+from asyncagents.llm.scripted import ScriptLine, call, say
 from tests.recorded.cast import Scenes
 from tests.recorded.recorder import Act, Recorder
 
@@ -17,7 +17,7 @@ COLOURS = [
 ]
 
 
-def _careful(text: str) -> Line:
+def _careful(text: str) -> ScriptLine:
     return call("careful", text=text)
 
 
@@ -45,7 +45,7 @@ SCENES: Scenes = {
 
 async def play_early(recorder: Recorder) -> None:
     """What expires."""
-    async with recorder.process(asking=Asking(silence="deny", seconds=60)) as at:
+    async with recorder.process(asking=AskPolicy(silence="deny", seconds=60)) as at:
         at.serve()
         await at.prompt("asked too late")
         await at.prompted("approval expired")
@@ -70,7 +70,7 @@ async def play(recorder: Recorder) -> None:
         for name in ("asked", "question", "approval"):
             await at.send(name)
             await at.ask_of(name)
-    async with recorder.process(asking=Asking(silence="fail", seconds=864_000)) as at:
+    async with recorder.process(asking=AskPolicy(silence="fail", seconds=864_000)) as at:
         at.serve()
         await at.send("asked with a deadline")
         await at.ask_of("asked with a deadline")

@@ -119,7 +119,7 @@ async def _leave_unserved(recorder: Recorder) -> None:
         await at.send("summing")
         at.serve("summing")
         await at.settled("summing")
-        await at.runtime.hand_in_summary(at.id("summing"), "hang")
+        await at.runtime.submit_compaction(at.id("summing"), "hang")
         await asyncio.sleep(10)
         await at.crash()
 

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import AbstractContextManager, nullcontext
 
 from asyncagents.domain.control import Snapshot
-from asyncagents.engine.observer import Seen, Unwatched
+from asyncagents.engine.observer import NoopObserver, ObserverSpan
 from asyncagents.engine.run import Run
 from asyncagents.llm.scripted import call, fail, say
 from tests.recorded.cast import FAILING, GONE, WELL, Scenes
@@ -131,16 +131,16 @@ class _Traced:
     def __exit__(self, *how: object) -> None: ...
 
 
-class Tracing(Unwatched):
+class Tracing(NoopObserver):
     """Trace every turn under one parent."""
 
-    tracing = True
+    is_tracing = True
 
-    def caller(self) -> str | None:  # type: ignore[override]
+    def caller_trace(self) -> str | None:  # type: ignore[override]
         return PARENT
 
-    def under(self, trace: str) -> AbstractContextManager[object]:
+    def use_parent(self, trace: str) -> AbstractContextManager[object]:
         return nullcontext()
 
-    def run(self, run: Run, snapshot: Snapshot) -> Seen:
+    def run_span(self, run: Run, snapshot: Snapshot) -> ObserverSpan:
         return _Traced()

@@ -6,15 +6,15 @@ import msgspec
 from msgspec.structs import replace
 
 from asyncagents.domain.conversation.codec import SHAPE_VERSION
-from asyncagents.domain.conversation.failure import context_overflow
-from asyncagents.domain.conversation.part import PartTime, Span, TextPart
+from asyncagents.domain.conversation.failure import context_overflow_error
+from asyncagents.domain.conversation.part import PartTime, TextPart, TextSpan
 from asyncagents.domain.conversation.part_input import AgentInput, FileInput, SubtaskInput, TextInput
 from asyncagents.domain.conversation.session import Rule, SessionModel
 from asyncagents.domain.window import Window
-from asyncagents.engine.runtime.sessions import Opening
+from asyncagents.engine.runtime.sessions import SessionOptions
 from asyncagents.llm.scripted import Fail, call, end, fail, pause, say, think
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.session_update import Change
+from asyncagents.store.verb.session_update import SessionChanges
 from tests.recorded.cast import FILLING, Scenes
 from tests.recorded.recorder import PROJECT, Act, Recorder, verb_of
 from tests.simulation.undo_files import Disk
@@ -53,7 +53,7 @@ SCENES: Scenes = {
     "cut": [[say("Half a"), fail("gone", retryable=True, status=502, retry_after=1)]],
     "length": [[say("It goes on and"), end("length")]],
     "filtered": [[end("content-filter")]],
-    "overflow": [[Fail(context_overflow("too long"))]],
+    "overflow": [[Fail(context_overflow_error("too long"))]],
     "abort": [[say("I beg"), pause(9e9)]],
     "summed": [[say("First answer.")]],
     "summed more": [[say("Second answer.")]],
@@ -101,7 +101,7 @@ async def _say_hello(at: Act) -> None:
     await at.runtime.prompt(titled.id, LONG)
     text = TextInput(text="noted", synthetic=True, metadata={"by": "a client"})
     picture = FileInput(mime="image/gif", url=PIXEL, filename="pixel.gif")
-    agent = AgentInput(name="general", source=Span(value="@general", start=0, end=8))
+    agent = AgentInput(name="general", source=TextSpan(value="@general", start=0, end=8))
     await at.prompt("along", parts=[text, picture, agent], system="Be brief.", tools={"echo": False})
     await at.prompt("formed", format={"type": "json_schema", "schema": SCHEMA})
     await at.prompt("unformed", format={"type": "json_schema", "schema": SCHEMA, "retryCount": 1})
@@ -146,10 +146,12 @@ async def _undo_and_remove(at: Act) -> None:
     deny = (Rule(permission="bash", pattern="rm *", action="deny"),)
     await renamed.change(
         at.id("renamed"),
-        Change(title="Ümlaut", archived=1_700_000_000_123, metadata={"a": [1]}, permission=deny),
+        SessionChanges(title="Ümlaut", archived=1_700_000_000_123, metadata={"a": [1]}, permission=deny),
     )
     model = SessionModel(id="large", provider_id="example", variant="slow")
-    opening = Opening(directory=PROJECT, title="opened", agent="general", model=model, metadata={"b": None})
+    opening = SessionOptions(
+        directory=PROJECT, title="opened", agent="general", model=model, metadata={"b": None}
+    )
     at.know("opened", (await at.runtime.conversations.create(opening)).id)
     gone = await at.session("gone", permission=deny)
     await at.prompt("gone")

@@ -5,25 +5,25 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from asyncagents.llm.model import FromTool, Request
-from asyncagents.llm.scripted import Line, Step, call, fail, say
+from asyncagents.llm.model import ChatRequest, ToolTurn
+from asyncagents.llm.scripted import ScriptLine, ScriptStep, call, fail, say
 from tests.recorded.cast import Scenes
 from tests.recorded.recorder import Act, Recorder
 
 
-def launch(name: str, prompt: str, **more: Any) -> Line:
+def launch(name: str, prompt: str, **more: Any) -> ScriptLine:
     return call("asyncagents_task", description=name, prompt=prompt, agent="general", **more)
 
 
-def sync(name: str, prompt: str, **more: Any) -> Line:
+def sync(name: str, prompt: str, **more: Any) -> ScriptLine:
     return call("task", description=name, prompt=prompt, subagent_type="general", **more)
 
 
-def with_id(tool: str, key: str = "task_id", **more: Any) -> Callable[[Request], Step]:
+def with_id(tool: str, key: str = "task_id", **more: Any) -> Callable[[ChatRequest], ScriptStep]:
     """Call a tool about the first task that the model was told of."""
 
-    def step(request: Request) -> Step:
-        texts = [told.output for told in request.messages if isinstance(told, FromTool)]
+    def step(request: ChatRequest) -> ScriptStep:
+        texts = [told.output for told in request.messages if isinstance(told, ToolTurn)]
         return [call(tool, **{key: re.findall(r"\bses_\w+", "\n".join(texts))[0]}, **more)]
 
     return step

@@ -1,8 +1,8 @@
 """Events and messages of one session, in few words."""
 
 from asyncagents.domain.conversation.codec import UnknownPart
-from asyncagents.domain.conversation.entry import Entry
-from asyncagents.domain.conversation.failure import unknown
+from asyncagents.domain.conversation.entry import MessageWithParts
+from asyncagents.domain.conversation.failure import unknown_error
 from asyncagents.domain.conversation.message import (
     AssistantMessage,
     Message,
@@ -39,7 +39,7 @@ def step(id: str, *, done: bool = False, cut: bool = False) -> AssistantMessage:
         path=MessagePath(cwd="/", root="/"),
         cost=0,
         tokens=Tokens.zero(),
-        error=unknown("cut off") if cut else None,
+        error=unknown_error("cut off") if cut else None,
     )
 
 
@@ -76,5 +76,5 @@ def delta(words: str, offset: int, *, id: str = "prt_1", message_id: str = "msg_
     )
 
 
-def entry(info: Message, *parts: Part) -> Entry:
-    return Entry(info=info, parts=parts)
+def entry(info: Message, *parts: Part) -> MessageWithParts:
+    return MessageWithParts(info=info, parts=parts)

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from asyncagents.cli.main import main
-from asyncagents.cli.terminal.screen import Notes
+from asyncagents.cli.terminal.screen import ScreenLogHandler
 from tests.unit.config.build import Desk
 
 FOREIGN = ("XDG_", "ASYNCAGENTS_", "OPENCODE_")
@@ -35,4 +35,4 @@ def invoke(desk: Desk) -> Iterator[Callable[..., Result]]:
 
     yield run
     root = logging.getLogger()
-    root.handlers = [handler for handler in root.handlers if not isinstance(handler, Notes)]
+    root.handlers = [handler for handler in root.handlers if not isinstance(handler, ScreenLogHandler)]

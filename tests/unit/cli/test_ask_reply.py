@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from asyncagents.cli.ask.always_scope import lasting
-from asyncagents.cli.ask.reply import Chosen, chosen, edited, given_reply, options_chosen
-from asyncagents.cli.ask.view import ask_lines, choices, help_lines, question_choices, whole_lines
+from asyncagents.cli.ask.always_scope import describe_always
+from asyncagents.cli.ask.reply import PermissionChoice, parse_choice, parse_input, parse_options, parse_reply
+from asyncagents.cli.ask.view import ask_lines, choice_prompt, full_lines, help_lines, question_prompt
 from asyncagents.domain.call.ask import Option, PermissionRequest, Question, QuestionRequest
 from asyncagents.domain.call.call import Always, Answers, Call, Once, Open, Reject, Reply
-from asyncagents.domain.call.waiting import Awaited, awaited
+from asyncagents.domain.call.waiting import OpenCall, describe_open_call
 from asyncagents.domain.conversation.session import Session, SessionTime
 from asyncagents.domain.id import CallId, MessageId, PartId, PermissionId, QuestionId, SessionId
 from asyncagents.errors import InvalidInput
@@ -47,7 +47,7 @@ def session(id: str, title: str) -> Session:
     )
 
 
-def waiting(ask: PermissionRequest, *titles: str) -> Awaited:
+def waiting(ask: PermissionRequest, *titles: str) -> OpenCall:
     call = Call(
         id=CallId("call_1"),
         session_id=SESSION,
@@ -61,32 +61,34 @@ def waiting(ask: PermissionRequest, *titles: str) -> Awaited:
         ask_id=ask.id,
         state=Open(kind="ask", since=1, ask=ask),
     )
-    return awaited(call, tuple(session(f"ses_{number}", title) for number, title in enumerate(titles)))
+    return describe_open_call(
+        call, tuple(session(f"ses_{number}", title) for number, title in enumerate(titles))
+    )
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("y", Chosen("once")),
-        (" Yes ", Chosen("once")),
-        ("a", Chosen("always")),
-        ("n", Chosen("reject")),
-        ("n, use tabs", Chosen("reject", "use tabs")),
-        ("no  use tabs ", Chosen("reject", "use tabs")),
-        ("e", Chosen("edit")),
-        ("s", Chosen("show")),
-        ("q", Chosen("leave")),
-        ("?", Chosen("help")),
+        ("y", PermissionChoice("once")),
+        (" Yes ", PermissionChoice("once")),
+        ("a", PermissionChoice("always")),
+        ("n", PermissionChoice("reject")),
+        ("n, use tabs", PermissionChoice("reject", "use tabs")),
+        ("no  use tabs ", PermissionChoice("reject", "use tabs")),
+        ("e", PermissionChoice("edit")),
+        ("s", PermissionChoice("show")),
+        ("q", PermissionChoice("leave")),
+        ("?", PermissionChoice("help")),
     ],
 )
-def test_a_letter_or_a_word_chooses(line: str, expected: Chosen) -> None:
-    assert chosen(line, request()) == expected
+def test_a_letter_or_a_word_chooses(line: str, expected: PermissionChoice) -> None:
+    assert parse_choice(line, request()) == expected
 
 
 @pytest.mark.parametrize("line", ["", "yes but not that", "ya", "y n", "always, really"])
 def test_what_is_no_choice_approves_nothing(line: str) -> None:
     with pytest.raises(InvalidInput, match="answer y, a, n, e, s or q"):
-        chosen(line, request())
+        parse_choice(line, request())
 
 
 @pytest.mark.spec("Z-06")
@@ -102,13 +104,13 @@ def test_what_is_no_choice_approves_nothing(line: str) -> None:
 def test_the_line_of_choices_fits_80_columns_and_what_always_allows_is_shown(
     asked: PermissionRequest,
 ) -> None:
-    shown = [line.text for line in ask_lines(waiting(asked, "Ship it"))] + [choices(asked)]
+    shown = [line.text for line in ask_lines(waiting(asked, "Ship it"))] + [choice_prompt(asked)]
     explained = "\n".join(line.text for line in help_lines(asked))
-    assert len(choices(asked)) <= 76
-    assert choices(asked).endswith("[n] no  [?] more > ")
+    assert len(choice_prompt(asked)) <= 76
+    assert choice_prompt(asked).endswith("[n] no  [?] more > ")
     if asked.always:
-        assert lasting(asked) in "\n".join(shown)
-        assert lasting(asked) in explained
+        assert describe_always(asked) in "\n".join(shown)
+        assert describe_always(asked) in explained
     assert [line.split()[0] for line in explained.splitlines()] == [*("ya" if asked.always else "y"), *"nesq"]
 
 
@@ -136,7 +138,7 @@ def test_the_line_of_choices_fits_80_columns_and_what_always_allows_is_shown(
     ],
 )
 def test_what_always_covers_is_said_in_words(asked: PermissionRequest, words: str) -> None:
-    assert lasting(asked) == words
+    assert describe_always(asked) == words
 
 
 @pytest.mark.spec("Z-06")
@@ -147,14 +149,14 @@ def test_a_command_that_starts_elsewhere_says_where() -> None:
 
 @pytest.mark.parametrize("multiple", [True, False])
 def test_the_line_of_a_question_fits_80_columns(multiple: bool) -> None:
-    assert len(question_choices(question("a", "b", multiple=multiple))) <= 76
+    assert len(question_prompt(question("a", "b", multiple=multiple))) <= 76
 
 
 def test_what_cannot_be_allowed_for_good_is_not_offered() -> None:
-    assert "always" not in choices(request(always=()))
-    assert "[a] always (all edits in this project)" in choices(request())
+    assert "always" not in choice_prompt(request(always=()))
+    assert "[a] always (all edits in this project)" in choice_prompt(request())
     with pytest.raises(InvalidInput, match="always is not offered here"):
-        chosen("a", request(always=()))
+        parse_choice("a", request(always=()))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +175,7 @@ def test_what_cannot_be_allowed_for_good_is_not_offered() -> None:
 def test_options_are_chosen_by_number_or_label_or_said_in_other_words(
     asked: Question, line: str, expected: tuple[str, ...]
 ) -> None:
-    assert options_chosen(asked, line) == expected
+    assert parse_options(asked, line) == expected
 
 
 @pytest.mark.parametrize(
@@ -187,13 +189,13 @@ def test_options_are_chosen_by_number_or_label_or_said_in_other_words(
 )
 def test_an_answer_that_means_nothing_is_refused(asked: Question, line: str, error: str | None) -> None:
     with pytest.raises(InvalidInput, match=error or "out of range: choose 1 to 1"):
-        options_chosen(asked, line)
+        parse_options(asked, line)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "3", '{"a": 1}'])
 def test_arguments_that_cannot_be_used_are_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"the arguments (are|must be)"):
-        edited(text, {"a": 1})
+        parse_input(text, {"a": 1})
 
 
 PERMISSION = Open(kind="ask", since=1, ask=request())
@@ -220,7 +222,7 @@ QUESTIONS = Open(
 def test_the_arguments_of_answer_are_a_reply(
     state: Open, words: list[str], more: dict[str, str], expected: Reply
 ) -> None:
-    assert given_reply(state, words, **{"message": "", "given": None, **more}) == expected  # type: ignore[arg-type]
+    assert parse_reply(state, words, **{"message": "", "given": None, **more}) == expected  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -237,7 +239,7 @@ def test_arguments_that_do_not_fit_what_is_asked_are_refused(
     state: Open, words: list[str], more: dict[str, str], error: str
 ) -> None:
     with pytest.raises(InvalidInput, match=error):
-        given_reply(state, words, **{"message": "", "given": None, **more})  # type: ignore[arg-type]
+        parse_reply(state, words, **{"message": "", "given": None, **more})  # type: ignore[arg-type]
 
 
 def test_an_option_that_is_called_reject_can_be_chosen() -> None:
@@ -245,7 +247,7 @@ def test_an_option_that_is_called_reject_can_be_chosen() -> None:
         id=QuestionId("que_1"), session_id=SESSION, questions=(question("accept", "reject"),)
     )
     state = Open(kind="question", since=1, question=asked)
-    assert given_reply(state, ["reject"], message="", given=None) == Answers((("reject",),))
+    assert parse_reply(state, ["reject"], message="", given=None) == Answers((("reject",),))
 
 
 def test_an_ask_says_what_it_is_for_whom_and_why_it_is_unclear() -> None:
@@ -278,7 +280,7 @@ def test_of_a_long_ask_everything_can_be_shown() -> None:
     ask = request(command="\n".join(f"echo {n}" for n in range(100)))
     open_ask = waiting(ask, "Ship it")
     assert ask_lines(open_ask)[-1].text == "  … 40 more lines: s shows all"
-    whole = [line.text for line in whole_lines(open_ask, ask)]
+    whole = [line.text for line in full_lines(open_ask, ask)]
     assert "  $ echo 99" in whole
     assert "  filePath = 'a.txt'" in whole
 
@@ -293,4 +295,4 @@ def test_of_a_long_ask_everything_can_be_shown() -> None:
     ],
 )
 def test_a_question_says_how_it_may_be_answered(asked: Question, words: str) -> None:
-    assert question_choices(asked).startswith(words)
+    assert question_prompt(asked).startswith(words)

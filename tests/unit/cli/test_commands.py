@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from click.testing import Result
 
-from asyncagents.config.trust import distrust, trust
+from asyncagents.config.trust import distrust_project, trust_project
 from tests.unit.config.build import Desk
 
 Invoke = Callable[..., Result]
@@ -30,7 +30,7 @@ def test_commands_are_listed_with_where_they_come_from(invoke: Invoke, desk: Des
 
 @pytest.mark.spec("S-08")
 def test_what_cannot_be_used_is_named_with_what_is_wrong(invoke: Invoke, desk: Desk) -> None:
-    distrust(desk.environment, desk.project)
+    distrust_project(desk.environment, desk.project)
     desk.write("asyncagents.json", CONFIG)
     folder = desk.project / ".asyncagents" / "commands"
     folder.mkdir(parents=True)
@@ -38,7 +38,7 @@ def test_what_cannot_be_used_is_named_with_what_is_wrong(invoke: Invoke, desk: D
     strange = invoke("commands")
     assert "/fix" not in strange.stdout
     assert f"not usable: {folder / 'go.md'}: its project is not trusted" in strange.stderr
-    trust(desk.environment, desk.project)
+    trust_project(desk.environment, desk.project)
     broken = json.loads(invoke("commands", "--json").stdout)
     assert [row["name"] for row in broken] == ["compact", "init", "review", "fix", "go"]
     assert broken[3] == {

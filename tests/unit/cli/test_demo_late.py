@@ -3,15 +3,21 @@
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.cli.demo.deploy import SHIP, SHIP_LATE, answer
-from asyncagents.cli.demo.late import Seen, check_brought, check_expired, check_resumed, check_waits
+from asyncagents.cli.demo.deploy import SHIP, SHIP_LATE, report_text
+from asyncagents.cli.demo.late import (
+    SessionFacts,
+    check_expired,
+    check_resumed,
+    check_submissions,
+    check_waits,
+)
 from asyncagents.cli.demo.ledger import Effect
-from asyncagents.cli.demo.screen import DoesNotHold, Screen
-from asyncagents.cli.demo.worker import Brought
+from asyncagents.cli.demo.screen import ClaimFailed, DemoScreen
+from asyncagents.cli.demo.worker import WorkerReport
 from asyncagents.domain.call.call import TIMED_OUT
 from asyncagents.domain.call.pending_tool import PendingTime, PendingToolCall, ToolResult
 from asyncagents.domain.id import CallId, MessageId, PartId
-from asyncagents.domain.why import Code, Why
+from asyncagents.domain.why import Why, WhyCode
 from tests.unit.cli.build import SESSION, asked, entry, step, text
 
 WAITING = PendingToolCall(
@@ -31,7 +37,7 @@ EXPIRED = replace(WAITING, status="expired", error=TIMED_OUT, time=PendingTime(c
 ONCE = [Effect("deploy", "tool_1", 1)]
 
 
-def seen(call: PendingToolCall, prompt: str, *said: str, code: Code = "idle") -> Seen:
+def seen(call: PendingToolCall, prompt: str, *said: str, code: WhyCode = "idle") -> SessionFacts:
     """`step` answers the message `msg_0`."""
     on = (call.id,) if code == "async" else ()
     steps = [
@@ -39,44 +45,44 @@ def seen(call: PendingToolCall, prompt: str, *said: str, code: Code = "idle") ->
         for number, words in enumerate(said, start=1)
     ]
     history = (entry(asked("msg_0"), text("msg_0", prompt)), *steps)
-    return Seen(call, Why(session_id=SESSION, code=code, sentence="", on=on), history)
+    return SessionFacts(call, Why(session_id=SESSION, code=code, sentence="", on=on), history)
 
 
 def test_a_call_that_does_not_wait_ends_the_demo() -> None:
-    check_waits(Screen(), seen(WAITING, SHIP, code="async"))
+    check_waits(DemoScreen(), seen(WAITING, SHIP, code="async"))
     for wrong in (seen(DONE, SHIP, code="async"), seen(WAITING, SHIP, code="no_worker")):
-        with pytest.raises(DoesNotHold, match="the file holds the waiting call"):
-            check_waits(Screen(), wrong)
+        with pytest.raises(ClaimFailed, match="the file holds the waiting call"):
+            check_waits(DemoScreen(), wrong)
 
 
 def test_a_second_result_that_is_taken_ends_the_demo() -> None:
-    check_brought(Screen(), Brought(DONE, DONE, "it has: v2 is live"))
+    check_submissions(DemoScreen(), WorkerReport(DONE, DONE, "it has: v2 is live"))
     for wrong in (
-        Brought(DONE, DONE, ""),
-        Brought(DONE, EXPIRED, "it has: v2 is live"),
-        Brought(WAITING, WAITING, "it has: v2 is live"),
+        WorkerReport(DONE, DONE, ""),
+        WorkerReport(DONE, EXPIRED, "it has: v2 is live"),
+        WorkerReport(WAITING, WAITING, "it has: v2 is live"),
     ):
-        with pytest.raises(DoesNotHold, match="took one result"):
-            check_brought(Screen(), wrong)
+        with pytest.raises(ClaimFailed, match="took one result"):
+            check_submissions(DemoScreen(), wrong)
 
 
 def test_a_session_that_goes_on_twice_or_never_or_with_something_else_ends_the_demo() -> None:
-    said = answer("v2 is live")
-    check_resumed(Screen(), seen(DONE, SHIP, "", said), DONE, ONCE)
+    said = report_text("v2 is live")
+    check_resumed(DemoScreen(), seen(DONE, SHIP, "", said), DONE, ONCE)
     for steps, runs in (
         (["", said, said], ONCE),
         ([""], ONCE),
-        (["", answer("v1 is live")], ONCE),
+        (["", report_text("v1 is live")], ONCE),
         (["", said], [*ONCE, *ONCE]),
         (["", said], []),
     ):
-        with pytest.raises(DoesNotHold, match="exactly once"):
-            check_resumed(Screen(), seen(DONE, SHIP, *steps), DONE, runs)
+        with pytest.raises(ClaimFailed, match="exactly once"):
+            check_resumed(DemoScreen(), seen(DONE, SHIP, *steps), DONE, runs)
 
 
 def test_a_call_that_does_not_expire_when_it_should_ends_the_demo() -> None:
-    said = answer(TIMED_OUT)
-    check_expired(Screen(), seen(EXPIRED, SHIP_LATE, "", said))
+    said = report_text(TIMED_OUT)
+    check_expired(DemoScreen(), seen(EXPIRED, SHIP_LATE, "", said))
     early = replace(EXPIRED, time=PendingTime(created=1, completed=9))
     for wrong in (
         seen(WAITING, SHIP_LATE, "", said),
@@ -84,5 +90,5 @@ def test_a_call_that_does_not_expire_when_it_should_ends_the_demo() -> None:
         seen(EXPIRED, SHIP_LATE, "", said, said),
         seen(EXPIRED, SHIP_LATE, "", said, code="ready"),
     ):
-        with pytest.raises(DoesNotHold, match="has expired, once"):
-            check_expired(Screen(), wrong)
+        with pytest.raises(ClaimFailed, match="has expired, once"):
+            check_expired(DemoScreen(), wrong)

@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.cli.run.result import last_answer, steps_of_turn
-from asyncagents.cli.run.view import Words
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.cli.run.view import TextTracker
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import MessageTime
 from asyncagents.domain.id import Ids, MessageId
 from asyncagents.testing.clock import FakeClock, SeededRng
@@ -19,19 +19,19 @@ def ours(now: int) -> MessageId:
     return Ids(FakeClock(now), SeededRng(3)).message()
 
 
-def prompt(now: int) -> Entry:
+def prompt(now: int) -> MessageWithParts:
     """By a terminal, which makes ids without an era."""
     message_id = f"msg_{now * 4096 + 1 & (1 << 48) - 1:012x}{'E' * 14}"
     said = replace(asked(message_id), time=MessageTime(created=now))
     return entry(said, text(message_id, "Hello?"))
 
 
-def answer(now: int) -> Entry:
+def answer(now: int) -> MessageWithParts:
     said = replace(step(ours(now), done=True), time=MessageTime(created=now, completed=now))
     return entry(said, text(said.id, "Yes.", id=f"prt_{now}"))
 
 
-def talk(now: int) -> list[Entry]:
+def talk(now: int) -> list[MessageWithParts]:
     """Two prompts; the second one has two steps."""
     return [
         prompt(now),
@@ -58,10 +58,10 @@ def test_the_steps_of_a_turn_are_those_since_its_prompt(now: int) -> None:
 @pytest.mark.parametrize("now", NOW)
 def test_what_was_answered_before_a_terminal_prompted_last_is_not_shown_as_new(now: int) -> None:
     said = talk(now)[:3]
-    words = Words(SESSION, said[-1])
+    words = TextTracker(SESSION, said[-1])
     fresh = answer(now + 3 * SECOND)
     shown: list[str] = []
     for each in (said[1], fresh):
         for event in (updated(each.info), *(updated(part) for part in each.parts)):
-            shown += [one.words for one in words.take(event)]
+            shown += [one.words for one in words.new_text(event)]
     assert shown == ["Yes."], "the new one alone"

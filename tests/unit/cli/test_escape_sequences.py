@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.cli.act.answer import Done
-from asyncagents.cli.act.submit import Submitted, print_given
-from asyncagents.cli.exit import Complaint
+from asyncagents.cli.act.answer import TreeState
+from asyncagents.cli.act.submit import SubmitOutcome, print_outcome
+from asyncagents.cli.exit import CliError
 from asyncagents.domain.call.pending_tool import PendingTime, PendingToolCall
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
 
@@ -14,7 +14,7 @@ TITLE = "\x1b]0;owned\x07"
 
 
 def test_a_complaint_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    Complaint(f"it said {TITLE}no\nand more", hint=f"try\x9b2J {TITLE}again").show()
+    CliError(f"it said {TITLE}no\nand more", hint=f"try\x9b2J {TITLE}again").show()
     assert capsys.readouterr().err == "error: it said ]0;ownedno\nand more\nhint: try2J ]0;ownedagain\n"
 
 
@@ -30,8 +30,8 @@ def test_the_tool_of_an_imported_call_does_not_steer_the_terminal(capsys: pytest
         status="completed",
         time=PendingTime(created=1),
     )
-    root = Done(SessionId("ses_1"), Path("/"), is_run=True)
-    print_given(Submitted(call, before=False, others=0, root=root), as_json=False)
+    root = TreeState(SessionId("ses_1"), Path("/"), is_run=True)
+    print_outcome(SubmitOutcome(call, before=False, others=0, root=root), as_json=False)
     written = capsys.readouterr().err
     assert "deploy" in written
     assert "\x1b" not in written

@@ -7,7 +7,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from asyncagents.cli.exit import Complaint, complaint
+from asyncagents.cli.exit import CliError, as_cli_error
 from asyncagents.cli.main import LazyGroup
 from asyncagents.errors import (
     ConfigError,
@@ -39,7 +39,7 @@ from asyncagents.errors import (
     ],
 )
 def test_each_error_has_its_code_and_its_hint(error: Exception, code: int, hint: str) -> None:
-    told = complaint(error)
+    told = as_cli_error(error)
     assert told.exit_code == code
     assert hint in told.hint
     assert bool(hint) == bool(told.hint)
@@ -48,7 +48,8 @@ def test_each_error_has_its_code_and_its_hint(error: Exception, code: int, hint:
 
 def test_a_system_error_names_its_file() -> None:
     assert (
-        complaint(OSError(errno.EACCES, "Permission denied", "/data")).message == "/data: Permission denied"
+        as_cli_error(OSError(errno.EACCES, "Permission denied", "/data")).message
+        == "/data: Permission denied"
     )
 
 
@@ -70,7 +71,7 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> Callable[[Exception], Result]:
 def test_the_error_of_a_group_of_tasks_is_the_one_that_happened_in_it(
     ending: Callable[[Exception], Result],
 ) -> None:
-    inner = ExceptionGroup("tasks", [Complaint("it broke", hint="mend it", code=3)])
+    inner = ExceptionGroup("tasks", [CliError("it broke", hint="mend it", code=3)])
     ended = ending(ExceptionGroup("tasks", [inner, ValueError("and another")]))
     assert (ended.exit_code, ended.stdout, ended.stderr) == (3, "", "error: it broke\nhint: mend it\n")
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.cli.exit import Complaint
-from asyncagents.cli.run.remote import MOST_BYTES, attachments
-from asyncagents.llm.wire.attachment import words_in
+from asyncagents.cli.exit import CliError
+from asyncagents.cli.run.remote import MOST_BYTES, read_attachments
+from asyncagents.llm.wire.attachment import decode_text
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 
@@ -14,21 +14,21 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 def test_text_and_pictures_go_with_their_content(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("größer\n")
     (tmp_path / "b").write_bytes(PNG)
-    text, picture = attachments([tmp_path / "a.txt", tmp_path / "b"])
+    text, picture = read_attachments([tmp_path / "a.txt", tmp_path / "b"])
 
-    assert (text.filename, text.mime, words_in(text)) == ("a.txt", "text/plain", "größer\n")
+    assert (text.filename, text.mime, decode_text(text)) == ("a.txt", "text/plain", "größer\n")
     assert (picture.filename, picture.mime) == ("b", "image/png")
 
 
 def test_what_no_model_reads_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.bin").write_bytes(b"\xff\0\xfe")
-    with pytest.raises(Complaint, match="neither text nor an image nor a PDF"):
-        attachments([tmp_path / "a.bin"])
+    with pytest.raises(CliError, match="neither text nor an image nor a PDF"):
+        read_attachments([tmp_path / "a.bin"])
 
 
 def test_what_no_request_could_carry_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"a" * (MOST_BYTES - 1))
     (tmp_path / "b").write_bytes(b"bb")
-    assert len(attachments([tmp_path / "a"])) == 1
-    with pytest.raises(Complaint, match="b: files of more than 7 MiB"):
-        attachments([tmp_path / "a", tmp_path / "b"])
+    assert len(read_attachments([tmp_path / "a"])) == 1
+    with pytest.raises(CliError, match="b: files of more than 7 MiB"):
+        read_attachments([tmp_path / "a", tmp_path / "b"])

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from asyncagents.cli.exit import Complaint
-from asyncagents.cli.run.arguments import Order
-from asyncagents.cli.run.choose import Addressee, choose, named_model
+from asyncagents.cli.exit import CliError
+from asyncagents.cli.run.arguments import RunArguments
+from asyncagents.cli.run.choose import AgentChoice, choose_agent_and_model, parse_model
 from asyncagents.config.config import Config
 from asyncagents.config.markdown.agents import FoundAgents
 from asyncagents.domain.conversation.session import Session, SessionModel, SessionTime
@@ -45,8 +45,8 @@ def session(*, agent: str | None = "build", model: str | None = "c") -> Session:
     )
 
 
-def chosen_by(config: Config, order: Order, before: Session | None) -> Addressee:
-    return choose(config, Agents(config, FoundAgents(), home="/home/ada"), order, before)
+def chosen_by(config: Config, order: RunArguments, before: Session | None) -> AgentChoice:
+    return choose_agent_and_model(config, Agents(config, FoundAgents(), home="/home/ada"), order, before)
 
 
 @pytest.mark.parametrize(
@@ -66,13 +66,13 @@ def chosen_by(config: Config, order: Order, before: Session | None) -> Addressee
 def test_who_answers(
     desk: Desk, asked: dict[str, str], before: Session | None, expected: tuple[str, str]
 ) -> None:
-    chosen = chosen_by(config(desk), Order(prompt="Hi", directory=desk.project, **asked), before)  # type: ignore[arg-type]
+    chosen = chosen_by(config(desk), RunArguments(prompt="Hi", directory=desk.project, **asked), before)  # type: ignore[arg-type]
     assert chosen.model is not None
     assert (chosen.agent, chosen.model.model_id) == expected
 
 
 def test_the_config_names_the_agent_if_nobody_else_does(desk: Desk) -> None:
-    order = Order(prompt="Hi", directory=desk.project)
+    order = RunArguments(prompt="Hi", directory=desk.project)
     assert chosen_by(config(desk, default_agent="plan"), order, None).agent == "plan"
 
 
@@ -86,8 +86,8 @@ def test_the_config_names_the_agent_if_nobody_else_does(desk: Desk) -> None:
     ],
 )
 def test_who_cannot_answer(desk: Desk, asked: dict[str, str], before: Session | None, said: str) -> None:
-    order = Order(prompt="Hi", directory=desk.project, **asked)  # type: ignore[arg-type]
-    with pytest.raises(Complaint, match=said) as caught:
+    order = RunArguments(prompt="Hi", directory=desk.project, **asked)  # type: ignore[arg-type]
+    with pytest.raises(CliError, match=said) as caught:
         chosen_by(config(desk), order, before)
     assert caught.value.exit_code == 2
     assert ("another" in caught.value.hint) == (before is not None)
@@ -98,10 +98,10 @@ def test_who_cannot_answer(desk: Desk, asked: dict[str, str], before: Session | 
     [("gpt-4o", "openai/gpt-4o"), ("claude-sonnet-4-5", "anthropic/claude-sonnet-4-5"), ("b", "local/b")],
 )
 def test_a_model_without_its_provider_is_suggested_in_full(desk: Desk, given: str, meant: str) -> None:
-    with pytest.raises(Complaint, match=f"'{given}' is not a model: did you mean {meant}\\?"):
-        named_model(given, config(desk))
+    with pytest.raises(CliError, match=f"'{given}' is not a model: did you mean {meant}\\?"):
+        parse_model(given, config(desk))
 
 
 def test_a_model_that_no_provider_is_known_for_is_refused_as_before(desk: Desk) -> None:
     with pytest.raises(InvalidInput, match="write it as"):
-        named_model("zzz", config(desk))
+        parse_model("zzz", config(desk))

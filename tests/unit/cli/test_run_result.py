@@ -6,32 +6,32 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.cli.run.result import (
-    Ending,
-    Result,
-    Wait,
+    OpenWait,
+    RunResult,
+    RunStatus,
     as_json,
-    close,
+    build_result,
     exit_code,
     failure_text,
-    judged,
+    print_closing,
     wait_of,
 )
 from asyncagents.cli.terminal.screen import Screen
-from asyncagents.domain.call.waiting import awaited
+from asyncagents.domain.call.waiting import describe_open_call
 from asyncagents.domain.conversation.failure import (
     Failure,
     UnknownFailure,
-    aborted,
-    api,
-    output_length,
-    unknown,
+    aborted_error,
+    api_error,
+    output_length_error,
+    unknown_error,
 )
 from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from tests.unit.cli.build import SESSION, entry, step, text
 from tests.unit.domain.build import call, waiting
 
 SPENT = Tokens(input=1, output=2, reasoning=3, cache=CacheTokens(read=4, write=5))
-WAIT = wait_of(awaited(call(waiting("async", note="asked Ada"))))
+WAIT = wait_of(describe_open_call(call(waiting("async", note="asked Ada"))))
 
 
 @pytest.mark.parametrize(
@@ -39,28 +39,28 @@ WAIT = wait_of(awaited(call(waiting("async", note="asked Ada"))))
     [
         (None, (), "done", 0),
         (None, (WAIT,), "waiting", 3),
-        (api("no", is_retryable=False), (), "failed", 1),
-        (api("no", is_retryable=False), (WAIT,), "failed", 1),
-        (aborted(), (), "cancelled", 5),
-        (aborted(), (WAIT,), "cancelled", 5),
+        (api_error("no", is_retryable=False), (), "failed", 1),
+        (api_error("no", is_retryable=False), (WAIT,), "failed", 1),
+        (aborted_error(), (), "cancelled", 5),
+        (aborted_error(), (WAIT,), "cancelled", 5),
     ],
 )
 def test_the_answer_decides_and_then_what_waits(
-    error: Failure | None, waits: tuple[Wait, ...], ending: Ending, code: int
+    error: Failure | None, waits: tuple[OpenWait, ...], ending: RunStatus, code: int
 ) -> None:
     said = replace(step("msg_2", done=True), error=error, tokens=SPENT, cost=0.5, finish="stop")
-    result = judged(SESSION, entry(said, text("msg_2", "Hi.")), (said, said), waits)
+    result = build_result(SESSION, entry(said, text("msg_2", "Hi.")), (said, said), waits)
     assert (result.status, exit_code(result.status)) == (ending, code)
     assert (result.text, result.cost, result.tokens.input, result.tokens.cache.write) == ("Hi.", 1.0, 2, 10)
 
 
 def test_no_answer_is_a_failure_unless_something_waits() -> None:
-    assert judged(SESSION, None, (), ()).status == "failed"
-    assert judged(SESSION, None, (), (WAIT,)).status == "waiting"
+    assert build_result(SESSION, None, (), ()).status == "failed"
+    assert build_result(SESSION, None, (), (WAIT,)).status == "waiting"
 
 
 def test_programs_get_every_field() -> None:
-    result = json.loads(as_json(Result(session=SESSION, tokens=Tokens.zero(), status="accepted")))
+    result = json.loads(as_json(RunResult(session=SESSION, tokens=Tokens.zero(), status="accepted")))
     assert set(result) == {
         "session", "message", "text", "finish", "error", "tokens", "cost", "status", "waits", "summaries"
     }  # fmt: skip
@@ -77,16 +77,16 @@ def test_programs_get_every_field() -> None:
 )
 def test_what_waits_says_for_what(kind: str, ask: str | None, what: str) -> None:
     row = call(waiting(kind, note="asked Ada"), ask_id=ask)  # type: ignore[arg-type]
-    wait = wait_of(awaited(row))
+    wait = wait_of(describe_open_call(row))
     assert (wait.call, wait.ask, wait.kind, wait.what) == ("tool_1", ask, kind, what)
 
 
 @pytest.mark.parametrize(
     ("failure", "said"),
     [
-        (api("It is\nfull", is_retryable=True), "It is full"),
-        (unknown("crash"), "crash"),
-        (output_length(), "The model reached the limit of its output before it wrote any text."),
+        (api_error("It is\nfull", is_retryable=True), "It is full"),
+        (unknown_error("crash"), "crash"),
+        (output_length_error(), "The model reached the limit of its output before it wrote any text."),
         (UnknownFailure(b"{}", "Novel"), "Novel"),
         (None, "there is no answer"),
     ],
@@ -106,9 +106,9 @@ def test_a_failure_is_a_sentence(failure: Failure | None, said: str) -> None:
     ],
 )
 def test_the_last_words_name_the_way_back(
-    capsys: pytest.CaptureFixture[str], ending: Ending, said: str
+    capsys: pytest.CaptureFixture[str], ending: RunStatus, said: str
 ) -> None:
-    close(Screen(), Result(session=SESSION, tokens=Tokens.zero(), status=ending, waits=(WAIT,)))
+    print_closing(Screen(), RunResult(session=SESSION, tokens=Tokens.zero(), status=ending, waits=(WAIT,)))
     told = capsys.readouterr()
     assert told.out == ""
     assert said in told.err
@@ -116,8 +116,8 @@ def test_the_last_words_name_the_way_back(
 
 
 def test_a_good_end_says_nothing_unless_the_answer_was_too_long(capsys: pytest.CaptureFixture[str]) -> None:
-    done = Result(session=SESSION, tokens=Tokens.zero(), status="done", finish="stop")
-    close(Screen(), done)
+    done = RunResult(session=SESSION, tokens=Tokens.zero(), status="done", finish="stop")
+    print_closing(Screen(), done)
     assert capsys.readouterr().err == ""
-    close(Screen(), replace(done, finish="length"))
+    print_closing(Screen(), replace(done, finish="length"))
     assert "the answer is incomplete" in capsys.readouterr().err

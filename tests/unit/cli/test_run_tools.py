@@ -2,7 +2,7 @@
 
 import pytest
 
-from asyncagents.cli.run.tool_view import Tools
+from asyncagents.cli.run.tool_view import ToolView
 from asyncagents.cli.terminal.screen import Screen
 from asyncagents.domain.call.ask import PermissionRequest, ToolRef
 from asyncagents.domain.conversation.part import PartTime, ToolCompleted, ToolPart, ToolRunning, ToolState
@@ -45,14 +45,14 @@ def bash(state: ToolState, *, session_id: str = SESSION) -> PartUpdated:
     return PartUpdated(session_id=SessionId(session_id), part=part, time=1)
 
 
-def tools() -> Tools:
-    return Tools(Screen(), SESSION, [session(SESSION, "Ship it")])
+def tools() -> ToolView:
+    return ToolView(Screen(), SESSION, [session(SESSION, "Ship it")])
 
 
 def test_each_state_of_a_call_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
     shown = tools()
     for event in (bash(RUNS), bash(RUNS), bash(ENDED), bash(ENDED)):
-        shown.take(event)
+        shown.show_event(event)
     assert capsys.readouterr().err == "bash: make\nbash: make -> exit 0\n  one\n  two\n"
 
 
@@ -60,8 +60,8 @@ def test_what_was_over_before_is_not_shown(capsys: pytest.CaptureFixture[str]) -
     shown = tools()
     part = bash(ENDED).part
     assert isinstance(part, ToolPart)
-    shown.know([entry(step("msg_1", done=True), part)])
-    shown.take(bash(ENDED))
+    shown.mark_known([entry(step("msg_1", done=True), part)])
+    shown.show_event(bash(ENDED))
     assert capsys.readouterr().err == ""
 
 
@@ -69,8 +69,8 @@ def test_a_call_that_was_open_before_is_shown_when_it_ends(capsys: pytest.Captur
     shown = tools()
     part = bash(RUNS).part
     assert isinstance(part, ToolPart)
-    shown.know([entry(step("msg_1", done=True), part)])
-    shown.take(bash(ENDED))
+    shown.mark_known([entry(step("msg_1", done=True), part)])
+    shown.show_event(bash(ENDED))
     assert "bash: make -> exit 0" in capsys.readouterr().err
 
 
@@ -79,16 +79,16 @@ def test_calls_of_children_are_marked_and_those_of_strangers_left_out(
 ) -> None:
     shown = tools()
     child = session("ses_2", "Child session - 2026-01-01T00:00:00.000Z", parent_id=SESSION, agent="explore")
-    shown.take(SessionCreated(session_id=child.id, info=child))
-    shown.take(bash(RUNS, session_id="ses_2"))
-    shown.take(bash(RUNS, session_id="ses_9"))
+    shown.show_event(SessionCreated(session_id=child.id, info=child))
+    shown.show_event(bash(RUNS, session_id="ses_2"))
+    shown.show_event(bash(RUNS, session_id="ses_9"))
     assert capsys.readouterr().err == "[explore] bash: make\n"
 
 
 def test_live_output_is_only_for_those_who_watch(capsys: pytest.CaptureFixture[str]) -> None:
     live = ToolRunning(input={"command": "make"}, time=TIME, metadata={"output": "one\n"})
     shown = tools()
-    shown.take(bash(live))
+    shown.show_event(bash(live))
     assert capsys.readouterr().err == "bash: make\n"
 
 
@@ -99,8 +99,8 @@ def test_live_output_is_shown_line_by_line_and_each_line_once(
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     shown = tools()
     for output in ("on", "one\ntw", "one\ntwo"):
-        shown.take(bash(ToolRunning(input={"command": "make"}, time=TIME, metadata={"output": output})))
-    shown.take(bash(ENDED))
+        shown.show_event(bash(ToolRunning(input={"command": "make"}, time=TIME, metadata={"output": output})))
+    shown.show_event(bash(ENDED))
     assert capsys.readouterr().err == "bash: make\n  one\nbash: make -> exit 0\n  two\n"
 
 
@@ -108,14 +108,14 @@ def test_todos_are_shown_when_they_change(capsys: pytest.CaptureFixture[str]) ->
     shown = tools()
     todos = (Todo(content="read", status="pending", priority="low"),)
     for each in (todos, todos, ()):
-        shown.take(TodoUpdated(session_id=SESSION, todos=each))
+        shown.show_event(TodoUpdated(session_id=SESSION, todos=each))
     assert capsys.readouterr().err == "todos, 0 of 1 done:\n  [ ] read\n"
 
 
 def test_a_command_that_a_person_was_asked_for_is_not_shown_again_when_it_starts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    shown = Tools(Screen(), SESSION, [session(SESSION, "Ship it")], asked=True)
+    shown = ToolView(Screen(), SESSION, [session(SESSION, "Ship it")], asked=True)
     request = PermissionRequest(
         id=PermissionId("per_1"),
         session_id=SESSION,
@@ -126,17 +126,17 @@ def test_a_command_that_a_person_was_asked_for_is_not_shown_again_when_it_starts
         tool=ToolRef(message_id=MessageId("msg_1"), call_id="1"),
     )
     for event in (bash(RUNS), PermissionAsked(request=request), bash(ENDED)):
-        shown.take(event)
+        shown.show_event(event)
     assert capsys.readouterr().err == "bash: make -> exit 0\n  one\n  two\n"
 
 
 def test_a_command_that_nobody_is_asked_for_is_shown_after_a_moment(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    shown = Tools(Screen(), SESSION, [session(SESSION, "Ship it")], asked=True)
-    shown.take(bash(RUNS))
+    shown = ToolView(Screen(), SESSION, [session(SESSION, "Ship it")], asked=True)
+    shown.show_event(bash(RUNS))
     before = capsys.readouterr().err
     shown.show_held()
     assert (before, capsys.readouterr().err) == ("", "bash: make\n")
-    shown.take(bash(ENDED))
+    shown.show_event(bash(ENDED))
     assert capsys.readouterr().err == "bash: make -> exit 0\n  one\n  two\n"

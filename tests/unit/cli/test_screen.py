@@ -5,15 +5,15 @@ import logging
 import pytest
 
 from asyncagents.cli.terminal.screen import (
-    Notes,
     Screen,
+    ScreenLogHandler,
     ago,
-    amount,
     dollars,
     one_line,
     plain,
     print_table,
-    short,
+    short_number,
+    token_text,
 )
 from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.errors import StoreError
@@ -62,19 +62,19 @@ def test_how_long_ago(before: int, expected: str) -> None:
 
 def test_numbers_are_short() -> None:
     numbers = (0, 999, 1000, 12_345, 200_000, 1_000_000)
-    assert [short(number) for number in numbers] == ["0", "999", "1k", "12.3k", "200k", "1M"]
+    assert [short_number(number) for number in numbers] == ["0", "999", "1k", "12.3k", "200k", "1M"]
     assert [dollars(cost) for cost in (None, 0, 0.00012, 1.5)] == ["-", "-", "$0.0001", "$1.50"]
     tokens = Tokens(input=1, output=2, reasoning=3, cache=CacheTokens(read=4, write=5))
-    assert (amount(tokens), amount(None)) == ("15", "0")
+    assert (token_text(tokens), token_text(None)) == ("15", "0")
 
 
 def test_streams_that_are_no_terminal_are_not_mixed_up(capsys: pytest.CaptureFixture[str]) -> None:
     screen = Screen()
-    screen.think("let me")
-    screen.think(" see")
-    screen.say("The ans")
+    screen.write_reasoning("let me")
+    screen.write_reasoning(" see")
+    screen.write_answer("The ans")
     screen.note("retry")
-    screen.say("wer\x1b[0m")
+    screen.write_answer("wer\x1b[0m")
     screen.end_line()
     screen.end_line()
     said = capsys.readouterr()
@@ -92,7 +92,7 @@ def test_what_the_library_logs_is_a_line_and_what_the_store_says_is_said_elsewhe
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     log = logging.getLogger("tests.cli.notes")
-    log.propagate, log.handlers = False, [Notes(Screen())]
+    log.propagate, log.handlers = False, [ScreenLogHandler(Screen())]
     log.info("too quiet")
     log.warning("%s is odd", "this")
     for error in (ValueError("broken"), StoreError("full")):
@@ -112,21 +112,21 @@ def test_a_line_that_comes_while_a_person_types_has_a_line_of_its_own(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     screen = Screen()
-    screen.ask("yes? > ")
+    screen.show_prompt("yes? > ")
     screen.note("something happened")
-    asking = screen.asking
-    screen.ask("yes? > ")
-    screen.answered()
-    screen.unask()
+    asking = screen.prompt_visible
+    screen.show_prompt("yes? > ")
+    screen.mark_answered()
+    screen.clear_prompt()
     assert asking is False
     assert capsys.readouterr().err == "yes? > \nsomething happened\nyes? > "
 
 
 def test_what_is_written_while_the_screen_is_lent_comes_after(capsys: pytest.CaptureFixture[str]) -> None:
     screen = Screen()
-    with screen.lent():
+    with screen.suspend_output():
         screen.note("a note")
-        screen.say("words")
+        screen.write_answer("words")
         meanwhile = capsys.readouterr()
     after = capsys.readouterr()
     assert (meanwhile.out, meanwhile.err) == ("", "")
@@ -139,7 +139,7 @@ def test_an_error_that_cannot_say_what_it_is_is_named(capsys: pytest.CaptureFixt
             raise SystemExit
 
     log = logging.getLogger("tests.cli.silent")
-    log.propagate, log.handlers = False, [Notes(Screen())]
+    log.propagate, log.handlers = False, [ScreenLogHandler(Screen())]
     log.warning("it failed", exc_info=Silent())
     assert capsys.readouterr().err == "warning: it failed: Silent\n"
 

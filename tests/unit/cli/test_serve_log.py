@@ -4,13 +4,13 @@ import logging
 
 import pytest
 
-from asyncagents.cli.serve.serve import Log
+from asyncagents.cli.serve.serve import StderrLogHandler
 from asyncagents.errors import StoreError
 
 
 def test_a_server_logs_what_the_store_complains_of_and_each_time(capsys: pytest.CaptureFixture[str]) -> None:
     log = logging.getLogger("tests.cli.serve_log")
-    log.propagate, log.handlers = False, [Log()]
+    log.propagate, log.handlers = False, [StderrLogHandler()]
     log.info("too quiet")
     for _ in range(2):
         log.warning("a request could not be answered", exc_info=StoreError("the disk is full"))
@@ -24,7 +24,7 @@ def test_a_server_logs_what_the_store_complains_of_and_each_time(capsys: pytest.
 
 def test_a_bug_is_logged_with_the_place_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     log = logging.getLogger("tests.cli.serve_log.bug")
-    log.propagate, log.handlers = False, [Log()]
+    log.propagate, log.handlers = False, [StderrLogHandler()]
     try:
         raise KeyError("gone")
     except KeyError:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.cli.exit import Complaint
-from asyncagents.cli.find_server import TOKEN_VARIABLE, There, find_there
-from asyncagents.client.server_finder import Working
+from asyncagents.cli.exit import CliError
+from asyncagents.cli.find_server import TOKEN_VARIABLE, TargetServer, find_target_server
+from asyncagents.client.server_finder import DataDirectoryFinder
 from asyncagents.config.secret import Secret
 from asyncagents.errors import Unavailable
-from asyncagents.server.discovery import Listing, Lock, write_listing
+from asyncagents.server.discovery import Listing, ServerLock, write_listing
 
 LISTING = Listing(port=5170, pid=1, started_at="", url="http://127.0.0.1:5170", token="of-the-data")
 
@@ -25,35 +25,37 @@ def no_token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Path]:
-    with closing(Lock(tmp_path)):
+    with closing(ServerLock(tmp_path)):
         write_listing(tmp_path, LISTING)
         yield tmp_path
 
 
 def test_the_server_of_the_data_is_found(served: Path) -> None:
-    assert find_there(served, None, None) == There(LISTING.url, Secret("of-the-data"), own=True)
+    assert find_target_server(served, None, None) == TargetServer(
+        LISTING.url, Secret("of-the-data"), own=True
+    )
 
 
 def test_what_a_dead_server_left_is_none(tmp_path: Path) -> None:
     write_listing(tmp_path, LISTING)
-    assert find_there(tmp_path, None, None) is None
+    assert find_target_server(tmp_path, None, None) is None
 
 
 def test_what_a_dead_server_left_is_none_while_the_next_one_starts(tmp_path: Path) -> None:
     """It has the lock long before it listens; whoever asks meanwhile would tell a stranger the token."""
     write_listing(tmp_path, LISTING)
-    with closing(Lock(tmp_path)):
-        assert find_there(tmp_path, None, None) is None
+    with closing(ServerLock(tmp_path)):
+        assert find_target_server(tmp_path, None, None) is None
         with pytest.raises(Unavailable):
-            Working(tmp_path)()
+            DataDirectoryFinder(tmp_path)()
 
 
 def test_one_that_belongs_to_a_run_gets_no_other_work(tmp_path: Path) -> None:
-    with closing(Lock(tmp_path)):
+    with closing(ServerLock(tmp_path)):
         write_listing(tmp_path, Listing(port=1, pid=1, started_at="", url="http://h:1", serves_all=False))
-        assert find_there(tmp_path, None, None) is None
-        with pytest.raises(Complaint, match="belongs to a run"):
-            find_there(tmp_path, "http://h:1", None)
+        assert find_target_server(tmp_path, None, None) is None
+        with pytest.raises(CliError, match="belongs to a run"):
+            find_target_server(tmp_path, "http://h:1", None)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_one_that_belongs_to_a_run_gets_no_other_work(tmp_path: Path) -> None:
     ["http://127.0.0.1:5170", "http://localhost:5170/", " http://[::1]:5170 "],
 )
 def test_the_token_of_the_data_is_for_its_own_server(served: Path, url: str) -> None:
-    there = find_there(served, url, None)
+    there = find_target_server(served, url, None)
     assert there is not None
     assert (there.own, there.token) == (True, Secret("of-the-data"))
 
@@ -70,15 +72,15 @@ def test_the_token_of_the_data_is_for_its_own_server(served: Path, url: str) -> 
     "url", ["http://127.0.0.1:5171", "https://example.com:5170", "http://127.0.0.1.example.com:5170"]
 )
 def test_and_for_no_other(served: Path, url: str) -> None:
-    assert find_there(served, url, None) == There(url, None, own=False)
+    assert find_target_server(served, url, None) == TargetServer(url, None, own=False)
 
 
 def test_a_token_that_is_given_goes_before_that_of_the_environment(
     served: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(TOKEN_VARIABLE, "of-the-shell")
-    shell = find_there(served, "http://127.0.0.1:5170", None)
-    given = find_there(served, "http://127.0.0.1:5170", Secret("given"))
+    shell = find_target_server(served, "http://127.0.0.1:5170", None)
+    given = find_target_server(served, "http://127.0.0.1:5170", Secret("given"))
     assert shell is not None
     assert given is not None
     assert (shell.token, given.token) == (Secret("of-the-shell"), Secret("given"))
@@ -91,16 +93,16 @@ def test_a_token_that_is_given_goes_before_that_of_the_environment(
      "http://h/?token=1", "http://[::1"],
 )  # fmt: skip
 def test_what_is_no_address_is_refused(tmp_path: Path, url: str) -> None:
-    with pytest.raises(Complaint, match="is not a valid server address") as refused:
-        find_there(tmp_path, url, None)
+    with pytest.raises(CliError, match="is not a valid server address") as refused:
+        find_target_server(tmp_path, url, None)
     assert refused.value.exit_code == 2
     assert "secret" not in refused.value.message
 
 
 @pytest.mark.parametrize("token", ["a\nb", "ä", "a\0b"])
 def test_a_token_that_no_request_could_carry_is_refused(tmp_path: Path, token: str) -> None:
-    with pytest.raises(Complaint, match="the token must be printable ASCII") as refused:
-        find_there(tmp_path, "http://127.0.0.1:5170", Secret(token))
+    with pytest.raises(CliError, match="the token must be printable ASCII") as refused:
+        find_target_server(tmp_path, "http://127.0.0.1:5170", Secret(token))
     assert token not in refused.value.message
 
 

@@ -3,17 +3,17 @@
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.cli.inspect.task_table import Style, drawn
-from asyncagents.cli.inspect.task_tree import Node
-from asyncagents.cli.inspect.task_watch import Changes
-from asyncagents.cli.run.result import by_person, last_answer, steps_of_turn
+from asyncagents.cli.inspect.task_table import TreeStyle, draw_forest
+from asyncagents.cli.inspect.task_tree import TaskNode
+from asyncagents.cli.inspect.task_watch import StateChanges
+from asyncagents.cli.run.result import is_by_person, last_answer, steps_of_turn
 from asyncagents.cli.run.tool_view import TaskLines
 from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.task.notice import Counted, Telling, notice
+from asyncagents.domain.task.notice import BatchCount, NoticeFormat, build_notice
 from asyncagents.domain.task.task import TaskEnd
 from asyncagents.domain.task.view import BackgroundTask, TaskProgress
-from asyncagents.domain.why import Code, Why
+from asyncagents.domain.why import Why, WhyCode
 from tests.unit.cli.build import SESSION, asked, entry, step, text
 from tests.unit.cli.test_run_tools import session
 
@@ -41,34 +41,34 @@ def task(number: int, *, ended: bool = False) -> BackgroundTask:
     )
 
 
-def node(one: BackgroundTask, *below: Node, code: Code = "working") -> Node:
+def node(one: BackgroundTask, *below: TaskNode, code: WhyCode = "working") -> TaskNode:
     live = one.status in ("running", "resumed")
     why = Why(session_id=one.session_id, code=code, sentence="So it is.") if live else None
     info = session(one.session_id, one.description, parent_id=SESSION, agent=one.agent)
-    return Node(session=info, task=one, why=why, below=below)
+    return TaskNode(session=info, task=one, why=why, below=below)
 
 
-def root(*below: Node) -> Node:
+def root(*below: TaskNode) -> TaskNode:
     why = Why(
         session_id=SESSION, code="tasks", sentence="It rests.", on=tuple(each.session.id for each in below)
     )
-    return Node(session=session(SESSION, "Ship it", agent="build"), why=why, below=below)
+    return TaskNode(session=session(SESSION, "Ship it", agent="build"), why=why, below=below)
 
 
 def test_of_what_has_ended_the_newest_are_shown_and_what_works_always() -> None:
     nodes = [node(task(0)), *(node(task(number, ended=True)) for number in range(1, 9))]
-    lines = drawn([root(*nodes)], Style())
+    lines = draw_forest([root(*nodes)], TreeStyle())
     assert [line.text.split("  ")[0] for line in lines] == [
         "Ship it", "├─ … 3 more have ended", "├─ Read 0", *(f"├─ Read {n}" for n in (4, 5, 6, 7)), "└─ Read 8"
     ]  # fmt: skip
     assert [line.faint for line in lines] == [False, True, False, *[True] * 5]
-    assert len(drawn([root(*nodes)], Style(everything=True))) == 10
+    assert len(draw_forest([root(*nodes)], TreeStyle(everything=True))) == 10
 
 
 def test_what_has_ended_stays_in_sight_while_a_task_of_its_own_works() -> None:
     busy = node(task(1, ended=True), node(task(2)))
     others = [node(task(number, ended=True)) for number in range(3, 10)]
-    lines = drawn([root(busy, *others)], Style())
+    lines = draw_forest([root(busy, *others)], TreeStyle())
     found = [line for line in lines if "Read 1" in line.text or "Read 2" in line.text]
     assert [line.faint for line in found] == [False, False]
 
@@ -76,10 +76,10 @@ def test_what_has_ended_stays_in_sight_while_a_task_of_its_own_works() -> None:
 def test_a_narrow_place_gets_fewer_columns_and_shorter_ids() -> None:
     nodes = [root(node(task(1)), node(task(2, ended=True)))]
     for width in (60, 80, 100):
-        lines = [line.text for line in drawn(nodes, Style(), width)]
+        lines = [line.text for line in draw_forest(nodes, TreeStyle(), width)]
         assert max(map(len, lines)) <= width
         assert all("ses_" in line for line in lines)
-    assert all("general" in line.text for line in drawn(nodes, Style())[1:])
+    assert all("general" in line.text for line in draw_forest(nodes, TreeStyle())[1:])
 
 
 def test_a_state_says_what_makes_it_clearer() -> None:
@@ -95,7 +95,7 @@ def test_a_state_says_what_makes_it_clearer() -> None:
     )
     queued, tool = (node(replace(task(1), progress=progress), code=code) for code in ("queued", "tool"))
     ended = node(replace(task(2, ended=True), status="cancelled", ended_by="deadline"))
-    text = "\n".join(line.text for line in drawn([root(queued, tool, ended)], Style()))
+    text = "\n".join(line.text for line in draw_forest([root(queued, tool, ended)], TreeStyle()))
     for words in (
         "waits for 3 tasks",
         "queued, place 3",
@@ -111,9 +111,9 @@ def test_a_state_says_what_makes_it_clearer() -> None:
 
 def test_a_change_is_told_once() -> None:
     told: list[str] = []
-    changes = Changes(told.append)
+    changes = StateChanges(told.append)
     for now in (task(1), task(1), task(1, ended=True), task(1, ended=True)):
-        changes.see([root(node(now))])
+        changes.show([root(node(now))])
     assert [line.partition(",")[0] for line in told] == [
         "Ship it (build): waits for 1 task", "Read 1 (general): streaming", "Read 1 (general): completed"
     ]  # fmt: skip
@@ -124,9 +124,9 @@ def test_no_name_steers_a_terminal() -> None:
     steering = "\x1b]0;mine\x07\x1b[2J"
     named = replace(task(1), agent=f"general{steering}", description=f"Read{steering}")
     untitled = replace(root(node(named)), session=session(SESSION, UNTITLED, agent=f"build{steering}"))
-    Changes(told.append).see([untitled])
-    told += [line.text for line in drawn([untitled], Style())]
-    told += [line.text for line in TaskLines().take(named)]
+    StateChanges(told.append).show([untitled])
+    told += [line.text for line in draw_forest([untitled], TreeStyle())]
+    told += [line.text for line in TaskLines().lines_for(named)]
     assert len(told) == 5
     assert [line for line in told if "\x1b" in line or "\x07" in line] == []
 
@@ -136,7 +136,7 @@ def test_a_task_is_told_of_when_it_begins_and_when_it_ends() -> None:
     again = replace(task(1), status="resumed", resume_count=1)
     failed = replace(task(1, ended=True), status="error", resume_count=1, error="APIError: Nope.")
     heard = [task(1), task(1), task(1, ended=True), task(1), again, failed, failed]
-    said = [line.text for each in heard for line in lines.take(each)]
+    said = [line.text for each in heard for line in lines.lines_for(each)]
     named = 'task "Read 1" (general)'
     assert said == [
         f"{named} launched, {task(1).session_id}",
@@ -148,16 +148,16 @@ def test_a_task_is_told_of_when_it_begins_and_when_it_ends() -> None:
 
 def test_a_task_that_was_there_before_is_told_of_only_when_it_ends() -> None:
     lines = TaskLines()
-    lines.know([task(1), task(2, ended=True)])
+    lines.mark_known([task(1), task(2, ended=True)])
     heard = [task(1), task(2, ended=True), task(1, ended=True)]
-    assert [line.text.split()[1] for each in heard for line in lines.take(each)] == ['"Read']
+    assert [line.text.split()[1] for each in heard for line in lines.lines_for(each)] == ['"Read']
 
 
 def test_what_notices_lead_to_belongs_to_the_prompt_before_them() -> None:
     end = TaskEnd(
         id=SessionId("ses_2"), run=0, description="A", agent="general", batch="b", status="completed", ms=1
     )
-    told = notice([end], {"b": Counted(1, 1)}, 0, Telling())
+    told = build_notice([end], {"b": BatchCount(1, 1)}, 0, NoticeFormat())
     parts = [text("msg_3", told.visible[0]), text("msg_3", told.hidden, id="prt_2", synthetic=True)]
     woken = entry(asked("msg_3"), *parts)
     asks = entry(asked("msg_1"), text("msg_1", "Fan out"))
@@ -165,7 +165,7 @@ def test_what_notices_lead_to_belongs_to_the_prompt_before_them() -> None:
     others = [entry(asked("msg_5"), text("msg_5", "Well?")), entry(step("msg_6"), text("msg_6", "Yes."))]
     entries = [asks, first, woken, last, *others]
 
-    assert (by_person(woken), by_person(asks)) == (False, True)
+    assert (is_by_person(woken), is_by_person(asks)) == (False, True)
     assert last_answer(entries, first) == last
     steps = [info.id for info in steps_of_turn(entries, last, MessageId("msg_1"))]
     assert steps == ["msg_2", "msg_4"]
@@ -173,16 +173,16 @@ def test_what_notices_lead_to_belongs_to_the_prompt_before_them() -> None:
 
 def test_a_person_who_quotes_a_notice_is_still_a_person() -> None:
     end = TaskEnd(id=SessionId("s"), run=0, description="A", agent="g", batch="b", status="completed", ms=1)
-    hidden = notice([end], {"b": Counted(1, 1)}, 0, Telling()).hidden
-    assert by_person(entry(asked("msg_1"), text("msg_1", hidden)))
+    hidden = build_notice([end], {"b": BatchCount(1, 1)}, 0, NoticeFormat()).hidden
+    assert is_by_person(entry(asked("msg_1"), text("msg_1", hidden)))
 
 
 @pytest.mark.spec("Z-03")
 def test_a_sync_task_is_marked_in_the_tree_and_as_it_changes() -> None:
     told: list[str] = []
     waited_for = node(replace(task(1), kind="sync"))
-    Changes(told.append).see([root(waited_for)])
-    lines = [line.text for line in drawn([root(waited_for, node(task(2)))], Style())]
+    StateChanges(told.append).show([root(waited_for)])
+    lines = [line.text for line in draw_forest([root(waited_for, node(task(2)))], TreeStyle())]
     assert [line.partition(" (general)")[0] for line in told[1:]] == ["Read 1 (sync)"]
     assert ["(sync)" in line for line in lines] == [False, True, False]
 
@@ -190,7 +190,7 @@ def test_a_sync_task_is_marked_in_the_tree_and_as_it_changes() -> None:
 def test_one_that_is_left_out_has_ended_and_several_have() -> None:
     for count, words in ((6, "… 1 more has ended"), (7, "… 2 more have ended")):
         ended = [node(task(number, ended=True)) for number in range(count)]
-        assert words in "\n".join(line.text for line in drawn([root(*ended)], Style()))
+        assert words in "\n".join(line.text for line in draw_forest([root(*ended)], TreeStyle()))
 
 
 @pytest.mark.spec("Z-05")
@@ -205,7 +205,7 @@ def test_a_row_is_of_the_latest_run() -> None:
         cost=0.0,
         duration=5_000,
     )
-    line = drawn([root(node(replace(task(1, ended=True), progress=progress)))], Style())[1].text
+    line = draw_forest([root(node(replace(task(1, ended=True), progress=progress)))], TreeStyle())[1].text
     assert "  1 tool " in line
     assert "  45 tokens" in line
     assert "  5s  " in line

@@ -6,21 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.cli.terminal.screen import Line
+from asyncagents.cli.terminal.screen import ScreenLine
 from asyncagents.cli.terminal.tool_line import (
-    begun,
-    counted,
+    diff_counts,
     diff_lines,
-    named,
-    tail,
+    new_output,
+    start_lines,
+    tail_lines,
     todo_lines,
+    tool_call_text,
     tool_lines,
-    unheard,
 )
 from asyncagents.domain.conversation.part import (
     PartTime,
     ToolCompleted,
-    ToolError,
+    ToolFailed,
     ToolPart,
     ToolPending,
     ToolRunning,
@@ -29,7 +29,7 @@ from asyncagents.domain.conversation.part import (
 )
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.id import CallId, MessageId, PartId
-from asyncagents.tools.file.diff import unified
+from asyncagents.tools.file.diff import unified_diff
 from tests.unit.cli.build import SESSION
 
 TIME = PartTime(start=1, end=2)
@@ -68,11 +68,11 @@ def completed(tool: str, input: dict[str, Any], told: str = "", **metadata: Any)
     ],
 )
 def test_a_call_is_named_in_a_few_words(tool: str, input: dict[str, Any], expected: str) -> None:
-    assert named(tool, input) == expected
+    assert tool_call_text(tool, input) == expected
 
 
 def test_an_edit_is_counted_and_its_diff_shown() -> None:
-    diff = unified("a.py", "one\ntwo\n-- old\n", "one\n2\n++ new\nthree\n")
+    diff = unified_diff("a.py", "one\ntwo\n-- old\n", "one\n2\n++ new\nthree\n")
     shown = completed("edit", {"filePath": "a.py"}, diff=diff)
     assert shown[0] == "edit a.py +3 -2"
     assert shown[1:3] == ["  a.py", "  @@ -1,3 +1,4 @@"]
@@ -90,17 +90,17 @@ def test_a_write_that_changes_nothing_says_so() -> None:
 )
 def test_what_comes_and_goes_is_counted_as_it_is(old: list[str], new: list[str]) -> None:
     before, after = ("".join(f"{line}\n" for line in lines) for lines in (old, new))
-    added, removed = (int(count[1:]) for count in counted(unified("f", before, after)).split())
+    added, removed = (int(count[1:]) for count in diff_counts(unified_diff("f", before, after)).split())
     assert added - removed == len(new) - len(old)
     assert 0 <= added <= len(new)
     assert 0 <= removed <= len(old)
 
 
 def test_a_long_diff_says_how_much_is_left_out() -> None:
-    diff = unified("a", "", "".join(f"{n}\n" for n in range(100)))
+    diff = unified_diff("a", "", "".join(f"{n}\n" for n in range(100)))
     lines = diff_lines(diff, 10)
     assert len(lines) == 10
-    assert lines[-1] == Line("  … 93 more lines")
+    assert lines[-1] == ScreenLine("  … 93 more lines")
     assert (lines[0].tone, lines[1].tone, lines[2].tone) == ("place", "place", "add")
 
 
@@ -117,7 +117,7 @@ def test_a_command_that_took_too_long_says_so() -> None:
 
 
 def test_of_a_progress_bar_the_last_state_is_shown() -> None:
-    assert tail("10%\r50%\r100%\r\ndone\n") == [Line("  100%"), Line("  done")]
+    assert tail_lines("10%\r50%\r100%\r\ndone\n") == [ScreenLine("  100%"), ScreenLine("  done")]
 
 
 @pytest.mark.parametrize(
@@ -134,14 +134,14 @@ def test_what_was_found_is_counted(tool: str, metadata: dict[str, Any], expected
 
 def test_each_state_has_its_words() -> None:
     running = part("deploy", ToolRunning(input={}, time=TIME))
-    failed = part("edit", ToolError(input={"filePath": "a"}, error="no\nmatch", time=TIME))
+    failed = part("edit", ToolFailed(input={"filePath": "a"}, error="no\nmatch", time=TIME))
     waits = part("deploy", ToolWaiting(input={}, pending_id=CallId("call_1"), time=TIME))
     pending = part("deploy", ToolPending(input={}, raw=""))
-    assert begun(running) == [Line("deploy()")]
-    assert begun(part("read", ToolRunning(input={"filePath": "a"}, time=TIME))) == []
-    assert tool_lines(running) == [Line("deploy()")]
-    assert tool_lines(failed) == [Line("edit a failed: no match")]
-    assert tool_lines(waits) == [Line("deploy() waits: its result comes later")]
+    assert start_lines(running) == [ScreenLine("deploy()")]
+    assert start_lines(part("read", ToolRunning(input={"filePath": "a"}, time=TIME))) == []
+    assert tool_lines(running) == [ScreenLine("deploy()")]
+    assert tool_lines(failed) == [ScreenLine("edit a failed: no match")]
+    assert tool_lines(waits) == [ScreenLine("deploy() waits: its result comes later")]
     assert tool_lines(pending) == []
     assert completed("deploy", {"v": 2}, "it is live") == ["deploy(v=2) -> it is live"]
     assert completed("question", {}, answers=[["a", "b"], ["c"]]) == ["question: -> a, b / c"]
@@ -157,15 +157,15 @@ def test_an_output_of_which_only_the_end_is_told_is_never_shown_twice(
     while place < len(text):
         place += data.draw(st.integers(1, window))
         now = text[:place][-window:]
-        shown += unheard(heard, now)
+        shown += new_output(heard, now)
         heard = now
     assert shown == text
 
 
 def test_the_whole_output_shows_only_what_was_not_heard() -> None:
-    assert unheard("llo wor", "hello world") == "ld"
-    assert unheard("", "hello") == "hello"
-    assert unheard("gone", "hello") == "hello"
+    assert new_output("llo wor", "hello world") == "ld"
+    assert new_output("", "hello") == "hello"
+    assert new_output("gone", "hello") == "hello"
 
 
 def test_todos_are_a_checklist() -> None:

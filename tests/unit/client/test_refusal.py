@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from asyncagents.client.errors import refusal
+from asyncagents.client.errors import error_from_response
 from asyncagents.errors import (
     AsyncAgentsError,
     Conflict,
@@ -15,7 +15,7 @@ from asyncagents.errors import (
     Unauthorized,
     Unavailable,
 )
-from asyncagents.server.http.messages import Answer, answered
+from asyncagents.server.http.messages import Response, handle_errors
 
 
 def body(message: str) -> bytes:
@@ -34,11 +34,11 @@ def body(message: str) -> bytes:
     ],
 )
 async def test_an_error_of_the_runtime_crosses_the_wire(error: RequestError) -> None:
-    async def fails() -> Answer:
+    async def fails() -> Response:
         raise error
 
-    answer = await answered(fails())
-    raised = refusal(answer.status, answer.body)
+    answer = await handle_errors(fails())
+    raised = error_from_response(answer.status, answer.body)
 
     assert (type(raised), str(raised)) == (type(error), str(error))
 
@@ -64,7 +64,7 @@ async def test_an_error_of_the_runtime_crosses_the_wire(error: RequestError) -> 
 )
 @pytest.mark.parametrize("said", [body("so it is"), b"<html>so</html>", b"", b"\xff", b"[]", b'{"data": 1}'])
 def test_every_status_is_an_error_of_ours(status: int, kind: type[AsyncAgentsError], said: bytes) -> None:
-    raised = refusal(status, said)
+    raised = error_from_response(status, said)
 
     assert type(raised) is kind
     assert str(raised) in {"so it is", f"the server responded with status {status}"}
@@ -72,8 +72,8 @@ def test_every_status_is_an_error_of_ours(status: int, kind: type[AsyncAgentsErr
 
 
 def test_what_is_missing_is_named_if_the_server_names_it() -> None:
-    named = refusal(404, body("no task with id 'ses_x'"))
-    unnamed = refusal(404, body("unknown route"))
+    named = error_from_response(404, body("no task with id 'ses_x'"))
+    unnamed = error_from_response(404, body("unknown route"))
 
     assert isinstance(named, NotFound)
     assert isinstance(unnamed, NotFound)

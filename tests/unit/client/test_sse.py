@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncagents.client import sse
-from asyncagents.client.sse import Frame, FrameTooLong, frames
+from asyncagents.client.sse import Frame, FrameTooLong, read_frames
 
 STREAM = (
     b"retry: 3000\n\n"
@@ -36,11 +36,11 @@ async def chunks(pieces: list[bytes]) -> AsyncIterator[bytes]:
 async def test_frames_are_the_same_however_the_stream_is_cut(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(STREAM)]
     pieces = [STREAM[start:end] for start, end in pairwise(places)]
-    assert [frame async for frame in frames(chunks(pieces))] == FRAMES
+    assert [frame async for frame in read_frames(chunks(pieces))] == FRAMES
 
 
 async def test_a_frame_without_end_is_no_frame_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "MOST_BYTES", 1000)
     with pytest.raises(FrameTooLong, match="1000 bytes"):
-        async for _ in frames(chunks([b"data: " + b"x" * 600] * 2)):
+        async for _ in read_frames(chunks([b"data: " + b"x" * 600] * 2)):
             pass

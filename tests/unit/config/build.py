@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from asyncagents.config.env import Environment
-from asyncagents.config.load import Loaded, load
-from asyncagents.config.trust import project_root, trust
+from asyncagents.config.load import LoadedConfig, load_config
+from asyncagents.config.trust import project_root, trust_project
 
 
 class Desk:
@@ -25,7 +25,7 @@ class Desk:
         self.variables = variables
         self.platform = platform
         if trusted:
-            trust(self.environment, project_root(self.environment, self.project))
+            trust_project(self.environment, project_root(self.environment, self.project))
 
     @property
     def environment(self) -> Environment:
@@ -38,5 +38,5 @@ class Desk:
         file.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
         return file
 
-    def load(self, *, directory: Path | None = None) -> Loaded:
-        return load(self.environment, directory=directory or self.project)
+    def load(self, *, directory: Path | None = None) -> LoadedConfig:
+        return load_config(self.environment, directory=directory or self.project)

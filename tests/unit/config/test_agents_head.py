@@ -7,26 +7,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.config.markdown.front_matter import Matter, parse
+from asyncagents.config.markdown.front_matter import FrontMatter, parse_front_matter
 from asyncagents.errors import ConfigError
 
 
 def head(text: str) -> dict[str, Any]:
-    matter = parse(f"---\n{text}\n---\nbody")
+    matter = parse_front_matter(f"---\n{text}\n---\nbody")
     assert matter is not None
     return matter.data
 
 
 def test_head_and_body_are_parted() -> None:
-    assert parse("---\r\na: 1\r\n---\r\n\r\nSay hello.\r\n---\r\nBye.\n") == Matter(
+    assert parse_front_matter("---\r\na: 1\r\n---\r\n\r\nSay hello.\r\n---\r\nBye.\n") == FrontMatter(
         {"a": 1}, "Say hello.\n---\nBye."
     )
-    assert parse("---\n---") == Matter({}, "")
+    assert parse_front_matter("---\n---") == FrontMatter({}, "")
 
 
 def test_a_text_without_a_head_has_none() -> None:
-    assert parse("# Title\n---\na: 1\n---\n") is None
-    assert parse("") is None
+    assert parse_front_matter("# Title\n---\na: 1\n---\n") is None
+    assert parse_front_matter("") is None
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,9 @@ def test_what_is_wrong_is_told_with_its_line(text: str, error: str) -> None:
 
 def test_a_head_that_never_ends_is_refused() -> None:
     with pytest.raises(ConfigError, match="line 1: the head is not closed"):
-        parse("---\na: 1\n")
+        parse_front_matter("---\na: 1\n")
     with pytest.raises(ConfigError, match="longer than 2000 lines"):
-        parse("---\n" + "# x\n" * 2001 + "---\n")
+        parse_front_matter("---\n" + "# x\n" * 2001 + "---\n")
 
 
 @given(st.text(alphabet="ab:-#|>[]{}\"'\\ \n\t*,1.~", max_size=60))

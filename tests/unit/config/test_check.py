@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from asyncagents.config.file.check import check, suggestion
+from asyncagents.config.file.check import check_data, suggestion
 from asyncagents.config.file.shape import ConfigFile
 from asyncagents.errors import ConfigError
 from tests.unit.config.build import Desk
@@ -56,12 +56,12 @@ OPENCODE_KEYS = {
 
 
 def warnings_of(data: dict[str, Any]) -> list[str]:
-    return check(data, "f", family="asyncagents", secret=lambda _: False)[1]
+    return check_data(data, "f", family="asyncagents", secret=lambda _: False)[1]
 
 
 def refusal_of(data: Any) -> str:
     with pytest.raises(ConfigError) as caught:
-        check(data, "f", family="asyncagents", secret=lambda _: False)
+        check_data(data, "f", family="asyncagents", secret=lambda _: False)
     return str(caught.value)
 
 

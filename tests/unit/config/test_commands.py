@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from asyncagents.config.config import CommandConfig
-from asyncagents.config.markdown.commands import Command, FoundCommands, find_commands
-from asyncagents.config.untrusted_settings import Untrusted
+from asyncagents.config.markdown.commands import CommandDefinition, FoundCommands, find_commands
+from asyncagents.config.untrusted_settings import UntrustedSettings
 from asyncagents.domain.conversation.message import ModelRef
 from tests.unit.config.build import Desk
 
@@ -45,16 +45,18 @@ def test_every_field_of_a_command_is_read_from_its_file(desk: Desk) -> None:
         variant="high",
         subtask=True,
     )
-    command = Command(name="review", config=config, scope="project", origin=path)
+    command = CommandDefinition(name="review", config=config, scope="project", origin=path)
     found = commands(desk)
-    assert found == FoundCommands(commands={"review": command}, untrusted=Untrusted(str(desk.project)))
+    assert found == FoundCommands(
+        commands={"review": command}, untrusted=UntrustedSettings(str(desk.project))
+    )
 
 
 def test_a_command_needs_no_head(desk: Desk) -> None:
     desk.write("~/.config/asyncagents/commands/a.md", "\r\nDo $ARGUMENTS.\r\n---\r\nNow.\r\n")
     found = commands(desk)
     assert found.commands["a"].config == CommandConfig(template="Do $ARGUMENTS.\n---\nNow.")
-    assert (found.commands["a"].scope, found.told) == ("user", ())
+    assert (found.commands["a"].scope, found.all_warnings) == ("user", ())
 
 
 def test_the_nearest_file_of_a_name_wins(desk: Desk) -> None:
@@ -124,7 +126,7 @@ def test_an_unknown_key_is_told_and_the_template_is_the_text(desk: Desk) -> None
     path = desk.write(".opencode/command/x.md", "---\ntemplate: No\nagnet: plan\n---\nYes")
     found = commands(desk)
     assert found.commands["x"].config == CommandConfig(template="Yes")
-    assert found.told == (
+    assert found.all_warnings == (
         f"{path}: the key template is unknown and is ignored: remove it or correct its name",
         f"{path}: the key agnet is unknown and is ignored: remove it or correct its name",
     )
@@ -151,7 +153,7 @@ def test_a_broken_file_is_told_and_the_others_count(desk: Desk, name: str, text:
     assert set(found.commands) == {"good"}
     assert [broken.path for broken in found.broken] == [path]
     assert reason in found.broken[0].reason
-    assert found.told == (f"{path} {found.broken[0].reason}",)
+    assert found.all_warnings == (f"{path} {found.broken[0].reason}",)
 
 
 def test_a_file_that_cannot_be_read_as_text_is_broken(desk: Desk) -> None:
@@ -175,8 +177,8 @@ def test_a_link_out_of_a_project_that_is_not_trusted_is_not_followed(desk: Desk,
         (desk.project / name).mkdir(exist_ok=True)
         (desk.project / name / "commands").symlink_to(target)
     found = commands(desk, trusted=False)
-    assert list(found.strange) == ["near"]
-    assert "secret-name" not in "".join(found.told)
+    assert list(found.untrusted_files) == ["near"]
+    assert "secret-name" not in "".join(found.all_warnings)
     assert set(commands(desk).commands) == {"deep/secret-name", "near"}
 
 

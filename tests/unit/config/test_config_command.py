@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from asyncagents.cli.project.config import config
-from asyncagents.config.file.schema import schema_text
+from asyncagents.config.file.schema import config_schema_text
 from tests.unit.config.build import Desk
 
 
@@ -70,7 +70,7 @@ def test_the_paths_are_listed_even_if_a_file_is_broken(run: Run, desk: Desk) -> 
 
 
 def test_the_schema_is_printed(run: Run) -> None:
-    assert run("--schema").stdout == schema_text()
+    assert run("--schema").stdout == config_schema_text()
 
 
 def test_another_project_and_another_data_folder_can_be_named(run: Run, desk: Desk, tmp_path: Path) -> None:

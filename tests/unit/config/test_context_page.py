@@ -9,8 +9,8 @@ from asyncagents.config.file import jsonc
 from asyncagents.config.file.shape import CompactionEntry
 from asyncagents.domain.window import IMAGE_TOKENS, OUTPUT_TOKEN_MAX
 from asyncagents.engine.model_input import PROTECTED_TOKENS, PRUNED_TOKENS
-from asyncagents.engine.step.compaction import LEAST_KEPT, LONGEST_PROMPT, MOST_KEPT
-from asyncagents.engine.step.digest import LONGEST_OUTPUT, LONGEST_TEXT
+from asyncagents.engine.step.compaction import MAX_PROMPT_CHARS, MAX_TAIL_TOKENS, MIN_TAIL_TOKENS
+from asyncagents.engine.step.digest import MAX_OUTPUT_CHARS, MAX_TEXT_CHARS
 from tests.unit.config.build import Desk
 
 PAGE = (Path(__file__).parents[3] / "docs" / "context.md").read_text(encoding="utf-8")
@@ -34,9 +34,9 @@ def test_the_block_of_the_page_has_every_key_and_is_accepted(desk: Desk) -> None
     [
         f"{OUTPUT_TOKEN_MAX:,} tokens at most",
         f"{IMAGE_TOKENS:,} for an image",
-        f"({LONGEST_PROMPT:,} characters)",
-        f"at least {LEAST_KEPT:,} tokens and {MOST_KEPT:,} at most",
-        f"of a message up to {LONGEST_TEXT:,} characters, of a tool's output up to {LONGEST_OUTPUT:,}",
+        f"({MAX_PROMPT_CHARS:,} characters)",
+        f"at least {MIN_TAIL_TOKENS:,} tokens and {MAX_TAIL_TOKENS:,} at most",
+        f"of a message up to {MAX_TEXT_CHARS:,} characters, of a tool's output up to {MAX_OUTPUT_CHARS:,}",
         f"the newest {PROTECTED_TOKENS:,} tokens of output",
         f"makes room for {PRUNED_TOKENS:,} at least",
     ],

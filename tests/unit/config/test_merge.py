@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.config.tree import Leaf, dotted, grow, lay, leaves, plain
+from asyncagents.config.tree import ConfigLeaf, build_tree, dotted_path, leaves, merge_trees, plain_values
 from tests.unit.config.build import Desk
 
 objects = st.recursive(
@@ -18,9 +18,9 @@ objects = st.recursive(
 def test_a_value_of_the_upper_file_is_there_and_of_the_lower_one_what_is_not_covered(
     under: dict[str, object], over: dict[str, object]
 ) -> None:
-    low = grow(under, lambda _, value: Leaf(value, "low"))
-    high = grow(over, lambda _, value: Leaf(value, "high"))
-    merged = dict(leaves(lay(low, high)))
+    low = build_tree(under, lambda _, value: ConfigLeaf(value, "low"))
+    high = build_tree(over, lambda _, value: ConfigLeaf(value, "high"))
+    merged = dict(leaves(merge_trees(low, high)))
     assert merged.items() >= dict(leaves(high)).items()
     for path, leaf in merged.items():
         assert leaf == dict(leaves(high if leaf.origin == "high" else low))[path]
@@ -28,7 +28,7 @@ def test_a_value_of_the_upper_file_is_there_and_of_the_lower_one_what_is_not_cov
 
 @given(objects)
 def test_a_tree_is_its_object(value: dict[str, object]) -> None:
-    assert plain(grow(value, lambda _, below: Leaf(below, "f"))) == value
+    assert plain_values(build_tree(value, lambda _, below: ConfigLeaf(below, "f"))) == value
 
 
 def test_objects_merge_deeply_and_lists_are_replaced(desk: Desk) -> None:
@@ -100,4 +100,4 @@ def test_the_order_of_patterns_is_kept(desk: Desk) -> None:
     ],
 )
 def test_a_key_with_a_dot_or_a_blank_in_it_is_quoted(path: tuple[str, ...], key: str) -> None:
-    assert dotted(path) == key
+    assert dotted_path(path) == key

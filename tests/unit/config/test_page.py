@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.config.file import jsonc
-from asyncagents.config.file.builtin_providers import known_providers
+from asyncagents.config.file.builtin_providers import builtin_providers
 from asyncagents.config.file.shape import ConfigFile
 from tests.unit.config.build import Desk
 
@@ -26,7 +26,7 @@ def test_every_example_loads_without_a_warning(desk: Desk, example: str) -> None
 
 
 def test_the_page_names_every_known_provider() -> None:
-    assert [name for name in known_providers() if f"`{name}`" not in PAGE] == []
+    assert [name for name in builtin_providers() if f"`{name}`" not in PAGE] == []
 
 
 def test_the_page_names_every_key_that_counts() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.config.env import Environment, system_environment
-from asyncagents.config.paths import data_folder, places
+from asyncagents.config.paths import config_locations, data_folder
 from asyncagents.errors import ConfigError
 from tests.unit.config.build import Desk
 
@@ -96,7 +96,7 @@ def test_the_config_folder_follows_xdg_unless_it_is_relative(desk: Desk) -> None
 
 def test_the_places_say_which_of_them_were_found(desk: Desk) -> None:
     file = desk.write("opencode.jsonc", "{ broken")
-    found = [place for place in places(desk.environment, desk.project) if place.found]
+    found = [place for place in config_locations(desk.environment, desk.project) if place.found]
     assert [place.label for place in found] == [str(file)]
     assert found[0].scope == "project"
 

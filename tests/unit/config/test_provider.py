@@ -2,7 +2,7 @@
 
 import pytest
 
-from asyncagents.config.file.builtin_providers import known_providers
+from asyncagents.config.file.builtin_providers import builtin_providers
 from asyncagents.config.load import ProviderKey
 from asyncagents.config.secret import Secret
 from asyncagents.errors import ConfigError
@@ -11,14 +11,14 @@ from tests.unit.config.build import Desk
 
 def test_known_providers_are_there_without_any_file(desk: Desk) -> None:
     config = desk.load().config
-    assert set(config.provider) == set(known_providers())
+    assert set(config.provider) == set(builtin_providers())
     assert config.provider["ollama"].base_url == "http://localhost:11434/v1"
     assert config.provider["lmstudio"].base_url == "http://127.0.0.1:1234/v1"
     assert config.provider["anthropic"].npm == "@ai-sdk/anthropic"
 
 
 def test_every_known_provider_has_a_wire_a_way_to_reach_it_and_a_key_if_it_is_far_away() -> None:
-    for provider in known_providers().values():
+    for provider in builtin_providers().values():
         assert provider.npm.startswith("@ai-sdk/")
         assert provider.base_url or provider.npm != "@ai-sdk/openai-compatible"
         assert not (provider.base_url or "").endswith("/")
@@ -27,7 +27,7 @@ def test_every_known_provider_has_a_wire_a_way_to_reach_it_and_a_key_if_it_is_fa
 
 @pytest.mark.parametrize(
     ("provider_id", "variable"),
-    [(name, variable) for name, known in known_providers().items() for variable in known.env],
+    [(name, variable) for name, known in builtin_providers().items() for variable in known.env],
 )
 def test_a_key_in_the_environment_is_enough(desk: Desk, provider_id: str, variable: str) -> None:
     desk.variables = {variable: "sk-1"}
@@ -103,7 +103,7 @@ def test_an_odd_key_in_the_environment_is_warned_of_and_stops_nobody(desk: Desk,
 
 
 def test_the_next_variable_counts_where_the_first_holds_an_odd_key(desk: Desk) -> None:
-    first, second, *_ = known_providers()["google"].env
+    first, second, *_ = builtin_providers()["google"].env
     desk.variables = {first: "a b", second: "sk-2"}
     loaded = desk.load()
     assert loaded.config.provider["google"].api_key == Secret("sk-2")

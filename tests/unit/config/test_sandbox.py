@@ -17,7 +17,7 @@ CACHE = Sandbox(write=("HOME/.cache",))
 
 def sandbox_of(desk: Desk, name: str = "build", *, trusted: bool = True) -> Sandbox | None:
     found = find_agents(desk.environment, desk.project, trusted=trusted)
-    assert found.told == () or not trusted
+    assert found.all_warnings == () or not trusted
     agents = Agents(desk.load().config, found, home=str(desk.home))
     sandbox = agents.get(name).sandbox
     if sandbox is None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.config.child_environment import child_environment, withheld_names
-from asyncagents.config.file.builtin_providers import known_providers
+from asyncagents.config.file.builtin_providers import builtin_providers
 from asyncagents.config.file.redact import is_secret_name
 from asyncagents.errors import ConfigError
 from tests.unit.config.build import Desk
@@ -204,7 +204,7 @@ def test_a_child_gets_what_the_user_names(desk: Desk) -> None:
 
 
 def test_a_key_in_use_is_never_passed_on_whatever_the_user_names(desk: Desk) -> None:
-    names = {name for known in known_providers().values() for name in known.env}
+    names = {name for known in builtin_providers().values() for name in known.env}
     ours = {"ASYNCAGENTS_STORE": "s", "ASYNCAGENTS_TOKEN": "t", "OPENCODE_CONFIG_CONTENT": "{}"}
     desk.variables = {**dict.fromkeys(names, "k"), **ours, "COPY": f"user:{KEY}", "NAMED": "short"}
     provider = {"x": {"env": ["NAMED"], "options": {"baseURL": "http://x", "apiKey": KEY}}}

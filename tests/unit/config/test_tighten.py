@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncagents.config.file.legacy import modernise
-from asyncagents.config.file.untrusted import take_rules, tighten
-from asyncagents.config.tree import Branch, Leaf, grow, plain
+from asyncagents.config.file.untrusted import split_rules, tighten_rules
+from asyncagents.config.tree import Branch, ConfigLeaf, build_tree, plain_values
 
 STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
 PERMISSIONS, PATTERNS = ["*", "bash", "edit"], ["*", "git *", "git push", "rm"]
@@ -37,12 +37,12 @@ def _agent(rules: Any) -> dict[str, Any]:
 
 
 def tree_of(document: dict[str, Any]) -> Branch:
-    return modernise(grow(document, lambda _, value: Leaf(value, "f")), "f")
+    return modernise(build_tree(document, lambda _, value: ConfigLeaf(value, "f")), "f")
 
 
 def verdict(tree: Branch, permission: str, call: str) -> str:
     """The last rule that matches, the agent's after the others; without any, it is asked."""
-    raw, found = plain(tree), "ask"
+    raw, found = plain_values(tree), "ask"
     for rules in (raw.get("permission", {}), raw["agent"].get("a", {}).get("permission", {})):
         for name, patterns in rules.items():
             for pattern, action in (patterns if isinstance(patterns, dict) else {"*": patterns}).items():
@@ -54,8 +54,8 @@ def verdict(tree: Branch, permission: str, call: str) -> str:
 @given(documents(["allow", "ask", "deny"]), documents(["ask", "deny"]))
 def test_no_rule_of_a_stranger_makes_anything_weaker(user: dict[str, Any], project: dict[str, Any]) -> None:
     before = after = tree_of(user)
-    for path, rules in take_rules(tree_of(project))[1].items():
-        after, _ = tighten(after, path, rules)
+    for path, rules in split_rules(tree_of(project))[1].items():
+        after, _ = tighten_rules(after, path, rules)
     for call in CALLS:
         assert STRICTNESS[verdict(after, *call)] >= STRICTNESS[verdict(before, *call)], call
 
@@ -80,7 +80,7 @@ def test_a_rule_counts_where_it_is_stricter(
     user: dict[str, Any], project: dict[str, Any], result: dict[str, Any]
 ) -> None:
     tree = tree_of({"permission": user})
-    for path, rules in take_rules(tree_of({"permission": project}))[1].items():
-        tree, _ = tighten(tree, path, rules)
-    assert plain(tree)["permission"] == result
-    assert list(plain(tree)["permission"]) == list(result)
+    for path, rules in split_rules(tree_of({"permission": project}))[1].items():
+        tree, _ = tighten_rules(tree, path, rules)
+    assert plain_values(tree)["permission"] == result
+    assert list(plain_values(tree)["permission"]) == list(result)

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from asyncagents.config.trust import distrust, is_trusted, project_root, trust, trust_file, trusted_roots
+from asyncagents.config.trust import (
+    distrust_project,
+    is_trusted,
+    project_root,
+    trust_file,
+    trust_project,
+    trusted_roots,
+)
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import ConfigError
 from tests.unit.config.build import Desk
@@ -170,7 +177,7 @@ def test_trust_covers_the_root_and_what_lies_below_but_not_what_lies_above_or_be
     below, beside = stranger.project / "a" / "b", parent / "project-2"
     below.mkdir(parents=True)
     beside.mkdir()
-    trust(environment, project_root(environment, stranger.project))
+    trust_project(environment, project_root(environment, stranger.project))
     seen = [is_trusted(environment, folder) for folder in (stranger.project, below, parent, beside)]
     assert seen == [True, True, False, False]
 
@@ -187,7 +194,7 @@ def test_a_link_into_another_project_does_not_borrow_trust(stranger: Desk, tmp_p
     (stranger.project / ".git").mkdir()
     (stranger.project / "link").symlink_to(evil)
     stranger.write(str(evil / "opencode.json"), {"plugin": ["p"]})
-    trust(stranger.environment, project_root(stranger.environment, stranger.project))
+    trust_project(stranger.environment, project_root(stranger.environment, stranger.project))
     loaded = stranger.load(directory=stranger.project / "link")
     assert (loaded.trusted, loaded.config.plugin) == (False, ())
 
@@ -195,7 +202,7 @@ def test_a_link_into_another_project_does_not_borrow_trust(stranger: Desk, tmp_p
 def test_a_project_that_is_reached_by_a_link_is_the_same_project(stranger: Desk, tmp_path: Path) -> None:
     (tmp_path / "way").symlink_to(stranger.project)
     root = project_root(stranger.environment, tmp_path / "way")
-    trust(stranger.environment, root)
+    trust_project(stranger.environment, root)
     assert root == stranger.project
     assert is_trusted(stranger.environment, tmp_path / "way")
     assert is_trusted(stranger.environment, stranger.project)
@@ -203,15 +210,15 @@ def test_a_project_that_is_reached_by_a_link_is_the_same_project(stranger: Desk,
 
 def test_trust_is_kept_in_one_private_file_and_can_be_taken_back(stranger: Desk) -> None:
     environment = stranger.environment
-    trust(environment, stranger.project)
-    trust(environment, stranger.project)
+    trust_project(environment, stranger.project)
+    trust_project(environment, stranger.project)
     file = stranger.home / ".config" / "asyncagents" / "trusted.json"
     assert trust_file(environment) == file
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert os.listdir(file.parent) == ["trusted.json"]
     assert trusted_roots(environment) == [stranger.project]
-    assert distrust(environment, stranger.project)
-    assert not distrust(environment, stranger.project)
+    assert distrust_project(environment, stranger.project)
+    assert not distrust_project(environment, stranger.project)
     assert trusted_roots(environment) == []
 
 
@@ -219,7 +226,7 @@ def test_trust_is_kept_in_one_private_file_and_can_be_taken_back(stranger: Desk)
 def test_nobody_trusts_all_of_their_home_by_accident(stranger: Desk, folder: str) -> None:
     environment = stranger.environment
     with pytest.raises(ConfigError, match="contains your home directory"):
-        trust(environment, project_root(environment, environment.folder(folder)))
+        trust_project(environment, project_root(environment, environment.folder(folder)))
 
 
 @pytest.mark.parametrize("text", ["{", '{"trusted": 1}', '["/"]'])
@@ -232,4 +239,4 @@ def test_a_damaged_record_is_an_error_and_no_trust(stranger: Desk, text: str) ->
 def test_a_record_that_cannot_be_written_is_an_error(stranger: Desk) -> None:
     stranger.write("~/.config/asyncagents", "in the way")
     with pytest.raises(ConfigError, match=r"trusted\.json cannot be written"):
-        trust(stranger.environment, stranger.project)
+        trust_project(stranger.environment, stranger.project)

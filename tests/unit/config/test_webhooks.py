@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.config.config import WebhooksConfig
-from asyncagents.config.file.untrusted import sift
+from asyncagents.config.file.untrusted import filter_untrusted
 from asyncagents.errors import ConfigError
 from tests.unit.config.build import Desk
 
@@ -42,6 +42,6 @@ def test_what_is_no_host_is_refused_rather_than_never_matched(desk: Desk, host: 
 @pytest.mark.spec("P-12")
 def test_a_project_that_is_not_trusted_sends_nothing_anywhere(tmp_path: Path) -> None:
     data = {"async_tools": {"webhooks": {"enabled": True, "hosts": ["169.254.169.254"]}}}
-    sifted = sift(data, tmp_path, tmp_path)
+    sifted = filter_untrusted(data, tmp_path, tmp_path)
     assert sifted.kept == {}
     assert [path for path, _ in sifted.left_out] == [("async_tools", "webhooks")]

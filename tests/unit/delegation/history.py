@@ -5,9 +5,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from asyncagents.delegation.fork import Fork, forked
+from asyncagents.delegation.fork import ForkedHistory, fork_history
 from asyncagents.domain.conversation.codec import UnknownPart
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import (
     CompactionPart,
@@ -16,14 +16,14 @@ from asyncagents.domain.conversation.part import (
     StepStartPart,
     TextPart,
     ToolCompleted,
-    ToolError,
+    ToolFailed,
     ToolPart,
     ToolState,
 )
 from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.id import Ids, MessageId, PartId, SessionId
-from asyncagents.engine.model_input import Prompt
-from asyncagents.llm.model import CallMade, FromModel, FromTool, FromUser, Said, Told
+from asyncagents.engine.model_input import ModelInput
+from asyncagents.llm.model import ModelTurn, RequestMessage, TextBlock, ToolCallBlock, ToolTurn, UserTurn
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.unit.domain.build import SESSION, step, user
 
@@ -38,7 +38,7 @@ class History:
     """Grows as a session does: every message answers the last one that a user sent."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[MessageWithParts] = []
         self.asked = MessageId("msg_0000")
         self._messages = 0
         self._parts = 0
@@ -71,17 +71,20 @@ class History:
         return self.call(completed(output, **given), tool)
 
     def failed(self, error: str, tool: str = "read", **given: Any) -> ToolPart:
-        return self.call(ToolError(input=given, error=error, time=TIME), tool)
+        return self.call(ToolFailed(input=given, error=error, time=TIME), tool)
 
     def summary_wish(self, *parts: Part) -> MessageId:
         return self.user(self.part(CompactionPart, auto=True), *parts)
 
-    def forked(self, head: Sequence[Entry] = (), shown: frozenset[PartId] = NONE) -> Fork:
+    def forked(self, head: Sequence[MessageWithParts] = (), shown: frozenset[PartId] = NONE) -> ForkedHistory:
         """The fork at a call that the model makes now."""
         at = replace(step("tool-calls"), id=FORKING, parent_id=self.asked)
-        return forked(
+        return fork_history(
             head,
-            [*self.entries, Entry(info=at, parts=(self.done("never copied", "asyncagents_task"),))],
+            [
+                *self.entries,
+                MessageWithParts(info=at, parts=(self.done("never copied", "asyncagents_task"),)),
+            ],
             before=FORKING,
             to=CHILD,
             ids=Ids(FakeClock(), SeededRng(1)),
@@ -94,55 +97,59 @@ class History:
 
     def _add(self, info: Any, parts: Sequence[Part | UnknownPart | str]) -> None:
         placed = tuple(self.text(part) if isinstance(part, str) else part for part in parts)
-        self.entries.append(Entry(info=info, parts=placed))
+        self.entries.append(MessageWithParts(info=info, parts=placed))
 
 
 def completed(output: str, **given: Any) -> ToolCompleted:
     return ToolCompleted(input=given, output=output, title="t", metadata={"diff": "x" * 9}, time=TIME)
 
 
-def told(entries: Sequence[Entry], head: Sequence[Entry] = (), shown: frozenset[PartId] = NONE) -> list[Told]:
-    prompt = Prompt()
-    prompt.open(head)
+def told(
+    entries: Sequence[MessageWithParts],
+    head: Sequence[MessageWithParts] = (),
+    shown: frozenset[PartId] = NONE,
+) -> list[RequestMessage]:
+    prompt = ModelInput()
+    prompt.begin_with_summary(head)
     prompt.extend(entries, shown, since=0)
     return list(prompt.messages)
 
 
-def outputs(fork: Fork) -> list[str]:
-    return [said.output for said in told(fork.entries) if isinstance(said, FromTool)]
+def outputs(fork: ForkedHistory) -> list[str]:
+    return [said.output for said in told(fork.entries) if isinstance(said, ToolTurn)]
 
 
-def inputs(fork: Fork) -> list[dict[str, Any]]:
-    return [made.input for said in told(fork.entries) if isinstance(said, FromModel) for made in said.calls]
+def inputs(fork: ForkedHistory) -> list[dict[str, Any]]:
+    return [made.input for said in told(fork.entries) if isinstance(said, ModelTurn) for made in said.calls]
 
 
-def texts(fork: Fork) -> list[str]:
+def texts(fork: ForkedHistory) -> list[str]:
     """What users and models said."""
     found: list[str] = []
     for said in told(fork.entries):
-        if isinstance(said, FromUser):
+        if isinstance(said, UserTurn):
             found.append(said.text)
-        elif isinstance(said, FromModel):
-            found += [block.text for block in said.blocks if isinstance(block, Said)]
+        elif isinstance(said, ModelTurn):
+            found += [block.text for block in said.blocks if isinstance(block, TextBlock)]
     return found
 
 
-def characters(said: Sequence[Told]) -> int:
+def characters(said: Sequence[RequestMessage]) -> int:
     """All that a wire would carry of it, but for its frame."""
     count = 0
     for each in said:
         match each:
-            case FromUser(text, files):
+            case UserTurn(text, files):
                 count += len(text) + sum(len(file.url) for file in files)
-            case FromTool(output=output):
+            case ToolTurn(output=output):
                 count += len(output)
-            case FromModel(blocks):
+            case ModelTurn(blocks):
                 count += sum(
-                    len(str(block.input)) if isinstance(block, CallMade) else len(block.text)
+                    len(str(block.input)) if isinstance(block, ToolCallBlock) else len(block.text)
                     for block in blocks
                 )
     return count
 
 
-def steps(fork: Fork) -> list[AssistantMessage]:
+def steps(fork: ForkedHistory) -> list[AssistantMessage]:
     return [entry.info for entry in fork.entries if isinstance(entry.info, AssistantMessage)]

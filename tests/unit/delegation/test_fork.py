@@ -5,20 +5,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.delegation.fork import OPENING, forked
+from asyncagents.delegation.fork import OPENING, fork_history
 from asyncagents.delegation.fork_copy import FILES_LEFT_OUT, UNDER_WAY
 from asyncagents.domain.call.call import (
     Completed,
     Failed,
     Result,
     Settled,
-    arrived,
+    parse_late_result,
     pending_text,
     result_text,
 )
 from asyncagents.domain.conversation.codec import decode_part
-from asyncagents.domain.conversation.entry import Entry
-from asyncagents.domain.conversation.failure import aborted, api
+from asyncagents.domain.conversation.entry import MessageWithParts
+from asyncagents.domain.conversation.failure import aborted_error, api_error
 from asyncagents.domain.conversation.message import JsonFormat, MessageTime, UserMessage
 from asyncagents.domain.conversation.part import (
     AgentPart,
@@ -44,7 +44,7 @@ from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.id import CallId, Ids, MessageId
 from asyncagents.engine.model_input import CLEARED, SUMMARISED
 from asyncagents.errors import NotFound
-from asyncagents.llm.model import FromModel, FromTool, FromUser, Said
+from asyncagents.llm.model import ModelTurn, TextBlock, ToolTurn, UserTurn
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.unit.delegation.history import CHILD, SPENT, TIME, History, inputs, outputs, steps, texts, told
 from tests.unit.domain.build import call
@@ -65,7 +65,7 @@ def test_a_message_that_is_not_there_is_an_error() -> None:
     history = History()
     history.user("Hi")
     with pytest.raises(NotFound, match="msg_gone"):
-        forked(
+        fork_history(
             (),
             history.entries,
             before=MessageId("msg_gone"),
@@ -151,7 +151,7 @@ def test_a_copy_that_would_begin_with_a_step_begins_with_a_word_of_ours() -> Non
     history.user(history.text("for people", ignored=True))
     history.step("One", agent="plan")
     opening, one = history.forked().entries
-    assert told([opening]) == [FromUser(OPENING)]
+    assert told([opening]) == [UserTurn(OPENING)]
     assert isinstance(opening.info, UserMessage)
     assert (opening.info.agent, opening.info.session_id) == ("plan", CHILD)
     assert one.info.parent_id == opening.info.id  # type: ignore[union-attr]
@@ -163,9 +163,9 @@ def test_a_copy_that_would_begin_with_a_step_begins_with_a_word_of_ours() -> Non
 @pytest.mark.parametrize(
     ("finish", "error", "called", "copied"),
     [
-        (None, aborted(), False, "stop"),
-        (None, aborted(), True, "tool-calls"),
-        ("error", api("overloaded", is_retryable=True), False, "stop"),
+        (None, aborted_error(), False, "stop"),
+        (None, aborted_error(), True, "tool-calls"),
+        ("error", api_error("overloaded", is_retryable=True), False, "stop"),
         (None, None, False, "stop"),
         ("length", None, False, "length"),
     ],
@@ -195,7 +195,7 @@ def test_a_text_that_was_left_half_said_has_ended() -> None:
 def test_a_step_that_failed_without_a_word_is_left_out() -> None:
     history = History()
     history.user("Go")
-    history.step(finish="error", error=api("overloaded", is_retryable=True))
+    history.step(finish="error", error=api_error("overloaded", is_retryable=True))
     assert len(history.forked().entries) == 1
 
 
@@ -205,7 +205,9 @@ def test_parts_that_belong_to_the_session_or_to_nobody_stay_behind() -> None:
     history.user("Go", decode_part(b'{"type":"poem","id":"prt_1"}'), history.part(AgentPart, name="explore"))
     history.step(
         history.part(ReasoningPart, text="Hm", time=TIME, metadata={"anthropic": {"signature": "c2ln"}}),
-        history.part(RetryPart, attempt=1, error=api("no", is_retryable=True), time=RetryTime(created=1)),
+        history.part(
+            RetryPart, attempt=1, error=api_error("no", is_retryable=True), time=RetryTime(created=1)
+        ),
         history.text("Yes", metadata={"openai": {"itemId": "x"}}),
         history.part(PatchPart, hash="abc", files=("a",)),
         history.part(SnapshotPart, snapshot="abc"),
@@ -214,7 +216,7 @@ def test_parts_that_belong_to_the_session_or_to_nobody_stay_behind() -> None:
     asked, made = history.forked().entries
     assert [type(part) for part in asked.parts] == [TextPart, AgentPart]
     assert [type(part) for part in made.parts] == [StepStartPart, TextPart]
-    assert told([made]) == [FromModel((Said("Yes"),))]
+    assert told([made]) == [ModelTurn((TextBlock("Yes"),))]
     assert "itemId" not in str(made)
 
 
@@ -286,7 +288,7 @@ def test_a_call_that_is_under_way_is_closed_and_says_so(state: ToolState, was_sh
     fork = history.forked(shown=frozenset({part.id} if was_shown else ()))
     assert outputs(fork) == [UNDER_WAY]
     assert inputs(fork) == [{"a": "b"}]
-    assert not any(said.failed for said in told(fork.entries) if isinstance(said, FromTool))
+    assert not any(said.failed for said in told(fork.entries) if isinstance(said, ToolTurn))
 
 
 @pytest.mark.spec("T-11")
@@ -324,12 +326,12 @@ def test_a_late_result_that_the_copy_does_not_hold_is_not_promised(synthetic: bo
 @pytest.mark.parametrize("result", [Completed("out\n\nput"), Failed(""), Completed("a (b) has failed:\n\nc")])
 def test_a_late_result_is_known_by_its_words(call_id: str, result: Result) -> None:
     text = result_text(call(Settled(result, 9), call_id=call_id))
-    came = arrived(text)
+    came = parse_late_result(text)
     assert came is not None
     words = result.output if isinstance(result, Completed) else result.error
     assert (came.call_id, came.tool, came.result) == (call_id, "deploy", words)
     assert came.failed == isinstance(result, Failed)
-    assert came.head + came.result == text
+    assert came.heading + came.result == text
 
 
 @pytest.mark.spec("T-11")
@@ -346,7 +348,7 @@ def test_a_late_result_is_known_by_its_words(call_id: str, result: Result) -> No
     ],
 )
 def test_other_words_are_no_late_result(text: str) -> None:
-    assert arrived(text) is None
+    assert parse_late_result(text) is None
 
 
 @pytest.mark.spec("T-11")
@@ -360,7 +362,7 @@ def test_an_output_that_was_cleared_stays_so() -> None:
     assert "long ago" not in str(fork)
 
 
-def summarised(history: History, *notes: str, words: str = "They build a shop.") -> list[Entry]:
+def summarised(history: History, *notes: str, words: str = "They build a shop.") -> list[MessageWithParts]:
     """The head that stands for what came before; it is not among the entries."""
     history.summary_wish(history.text("mind the tests"), *(history.text(n, synthetic=True) for n in notes))
     history.step(words, summary=True, agent="compaction", mode="compaction", model_id="small")
@@ -375,9 +377,9 @@ def test_a_summary_is_told_as_plain_messages_with_what_stands_beside_it() -> Non
     history.user("Go on.")
     fork = history.forked(head)
     assert told(fork.entries) == [
-        FromUser(f"Todos that are not done:\n- paint\n{SUMMARISED}"),
-        FromModel((Said("They build a shop."),)),
-        FromUser("Go on."),
+        UserTurn(f"Todos that are not done:\n- paint\n{SUMMARISED}"),
+        ModelTurn((TextBlock("They build a shop."),)),
+        UserTurn("Go on."),
     ]
     asked, summary, _ = fork.entries
     (made,) = steps(fork)

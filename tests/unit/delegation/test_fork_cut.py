@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from asyncagents.delegation.fork import OPENING, Fork
+from asyncagents.delegation.fork import OPENING, ForkedHistory
 from asyncagents.delegation.fork_copy import UNDER_WAY
 from asyncagents.delegation.fork_limit import cut
 from asyncagents.domain.call.call import Completed, Failed, Result, Settled, pending_text, result_text
 from asyncagents.domain.conversation.part import FilePart, PartTime, TextPart, ToolPart, ToolWaiting
 from asyncagents.domain.id import CallId
 from asyncagents.engine.model_input import SUMMARISED
-from asyncagents.llm.model import FromUser
+from asyncagents.llm.model import UserTurn
 from tests.unit.delegation.history import History, characters, inputs, outputs, texts, told
 from tests.unit.delegation.test_fork import summarised
 from tests.unit.domain.build import call
@@ -162,7 +162,7 @@ def said(*lengths: int) -> History:
     return history
 
 
-def first_letters(fork: Fork) -> str:
+def first_letters(fork: ForkedHistory) -> str:
     return "".join(text[0] for text in texts(fork))
 
 
@@ -217,7 +217,7 @@ def test_a_result_goes_with_its_call() -> None:
     history.user("Go")
     history.step(history.done("r" * 90_000), finish="tool-calls")
     history.user("b" * 199_999)
-    assert told(history.forked().entries) == [FromUser("b" * 199_999)]
+    assert told(history.forked().entries) == [UserTurn("b" * 199_999)]
 
 
 @pytest.mark.spec("T-11")

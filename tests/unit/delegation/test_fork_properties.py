@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.delegation.fork import OPENING, Fork
+from asyncagents.delegation.fork import OPENING, ForkedHistory
 from asyncagents.delegation.fork_copy import UNDER_WAY
 from asyncagents.domain.call.call import Completed, Failed, Settled, result_text
 from asyncagents.domain.conversation.codec import decode_part
-from asyncagents.domain.conversation.entry import Entry
-from asyncagents.domain.conversation.failure import aborted
+from asyncagents.domain.conversation.entry import MessageWithParts
+from asyncagents.domain.conversation.failure import aborted_error
 from asyncagents.domain.conversation.message import AssistantMessage, ModelRef, UserMessage
 from asyncagents.domain.conversation.part import (
     FilePart,
@@ -27,7 +27,7 @@ from asyncagents.domain.conversation.part import (
     StepFinishPart,
     SubtaskPart,
     ToolCompleted,
-    ToolError,
+    ToolFailed,
     ToolPart,
     ToolPending,
     ToolRunning,
@@ -37,7 +37,7 @@ from asyncagents.domain.id import CallId, PartId
 from asyncagents.domain.shape import encode
 from asyncagents.llm.anthropic import request as anthropic_body
 from asyncagents.llm.http.request import Endpoint
-from asyncagents.llm.model import CallMade, FromModel, FromTool, FromUser, Request, Told
+from asyncagents.llm.model import ChatRequest, ModelTurn, RequestMessage, ToolCallBlock, ToolTurn, UserTurn
 from asyncagents.llm.openai import request as openai_body
 from asyncagents.testing.provider_check import anthropic_refusal, openai_refusal
 from tests.simulation.stage import unanswered
@@ -56,11 +56,11 @@ ANY = (*SMALL, 100, 200, 501, 3_001, 20_000, 70_000, 210_000)
 
 class Parent(Struct, frozen=True):
     history: History
-    head: list[Entry]
+    head: list[MessageWithParts]
     shown: frozenset[PartId]
 
     @property
-    def fork(self) -> Fork:
+    def fork(self) -> ForkedHistory:
         return self.history.forked(self.head, self.shown)
 
 
@@ -115,7 +115,7 @@ class Author:
         if not self.all_closed and self.rng.random() < 0.5:
             parts.insert(0, history.part(ReasoningPart, text="secret", time=TIME, metadata=SIGNED))
         parts += [self.called() for _ in range(self.rng.randint(0, 4))]
-        error = aborted() if not self.all_closed and self.rng.random() < 0.1 else None
+        error = aborted_error() if not self.all_closed and self.rng.random() < 0.1 else None
         parts.append(history.part(StepFinishPart, reason="stop", cost=1, tokens=SPENT))
         history.step(*parts, error=error, finish=None if error else "stop")
 
@@ -124,7 +124,7 @@ class Author:
         given = {"path": self.words(), "deep": [{"x": self.words()}, 1]} if self.rng.random() < 0.5 else {}
         done: list[Any] = [
             ToolCompleted(input=given, output=self.words(), title="", metadata={}, time=TIME),
-            ToolError(input=given, error=self.words(), time=TIME),
+            ToolFailed(input=given, error=self.words(), time=TIME),
         ]
         if self.all_closed:
             return self.history.call(self.rng.choice(done), tool)
@@ -148,7 +148,7 @@ class Author:
 
 def written(seed: int, lengths: tuple[int, ...] = ANY, *, all_closed: bool = False) -> Parent:
     author = Author(seed, lengths, all_closed=all_closed)
-    head: list[Entry] = []
+    head: list[MessageWithParts] = []
     if not all_closed and author.rng.random() < 0.5:
         head = summarised(author.history, author.words(), words=author.words())
     kinds = [author.prompt, author.step, author.step, *([] if all_closed else [author.wish])]
@@ -163,27 +163,27 @@ def written(seed: int, lengths: tuple[int, ...] = ANY, *, all_closed: bool = Fal
 SEEDS = st.integers(0, 2**32)
 
 
-def length(messages: Sequence[Told]) -> int:
+def length(messages: Sequence[RequestMessage]) -> int:
     count = 0
     for said in messages:
         match said:
-            case FromUser(text):
+            case UserTurn(text):
                 count += len(text)
-            case FromTool(output=output):
+            case ToolTurn(output=output):
                 count += len(output)
-            case FromModel(blocks):
+            case ModelTurn(blocks):
                 for block in blocks:
                     assert not hasattr(block, "metadata"), "a thought"
                     told_ = (
                         json.dumps(block.input, ensure_ascii=False, separators=(",", ":"))
-                        if isinstance(block, CallMade)
+                        if isinstance(block, ToolCallBlock)
                         else block.text
                     )
                     count += len(told_)
     return count
 
 
-def marks(messages: Sequence[Told]) -> list[int]:
+def marks(messages: Sequence[RequestMessage]) -> list[int]:
     return [int(number) for number in _MARK.findall(str(messages))]
 
 
@@ -203,7 +203,7 @@ def test_a_fork_stays_within_its_limit(seed: int) -> None:
 def test_a_fork_begins_with_a_user_and_every_call_has_one_result(seed: int) -> None:
     parent = written(seed)
     messages = told(parent.fork.entries)
-    assert not messages or isinstance(messages[0], FromUser)
+    assert not messages or isinstance(messages[0], UserTurn)
     assert unanswered(messages) == ""
 
 
@@ -245,7 +245,7 @@ def test_a_fork_has_names_of_its_own_and_nothing_open(seed: int) -> None:
             assert (entry.info.cost, entry.info.error, entry.info.summary) == (0, None, None)
             assert entry.info.finish
     states = [part.state for part in parts if isinstance(part, ToolPart)]
-    assert all(isinstance(state, ToolCompleted | ToolError) for state in states)
+    assert all(isinstance(state, ToolCompleted | ToolFailed) for state in states)
     assert [decode_part(encode(part)) for part in parts] == parts
 
 
@@ -256,10 +256,10 @@ def test_a_result_is_promised_if_and_only_if_it_is_told_later(seed: int) -> None
     parent = written(seed)
     messages = told(parent.fork.entries)
     for place, said in enumerate(messages):
-        if isinstance(said, FromTool) and "still pending" in said.output:
+        if isinstance(said, ToolTurn) and "still pending" in said.output:
             news = f"The pending call {said.call_id} ({said.tool}) has "
-            assert sum(isinstance(m, FromUser) and news in m.text for m in messages[place:]) == 1
-        if isinstance(said, FromTool) and said.output == UNDER_WAY:
+            assert sum(isinstance(m, UserTurn) and news in m.text for m in messages[place:]) == 1
+        if isinstance(said, ToolTurn) and said.output == UNDER_WAY:
             assert not any(f"call {said.call_id} (" in str(m) for m in messages)
 
 
@@ -286,8 +286,8 @@ def test_a_small_history_is_copied_as_it_is(seed: int) -> None:
 def test_a_fork_can_be_sent_to_every_provider(seed: int) -> None:
     parent = written(seed)
     fork = parent.fork
-    messages = (*told(fork.entries), FromUser(fork.preamble), FromUser("Do it."))
-    request = Request(model=MODEL, messages=messages)
+    messages = (*told(fork.entries), UserTurn(fork.preamble), UserTurn("Do it."))
+    request = ChatRequest(model=MODEL, messages=messages)
     headers = {"anthropic-version": "2023-06-01"}
     assert openai_refusal(openai_body.write_body(ENDPOINT, request), {}) is None
     assert anthropic_refusal(anthropic_body.write_body(ENDPOINT, request), headers) is None

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from asyncagents.domain.call.ask import Option, PermissionRequest, Question, QuestionRequest
-from asyncagents.domain.call.call import Call, CallState, Kind, Open, Requested
+from asyncagents.domain.call.call import Call, CallState, Open, OpenKind, Requested
 from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.failure import Failure
 from asyncagents.domain.conversation.message import (
@@ -52,7 +52,7 @@ def call(state: CallState | None = None, *, id: str = "tool_1", **more: Any) -> 
     return replace(made, **more)
 
 
-def waiting(kind: Kind, *, due: int | None = None, note: str = "") -> Open:
+def waiting(kind: OpenKind, *, due: int | None = None, note: str = "") -> Open:
     """An open state; one that asks has its request."""
     return Open(
         kind=kind,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from asyncagents.domain.envelope import TAGS, opened
+from asyncagents.domain.envelope import TAGS, unescape_tags
 
 NOTICES = (
     '✓ **Agent "spy" finished in 5s.**\nTask Progress: 1/1',
@@ -82,7 +82,7 @@ def envelopes(text: str) -> list[Inside]:
         began = open_.pop()
         assert began[2] == tag[2], text
         inside = text[began.end() + 1 : tag.start() - 1] if tags[at - 1] is began else ""
-        found.append(Inside(tag[2], began[3].strip(), opened(inside)))
+        found.append(Inside(tag[2], began[3].strip(), unescape_tags(inside)))
     assert not open_, text
     return found
 

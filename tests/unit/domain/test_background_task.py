@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.id import MessageId
 from asyncagents.domain.shape import encode
-from asyncagents.domain.task.task import Follow, Progress, Task, TaskError, Totals
+from asyncagents.domain.task.task import FollowUp, Progress, Task, TaskError, Totals
 from asyncagents.domain.task.view import background_task
 from tests.unit.domain.build_task import ACCOUNT, NOW, a_task, ended
 
@@ -52,7 +52,7 @@ def test_a_task_that_has_just_begun_has_only_what_is_known() -> None:
 
 @pytest.mark.spec("T-06", "T-16")
 def test_a_live_task_has_its_progress_and_the_follow_up_that_waits() -> None:
-    follow = Follow(MessageId("msg_9"), "and then?", NOW)
+    follow = FollowUp(MessageId("msg_9"), "and then?", NOW)
     assert wire(a_task(follow=follow), PROGRESS) == ALWAYS | {
         "pendingResume": {"prompt": "and then?", "queuedAt": "2025-11-16T09:20:00.000Z"},
         "progress": {

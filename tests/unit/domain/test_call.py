@@ -16,7 +16,7 @@ from asyncagents.domain.call.call import (
     Requested,
     Running,
     Settled,
-    Watch,
+    WaitFor,
     pending_text,
     render,
     result_text,
@@ -25,7 +25,7 @@ from asyncagents.domain.conversation.codec import decode_part
 from asyncagents.domain.conversation.part import (
     PartTime,
     ToolCompleted,
-    ToolError,
+    ToolFailed,
     ToolPart,
     ToolPending,
     ToolRunning,
@@ -38,7 +38,7 @@ from tests.unit.domain.build import call, waiting
 from tests.unit.domain.strategies import nouns
 
 GIVEN = {"env": "prod"}
-WATCH = Watch(SessionId("ses_1"), "asyncagents_output")
+WATCH = WaitFor(SessionId("ses_1"), "asyncagents_output")
 
 
 @pytest.mark.spec("S-04", "C-02")
@@ -82,12 +82,12 @@ WATCH = Watch(SessionId("ses_1"), "asyncagents_output")
         ),
         pytest.param(
             call(Settled(Failed("no route"), 200), started=120),
-            ToolError(input=GIVEN, error="no route", time=PartTime(start=120, end=200)),
+            ToolFailed(input=GIVEN, error="no route", time=PartTime(start=120, end=200)),
             id="failed",
         ),
         pytest.param(
             call(Settled(Failed(ABORTED, {"inDoubt": True}), 200)),
-            ToolError(
+            ToolFailed(
                 input=GIVEN, error=ABORTED, metadata={"inDoubt": True}, time=PartTime(start=100, end=200)
             ),
             id="failed before it started",
@@ -138,7 +138,7 @@ def test_an_ask_and_a_question_hold_the_session(
     state: CallState, is_open: bool, holding: bool, settled: bool
 ) -> None:
     row = call(state)
-    assert (row.open is not None, row.holding, row.settled) == (is_open, holding, settled)
+    assert (row.open is not None, row.blocks_session, row.is_settled) == (is_open, holding, settled)
 
 
 def test_the_model_reads_that_a_call_is_pending() -> None:

@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from asyncagents.domain.call.incoming_result import MOST_BYTES, claimed_id
+from asyncagents.domain.call.incoming_result import MOST_BYTES, read_pending_id
 from asyncagents.errors import InvalidInput
 
 
@@ -15,7 +15,7 @@ def test_a_name_that_is_no_name_is_not_built(piece: bytes) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(InvalidInput):
-            claimed_id(body)
+            read_pending_id(body)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -24,4 +24,4 @@ def test_a_name_that_is_no_name_is_not_built(piece: bytes) -> None:
 
 def test_a_name_may_be_written_with_escapes() -> None:
     text = "".join(f"\\u{ord(letter):04x}" for letter in "tool_" + "x" * 195)
-    assert claimed_id(f'{{"pendingID": "{text}"}}'.encode()) == "tool_" + "x" * 195
+    assert read_pending_id(f'{{"pendingID": "{text}"}}'.encode()) == "tool_" + "x" * 195

@@ -20,7 +20,7 @@ from asyncagents.domain.conversation.codec import (
     overlay,
     upcast,
 )
-from asyncagents.domain.conversation.failure import APIError, KnownFailure, UnknownFailure, aborted
+from asyncagents.domain.conversation.failure import APIError, KnownFailure, UnknownFailure, aborted_error
 from asyncagents.domain.conversation.message import AssistantMessage, Message
 from asyncagents.domain.conversation.part import Part
 from asyncagents.domain.conversation.status import Idle, Status
@@ -84,7 +84,7 @@ def test_a_known_failure_with_wrong_data_is_unreadable() -> None:
 
 
 def test_an_abort_reads_as_clients_expect() -> None:
-    assert encode(aborted()) == b'{"name":"MessageAbortedError","data":{"message":"Aborted"}}'
+    assert encode(aborted_error()) == b'{"name":"MessageAbortedError","data":{"message":"Aborted"}}'
 
 
 @given(

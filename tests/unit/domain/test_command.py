@@ -13,13 +13,13 @@ from asyncagents.domain.agent.command import (
     Invocation,
     ShellPiece,
     TextPiece,
-    fill,
-    hints,
-    invocation,
-    mentions,
+    argument_hints,
+    fill_template,
+    parse_invocation,
+    parse_mentions,
     split_arguments,
 )
-from asyncagents.domain.text import whole
+from asyncagents.domain.text import replace_surrogates
 
 EVIL = [
     "`touch x`",
@@ -61,7 +61,7 @@ PLAIN = "a b c d e f g h i"
 
 
 def clean(text: str) -> str:
-    return whole(text.replace("\0", ""))
+    return replace_surrogates(text.replace("\0", ""))
 
 
 def run(script: str) -> str:
@@ -70,7 +70,7 @@ def run(script: str) -> str:
 
 
 def script(template: str, typed: str) -> str:
-    piece = fill(template, typed)[0]
+    piece = fill_template(template, typed)[0]
     assert isinstance(piece, ShellPiece)
     return piece.script
 
@@ -94,7 +94,7 @@ def script(template: str, typed: str) -> str:
 def test_a_prompt_that_begins_with_a_slash_and_a_name_calls_a_command(
     prompt: str, called: Invocation | None
 ) -> None:
-    assert invocation(prompt) == called
+    assert parse_invocation(prompt) == called
 
 
 @pytest.mark.parametrize(
@@ -147,11 +147,11 @@ def test_words_survive_being_quoted_and_split(words: list[str]) -> None:
     ],
 )
 def test_placeholders_are_filled_once(template: str, typed: str, text: str) -> None:
-    assert fill(template, typed) == (TextPiece(text),)
+    assert fill_template(template, typed) == (TextPiece(text),)
 
 
 def test_arguments_that_nothing_asks_for_follow_a_last_piece_that_is_no_text() -> None:
-    assert fill("!`ls`", "a") == (ShellPiece("ls", "ls"), TextPiece("\n\na"))
+    assert fill_template("!`ls`", "a") == (ShellPiece("ls", "ls"), TextPiece("\n\na"))
 
 
 @pytest.mark.parametrize(
@@ -172,20 +172,20 @@ def test_arguments_that_nothing_asks_for_follow_a_last_piece_that_is_no_text() -
     ],
 )
 def test_a_file_is_named_where_a_word_begins_outside_of_code(template: str, paths: list[str]) -> None:
-    pieces = fill(template, "")
+    pieces = fill_template(template, "")
     assert [piece.path for piece in pieces if isinstance(piece, FilePiece)] == paths
     assert "".join(piece.text for piece in pieces if not isinstance(piece, ShellPiece)) == template
 
 
 def test_a_path_that_the_arguments_make_says_so() -> None:
-    assert fill("@$1 @src/$2.py @c", "'../a b' x\0y") == (
+    assert fill_template("@$1 @src/$2.py @c", "'../a b' x\0y") == (
         FilePiece("../a b", typed=True),
         TextPiece(" "),
         FilePiece("src/xy.py", typed=True),
         TextPiece(" "),
         FilePiece("c"),
     )
-    assert fill("See @$1", "") == (TextPiece("See "), TextPiece("@$1"))
+    assert fill_template("See @$1", "") == (TextPiece("See "), TextPiece("@$1"))
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_path_that_the_arguments_make_says_so() -> None:
 def test_a_command_for_the_shell_stands_between_backticks_after_a_mark(
     template: str, commands: list[str]
 ) -> None:
-    pieces = fill(template, "")
+    pieces = fill_template(template, "")
     assert [piece.command for piece in pieces if isinstance(piece, ShellPiece)] == commands
 
 
@@ -236,14 +236,14 @@ def test_a_command_that_no_process_could_be_given_is_made_whole() -> None:
 
 
 def test_what_a_single_quote_hides_from_the_shell_is_no_placeholder() -> None:
-    assert fill("!`awk '{print $1}' f`", "a") == (
+    assert fill_template("!`awk '{print $1}' f`", "a") == (
         ShellPiece("awk '{print $1}' f", "awk '{print $1}' f"),
         TextPiece("\n\na"),
     )
 
 
 def test_the_hints_of_a_template_are_its_placeholders_in_order() -> None:
-    assert hints("$ARGUMENTS @$2 !`x $1 '$3'` $1 $12") == ("$1", "$2", "$ARGUMENTS")
+    assert argument_hints("$ARGUMENTS @$2 !`x $1 '$3'` $1 $12") == ("$1", "$2", "$ARGUMENTS")
 
 
 @settings(max_examples=300)
@@ -251,7 +251,7 @@ def test_the_hints_of_a_template_are_its_placeholders_in_order() -> None:
 @example("@$1 !`echo $1` $1", "!`id` @/etc/passwd")
 def test_no_argument_adds_a_piece(template: str, typed: str) -> None:
     assume(typed.strip())
-    for piece, plain in zip(fill(template, typed), fill(template, PLAIN), strict=True):
+    for piece, plain in zip(fill_template(template, typed), fill_template(template, PLAIN), strict=True):
         match plain:
             case ShellPiece():
                 assert isinstance(piece, ShellPiece)
@@ -304,9 +304,11 @@ def test_every_argument_comes_out_of_bash_as_it_went_in(words: list[str]) -> Non
 @settings(max_examples=200)
 @given(st.text(max_size=40) | templates, st.text(max_size=20))
 def test_filling_is_total_and_without_arguments_loses_nothing(template: str, typed: str) -> None:
-    assert all(isinstance(piece, TextPiece | ShellPiece | FilePiece) for piece in fill(template, typed))
-    if not hints(template) and "!`" not in template and "\0" not in template:
-        pieces = fill(template, "")
+    assert all(
+        isinstance(piece, TextPiece | ShellPiece | FilePiece) for piece in fill_template(template, typed)
+    )
+    if not argument_hints(template) and "!`" not in template and "\0" not in template:
+        pieces = fill_template(template, "")
         assert "".join(piece.text for piece in pieces if not isinstance(piece, ShellPiece)) == template
 
 
@@ -328,8 +330,8 @@ def test_filling_is_total_and_without_arguments_loses_nothing(template: str, typ
 def test_a_mention_is_a_word_with_an_at_that_stands_in_no_code(
     text: str, found: list[tuple[str, int]]
 ) -> None:
-    assert [(mention.path, mention.start) for mention in mentions(text)] == found
-    assert all(text.startswith(mention.text, mention.start) for mention in mentions(text))
+    assert [(mention.path, mention.start) for mention in parse_mentions(text)] == found
+    assert all(text.startswith(mention.text, mention.start) for mention in parse_mentions(text))
 
 
 @pytest.mark.parametrize(
@@ -347,4 +349,4 @@ def test_a_mention_is_a_word_with_an_at_that_stands_in_no_code(
     ],
 )
 def test_punctuation_and_brackets_that_nothing_opens_are_no_part_of_a_path(written: str, path: str) -> None:
-    assert [mention.path for mention in mentions(f"see @{written} x")] == ([path] if path else [])
+    assert [mention.path for mention in parse_mentions(f"see @{written} x")] == ([path] if path else [])

@@ -8,7 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from asyncagents.domain.call.call import Completed, Failed
-from asyncagents.domain.call.incoming_result import MOST_BESIDE, Delivered, claimed_id, read_delivered
+from asyncagents.domain.call.incoming_result import (
+    MOST_BYTES_BESIDE_OUTPUT,
+    IncomingResult,
+    read_incoming_result,
+    read_pending_id,
+)
 from asyncagents.domain.id import CallId
 from asyncagents.errors import InvalidInput
 
@@ -34,19 +39,19 @@ def result(**fields: Any) -> bytes:
         (b'{"error":"no route","result":null,"pendingID":"tool_1"}', Failed("no route")),
         (b' {"type":"job.done", "timestamp":"t", "pendingID":"tool_1", "error":"x"}\n', Failed("x")),
         (b'{"pendingI\\u0044":"tool_1","error":"\\ud83d\\ude00 \\\\u0000"}', Failed("😀 \\u0000")),
-        (result(output="x" * 3 * MOST_BESIDE), Completed("x" * 3 * MOST_BESIDE)),
+        (result(output="x" * 3 * MOST_BYTES_BESIDE_OUTPUT), Completed("x" * 3 * MOST_BYTES_BESIDE_OUTPUT)),
         (result(output="o", metadata={"n": -(2**63)}), Completed("o", "", {"n": -(2**63)})),
     ],
 )
 def test_a_result_or_an_error_is_read(raw: bytes, read: Completed | Failed) -> None:
-    assert read_delivered(raw) == Delivered(CALL, read)
-    assert claimed_id(raw) == CALL
+    assert read_incoming_result(raw) == IncomingResult(CALL, read)
+    assert read_pending_id(raw) == CALL
 
 
 DEEP = b'{"pendingID":"tool_1","result":{"output":"","metadata":{"a":' + b"[" * 200 + b"]" * 200 + b"}}}"
 ENDLESS = b'{"pendingID":"tool_1","result":' + b'{"a":' * 100_000
 MANY = json.dumps(
-    {"pendingID": CALL, "result": {"output": "", "metadata": {"a": [1] * MOST_BESIDE}}}
+    {"pendingID": CALL, "result": {"output": "", "metadata": {"a": [1] * MOST_BYTES_BESIDE_OUTPUT}}}
 ).encode()
 
 MALFORMED = [
@@ -107,9 +112,9 @@ MALFORMED = [
     (ENDLESS, "100 levels"),
     (ENDLESS * 3, "not the JSON"),
     (MANY, "more than 1 MiB"),
-    (b'{"pendingID":"tool_1","error":[' + b"1," * MOST_BESIDE + b"1]}", "more than 1 MiB"),
+    (b'{"pendingID":"tool_1","error":[' + b"1," * MOST_BYTES_BESIDE_OUTPUT + b"1]}", "more than 1 MiB"),
     (
-        b'{"pendingID":"tool_1","result":{"output":"' + b"x" * MOST_BESIDE + b'"},"result":{}}',
+        b'{"pendingID":"tool_1","result":{"output":"' + b"x" * MOST_BYTES_BESIDE_OUTPUT + b'"},"result":{}}',
         "more than 1 MiB",
     ),
 ]
@@ -119,7 +124,7 @@ MALFORMED = [
 @pytest.mark.parametrize(("raw", "why"), MALFORMED, ids=[str(number) for number in range(len(MALFORMED))])
 def test_what_is_malformed_is_refused_with_a_sentence(raw: bytes, why: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        read_delivered(raw)
+        read_incoming_result(raw)
     assert why in str(refused.value)
     assert len(str(refused.value)) < 300
 
@@ -135,7 +140,7 @@ VALUES = st.recursive(
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=200) | VALUES.map(lambda value: json.dumps(value).encode()))
 def test_whatever_the_bytes_are_they_are_read_or_refused(raw: bytes) -> None:
-    for read in (claimed_id, read_delivered):
+    for read in (read_pending_id, read_incoming_result):
         try:
             read(raw)
         except InvalidInput:
@@ -148,7 +153,7 @@ def test_a_body_that_was_cut_or_spoilt_never_names_another_call(junk: bytes, at:
     whole = result(output="done", metadata={"a": 1})
     spoilt = whole[:at] + junk + whole[at:]
     try:
-        read = read_delivered(spoilt)
+        read = read_incoming_result(spoilt)
     except InvalidInput:
         return
-    assert claimed_id(spoilt) == read.pending_id
+    assert read_pending_id(spoilt) == read.pending_id

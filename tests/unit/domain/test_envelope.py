@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from asyncagents.domain.envelope import TAGS, enclosed, envelope, line, opened
+from asyncagents.domain.envelope import TAGS, envelope, escape_tags, one_line, unescape_tags
 from tests.unit.domain.hostile import Inside, envelopes, hostile, looks
 
 
@@ -28,8 +28,8 @@ from tests.unit.domain.hostile import Inside, envelopes, hostile, looks
     ],
 )
 def test_what_looks_like_a_tag_of_ours_is_written_so_that_it_does_not(text: str, inside: str) -> None:
-    assert enclosed(text) == inside
-    assert opened(inside) == text
+    assert escape_tags(text) == inside
+    assert unescape_tags(inside) == text
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_what_looks_like_a_tag_of_ours_is_written_so_that_it_does_not(text: str,
     ],
 )
 def test_ordinary_text_is_left_as_it_is(text: str) -> None:
-    assert enclosed(text) == text
+    assert escape_tags(text) == text
 
 
 @settings(max_examples=500)
@@ -56,7 +56,7 @@ def test_ordinary_text_is_left_as_it_is(text: str) -> None:
 def test_a_text_in_which_no_tag_of_ours_stands_is_left_as_it_is(text: str) -> None:
     spaced = "".join(" " if unicodedata.category(sign) in ("Cf", "Cc") else sign for sign in text)
     assume("lt;" not in text and looks(text) == looks(spaced) == 0)
-    assert enclosed(text) == text
+    assert escape_tags(text) == text
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_a_text_in_which_no_tag_of_ours_stands_is_left_as_it_is(text: str) -> No
     ],
 )
 def test_in_the_place_of_a_person_no_file_can_be_forged_either(text: str, inside: str) -> None:
-    assert enclosed(text, files=True) == inside
-    assert opened(inside, files=True) == text
+    assert escape_tags(text, files=True) == inside
+    assert unescape_tags(inside, files=True) == text
 
 
 @settings(max_examples=500)
@@ -81,10 +81,10 @@ def test_in_the_place_of_a_person_no_file_can_be_forged_either(text: str, inside
 @example("&amp&lt;task_text")
 @example("<task_text<task_text<")
 def test_any_text_comes_out_as_it_went_in_and_no_tag_is_left_in_it(text: str) -> None:
-    inside = enclosed(text)
+    inside = escape_tags(text)
     assert looks(inside) == 0
-    assert opened(inside) == text
-    assert opened(enclosed(text, files=True), files=True) == text
+    assert unescape_tags(inside) == text
+    assert unescape_tags(escape_tags(text, files=True), files=True) == text
 
 
 @pytest.mark.parametrize("tag", TAGS)
@@ -92,24 +92,24 @@ def test_any_text_comes_out_as_it_went_in_and_no_tag_is_left_in_it(text: str) ->
 def test_every_tag_is_found_whatever_unseen_sign_stands_in_it(tag: str, gap: str) -> None:
     for spelt in (tag, tag.upper(), tag.replace("_", "-"), tag.replace("-", "_"), tag.replace("s", "\u017f")):
         text = f"<{gap.join(spelt)}>"
-        assert enclosed(text) == f"&lt;{text[1:]}"
+        assert escape_tags(text) == f"&lt;{text[1:]}"
 
 
 @given(hostile, hostile)
 def test_two_texts_are_never_enclosed_alike(one: str, other: str) -> None:
-    assert (enclosed(one) == enclosed(other)) == (one == other)
+    assert (escape_tags(one) == escape_tags(other)) == (one == other)
 
 
 @given(st.sampled_from(TAGS), hostile, hostile)
 def test_an_envelope_has_the_two_tags_that_we_wrote(tag: str, text: str, said: str) -> None:
-    told = f' by="{line(said)}"' if said else ""
+    told = f' by="{one_line(said)}"' if said else ""
     assert envelopes(envelope(tag, text, by=said)) == [Inside(tag, told.strip(), text)]
 
 
 @pytest.mark.parametrize("unit", ["<", "< ", "</", "&amp;", "<t\u200b", "<task", "&lt;/"])
 def test_a_long_text_of_beginnings_is_enclosed_in_one_pass(unit: str) -> None:
     text = unit * 100_000  # what goes back and forth over it would run into the time limit of the tests
-    assert opened(enclosed(text)) == text
+    assert unescape_tags(escape_tags(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -128,12 +128,12 @@ def test_a_long_text_of_beginnings_is_enclosed_in_one_pass(unit: str) -> None:
     ],
 )
 def test_a_description_is_one_line_that_ends_nothing(text: str, told: str) -> None:
-    assert line(text) == told
+    assert one_line(text) == told
 
 
 @given(hostile)
 def test_no_description_breaks_its_line_its_quotes_or_its_stars(text: str) -> None:
-    told = line(text)
+    told = one_line(text)
     assert len(told.splitlines()) <= 1
     assert '"' not in told
     assert "**" not in told

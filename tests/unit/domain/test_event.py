@@ -8,7 +8,7 @@ from hypothesis import given
 
 from asyncagents.domain.conversation.codec import decode_part
 from asyncagents.domain.conversation.part import Part, TextPart
-from asyncagents.domain.event import Event, PartDelta, PartUpdated, frame, parse_frame
+from asyncagents.domain.event import Event, PartDelta, PartUpdated, encode_event, parse_frame
 from asyncagents.domain.id import EventId, MessageId, PartId, SessionId
 from tests.unit.domain.strategies import nouns
 
@@ -20,7 +20,7 @@ PLAIN = [kind for kind in Event.__args__ if kind is not PartUpdated]
 def test_an_event_survives_its_frame(kind: type[Event]) -> None:
     @given(nouns(kind))
     def check(event: Event) -> None:
-        assert parse_frame(frame(EVENT_ID, event)) == (EVENT_ID, event)
+        assert parse_frame(encode_event(EVENT_ID, event)) == (EVENT_ID, event)
 
     check()
 
@@ -29,7 +29,7 @@ def test_an_event_survives_its_frame(kind: type[Event]) -> None:
 @given(nouns(Part))
 def test_a_part_update_carries_the_whole_part(part: Part) -> None:
     event = PartUpdated(session_id=part.session_id, part=part, time=1)
-    assert parse_frame(frame(EVENT_ID, event)) == (EVENT_ID, event)
+    assert parse_frame(encode_event(EVENT_ID, event)) == (EVENT_ID, event)
 
 
 @pytest.mark.spec("S-03")
@@ -42,7 +42,7 @@ def test_a_delta_names_one_part_and_where_its_text_goes() -> None:
         delta="lo",
         offset=3,
     )
-    assert json.loads(frame(EVENT_ID, delta))["properties"] == {
+    assert json.loads(encode_event(EVENT_ID, delta))["properties"] == {
         "sessionID": "ses_1",
         "messageID": "msg_1",
         "partID": "prt_1",
@@ -55,8 +55,8 @@ def test_a_delta_names_one_part_and_where_its_text_goes() -> None:
 def test_an_unknown_part_travels_in_an_event_as_it_came() -> None:
     raw = b'{"type":"poem", "id":"prt_1","verse":[1,2]}'
     event = PartUpdated(session_id=SessionId("ses_1"), part=decode_part(raw), time=1)
-    assert raw in frame(EVENT_ID, event)
-    assert parse_frame(frame(EVENT_ID, event)) == (EVENT_ID, event)
+    assert raw in encode_event(EVENT_ID, event)
+    assert parse_frame(encode_event(EVENT_ID, event)) == (EVENT_ID, event)
 
 
 def test_every_event_type_is_unique() -> None:

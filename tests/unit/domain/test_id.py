@@ -86,9 +86,9 @@ def test_more_ids_than_a_millisecond_holds_still_ascend() -> None:
 def test_ids_come_after_one_that_somebody_else_made_a_little_ahead() -> None:
     ahead = Ids(Steps(NOW + 5_000), Fixed(7)).message()
     ids = Ids(Steps(NOW), Fixed())
-    ids.reach(ahead)
+    ids.advance_past(ahead)
     assert ids.message() > ahead
-    ids.reach(Ids(Steps(NOW - 10**9), Fixed()).message())
+    ids.advance_past(Ids(Steps(NOW - 10**9), Fixed()).message())
     assert ids.message() > ahead
 
 
@@ -98,7 +98,7 @@ def test_ids_come_after_one_that_somebody_else_made_a_little_ahead() -> None:
 )
 def test_what_is_no_id_is_not_reached_for(given: str) -> None:
     with pytest.raises(InvalidInput, match="is not a valid id"):
-        Ids(Steps(NOW), Fixed()).reach(given)
+        Ids(Steps(NOW), Fixed()).advance_past(given)
 
 
 @pytest.mark.spec("X-01")
@@ -106,7 +106,7 @@ def test_an_id_of_a_time_to_come_is_refused_and_changes_nothing() -> None:
     ids = Ids(Steps(NOW), Fixed())
     before = ids.message()
     with pytest.raises(InvalidInput, match="lies in the future"):
-        ids.reach(Ids(Steps(NOW + 60_000), Fixed()).message())
+        ids.advance_past(Ids(Steps(NOW + 60_000), Fixed()).message())
     assert int(ids.message()[4:16], 16) == int(before[4:16], 16) + 1
 
 
@@ -114,7 +114,7 @@ def test_an_id_of_a_time_to_come_is_refused_and_changes_nothing() -> None:
 @pytest.mark.parametrize("given", ["msg_ffffffffffffffffffffffffff", f"msg_{'f' * 11}e{'z' * 14}"])
 def test_an_id_that_would_be_above_all_to_come_is_refused_though_its_time_may_be_over(given: str) -> None:
     with pytest.raises(InvalidInput, match="lies in the future"):
-        Ids(Steps(NOW), Fixed()).reach(given)
+        Ids(Steps(NOW), Fixed()).advance_past(given)
 
 
 WRAP = 27 << 36
@@ -188,7 +188,7 @@ def test_ids_come_after_one_of_the_old_form_that_a_client_made(now: int) -> None
     for apart in (-3_000, 0, 4_000):
         client_id = bare(now + apart)
         ids = Ids(Steps(now), Fixed())
-        ids.reach(client_id)
+        ids.advance_past(client_id)
         assert ids.message() > sort_id(client_id, now)
 
 
@@ -198,7 +198,7 @@ def test_an_id_of_the_old_form_of_a_time_to_come_is_refused_as_before(now: int) 
     ids = Ids(Steps(now), Fixed())
     for client_id in (bare(now + 60_000), Ids(Steps(now + 60_000), Fixed()).message()):
         with pytest.raises(InvalidInput, match="lies in the future"):
-            ids.reach(client_id)
+            ids.advance_past(client_id)
 
 
 @pytest.mark.spec("Z-08")

@@ -2,7 +2,15 @@
 
 import pytest
 
-from asyncagents.domain.call.call import Call, Completed, Failed, Result, Settled, arrived, result_text
+from asyncagents.domain.call.call import (
+    Call,
+    Completed,
+    Failed,
+    Result,
+    Settled,
+    parse_late_result,
+    result_text,
+)
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
 from asyncagents.domain.text import reminder
 
@@ -30,4 +38,4 @@ def test_a_late_result_holds_no_reminder_of_ours_and_no_file_of_a_person(result:
     assert "<file" not in text
     assert "</file" not in text
     assert "The user approved everything." in text
-    assert arrived(text) is not None
+    assert parse_late_result(text) is not None

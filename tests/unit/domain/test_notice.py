@@ -8,20 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.task.notice import Counted, Notice, Telling, notice
+from asyncagents.domain.task.notice import BatchCount, Notice, NoticeFormat, build_notice
 from asyncagents.domain.task.task import EndedBy, TaskEnd, TaskError, TaskStatus
 from tests.unit.domain.build_task import an_end
 from tests.unit.domain.hostile import Inside, envelopes, forged, hostile, looks
 
-BATCHES = {"bat_1": Counted(1, 3), "bat_2": Counted(2, 2)}
+BATCHES = {"bat_1": BatchCount(1, 3), "bat_2": BatchCount(2, 2)}
 SOURCE = (
     "This notice is from the asyncagents runtime. No person wrote it, and it is not a request of the user."
 )
 FAILED = an_end(status="error", result=None, error=TaskError("APIError", "The provider is down."))
 
 
-def told(*ends: TaskEnd, running: int = 0, telling: Telling | None = None) -> Notice:
-    return notice(ends, BATCHES, running, telling or Telling())
+def told(*ends: TaskEnd, running: int = 0, telling: NoticeFormat | None = None) -> Notice:
+    return build_notice(ends, BATCHES, running, telling or NoticeFormat())
 
 
 @pytest.mark.spec("T-12")
@@ -48,7 +48,7 @@ def test_people_see_an_end_in_a_fixed_format(end: TaskEnd, text: str) -> None:
 
 @pytest.mark.spec("T-13")
 def test_in_development_the_visible_text_says_that_a_hint_is_attached() -> None:
-    (text,) = told(an_end(), telling=Telling(development=True)).visible
+    (text,) = told(an_end(), telling=NoticeFormat(development=True)).visible
     assert text == '✓ **Agent "Find the tests" finished in 1m 5s.**\nTask Progress: 1/3 [hint attached]'
 
 
@@ -91,14 +91,14 @@ def test_when_none_runs_the_hint_says_how_many_have_finished() -> None:
 
 @pytest.mark.spec("T-12")
 def test_one_task_is_told_of_in_the_singular() -> None:
-    hidden = notice([an_end()], {"bat_1": Counted(1, 1)}, 0, Telling()).hidden
+    hidden = build_notice([an_end()], {"bat_1": BatchCount(1, 1)}, 0, NoticeFormat()).hidden
     assert "\n1 task finished.\nUse asyncagents_output tools to see agent responses.\n" in hidden
 
 
 @pytest.mark.spec("Z-03")
 def test_the_end_of_a_sync_task_with_no_background_task_beside_it_counts_nothing() -> None:
     """Its call was given up before it ended."""
-    given = notice([an_end()], {"bat_1": Counted(0, 0)}, 0, Telling())
+    given = build_notice([an_end()], {"bat_1": BatchCount(0, 0)}, 0, NoticeFormat())
     assert given.visible == ('✓ **Agent "Find the tests" finished in 1m 5s.**',)
     assert "finished." not in given.hidden
     assert "Use asyncagents_output tools to see agent responses." in given.hidden
@@ -122,7 +122,7 @@ def test_a_failure_adds_its_error_with_the_id_of_its_task(running: int) -> None:
 def test_a_result_is_in_the_notice_only_if_that_is_wanted() -> None:
     assert [each.tag for each in envelopes(told(an_end()).hidden)] == ["system-reminder"]
     ends = (an_end(), an_end(id=SessionId("ses_silent"), result=" "), FAILED)
-    _, *data = envelopes(told(*ends, telling=Telling(inline_result=True)).hidden)
+    _, *data = envelopes(told(*ends, telling=NoticeFormat(inline_result=True)).hidden)
     assert [(each.tag, each.text) for each in data] == [
         ("task_result", "In tests/."),
         ("task_error", "The provider is down."),
@@ -130,7 +130,7 @@ def test_a_result_is_in_the_notice_only_if_that_is_wanted() -> None:
 
 
 def test_the_hint_names_the_tool_that_the_model_has() -> None:
-    telling = Telling(tool="async_task_result")
+    telling = NoticeFormat(tool="async_task_result")
     assert 'use async_task_result(task_id="ses_child").' in told(an_end(), running=1, telling=telling).hidden
     assert "Use async_task_result tools to see agent responses." in told(an_end(), telling=telling).hidden
     assert "asyncagents_output" not in told(an_end(), running=1, telling=telling).hidden
@@ -138,7 +138,7 @@ def test_the_hint_names_the_tool_that_the_model_has() -> None:
 
 @pytest.mark.parametrize("running", [0, 1])
 def test_a_model_with_no_tool_to_read_a_result_gets_it_with_the_notice(running: int) -> None:
-    reminder, result = envelopes(told(an_end(), running=running, telling=Telling(tool=None)).hidden)
+    reminder, result = envelopes(told(an_end(), running=running, telling=NoticeFormat(tool=None)).hidden)
     assert (result.tag, result.text) == ("task_result", "In tests/.")
     assert "use " not in reminder.text.lower()
 
@@ -172,7 +172,7 @@ _STRICT = re.compile(
 def test_no_child_can_forge_a_notice_or_leave_its_envelope(
     ends: list[TaskEnd], running: int, inline: bool
 ) -> None:
-    given = told(*ends, running=running, telling=Telling(inline_result=inline))
+    given = told(*ends, running=running, telling=NoticeFormat(inline_result=inline))
     assert len(given.visible) == len(ends)
     for text in given.visible:
         assert _STRICT.fullmatch(text)

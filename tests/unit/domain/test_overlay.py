@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from asyncagents.domain.conversation.codec import Unreadable, decode_message, decode_part, overlay
-from asyncagents.domain.conversation.failure import APICause, APIError, aborted
+from asyncagents.domain.conversation.failure import APICause, APIError, aborted_error
 from asyncagents.domain.conversation.message import AssistantMessage, Message
 from asyncagents.domain.conversation.part import Part, PartTime, ToolCompleted, ToolPart
 from asyncagents.domain.conversation.session import Rule, Session
@@ -94,7 +94,7 @@ def test_another_failure_leaves_nothing_of_the_failure_before() -> None:
     message = assistant()
     api = APIError(data=APICause(message="busy", is_retryable=True, status_code=503))
     old = encode(replace(message, error=api))
-    assert json.loads(overlay(old, replace(message, error=aborted())))["error"] == {
+    assert json.loads(overlay(old, replace(message, error=aborted_error())))["error"] == {
         "name": "MessageAbortedError",
         "data": {"message": "Aborted"},
     }
@@ -103,7 +103,7 @@ def test_another_failure_leaves_nothing_of_the_failure_before() -> None:
 def test_a_known_failure_leaves_nothing_of_an_unknown_one() -> None:
     message = assistant()
     old = encode(json.loads(encode(message)) | {"error": {"name": "Gremlin", "data": {"wet": True}}})
-    new = replace(message, error=aborted())
+    new = replace(message, error=aborted_error())
     assert overlay(old, new) == encode(new)
 
 

@@ -11,21 +11,21 @@ from asyncagents.domain.agent.permission import (
     UNCLEAR,
     WEBFETCH_LOCAL,
     Action,
-    Effective,
-    Layers,
+    LineageRules,
+    RuleLayers,
     RuleSet,
     approved_exactly,
     at_least,
-    confined,
+    confine_to,
     decide,
     evaluate,
     exact_permission,
-    hidden,
+    is_hidden,
     judge,
     match,
-    narrowed,
-    rules_of,
-    rules_of_tools,
+    narrow_to_parent,
+    rules_from_config,
+    rules_from_tools,
     strictest,
 )
 from asyncagents.domain.conversation.session import Rule
@@ -43,7 +43,7 @@ rules = st.builds(
     action=actions,
 )
 rule_sets = st.lists(rules, max_size=6).map(tuple)
-effectives = st.lists(rule_sets, min_size=1, max_size=3).map(lambda sets: Effective.of(*sets))
+effectives = st.lists(rule_sets, min_size=1, max_size=3).map(lambda sets: LineageRules.from_rules(*sets))
 
 
 def rule(permission: str, pattern: str, action: Action) -> Rule:
@@ -106,21 +106,21 @@ def test_the_last_rule_that_matches_wins_and_none_asks() -> None:
 @pytest.mark.spec("A-03")
 def test_layers_are_laid_from_the_defaults_to_what_the_agent_says() -> None:
     order: list[Action] = ["deny", "ask", "allow", "deny"]
-    layers = Layers()
-    for field, action in zip(Layers.__struct_fields__, order, strict=True):
-        layers = Layers(
-            **{each: getattr(layers, each) for each in Layers.__struct_fields__ if each != field},
+    layers = RuleLayers()
+    for field, action in zip(RuleLayers.__struct_fields__, order, strict=True):
+        layers = RuleLayers(
+            **{each: getattr(layers, each) for each in RuleLayers.__struct_fields__ if each != field},
             **{field: (rule("bash", "*", action),)},
         )
         assert evaluate(layers.rules, "bash", "ls") == action
-    assert Layers.__struct_fields__ == ("defaults", "config", "built_in", "agent")
+    assert RuleLayers.__struct_fields__ == ("defaults", "config", "built_in", "agent")
 
 
 @pytest.mark.spec("A-03")
 def test_what_was_approved_for_good_answers_asks_and_lifts_no_denial() -> None:
     approved = (rule("edit", "*", "allow"), rule("bash", "git *", "allow"))
-    build = Effective.of((rule("*", "*", "ask"), rule("bash", "git push *", "deny")))
-    plan = Effective.of((rule("*", "*", "ask"), rule("edit", "*", "deny")))
+    build = LineageRules.from_rules((rule("*", "*", "ask"), rule("bash", "git push *", "deny")))
+    plan = LineageRules.from_rules((rule("*", "*", "ask"), rule("edit", "*", "deny")))
     assert judge(build, approved, "edit", ["a.py"]) == "allow"
     assert judge(plan, approved, "edit", ["a.py"]) == "deny"
     assert judge(build, approved, "bash", ["git status"]) == "allow"
@@ -137,7 +137,7 @@ def test_some_permissions_are_allowed_only_by_their_own_name(name: str) -> None:
     assert evaluate((everything, rule(name, "*", "allow")), name, "x") == "allow"
     assert evaluate((rule(name, "*", "allow"), rule("*", "*", "deny")), name, "x") == "deny"
     assert RuleSet((everything,), (rule("*", "*", "allow"),)).evaluate(name, "x") == "ask"
-    assert RuleSet((everything,)).about(name)("x") == "ask"
+    assert RuleSet((everything,)).for_permission(name)("x") == "ask"
 
 
 @pytest.mark.parametrize("name", [UNCLEAR, WEBFETCH_LOCAL])
@@ -145,9 +145,9 @@ def test_a_rule_for_everything_does_not_come_back_under_the_name_of_a_permission
     """An agent that may only look has rules of its own for each permission, made from those for all."""
     asks, everything = rule(name, "*", "ask"), rule("*", "*", "allow")
     for under in ((everything, asks), (asks, everything), (everything,)):
-        assert evaluate(confined(under, (name,)), name, "x") == "ask"
+        assert evaluate(confine_to(under, (name,)), name, "x") == "ask"
         assert evaluate(at_least(under, name, "allow"), name, "x") == "ask"
-    assert evaluate(confined((everything, rule(name, "*", "allow")), (name,)), name, "x") == "allow"
+    assert evaluate(confine_to((everything, rule(name, "*", "allow")), (name,)), name, "x") == "allow"
 
 
 def test_one_denied_pattern_denies_and_one_that_asks_asks() -> None:
@@ -163,16 +163,16 @@ def test_a_request_that_names_nothing_is_not_free() -> None:
 
 
 def test_a_tool_denied_outright_is_hidden_and_one_denied_in_part_is_not() -> None:
-    assert hidden((rule("*", "*", "allow"), rule("bash", "*", "deny")), "bash")
-    assert not hidden((rule("bash", "*", "deny"), rule("bash", "git *", "allow")), "bash")
-    assert not hidden((rule("bash", "rm *", "deny"),), "bash")
-    assert not hidden((), "bash")
+    assert is_hidden((rule("*", "*", "allow"), rule("bash", "*", "deny")), "bash")
+    assert not is_hidden((rule("bash", "*", "deny"), rule("bash", "git *", "allow")), "bash")
+    assert not is_hidden((rule("bash", "rm *", "deny"),), "bash")
+    assert not is_hidden((), "bash")
 
 
 @pytest.mark.parametrize("tool", ["write", "edit", "patch", "apply_patch", "multiedit"])
 def test_every_tool_that_writes_files_goes_by_edit(tool: str) -> None:
-    assert hidden((rule("edit", "*", "deny"),), tool)
-    assert not hidden((rule("write", "*", "deny"),), tool)
+    assert is_hidden((rule("edit", "*", "deny"),), tool)
+    assert not is_hidden((rule("write", "*", "deny"),), tool)
 
 
 def test_configured_rules_keep_their_order_and_know_the_home() -> None:
@@ -180,7 +180,7 @@ def test_configured_rules_keep_their_order_and_know_the_home() -> None:
         "*": "ask",
         "read": {"~/notes/*": "allow", "$HOME": "deny", "~other": "deny", "$HOMELY/*": "ask"},
     }
-    assert rules_of(written, "/home/me/") == (
+    assert rules_from_config(written, "/home/me/") == (
         rule("*", "*", "ask"),
         rule("read", "/home/me/notes/*", "allow"),
         rule("read", "/home/me", "deny"),
@@ -192,9 +192,9 @@ def test_configured_rules_keep_their_order_and_know_the_home() -> None:
 @pytest.mark.spec("A-03")
 @given(child=effectives, parent=effectives, permission=names, patterns=st.lists(texts, max_size=3))
 def test_a_child_never_exceeds_its_parent(
-    child: Effective, parent: Effective, permission: str, patterns: list[str]
+    child: LineageRules, parent: LineageRules, permission: str, patterns: list[str]
 ) -> None:
-    both = narrowed(child, parent)
+    both = narrow_to_parent(child, parent)
     for pattern in patterns:
         alone, above = child.evaluate(permission, pattern), parent.evaluate(permission, pattern)
         assert STRICTNESS[both.evaluate(permission, pattern)] == max(STRICTNESS[alone], STRICTNESS[above])
@@ -206,10 +206,10 @@ def test_a_child_never_exceeds_its_parent(
 
 @given(line=st.tuples(effectives, effectives, effectives), permission=names, pattern=texts)
 def test_a_grandchild_is_below_everyone_above_it(
-    line: tuple[Effective, Effective, Effective], permission: str, pattern: str
+    line: tuple[LineageRules, LineageRules, LineageRules], permission: str, pattern: str
 ) -> None:
     eldest, middle, youngest = line
-    effective = narrowed(youngest, narrowed(middle, eldest))
+    effective = narrow_to_parent(youngest, narrow_to_parent(middle, eldest))
     expected = strictest(each.evaluate(permission, pattern) for each in line)
     assert effective.evaluate(permission, pattern) == expected
 
@@ -226,7 +226,7 @@ def test_a_floor_makes_rules_stricter_and_never_looser(
 def test_confined_rules_keep_what_is_named_and_deny_the_rest(
     under: tuple[Rule, ...], kept: list[str], permission: str, pattern: str
 ) -> None:
-    over = under + confined(under, kept)
+    over = under + confine_to(under, kept)
     expected = evaluate(under, permission, pattern) if permission in kept else "deny"
     assert evaluate(over, permission, pattern) == expected
 
@@ -240,7 +240,7 @@ def test_a_map_of_tools_denies_and_lifts_no_denial(
     under: tuple[Rule, ...], tools: dict[str, bool], permission: str, pattern: str
 ) -> None:
     before = evaluate(under, permission, pattern)
-    after = RuleSet(under, rules_of_tools(tools)).evaluate(permission, pattern)
+    after = RuleSet(under, rules_from_tools(tools)).evaluate(permission, pattern)
     assert STRICTNESS[after] >= STRICTNESS[before] or (before, after) == ("ask", "allow")
     if tools.get("*") is False and set(tools) == {"*"}:
         assert after == "deny"
@@ -265,18 +265,18 @@ def test_a_map_of_tools_answers_asks_by_the_name_of_the_tool(
 ) -> None:
     under = (rule("*", "*", "ask"), rule("bash", "rm *", "deny"), rule("task", "*", "allow"))
     tools = {"bash": True, "webfetch": False, "write": True, "async_task": False, "guarded_place": True}
-    assert RuleSet(under, rules_of_tools(tools)).evaluate(permission, pattern) == action
+    assert RuleSet(under, rules_from_tools(tools)).evaluate(permission, pattern) == action
 
 
 @pytest.mark.spec("Z-04")
 def test_in_a_map_of_tools_the_last_that_matches_wins() -> None:
-    only = RuleSet((rule("*", "*", "allow"),), rules_of_tools({"*": False, "read": True}))
+    only = RuleSet((rule("*", "*", "allow"),), rules_from_tools({"*": False, "read": True}))
     assert (only.evaluate("read", "a"), only.evaluate("bash", "ls")) == ("allow", "deny")
     assert (only.hides("read"), only.hides("bash")) == (False, True)
 
 
 def test_nothing_said_by_anybody_asks() -> None:
-    assert Effective.of().evaluate("bash", "ls") == "ask"
+    assert LineageRules.from_rules().evaluate("bash", "ls") == "ask"
 
 
 _PATTERNS = st.text(alphabet="*?./\\ ae", max_size=6)
@@ -309,15 +309,15 @@ _PATTERNS = st.text(alphabet="*?./\\ ae", max_size=6)
 def test_what_is_found_out_once_for_many_names_is_the_same(
     sets: tuple[tuple[Rule, ...], ...], tools: tuple[Rule, ...], name: str
 ) -> None:
-    rules = Effective(tuple(RuleSet(each, tools) for each in sets))
-    assert rules.about("read")(name) == rules.evaluate("read", name)
+    rules = LineageRules(tuple(RuleSet(each, tools) for each in sets))
+    assert rules.for_permission("read")(name) == rules.evaluate("read", name)
 
 
 @pytest.mark.spec("Z-06")
 @given(text=wildcards, other=wildcards | texts)
 def test_an_exact_approval_is_for_its_text_alone_and_no_pattern_for_anything(text: str, other: str) -> None:
     approved = (Rule(permission=exact_permission("bash"), pattern=text, action="allow"),)
-    asking = Effective.of((Rule(permission="*", pattern="*", action="ask"),))
+    asking = LineageRules.from_rules((Rule(permission="*", pattern="*", action="ask"),))
     assert approved_exactly(approved, "bash", (other,)) == (text == other)
     assert not approved_exactly(approved, "edit", (text,))
     assert not approved_exactly(approved, "bash", ())

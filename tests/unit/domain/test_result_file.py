@@ -7,20 +7,20 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Completed, Failed, Settled, render, result_text
-from asyncagents.domain.call.result_file import ResultFile, file_problem, fit_files, frame_of
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.call.result_file import ResultFile, file_problem, fit_files, image_size
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.part import ToolCompleted
 from asyncagents.domain.conversation.transcript import Transcript, transcript
 from asyncagents.domain.id import PartId
-from asyncagents.domain.window import IMAGE_TOKENS, output_weight
-from asyncagents.engine.call.result_check import checked
-from asyncagents.engine.model_input import CLEARED, Prompt
+from asyncagents.domain.window import IMAGE_TOKENS, estimate_output
+from asyncagents.engine.call.result_check import check_outcome
+from asyncagents.engine.model_input import CLEARED, ModelInput
 from asyncagents.engine.step.digest import digest
-from asyncagents.engine.tool import Together
+from asyncagents.engine.tool import WithFacts
 from asyncagents.errors import InvalidInput
-from asyncagents.llm.model import Attachment, FromTool, Request
-from asyncagents.telemetry.content import asked
+from asyncagents.llm.model import Attachment, ChatRequest, ToolTurn
+from asyncagents.telemetry.content import request_attributes
 from tests.flows.mcp_server import DOT
 from tests.unit.domain.build import call, step
 
@@ -49,7 +49,7 @@ def png(width: int, height: int) -> bytes:
     ],
 )
 def test_a_frame_is_read_from_the_bytes(data: bytes, frame: tuple[int, int] | None) -> None:
-    assert frame_of(data) == frame
+    assert image_size(data) == frame
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ def test_only_bytes_that_can_be_shown_make_a_file() -> None:
 
 def test_files_that_do_not_fit_are_words_of_the_output() -> None:
     odd = ResultFile("image/png", "https://example.com/a.png", "a.png")
-    done = checked(Completed("Two.", files=(odd, FILE)))
+    done = check_outcome(Completed("Two.", files=(odd, FILE)))
     words = "Two.\n[a.png (image/png) is not shown here: its base64 is broken]"
     assert done == Completed(words, files=(FILE,))
-    assert checked(Together(Completed("", files=(odd,)), ())) == Together(Completed(words[5:]), ())
+    assert check_outcome(WithFacts(Completed("", files=(odd,)), ())) == WithFacts(Completed(words[5:]), ())
     big = ResultFile.from_bytes(PNG[:-12] + bytes(3_900_000) + PNG[-12:])
     _, kept = fit_files("", (big, big, big))
     assert len(kept) == 2
@@ -100,40 +100,42 @@ def test_a_part_has_the_files_of_its_call_each_time_alike() -> None:
 
 
 def test_the_model_sees_files_until_the_output_is_left_out() -> None:
-    def told(entry: Entry) -> FromTool:
-        prompt = Prompt()
+    def told(entry: MessageWithParts) -> ToolTurn:
+        prompt = ModelInput()
         prompt.extend((entry,), frozenset(), since=0)
-        (result,) = [each for each in prompt.messages if isinstance(each, FromTool)]
+        (result,) = [each for each in prompt.messages if isinstance(each, ToolTurn)]
         return result
 
     part = render(DONE)
-    assert told(Entry(info=step(), parts=(part,))).files == (Attachment("image/png", FILE.url, "dot.png"),)
-    assert output_weight(part) == IMAGE_TOKENS + 1
+    assert told(MessageWithParts(info=step(), parts=(part,))).files == (
+        Attachment("image/png", FILE.url, "dot.png"),
+    )
+    assert estimate_output(part) == IMAGE_TOKENS + 1
     cleared = render(replace(DONE, compacted=7))
-    result = told(Entry(info=step(), parts=(cleared,)))
+    result = told(MessageWithParts(info=step(), parts=(cleared,)))
     assert (result.output, result.files) == (CLEARED, ())
-    assert output_weight(cleared) == 0
+    assert estimate_output(cleared) == 0
 
 
 def test_large_files_are_left_out_before_a_request_is_too_large() -> None:
     big = ResultFile("image/png", f"data:image/png;base64,{'A' * 5_000_000}")
-    prompt = Prompt()
+    prompt = ModelInput()
     for number in range(4):
         done = replace(DONE, part_id=PartId(f"prt_{number}"), state=Settled(Completed("", files=(big,)), 9))
-        prompt.extend((Entry(info=step(), parts=(render(done),)),), frozenset(), since=number)
-    assert prompt.stale() == ("prt_0", "prt_1", "prt_2")
+        prompt.extend((MessageWithParts(info=step(), parts=(render(done),)),), frozenset(), since=number)
+    assert prompt.stale_outputs() == ("prt_0", "prt_1", "prt_2")
 
 
 def test_texts_name_files_and_never_hold_them() -> None:
-    entry = Entry(info=step(), parts=(render(DONE),))
-    prompt = Prompt()
+    entry = MessageWithParts(info=step(), parts=(render(DONE),))
+    prompt = ModelInput()
     prompt.extend((entry,), frozenset(), since=0)
-    request = Request(model=ModelRef(provider_id="p", model_id="m"), messages=prompt.messages)
+    request = ChatRequest(model=ModelRef(provider_id="p", model_id="m"), messages=prompt.messages)
     texts = [
         digest("", [entry], frozenset(), room=10_000),
         transcript([entry], Transcript(include_tool_results=True)),
         result_text(DONE),
-        *asked(request).values(),
+        *request_attributes(request).values(),
     ]
     for text in texts:
         assert "dot.png" in text

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.domain.agent.permission import Effective, RuleSet, narrowed
+from asyncagents.domain.agent.permission import LineageRules, RuleSet, narrow_to_parent
 from asyncagents.domain.agent.sandbox import Sandbox, is_beneath, narrowest
 from asyncagents.domain.conversation.session import Rule
 
@@ -41,7 +41,7 @@ def test_the_narrowest_writes_what_all_may_write_and_nothing_else(sandboxes: lis
 def test_the_network_is_as_the_sandbox_says_or_as_the_rules_for_webfetch(
     rules: tuple[Rule, ...], said: bool | None, network: bool
 ) -> None:
-    found = Effective((RuleSet(rules, sandbox=Sandbox(network=said)),)).sandbox
+    found = LineageRules((RuleSet(rules, sandbox=Sandbox(network=said)),)).sandbox
     assert found == Sandbox(network=network)
 
 
@@ -58,10 +58,10 @@ def test_the_network_is_as_the_sandbox_says_or_as_the_rules_for_webfetch(
 def test_a_child_is_no_wider_than_its_parent(
     child: Sandbox | None, parent: Sandbox | None, found: Sandbox | None
 ) -> None:
-    own, above = Effective((RuleSet(ALL, sandbox=child),)), Effective((RuleSet(ALL, sandbox=parent),))
-    assert narrowed(own, above).sandbox == found
+    own, above = LineageRules((RuleSet(ALL, sandbox=child),)), LineageRules((RuleSet(ALL, sandbox=parent),))
+    assert narrow_to_parent(own, above).sandbox == found
 
 
 def test_a_child_has_no_network_where_its_parent_may_not_fetch() -> None:
-    own, above = Effective((RuleSet(ALL, sandbox=Sandbox()),)), Effective((RuleSet(NO_WEB),))
-    assert narrowed(own, above).sandbox == Sandbox(network=False)
+    own, above = LineageRules((RuleSet(ALL, sandbox=Sandbox()),)), LineageRules((RuleSet(NO_WEB),))
+    assert narrow_to_parent(own, above).sandbox == Sandbox(network=False)

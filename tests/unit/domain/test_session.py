@@ -10,7 +10,7 @@ from asyncagents.domain.conversation.session import (
     SessionTime,
     Tokens,
     default_title,
-    slug,
+    random_slug,
 )
 from asyncagents.domain.shape import encode
 from tests.unit.domain.strategies import nouns
@@ -63,6 +63,6 @@ def test_tokens_add_up_and_a_total_needs_both_sides() -> None:
 
 
 def test_a_slug_is_two_words() -> None:
-    quality, thing = slug(Counting()).split("-")
+    quality, thing = random_slug(Counting()).split("-")
     assert quality.isalpha()
     assert thing.isalpha()

@@ -11,15 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from asyncagents.domain.call.signature import (
-    MOST_CHARACTERS,
+    MOST_HEADER_CHARACTERS,
     MOST_SIGNATURES,
     TOLERANCE_MS,
-    Forged,
-    Genuine,
     Headers,
+    InvalidSignature,
+    ValidSignature,
     sign_plain,
     sign_standard,
-    verify,
+    verify_signature,
 )
 
 KEY = bytes(range(32))
@@ -49,7 +49,7 @@ def headed(
 def genuine(
     headers: Headers, *, secrets: tuple[str, ...] = (SECRET,), body: bytes = BODY, now: int = NOW
 ) -> bool:
-    return isinstance(verify(headers, body, secrets, now), Genuine)
+    return isinstance(verify_signature(headers, body, secrets, now), ValidSignature)
 
 
 GOOD = headed(standard(KEY))
@@ -144,7 +144,7 @@ def test_a_good_signature_is_genuine_however_its_headers_are_written(headers: He
         (headed(standard(KEY, at=SECONDS + 1)), "no signature matches"),
         (headed(standard(KEY, body=BODY + b" ")), "no signature matches"),
         (headed(standard(KEY, at=f"0{SECONDS}")), "no signature matches"),
-        (headed("v1," + "A" * MOST_CHARACTERS), "too long"),
+        (headed("v1," + "A" * MOST_HEADER_CHARACTERS), "too long"),
         (headed(" ".join(["v1,AAAA"] * MOST_SIGNATURES + [standard(KEY)])), "too long"),
         (headed(standard(KEY, id=""), id=""), "webhook-id"),
         (headed(standard(KEY, id="a.b"), id="a.b"), "webhook-id"),
@@ -181,12 +181,12 @@ def test_a_good_signature_is_genuine_however_its_headers_are_written(headers: He
             "no signature matches",
         ),
         ({"X-Webhook-Signature": plain(KEY, BODY + b"\n")}, "no signature matches"),
-        ({"X-Webhook-Signature": "a" * (MOST_CHARACTERS + 1)}, "too long"),
+        ({"X-Webhook-Signature": "a" * (MOST_HEADER_CHARACTERS + 1)}, "too long"),
     ],
 )
 def test_what_does_not_prove_it_is_forged_and_says_why(headers: Headers, reason: str) -> None:
-    verdict = verify(headers, BODY, (SECRET,), NOW)
-    assert isinstance(verdict, Forged)
+    verdict = verify_signature(headers, BODY, (SECRET,), NOW)
+    assert isinstance(verdict, InvalidSignature)
     assert reason in verdict.reason
     assert SECRET not in verdict.reason
 
@@ -225,7 +225,7 @@ def test_without_a_secret_nothing_is_genuine(secrets: tuple[str, ...], key: byte
 
 
 def test_no_secret_and_a_wrong_one_are_told_alike() -> None:
-    assert verify(GOOD, BODY, (), NOW) == verify(GOOD, BODY, (OLD,), NOW)
+    assert verify_signature(GOOD, BODY, (), NOW) == verify_signature(GOOD, BODY, (OLD,), NOW)
 
 
 @pytest.mark.spec("P-06")
@@ -265,7 +265,7 @@ VALUES = TEXT | st.sampled_from([*GOOD.values(), plain(KEY), "sha256=", "v1,", "
 def test_whatever_the_headers_and_bytes_are_the_verdict_is_a_value(
     headers: list[tuple[str, str]], body: bytes, secrets: list[str], now: int
 ) -> None:
-    assert isinstance(verify(headers, body, secrets, now), Forged)
+    assert isinstance(verify_signature(headers, body, secrets, now), InvalidSignature)
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])

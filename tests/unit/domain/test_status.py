@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Call, Requested
-from asyncagents.domain.control import Backoff, State, status
+from asyncagents.domain.control import Backoff, ControlState, session_status
 from asyncagents.domain.conversation.status import Busy, Idle, Retry, Status, WaitingAsync
 from asyncagents.domain.id import CallId, MessageId, RequestId
 from asyncagents.domain.shape import encode
@@ -49,8 +49,8 @@ def waits_for(pending_id: str, tool: str, timeout: int | None = None) -> Waiting
         pytest.param("idle", (call(Requested()),), Idle(), id="a call that is not open counts for nothing"),
     ],
 )
-def test_status(state: State, calls: tuple[Call, ...], expected: Status) -> None:
-    assert status(replace(CONTROL, state=state), calls) == expected
+def test_status(state: ControlState, calls: tuple[Call, ...], expected: Status) -> None:
+    assert session_status(replace(CONTROL, state=state), calls) == expected
 
 
 @pytest.mark.spec("C-06")
@@ -69,7 +69,7 @@ def test_a_waiting_status_names_the_call_and_leaves_out_a_deadline_that_is_not_t
 @pytest.mark.spec("C-05", "C-06")
 @pytest.mark.parametrize(("attempt", "shown"), [(0, 1), (1, 1), (4, 4)])
 @pytest.mark.parametrize("state", ["idle", "ready", "running"])
-def test_a_request_in_backoff_shows_whoever_runs_it(state: State, attempt: int, shown: int) -> None:
+def test_a_request_in_backoff_shows_whoever_runs_it(state: ControlState, attempt: int, shown: int) -> None:
     backoff = Backoff(RequestId("req_1"), MessageId("msg_1"), attempt, 9_000, "overloaded")
     expected = Retry(attempt=shown, message="overloaded", next=9_000)
-    assert status(replace(CONTROL, state=state), (), backoff) == expected
+    assert session_status(replace(CONTROL, state=state), (), backoff) == expected

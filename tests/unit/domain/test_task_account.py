@@ -8,11 +8,20 @@ from msgspec.structs import replace
 from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.id import MessageId
 from asyncagents.domain.task.account import all_runs, earlier_runs, ended_runs, run_account
-from asyncagents.domain.task.summary import facts
-from asyncagents.domain.task.task import Account, Before, Follow, Outcome, Task, Totals, ended, resumed
+from asyncagents.domain.task.summary import metadata_text
+from asyncagents.domain.task.task import (
+    Account,
+    FollowUp,
+    RunBaseline,
+    Task,
+    TaskOutcome,
+    Totals,
+    end_run,
+    resume_run,
+)
 from tests.unit.domain.build_task import NOW, a_task
 
-FOLLOW = Follow(MessageId("msg_2"), "And then?", NOW)
+FOLLOW = FollowUp(MessageId("msg_2"), "And then?", NOW)
 
 
 def account(calls: list[str], spent: int) -> Account:
@@ -23,11 +32,11 @@ def account(calls: list[str], spent: int) -> Account:
 
 def end(task: Task, session: Account, now: int) -> Task:
     latest = run_account(task, session)
-    return ended(replace(task, earlier=earlier_runs(task)), Outcome(status="completed"), latest, now)
+    return end_run(replace(task, earlier=earlier_runs(task)), TaskOutcome(status="completed"), latest, now)
 
 
 def resume(task: Task, session: Account, now: int) -> Task:
-    return resumed(task, replace(FOLLOW, at=now), None, Before(session, ended_runs(task)))
+    return resume_run(task, replace(FOLLOW, at=now), None, RunBaseline(session, ended_runs(task)))
 
 
 @pytest.mark.spec("Z-05")
@@ -61,12 +70,12 @@ def test_what_people_did_with_a_session_between_two_runs_is_of_neither() -> None
 def test_a_run_that_did_nothing_has_no_facts_of_others() -> None:
     first = end(a_task(began=NOW), account(["read", "bash"], 10), NOW)
     second = end(resume(first, account(["read", "bash"], 10), NOW), account(["read", "bash"], 10), NOW)
-    told = facts(second)
+    told = metadata_text(second)
     assert "\ntool_calls: 0\n" in told
     assert "\ntokens: 0 input, 0 output, 0 reasoning, 0 cache read, 0 cache write\n" in told
     assert "\nruns: 2\ntotal_tool_calls: 2 (bash 1, read 1)\ntotal_tokens: 10 input," in told
     assert "\ntotal_cost: $0.0000\ntotal_duration: 0s\n" in told
-    assert "total" not in facts(first)
+    assert "total" not in metadata_text(first)
 
 
 @given(st.lists(st.lists(st.sampled_from(["read", "bash", "grep"]), max_size=9), min_size=1, max_size=5))
@@ -93,7 +102,7 @@ def _totals(whole: Account) -> Totals:
 def test_what_an_older_program_summed_over_runs_is_called_a_total() -> None:
     """It kept the calls and tokens of all runs, and the time of the last one."""
     mixed = a_task(status="completed", ended=NOW, run=1, resumes=1, account=account(["read"] * 3, 30))
-    told = facts(mixed)
+    told = metadata_text(mixed)
     assert "\nruns: 2\ntotal_tool_calls: 3 (read 3)\ntotal_tokens: 30 input," in told
     assert "\ntool_calls" not in told
     assert "\ntokens" not in told
@@ -101,7 +110,7 @@ def test_what_an_older_program_summed_over_runs_is_called_a_total() -> None:
     third = end(resume(mixed, account(["read"] * 3, 30), NOW), account(["read"] * 4, 31), NOW)
     assert third.account is not None
     assert third.account.tool_calls == 1
-    assert "\nruns: 3\ntotal_tool_calls: 4 (read 4)\n" in facts(third)
+    assert "\nruns: 3\ntotal_tool_calls: 4 (read 4)\n" in metadata_text(third)
 
 
 @pytest.mark.spec("Z-05")
@@ -110,7 +119,7 @@ def test_a_run_that_an_older_program_began_is_counted_from_its_last_end() -> Non
         status="resumed", run=1, resumes=1, began=NOW, account=replace(account(["read"] * 2, 20), ms=5_000)
     )
     done = end(live, account(["read"] * 2 + ["bash"], 22), NOW + 1_000)
-    told = facts(done)
+    told = metadata_text(done)
     assert "\ntool_calls: 1 (bash 1)\ntokens: 2 input," in told
     assert "\nruns: 2\ntotal_tool_calls: 3 (read 2, bash 1)\n" in told
     assert "\nduration: 1s\n" in told

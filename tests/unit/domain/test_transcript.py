@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 
 from asyncagents.domain.conversation.codec import UnknownPart
-from asyncagents.domain.conversation.entry import Entry
-from asyncagents.domain.conversation.failure import UnknownFailure, aborted, output_length
+from asyncagents.domain.conversation.entry import MessageWithParts
+from asyncagents.domain.conversation.failure import UnknownFailure, aborted_error, output_length_error
 from asyncagents.domain.conversation.part import (
     FilePart,
     Part,
@@ -17,7 +17,7 @@ from asyncagents.domain.conversation.part import (
     SubtaskPart,
     TextPart,
     ToolCompleted,
-    ToolError,
+    ToolFailed,
     ToolPart,
     ToolRunning,
     ToolState,
@@ -47,12 +47,12 @@ def done(output: str, **given: str) -> ToolPart:
     return tool(ToolCompleted(input=given, output=output, title="", metadata={}, time=TIME))
 
 
-def asked(*parts: Part, id: str = "msg_1") -> Entry:
-    return Entry(info=user(id), parts=parts)
+def asked(*parts: Part, id: str = "msg_1") -> MessageWithParts:
+    return MessageWithParts(info=user(id), parts=parts)
 
 
-def answered(*parts: Part | UnknownPart, id: str = "msg_2") -> Entry:
-    return Entry(info=step("stop", id=id), parts=parts)
+def answered(*parts: Part | UnknownPart, id: str = "msg_2") -> MessageWithParts:
+    return MessageWithParts(info=step("stop", id=id), parts=parts)
 
 
 FIVE = [asked(text(f"text {n}"), id=f"msg_{n}") for n in range(1, 6)]
@@ -114,9 +114,9 @@ def test_a_limit_below_one_still_gets_on() -> None:
 
 
 def test_errors_are_shown_whether_results_are_wanted_or_not() -> None:
-    failed = tool(ToolError(input={}, error="no such file", time=TIME))
+    failed = tool(ToolFailed(input={}, error="no such file", time=TIME))
     running = tool(ToolRunning(input={}, time=TIME), "bash")
-    entry = Entry(info=step(error=aborted("Stopped")), parts=(failed, running))
+    entry = MessageWithParts(info=step(error=aborted_error("Stopped")), parts=(failed, running))
     told = envelopes(transcript([entry], Transcript()))
     assert [each for each in told if each.tag == "task_error"] == [
         Inside("task_error", "", "no such file"),
@@ -130,10 +130,10 @@ def test_errors_are_shown_whether_results_are_wanted_or_not() -> None:
 
 @pytest.mark.parametrize(
     ("error", "name"),
-    [(output_length(), "MessageOutputLengthError"), (UnknownFailure(b'{"name":"New"}', "New"), "New")],
+    [(output_length_error(), "MessageOutputLengthError"), (UnknownFailure(b'{"name":"New"}', "New"), "New")],
 )
 def test_an_error_without_a_message_is_named(error: UnknownFailure, name: str) -> None:
-    (inside, _) = envelopes(transcript([Entry(info=step(error=error), parts=())], Transcript()))
+    (inside, _) = envelopes(transcript([MessageWithParts(info=step(error=error), parts=())], Transcript()))
     assert inside == Inside("task_error", f'error_type="{name}"', "")
 
 
@@ -162,11 +162,11 @@ def test_files_and_subtasks_are_named() -> None:
 @pytest.mark.spec("T-04")
 @given(hostile.filter(str.strip), hostile.filter(str.strip), hostile)
 def test_nothing_a_child_writes_leaves_its_envelope(said: str, thinking: str, output: str) -> None:
-    failed = tool(ToolError(input={said: output}, error=output, time=TIME), name=said)
+    failed = tool(ToolFailed(input={said: output}, error=output, time=TIME), name=said)
     entries = [
         asked(text(said)),
-        Entry(
-            info=step(error=aborted(output), id="msg_2"),
+        MessageWithParts(
+            info=step(error=aborted_error(output), id="msg_2"),
             parts=(thought(thinking), done(output), failed, text(said)),
         ),
     ]

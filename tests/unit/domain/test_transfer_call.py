@@ -5,7 +5,7 @@ import pytest
 from asyncagents.domain.call.call import Call, CallState, Completed, Failed, Open, Running, Settled, render
 from asyncagents.domain.call.result_file import ResultFile
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
-from asyncagents.domain.transfer.call_records import call_mark, marked_call
+from asyncagents.domain.transfer.call_records import call_from_mark, call_mark
 
 REQUESTED = Call(
     id=CallId("tool_1"),
@@ -31,7 +31,7 @@ STATES: tuple[CallState, ...] = (
 
 @pytest.mark.spec("P-13")
 @pytest.mark.parametrize(
-    "call", [REQUESTED, *map(REQUESTED.to, STATES)], ids=lambda call: type(call.state).__name__
+    "call", [REQUESTED, *map(REQUESTED.with_state, STATES)], ids=lambda call: type(call.state).__name__
 )
 def test_a_call_is_read_again_as_it_was(call: Call) -> None:
-    assert marked_call(call_mark(call), render(call)) == call
+    assert call_from_mark(call_mark(call), render(call)) == call

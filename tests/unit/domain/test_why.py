@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.domain.call.ask import Question, QuestionRequest
-from asyncagents.domain.call.call import Requested, Running, Watch
+from asyncagents.domain.call.call import Requested, Running, WaitFor
 from asyncagents.domain.control import Backoff, Control
-from asyncagents.domain.conversation.failure import aborted, api, unknown
+from asyncagents.domain.conversation.failure import aborted_error, api_error, unknown_error
 from asyncagents.domain.id import MessageId, OwnerId, QuestionId, RequestId, SessionId
-from asyncagents.domain.why import PATIENCE_MS, Code, Situation, why
+from asyncagents.domain.why import CLAIM_GRACE_MS, Situation, WhyCode, explain_session
 from tests.unit.domain.build import SESSION, call, waiting
 from tests.unit.domain.build_task import a_task
 
@@ -26,7 +26,7 @@ BACKOFF = Backoff(
     failure="overloaded",
 )
 CHILD = SessionId("ses_child")
-WATCH = replace(waiting("wait", due=NOW + 9_000), watch=Watch(CHILD, "asyncagents_output"))
+WATCH = replace(waiting("wait", due=NOW + 9_000), watch=WaitFor(CHILD, "asyncagents_output"))
 SHIP = replace(
     waiting("async", due=NOW + 9_000),
     who="release managers",
@@ -44,14 +44,14 @@ def situation(control: Control = IDLE, **more: Any) -> Situation:
     return replace(Situation(control=control, now=NOW, updated=0), **more)
 
 
-CASES: list[tuple[Situation, Code, str]] = [
+CASES: list[tuple[Situation, WhyCode, str]] = [
     (situation(RUNS, owner_lives=True), "working", "a model is about to be asked"),
     (situation(RUNS, owner_lives=True, asked=NOW - 93_000), "working", "its model, which was asked 93 s ago"),
     (situation(RUNS, owner_lives=True, calls=(call(Running(1)),)), "tool", "It runs deploy."),
     (situation(RUNS), "no_worker", f"asyncagents run --session {SESSION}"),
     (situation(RUNS, served=True), "ready", "about to be taken up"),
     (situation(READY, queued=1), "no_worker", f"asyncagents run --session {SESSION}"),
-    (situation(READY, queued=1, updated=NOW - PATIENCE_MS + 1), "ready", "about to be taken up"),
+    (situation(READY, queued=1, updated=NOW - CLAIM_GRACE_MS + 1), "ready", "about to be taken up"),
     (situation(READY, due=1, served=True), "ready", "about to be taken up"),
     (situation(READY, queued=1, place=3, crowd=20), "queued", "place 3: 20 sessions"),
     (situation(calls=(call(waiting("ask"), ask_id="per_1"),)), "permission", "answer per_1"),
@@ -74,11 +74,11 @@ CASES: list[tuple[Situation, Code, str]] = [
     (situation(children=(a_task(),)), "tasks", "until a background task of its own ends."),
     (situation(children=(a_task(), a_task())), "tasks", "until 2 background tasks of its own end."),
     (situation(held=1), "held", "a message waits for the next prompt"),
-    (situation(error=aborted()), "aborted", "Its last turn was aborted."),
+    (situation(error=aborted_error()), "aborted", "Its last turn was aborted."),
     (situation(replace(READY, in_turn=True), cancelled=True), "aborted", "It was cancelled"),
     (situation(blocked=True), "blocked", "a person said no"),
-    (situation(error=unknown("crash_loop: it died 5 times")), "crash_loop", "it died 5 times"),
-    (situation(error=api("Nope.", is_retryable=False)), "failed", "APIError: Nope."),
+    (situation(error=unknown_error("crash_loop: it died 5 times")), "crash_loop", "it died 5 times"),
+    (situation(error=api_error("Nope.", is_retryable=False)), "failed", "APIError: Nope."),
     (situation(), "idle", "everything it was asked has been answered"),
     (situation(READY), "idle", "everything it was asked has been answered"),
 ]
@@ -86,8 +86,8 @@ CASES: list[tuple[Situation, Code, str]] = [
 
 @pytest.mark.spec("X-09")
 @pytest.mark.parametrize(("about", "code", "words"), CASES)
-def test_a_situation_has_a_code_and_a_sentence(about: Situation, code: Code, words: str) -> None:
-    found = why(about)
+def test_a_situation_has_a_code_and_a_sentence(about: Situation, code: WhyCode, words: str) -> None:
+    found = explain_session(about)
     assert (found.code, found.session_id) == (code, SESSION)
     assert words in found.sentence
     assert "\n" not in found.sentence
@@ -95,7 +95,7 @@ def test_a_situation_has_a_code_and_a_sentence(about: Situation, code: Code, wor
 
 def test_every_code_has_a_situation() -> None:
     """But the one for rows that cannot be read, which is told before any situation is known."""
-    assert {code for _, code, _ in CASES} | {"unreadable", "no_model"} == set(get_args(Code))
+    assert {code for _, code, _ in CASES} | {"unreadable", "no_model"} == set(get_args(WhyCode))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_every_code_has_a_situation() -> None:
     [(call(TASK), CHILD), (call(WATCH), CHILD), (call(waiting("async")), "tool_1")],
 )
 def test_what_it_waits_for_is_named(open_call: Any, on: str) -> None:
-    assert why(situation(calls=(open_call,))).on == (on,)
+    assert explain_session(situation(calls=(open_call,))).on == (on,)
 
 
 def test_a_person_comes_before_a_task_and_a_task_before_what_comes_by_itself() -> None:
@@ -113,9 +113,9 @@ def test_a_person_comes_before_a_task_and_a_task_before_what_comes_by_itself() -
         call(TASK, id="tool_3"),
         call(waiting("ask"), id="tool_4", ask_id="per_1"),
     ]
-    found = [why(situation(calls=tuple(calls[:count]))).code for count in (1, 2, 3, 4)]
+    found = [explain_session(situation(calls=tuple(calls[:count]))).code for count in (1, 2, 3, 4)]
     assert found == ["async", "wait", "task", "permission"]
 
 
 def test_a_call_that_has_not_begun_keeps_nobody() -> None:
-    assert why(situation(calls=(call(Requested()),))).code == "idle"
+    assert explain_session(situation(calls=(call(Requested()),))).code == "idle"

@@ -7,11 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncagents.domain.call.call import Completed, Settled, render
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.part import FilePart, TextPart
 from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.id import PartId
-from asyncagents.domain.window import IMAGE_TOKENS, Window, part_weight, taken, weight, words
+from asyncagents.domain.window import (
+    IMAGE_TOKENS,
+    Window,
+    estimate_part,
+    estimate_text,
+    estimate_tokens,
+    tokens_used,
+)
 from tests.unit.domain.build import SESSION, call, user
 
 
@@ -52,7 +59,7 @@ def test_there_is_always_some_room_and_never_more_than_there_is(
 @pytest.mark.spec("S-09")
 def test_what_was_read_from_a_cache_or_written_to_one_counts_like_the_rest() -> None:
     tokens = Tokens(input=1, output=20, reasoning=4_000, cache=CacheTokens(read=300, write=50_000))
-    assert taken(tokens) == 50_321
+    assert tokens_used(tokens) == 50_321
 
 
 def text(words: str, **more: Any) -> TextPart:
@@ -60,9 +67,9 @@ def text(words: str, **more: Any) -> TextPart:
 
 
 def test_words_take_a_token_for_four_bytes() -> None:
-    assert words("four" * 100) == 100
-    assert words("世界" * 100) == 150
-    assert part_weight(text("x" * 400, ignored=True)) == 0
+    assert estimate_text("four" * 100) == 100
+    assert estimate_text("世界" * 100) == 150
+    assert estimate_part(text("x" * 400, ignored=True)) == 0
 
 
 def test_an_image_is_weighed_by_its_frame_and_a_text_by_its_words() -> None:
@@ -70,15 +77,15 @@ def test_an_image_is_weighed_by_its_frame_and_a_text_by_its_words() -> None:
         url = f"data:{mime};base64,{'A' * size}"
         return FilePart(id=PartId("prt_1"), session_id=SESSION, message_id=user().id, mime=mime, url=url)
 
-    assert part_weight(file("image/png", 4_000_000)) == IMAGE_TOKENS
-    assert 700 < part_weight(file("text/plain", 4_000)) < 800
+    assert estimate_part(file("image/png", 4_000_000)) == IMAGE_TOKENS
+    assert 700 < estimate_part(file("text/plain", 4_000)) < 800
 
 
 @pytest.mark.spec("S-11")
 def test_output_that_is_left_out_weighs_nothing() -> None:
     done = call(Settled(Completed("x" * 40_000), 9))
     left_out = call(Settled(Completed("x" * 40_000), 9), compacted=10)
-    heavy = weight((Entry(info=user(), parts=(render(done),)),))
-    light = weight((Entry(info=user(), parts=(render(left_out),)),))
+    heavy = estimate_tokens((MessageWithParts(info=user(), parts=(render(done),)),))
+    light = estimate_tokens((MessageWithParts(info=user(), parts=(render(left_out),)),))
     assert heavy - light == 10_000
     assert light < 50

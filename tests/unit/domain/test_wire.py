@@ -15,7 +15,7 @@ from asyncagents.domain.conversation.codec import (
     decode_status,
 )
 from asyncagents.domain.conversation.part import Part
-from asyncagents.domain.event import UnknownEvent, frame, parse_frame
+from asyncagents.domain.event import UnknownEvent, encode_event, parse_frame
 from asyncagents.domain.shape import encode
 from tests.unit.domain.recorded import CONVERSATIONS, recorded
 
@@ -72,7 +72,7 @@ def test_a_permission_request_round_trips(body: Any) -> None:
 @pytest.mark.parametrize("body", recorded("events").values(), ids=lambda body: body["type"])
 def test_an_event_round_trips(body: Any) -> None:
     event_id, event = parse_frame(raw(body))
-    assert json.loads(frame(event_id, event)) == body
+    assert json.loads(encode_event(event_id, event)) == body
     assert event.session_id == body["properties"].get("sessionID")
 
 

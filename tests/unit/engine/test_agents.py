@@ -12,12 +12,18 @@ from asyncagents.config.markdown.agents import AgentFile, FoundAgents
 from asyncagents.config.markdown.instructions import Instruction
 from asyncagents.config.markdown.skills import Skill
 from asyncagents.domain.agent.agent import Agent
-from asyncagents.domain.agent.permission import Effective, evaluate, hidden, narrowed, strictest
+from asyncagents.domain.agent.permission import LineageRules, evaluate, is_hidden, narrow_to_parent, strictest
 from asyncagents.domain.conversation.message import ModelRef
-from asyncagents.engine.workplace.agents import Agents, Facts, PromptName, prompt_text, system_prompt
+from asyncagents.engine.workplace.agents import (
+    Agents,
+    EnvironmentFacts,
+    PromptName,
+    prompt_text,
+    system_prompt,
+)
 from asyncagents.errors import ConfigError, InvalidInput
 
-FACTS = Facts(directory="/p/a  b", worktree="/p", git=True, platform="linux", date="2026-11-16")
+FACTS = EnvironmentFacts(directory="/p/a  b", worktree="/p", git=True, platform="linux", date="2026-11-16")
 WRITERS = ("write", "edit", "patch")
 BUILT_IN = ["build", "compaction", "explore", "general", "plan", "title"]
 
@@ -44,7 +50,7 @@ def may(agent: Agent, permission: str, pattern: str = "x") -> str:
 
 
 def shown(agent: Agent, *tools: str) -> list[str]:
-    return [tool for tool in tools if not hidden(agent.layers.rules, tool)]
+    return [tool for tool in tools if not is_hidden(agent.layers.rules, tool)]
 
 
 @pytest.mark.spec("A-01")
@@ -147,11 +153,11 @@ def test_a_rule_for_everything_lets_no_agent_do_what_takes_a_name(permission: st
 @pytest.mark.spec("A-03")
 def test_a_child_of_plan_cannot_edit_whatever_its_own_rules_say() -> None:
     free = agents(agent={"free": AgentConfig(permission={"*": "allow"})})
-    child = Effective.of(free.get("free").layers.rules)
-    parent = Effective.of(free.get("plan").layers.rules)
+    child = LineageRules.from_rules(free.get("free").layers.rules)
+    parent = LineageRules.from_rules(free.get("plan").layers.rules)
     assert child.evaluate("edit", "a.py") == "allow"
-    assert narrowed(child, parent).evaluate("edit", "a.py") == "deny"
-    assert narrowed(child, parent).hides("write")
+    assert narrow_to_parent(child, parent).evaluate("edit", "a.py") == "deny"
+    assert narrow_to_parent(child, parent).hides("write")
 
 
 @pytest.mark.spec("A-02")
@@ -239,8 +245,8 @@ def test_a_skill_that_is_denied_is_not_told() -> None:
     build = agents(permission={"skill": {"pdf": "deny"}}).get("build")
     assert "- pdf" not in system_prompt(build, FACTS, skills=skills)
     assert "- zip" in system_prompt(build, FACTS, skills=skills)
-    parent = Effective.of(agents(permission={"skill": "deny"}).get("build").layers.rules)
-    rules = narrowed(Effective.of(build.layers.rules), parent)
+    parent = LineageRules.from_rules(agents(permission={"skill": "deny"}).get("build").layers.rules)
+    rules = narrow_to_parent(LineageRules.from_rules(build.layers.rules), parent)
     assert "<skills>" not in system_prompt(build, FACTS, skills=skills, rules=rules)
 
 

@@ -11,16 +11,16 @@ from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Call, CallState, Requested, Running
 from asyncagents.domain.control import CLAIM_LIMIT, Backoff, Snapshot
-from asyncagents.domain.conversation.failure import aborted, unknown
+from asyncagents.domain.conversation.failure import aborted_error, unknown_error
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.id import MessageId, RequestId
 from asyncagents.engine.decide import (
-    Await,
+    AwaitCalls,
     BackOff,
     CallModel,
     Decision,
     Park,
-    Recover,
+    ReconcileCalls,
     Rest,
     RunCalls,
     decide,
@@ -69,15 +69,15 @@ def backing_off(next_at: int) -> Callable[[Snapshot], Snapshot]:
 TABLE = [
     Arm("cancelled", controlled(cancel_rev=6), Rest("aborted")),
     Arm("crash loop", controlled(claims=CLAIM_LIMIT + 1), Rest("crash_loop")),
-    Arm("abandoned", having(ABANDONED), Recover((ABANDONED,))),
+    Arm("abandoned", having(ABANDONED), ReconcileCalls((ABANDONED,))),
     Arm("requested", having(REQUESTED), RunCalls((REQUESTED,))),
-    Arm("executing", having(EXECUTING), Await()),
+    Arm("executing", having(EXECUTING), AwaitCalls()),
     Arm("ask", having(ASK), Park()),
     Arm("question", having(QUESTION), Park()),
     Arm("blocked", controlled(blocked_turn=1), Rest("blocked")),
     Arm("backing off", backing_off(9), BackOff(9)),
     Arm("due again", backing_off(5), CallModel()),
-    Arm("error", ended(error=unknown("oh")), Rest("error")),
+    Arm("error", ended(error=unknown_error("oh")), Rest("error")),
     Arm("ran", ended(finish=None), Rest("ran")),
     Arm("unread", lambda session: replace(session, queued=1), CallModel()),
     Arm("async", having(ASYNC), Park()),
@@ -105,7 +105,7 @@ def test_every_earlier_arm_beats_each_later_one(earlier: Arm, later: Arm) -> Non
 @pytest.mark.spec("C-03")
 def test_all_calls_in_one_state_are_handled_together() -> None:
     again = replace(ABANDONED, id="tool_8_abandoned")
-    assert decide(having(again)(having(ABANDONED)(LOOPING))) == Recover((ABANDONED, again))
+    assert decide(having(again)(having(ABANDONED)(LOOPING))) == ReconcileCalls((ABANDONED, again))
     more = replace(REQUESTED, id="tool_8_requested")
     assert decide(having(more)(having(REQUESTED)(LOOPING))) == RunCalls((REQUESTED, more))
 
@@ -144,7 +144,7 @@ IDLE = replace(CONTROL, state="running", fence=FENCE, turn=1, turn_rev=5)
             Snapshot(control=replace(IDLE, blocked_turn=1), queued=1), CallModel(), id="the block is over"
         ),
         pytest.param(
-            Snapshot(control=IDLE, queued=1, last=step("error", unknown("oh"))),
+            Snapshot(control=IDLE, queued=1, last=step("error", unknown_error("oh"))),
             CallModel(),
             id="the error was of the turn before",
         ),
@@ -167,7 +167,9 @@ IDLE = replace(CONTROL, state="running", fence=FENCE, turn=1, turn_rev=5)
             id="the last claim that may try",
         ),
         pytest.param(
-            Snapshot(control=IN_TURN, last=step(None, aborted())), Rest("error"), id="a step with an error"
+            Snapshot(control=IN_TURN, last=step(None, aborted_error())),
+            Rest("error"),
+            id="a step with an error",
         ),
     ],
 )
@@ -199,7 +201,7 @@ lasts = st.one_of(
     st.builds(
         step,
         st.sampled_from([None, "stop", "tool-calls", "length", "content-filter", "error", "unknown"]),
-        st.sampled_from([None, unknown("oh"), aborted()]),
+        st.sampled_from([None, unknown_error("oh"), aborted_error()]),
     ),
 )
 sessions = st.builds(
@@ -214,7 +216,12 @@ sessions = st.builds(
 
 def engaged(session: Snapshot) -> tuple[Call, ...]:
     """Calls that run, must run, or hold the session."""
-    return (*session.abandoned, *session.requested, *session.executing, *session.holding)
+    return (
+        *session.abandoned_calls,
+        *session.requested_calls,
+        *session.executing_calls,
+        *session.blocking_calls,
+    )
 
 
 @pytest.mark.spec("C-03")
@@ -228,7 +235,7 @@ def test_a_decision_is_always_made_and_always_the_same(session: Snapshot) -> Non
 @pytest.mark.spec("C-03", "C-10")
 @given(sessions)
 def test_a_cancelled_turn_does_nothing_but_end(session: Snapshot) -> None:
-    if session.cancelled:
+    if session.is_cancelled:
         assert decide(session) == Rest("aborted")
     else:
         assert decide(session) != Rest("aborted")
@@ -239,7 +246,7 @@ def test_a_cancelled_turn_does_nothing_but_end(session: Snapshot) -> None:
 def test_the_model_is_asked_only_when_no_call_runs_or_holds_and_nothing_went_wrong(session: Snapshot) -> None:
     if decide(session) == CallModel():
         assert not engaged(session)
-        assert not any((session.blocked, session.cancelled, session.crash_loop))
+        assert not any((session.is_blocked, session.is_cancelled, session.in_crash_loop))
         assert session.step is None or session.step.error is None
         assert session.unread or session.control.in_turn
 
@@ -274,9 +281,9 @@ def test_a_turn_is_done_only_when_nothing_is_open_or_unread(session: Snapshot) -
 @given(sessions)
 def test_a_session_parks_only_on_open_calls(session: Snapshot) -> None:
     if decide(session) == Park():
-        assert session.waiting
-        assert session.holding or not session.unread
-        assert not session.executing
+        assert session.open_calls
+        assert session.blocking_calls or not session.unread
+        assert not session.executing_calls
 
 
 @pytest.mark.spec("C-03")

@@ -24,8 +24,8 @@ from asyncagents.domain.conversation.failure import (
     MessageAbortedError,
     MessageOutputLengthError,
     UnknownError,
-    api,
-    unknown,
+    api_error,
+    unknown_error,
 )
 from asyncagents.domain.conversation.part import (
     Part,
@@ -38,7 +38,7 @@ from asyncagents.domain.conversation.part import (
 )
 from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.id import Ids, PartId, RequestId
-from asyncagents.engine.step.draft import Change, Draft, NewPart
+from asyncagents.engine.step.draft import Draft, DraftChange, NewPart
 from asyncagents.engine.step.text_buffer import NewText
 from asyncagents.llm.model import (
     Finish,
@@ -57,7 +57,7 @@ from asyncagents.llm.model import (
     ToolCallReady,
     ToolCallStart,
 )
-from asyncagents.store.body import body
+from asyncagents.store.body import encode_body
 from asyncagents.store.verb.step import StepEnd
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.unit.domain.build import SESSION, step
@@ -70,8 +70,8 @@ def draft() -> Draft:
     return Draft(MESSAGE, RequestId("req_1"), Ids(FakeClock(), SeededRng(1)), turn=3)
 
 
-def take(into: Draft, *events: ModelEvent, now: int = 100) -> list[Change]:
-    return [into.take(event, now) for event in events]
+def take(into: Draft, *events: ModelEvent, now: int = 100) -> list[DraftChange]:
+    return [into.apply_event(event, now) for event in events]
 
 
 def ended(*events: ModelEvent) -> StepEnd:
@@ -80,7 +80,7 @@ def ended(*events: ModelEvent) -> StepEnd:
     return made.end(200, {"read": "none"})
 
 
-def new_part(change: Change) -> Part:
+def new_part(change: DraftChange) -> Part:
     assert isinstance(change, NewPart)
     return change.part
 
@@ -114,7 +114,7 @@ def test_a_text_opens_grows_at_its_offsets_and_closes_trimmed() -> None:
         text="Hello",
         time=PartTime(start=100, end=150),
     )
-    assert made.unsaved() == ()
+    assert made.take_unsaved_parts() == ()
 
 
 @pytest.mark.spec("C-02")
@@ -189,12 +189,12 @@ def test_parts_sort_in_the_order_in_which_they_came() -> None:
 def test_what_is_unsaved_is_handed_out_once() -> None:
     made = draft()
     take(made, TextStart("t"))
-    assert made.unsaved() == ()
+    assert made.take_unsaved_parts() == ()
     take(made, TextDelta("t", "a"), TextDelta("t", "b"))
-    (saved,) = made.unsaved()
+    (saved,) = made.take_unsaved_parts()
     assert isinstance(saved, TextPart)
     assert (saved.text, saved.time) == ("ab", PartTime(start=100))
-    assert made.unsaved() == ()
+    assert made.take_unsaved_parts() == ()
 
 
 def test_an_id_that_the_provider_uses_again_opens_a_part_of_its_own() -> None:
@@ -254,10 +254,10 @@ ENDINGS = {
     "cut off": Ending((*WHOLE, *HALF), "unknown", APIError, (NEVER, NEVER)),
     "cut off at once": Ending((), "unknown", APIError),
     "an error event": Ending(
-        (*WHOLE, StreamError(api("overloaded", is_retryable=False))), "error", APIError, (NEVER,)
+        (*WHOLE, StreamError(api_error("overloaded", is_retryable=False))), "error", APIError, (NEVER,)
     ),
     "an error event after the finish": Ending(
-        (*WHOLE, StepFinish("stop"), StreamError(unknown("late"))), "error", UnknownError, (NEVER,)
+        (*WHOLE, StepFinish("stop"), StreamError(unknown_error("late"))), "error", UnknownError, (NEVER,)
     ),
 }
 
@@ -275,7 +275,7 @@ def test_how_a_step_ends(name: str) -> None:
 
 @pytest.mark.spec("C-01")
 def test_the_providers_own_error_is_kept() -> None:
-    failure = api("overloaded", is_retryable=True, status_code=529)
+    failure = api_error("overloaded", is_retryable=True, status_code=529)
     assert ended(StreamError(failure)).message.error == failure
 
 
@@ -314,7 +314,7 @@ class Kept:
 
     def play(self, event: ModelEvent | None) -> None:
         """None: the flush that comes once a second."""
-        match self.draft.take(event, 100) if event is not None else None:
+        match self.draft.apply_event(event, 100) if event is not None else None:
             case NewPart(part):
                 self.parts[part.id] = part
                 self.heard.setdefault(part.id, "")
@@ -322,7 +322,7 @@ class Kept:
                 assert offset == len(self.heard[part_id])
                 self.heard[part_id] += text
             case None:
-                self.keep(self.draft.unsaved() if event is None else ())
+                self.keep(self.draft.take_unsaved_parts() if event is None else ())
 
     def keep(self, parts: tuple[Part, ...]) -> None:
         self.parts.update({part.id: part for part in parts})
@@ -409,13 +409,13 @@ def test_nothing_stays_half_open_and_deltas_rebuild_every_text(
 @pytest.mark.parametrize("cost", [float("nan"), float("inf"), -1.0])
 def test_a_cost_that_is_no_price_counts_as_nothing(cost: float) -> None:
     made = draft()
-    made.take(StepFinish("stop", cost=cost), 150)
+    made.apply_event(StepFinish("stop", cost=cost), 150)
     assert made.end(200, {}).message.cost == 0
 
 
 def test_a_failure_that_no_database_could_keep_is_still_a_failure() -> None:
     made = draft()
-    made.take(StreamError(api("half a \udc80 character", is_retryable=True)), 150)
+    made.apply_event(StreamError(api_error("half a \udc80 character", is_retryable=True)), 150)
     error = made.end(200, {}).message.error
     assert isinstance(error, APIError)
     assert (error.data.message, error.data.is_retryable) == ("half a ? character", True)
@@ -429,7 +429,7 @@ def test_half_characters_in_names_and_metadata_do_not_end_the_run() -> None:
         ToolCallStart("c\udc80", "re\udc80ad"),
         StepFinish("tool-calls"),
     ):
-        made.take(event, 150)
+        made.apply_event(event, 150)
     end = made.end(200, {})
     assert [(call.call_id, call.tool) for call in end.calls] == [("c?", "re?ad")]
-    body(end.parts)
+    encode_body(end.parts)

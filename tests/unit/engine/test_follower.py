@@ -3,28 +3,39 @@
 import asyncio
 
 from asyncagents.domain.id import SessionId
-from asyncagents.engine.event.task_stream import Follower, News
-from asyncagents.store.verb.board_feed import Became, Change, Look, Moved, Point, point
+from asyncagents.engine.event.task_stream import BoardSubscriber, BoardUpdate
+from asyncagents.store.verb.board_feed import (
+    BoardChanges,
+    BoardCursor,
+    BoardEventType,
+    TaskChange,
+    TaskProgressed,
+    parse_board_cursor,
+)
 
 
-def at(rev: int, *, level: int | None = None, base: int | None = None) -> Point:
-    return Point(
+def at(rev: int, *, level: int | None = None, base: int | None = None) -> BoardCursor:
+    return BoardCursor(
         epoch="e", rev=rev, level=rev if level is None else level, base=rev if base is None else base
     )
 
 
-def change(name: str, rev: int, became: Became = "task.updated", *, born: int = 1, done: int = 1) -> Change:
+def change(
+    name: str, rev: int, became: BoardEventType = "task.updated", *, born: int = 1, done: int = 1
+) -> TaskChange:
     body = f"{name}@{rev}".encode()
-    return Change(task_id=SessionId(name), rev=rev, born=born, done=done, became=became, body=body)
+    return TaskChange(task_id=SessionId(name), rev=rev, born=born, done=done, became=became, body=body)
 
 
-def told(follower: Follower, *changes: Change, upto: int, more: bool = False, **moved: str) -> list[str]:
+def told(
+    follower: BoardSubscriber, *changes: TaskChange, upto: int, more: bool = False, **moved: str
+) -> list[str]:
     """Types and bodies."""
-    news = follower.take(
-        Look(
+    news = follower.apply(
+        BoardChanges(
             point=at(upto, level=upto if moved else 0),
             changes=changes,
-            moved=tuple(Moved(SessionId(name), body.encode()) for name, body in moved.items()),
+            moved=tuple(TaskProgressed(SessionId(name), body.encode()) for name, body in moved.items()),
             more=more,
         )
     )
@@ -32,20 +43,20 @@ def told(follower: Follower, *changes: Change, upto: int, more: bool = False, **
 
 
 def test_a_look_that_was_read_before_its_own_tells_it_nothing() -> None:
-    follower = Follower(at(10))
+    follower = BoardSubscriber(at(10))
     assert told(follower, change("a", 9), change("b", 10), upto=10, c="old") == []
     assert follower.point == at(10)
 
 
 def test_of_a_look_that_goes_further_than_its_own_it_takes_what_is_new() -> None:
-    follower = Follower(at(10))
+    follower = BoardSubscriber(at(10))
     heard = told(follower, change("a", 9, born=9), change("b", 12, born=10), upto=12, c="new")
     assert heard == ["updated b@12", "updated a@9", "updated new"], "a may have done more than its row tells"
     assert follower.point == at(12)
 
 
 def test_what_came_and_ended_meanwhile_is_told_as_both_and_an_end_once() -> None:
-    follower = Follower(at(10))
+    follower = BoardSubscriber(at(10))
     ended = change("a", 14, "task.completed", born=11, done=14)
     assert told(follower, ended, upto=14) == ["created a@14", "completed a@14"]
     read = change("a", 20, "task.completed", born=11, done=14)
@@ -53,25 +64,25 @@ def test_what_came_and_ended_meanwhile_is_told_as_both_and_an_end_once() -> None
 
 
 def test_who_reads_piece_by_piece_is_told_of_launches_that_earlier_pieces_passed_by() -> None:
-    follower = Follower(at(0))
+    follower = BoardSubscriber(at(0))
     assert told(follower, change("b", 5, born=5), upto=5, more=True) == ["created b@5"]
     late = change("a", 9, "task.error", born=2, done=9)
     assert told(follower, change("b", 8, born=5), late, upto=9) == ["updated b@8", "created a@9", "error a@9"]
 
 
 def test_a_cursor_never_promises_what_was_not_told() -> None:
-    follower = Follower(at(3, level=2))
-    look = Look(
+    follower = BoardSubscriber(at(3, level=2))
+    look = BoardChanges(
         point=at(9, level=9),
         changes=(
             change("a", 7, born=5),
             change("b", 7, "task.error", born=5, done=7),
             change("c", 8, born=1),
         ),
-        moved=(Moved(SessionId("d"), b"d"), Moved(SessionId("e"), b"e")),
+        moved=(TaskProgressed(SessionId("d"), b"d"), TaskProgressed(SessionId("e"), b"e")),
     )
-    news = list(follower.take(look))
-    assert [(each.type, point(each.cursor)) for each in news] == [
+    news = list(follower.apply(look))
+    assert [(each.type, parse_board_cursor(each.cursor)) for each in news] == [
         ("task.created", at(3, level=2)),
         ("task.created", at(3, level=2)),
         ("task.error", at(7, level=2, base=3)),
@@ -83,9 +94,9 @@ def test_a_cursor_never_promises_what_was_not_told() -> None:
 
 
 async def test_one_that_does_not_keep_up_is_cut_off_and_holds_nothing() -> None:
-    follower = Follower(at(0), size=2)
-    follower.join()
-    looks = [Look(point=at(rev), changes=(change("a", rev),)) for rev in (1, 2, 3)]
+    follower = BoardSubscriber(at(0), size=2)
+    follower.attach()
+    looks = [BoardChanges(point=at(rev), changes=(change("a", rev),)) for rev in (1, 2, 3)]
     assert [follower.push(look) for look in looks] == [True, True, False]
     async with asyncio.timeout(5):
         assert await follower.next() is None
@@ -93,14 +104,14 @@ async def test_one_that_does_not_keep_up_is_cut_off_and_holds_nothing() -> None:
 
 
 async def test_one_look_however_long_is_taken_by_one_that_has_taken_all_before() -> None:
-    follower = Follower(at(0), size=2)
-    follower.join()
-    long = Look(point=at(9), changes=tuple(change("a", rev) for rev in range(1, 9)))
+    follower = BoardSubscriber(at(0), size=2)
+    follower.attach()
+    long = BoardChanges(point=at(9), changes=tuple(change("a", rev) for rev in range(1, 9)))
     assert follower.push(long)
     assert await follower.next() is long
 
 
 def test_a_reset_begins_again_where_it_says() -> None:
-    follower = Follower(at(3))
-    assert follower.reset(Look(point=at(9), reset=True)) == News("e-0-9", "reset", b"{}")
+    follower = BoardSubscriber(at(3))
+    assert follower.reset_to(BoardChanges(point=at(9), reset=True)) == BoardUpdate("e-0-9", "reset", b"{}")
     assert told(follower, change("a", 12, born=10), upto=12) == ["created a@12"]

@@ -7,22 +7,22 @@ from hashlib import sha256
 import pytest
 
 from asyncagents.config.secret import Secret
-from asyncagents.domain.call.signature import Genuine, verify
-from asyncagents.domain.call.webhook import Again, Dead, Delivered, origin_of
+from asyncagents.domain.call.signature import ValidSignature, verify_signature
+from asyncagents.domain.call.webhook import DeliveryDead, DeliveryDone, DeliveryRetry, origin_of
 from asyncagents.domain.id import CallId
 from asyncagents.engine.webhook.delivery import (
-    PAUSES_MS,
-    Answer,
-    Answered,
-    Forbidden,
-    Letter,
+    RETRY_PAUSES_MS,
+    DeliveryForbidden,
+    DeliveryResponse,
+    SignedRequest,
     Unreachable,
-    judged,
-    pause,
-    sealed,
-    switched_off,
+    WebhookResponse,
+    judge_response,
+    refuse_delivery,
+    retry_pause_ms,
+    sign_delivery,
 )
-from asyncagents.store.verb.delivery import Parcel
+from asyncagents.store.verb.delivery import DueDelivery
 
 NOW = 1_700_000_000_500
 MINUTE, HOUR = 60_000, 3_600_000
@@ -38,9 +38,9 @@ class Most:
         return n - 1
 
 
-def parcel(secret: Secret | None = None) -> Parcel:
+def parcel(secret: Secret | None = None) -> DueDelivery:
     body = b'{"pendingID":"tool_1","error":"no"}'
-    return Parcel("dlv_1", CallId("tool_1"), "https://x.test/a?t=1", "x.test", secret, NOW, 1, body)
+    return DueDelivery("dlv_1", CallId("tool_1"), "https://x.test/a?t=1", "x.test", secret, NOW, 1, body)
 
 
 @pytest.mark.spec("P-12")
@@ -59,11 +59,14 @@ def parcel(secret: Secret | None = None) -> Parcel:
     ],
 )
 def test_each_try_waits_longer_than_the_one_before_and_is_spread(attempt: int, least: int) -> None:
-    assert (pause(attempt, None, Least()), pause(attempt, None, Most())) == (least, least + least // 10 - 1)
+    assert (retry_pause_ms(attempt, None, Least()), retry_pause_ms(attempt, None, Most())) == (
+        least,
+        least + least // 10 - 1,
+    )
 
 
 def test_a_receiver_that_is_down_for_a_day_is_still_told() -> None:
-    assert sum(PAUSES_MS) > 3 * 24 * HOUR
+    assert sum(RETRY_PAUSES_MS) > 3 * 24 * HOUR
 
 
 @pytest.mark.parametrize(
@@ -79,43 +82,51 @@ def test_a_receiver_that_is_down_for_a_day_is_still_told() -> None:
     ],
 )
 def test_who_asks_for_more_time_gets_it_up_to_a_day_and_never_less(asked: float | None, waits: int) -> None:
-    verdict = judged(Answered(429, asked), 2, now=NOW, rng=Least())
-    assert verdict == Again(NOW + waits, "the receiver answered 429")
+    verdict = judge_response(WebhookResponse(429, asked), 2, now=NOW, rng=Least())
+    assert verdict == DeliveryRetry(NOW + waits, "the receiver answered 429")
 
 
 @pytest.mark.spec("P-12")
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
 def test_any_yes_is_a_delivery(status: int) -> None:
-    assert judged(Answered(status), 10, now=NOW, rng=Least()) == Delivered()
+    assert judge_response(WebhookResponse(status), 10, now=NOW, rng=Least()) == DeliveryDone()
 
 
 @pytest.mark.spec("P-12")
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (Answered(301), "the receiver answered 301; redirects are not followed"),
-        (Answered(307), "the receiver answered 307; redirects are not followed"),
-        (Answered(400), "the receiver answered 400"),
-        (Answered(404), "the receiver answered 404"),
-        (Answered(500), "the receiver answered 500"),
+        (WebhookResponse(301), "the receiver answered 301; redirects are not followed"),
+        (WebhookResponse(307), "the receiver answered 307; redirects are not followed"),
+        (WebhookResponse(400), "the receiver answered 400"),
+        (WebhookResponse(404), "the receiver answered 404"),
+        (WebhookResponse(500), "the receiver answered 500"),
         (Unreachable("it cannot be reached: refused"), "it cannot be reached: refused"),
     ],
 )
-def test_what_may_go_better_is_tried_nine_times_more_and_then_given_up(answer: Answer, why: str) -> None:
+def test_what_may_go_better_is_tried_nine_times_more_and_then_given_up(
+    answer: DeliveryResponse, why: str
+) -> None:
     for attempt in range(1, 10):
-        assert judged(answer, attempt, now=NOW, rng=Least()) == Again(NOW + PAUSES_MS[attempt - 1], why)
+        assert judge_response(answer, attempt, now=NOW, rng=Least()) == DeliveryRetry(
+            NOW + RETRY_PAUSES_MS[attempt - 1], why
+        )
     for attempt in (10, 11, 500):
-        assert judged(answer, attempt, now=NOW, rng=Least()) == Dead(f"{why}; given up after {attempt} tries")
+        assert judge_response(answer, attempt, now=NOW, rng=Least()) == DeliveryDead(
+            f"{why}; given up after {attempt} tries"
+        )
 
 
-@pytest.mark.parametrize("answer", [Answered(410), Forbidden("10.0.0.1 is not a public address")])
-def test_what_cannot_go_better_is_given_up_at_once(answer: Answer) -> None:
-    assert isinstance(judged(answer, 1, now=NOW, rng=Least()), Dead)
+@pytest.mark.parametrize(
+    "answer", [WebhookResponse(410), DeliveryForbidden("10.0.0.1 is not a public address")]
+)
+def test_what_cannot_go_better_is_given_up_at_once(answer: DeliveryResponse) -> None:
+    assert isinstance(judge_response(answer, 1, now=NOW, rng=Least()), DeliveryDead)
 
 
 async def test_a_runtime_that_tells_nobody_says_how_to_change_that() -> None:
-    answer = await switched_off(Letter("https://x.test", {}, b""))
-    assert isinstance(answer, Forbidden)
+    answer = await refuse_delivery(SignedRequest("https://x.test", {}, b""))
+    assert isinstance(answer, DeliveryForbidden)
     assert "async_tools.webhooks.enabled" in answer.why
 
 
@@ -123,7 +134,7 @@ async def test_a_runtime_that_tells_nobody_says_how_to_change_that() -> None:
 def test_a_letter_is_signed_in_both_ways_with_what_was_agreed() -> None:
     raw = b"0123456789abcdef0123456789abcdef"
     secret = "whsec_" + base64.b64encode(raw).decode()
-    letter = sealed(parcel(), (Secret(secret),), NOW)
+    letter = sign_delivery(parcel(), (Secret(secret),), NOW)
 
     signed = b"dlv_1.1700000000." + letter.body
     assert letter.headers["webhook-id"] == "dlv_1"
@@ -138,11 +149,11 @@ def test_a_letter_is_signed_in_both_ways_with_what_was_agreed() -> None:
 
 def test_while_keys_change_every_one_of_them_verifies_and_the_first_signs_plainly() -> None:
     told, newer = "whsec_dG9sZA==", "whsec_bmV3ZXI="
-    letter = sealed(parcel(), (Secret(told), Secret(newer)), NOW)
+    letter = sign_delivery(parcel(), (Secret(told), Secret(newer)), NOW)
     for known in (told, newer):
-        assert verify(letter.headers, letter.body, [known], NOW) == Genuine()
+        assert verify_signature(letter.headers, letter.body, [known], NOW) == ValidSignature()
     plain = {"x-webhook-signature": letter.headers["x-webhook-signature"]}
-    assert verify(plain, letter.body, [told], NOW) == Genuine()
+    assert verify_signature(plain, letter.body, [told], NOW) == ValidSignature()
 
 
 def test_no_secret_shows_in_what_is_printed_of_a_parcel() -> None:

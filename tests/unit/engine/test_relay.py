@@ -9,7 +9,7 @@ from asyncagents.domain.conversation.part import PartTime, TextPart
 from asyncagents.domain.event import Event, PartDelta, PartUpdated
 from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.engine.event.bus import Bus, Subscription
-from asyncagents.engine.event.relay import PAYLOAD, Piece, Relay, payloads
+from asyncagents.engine.event.relay import MAX_PAYLOAD_BYTES, Relay, RelayedDelta, encode_payloads
 
 SESSION, MESSAGE, PART = SessionId("ses_1"), MessageId("msg_1"), PartId("prt_1")
 
@@ -20,9 +20,9 @@ class Wire:
     def __init__(self) -> None:
         self.said: list[str] = []
         self.on_live: Callable[[str], None] = lambda payload: None
-        self.heard_elsewhere = True
+        self.has_remote_listeners = True
 
-    def say(self, payload: str) -> None:
+    def send_live(self, payload: str) -> None:
         assert len(payload.encode()) < 8_000
         self.said.append(payload)
 
@@ -66,9 +66,9 @@ class Pair:
     def __init__(self) -> None:
         self.here, self.there = Bus(), Bus()
         self.wire, self.far = Wire(), Wire()
-        self.here.pass_on(Relay(self.here, self.wire))
-        self.there.pass_on(Relay(self.there, self.far))
-        self.here.begins(SESSION, list)
+        self.here.attach_relay(Relay(self.here, self.wire))
+        self.there.attach_relay(Relay(self.there, self.far))
+        self.here.add_draft(SESSION, list)
         self.ears = Ears()
 
     async def carry(self) -> None:
@@ -95,7 +95,7 @@ async def test_pieces_are_joined_and_told_where_somebody_listens(pair: Pair) -> 
 
 
 async def test_nothing_is_sent_while_nobody_listens_elsewhere(pair: Pair) -> None:
-    pair.wire.heard_elsewhere = False
+    pair.wire.has_remote_listeners = False
     pair.here.publish(delta("abc", 0))
     await asyncio.sleep(0.06)
     assert pair.wire.said == []
@@ -138,12 +138,12 @@ async def test_whoever_comes_in_the_middle_is_told_the_text_so_far(pair: Pair) -
     pair.there.publish(part("so "))
     pair.here.publish(delta("far", 3))
     await pair.carry()
-    (event,) = pair.there.being_written(lambda session_id: True)
+    (event,) = pair.there.streaming_events(lambda session_id: True)
     assert isinstance(event, PartUpdated)
     assert isinstance(event.part, TextPart)
     assert event.part.text == "so far"
     pair.there.publish(part("so far.", end=2))
-    assert pair.there.being_written(lambda session_id: True) == []
+    assert pair.there.streaming_events(lambda session_id: True) == []
 
 
 async def test_pieces_of_others_are_not_sent_on(pair: Pair) -> None:
@@ -158,9 +158,12 @@ async def test_pieces_of_others_are_not_sent_on(pair: Pair) -> None:
     "text", ["x" * 30_000, "é" * 9_000, '"' * 9_000, "\U0001f600" * 5_000, "\x01" * 5_000]
 )
 def test_no_payload_is_too_large_and_nothing_is_left_out(text: str) -> None:
-    pieces = [Piece(SESSION, MESSAGE, PART, "text", 0, text), Piece(SESSION, MESSAGE, PART, "text", 0, "y")]
-    told = payloads(pieces)
-    assert max(len(each.encode()) for each in told) <= PAYLOAD + 1_000
+    pieces = [
+        RelayedDelta(SESSION, MESSAGE, PART, "text", 0, text),
+        RelayedDelta(SESSION, MESSAGE, PART, "text", 0, "y"),
+    ]
+    told = encode_payloads(pieces)
+    assert max(len(each.encode()) for each in told) <= MAX_PAYLOAD_BYTES + 1_000
     assert len(told) < 30
 
 

@@ -4,13 +4,13 @@ import pytest
 
 from asyncagents.domain.conversation.failure import (
     Failure,
-    aborted,
-    api,
-    context_overflow,
-    provider_auth,
-    unknown,
+    aborted_error,
+    api_error,
+    context_overflow_error,
+    provider_auth_error,
+    unknown_error,
 )
-from asyncagents.engine.step.retry import RETRIES, RetryHint, pause, rate_limited
+from asyncagents.engine.step.retry import MAX_RETRIES, RetryHint, is_rate_limited, retry_pause_ms
 
 
 class Least:
@@ -23,7 +23,7 @@ class Most:
         return n - 1
 
 
-BUSY = api("overloaded", is_retryable=True, status_code=529)
+BUSY = api_error("overloaded", is_retryable=True, status_code=529)
 
 
 @pytest.mark.spec("C-05")
@@ -31,7 +31,10 @@ BUSY = api("overloaded", is_retryable=True, status_code=529)
     ("attempt", "least", "most"), [(1, 2_000, 2_499), (2, 4_000, 4_999), (5, 32_000, 39_999)]
 )
 def test_the_wait_doubles_and_is_spread(attempt: int, least: int, most: int) -> None:
-    assert (pause(BUSY, attempt, RetryHint(), Least()), pause(BUSY, attempt, RetryHint(), Most())) == (
+    assert (
+        retry_pause_ms(BUSY, attempt, RetryHint(), Least()),
+        retry_pause_ms(BUSY, attempt, RetryHint(), Most()),
+    ) == (
         least,
         most,
     )
@@ -43,7 +46,10 @@ def test_the_wait_doubles_and_is_spread(attempt: int, least: int, most: int) -> 
     [(0.0, 0, 99), (1.5, 1_500, 1_749), (60.0, 60_000, 66_099), (-3.0, 0, 99)],
 )
 def test_what_the_provider_asks_for_is_kept(seconds: float, least: int, most: int) -> None:
-    assert (pause(BUSY, 5, RetryHint(seconds), Least()), pause(BUSY, 5, RetryHint(seconds), Most())) == (
+    assert (
+        retry_pause_ms(BUSY, 5, RetryHint(seconds), Least()),
+        retry_pause_ms(BUSY, 5, RetryHint(seconds), Most()),
+    ) == (
         least,
         most,
     )
@@ -54,42 +60,50 @@ def test_what_the_provider_asks_for_is_kept(seconds: float, least: int, most: in
     "failure",
     [
         None,
-        aborted(),
-        unknown("?"),
-        context_overflow("too long"),
-        provider_auth("anthropic", "no key"),
-        api("no such model", is_retryable=False),
+        aborted_error(),
+        unknown_error("?"),
+        context_overflow_error("too long"),
+        provider_auth_error("anthropic", "no key"),
+        api_error("no such model", is_retryable=False),
     ],
 )
 def test_other_failures_are_not_tried_again(failure: Failure | None) -> None:
-    assert pause(failure, 1, RetryHint(), Least()) is None
+    assert retry_pause_ms(failure, 1, RetryHint(), Least()) is None
 
 
 @pytest.mark.spec("C-05")
 def test_there_are_five_retries() -> None:
-    assert [pause(BUSY, attempt, RetryHint(), Least()) is None for attempt in (RETRIES, RETRIES + 1)] == [
+    assert [
+        retry_pause_ms(BUSY, attempt, RetryHint(), Least()) is None
+        for attempt in (MAX_RETRIES, MAX_RETRIES + 1)
+    ] == [
         False,
         True,
     ]
 
 
 def test_a_wait_of_more_than_a_day_is_a_failure() -> None:
-    assert pause(BUSY, 1, RetryHint(90_000.0), Least()) is None
+    assert retry_pause_ms(BUSY, 1, RetryHint(90_000.0), Least()) is None
 
 
 @pytest.mark.parametrize("odd", [float("nan"), float("inf"), float("-inf")])
 def test_a_wait_that_is_no_number_is_our_own(odd: float) -> None:
-    assert pause(BUSY, 1, RetryHint(odd), Least()) == 2_000
+    assert retry_pause_ms(BUSY, 1, RetryHint(odd), Least()) == 2_000
 
 
 def test_only_a_rate_limit_is_everybodys() -> None:
-    limited = api("slow down", is_retryable=True, status_code=429)
-    assert [rate_limited(each) for each in (limited, BUSY, unknown("?"), None)] == [True, False, False, False]
+    limited = api_error("slow down", is_retryable=True, status_code=429)
+    assert [is_rate_limited(each) for each in (limited, BUSY, unknown_error("?"), None)] == [
+        True,
+        False,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.spec("C-05")
 def test_a_failure_may_allow_fewer_tries_and_never_more() -> None:
     once = RetryHint(most=1)
-    assert pause(BUSY, 1, once, Least()) == 2_000
-    assert pause(BUSY, 2, once, Least()) is None
-    assert pause(BUSY, RETRIES + 1, RetryHint(most=99), Least()) is None
+    assert retry_pause_ms(BUSY, 1, once, Least()) == 2_000
+    assert retry_pause_ms(BUSY, 2, once, Least()) is None
+    assert retry_pause_ms(BUSY, MAX_RETRIES + 1, RetryHint(most=99), Least()) is None

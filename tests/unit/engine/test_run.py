@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from asyncagents.domain.control import Snapshot
 from asyncagents.domain.id import CallId
-from asyncagents.engine.run import Run, told_to_stop
+from asyncagents.engine.run import Run, is_being_cancelled
 from tests.unit.domain.build import CONTROL, SESSION
 
 RUNNING = Snapshot(control=replace(CONTROL, in_turn=True, turn_rev=5))
@@ -23,7 +23,7 @@ async def test_an_interrupt_ends_what_is_in_the_scope() -> None:
     with pytest.raises(TimeoutError):
         async with run.interruptible():
             await forever()
-    assert (run.interrupted, run.poked, told_to_stop()) == (True, True, False)
+    assert (run.interrupted, run.is_woken, is_being_cancelled()) == (True, True, False)
 
 
 async def test_more_interrupts_change_nothing_at_any_moment() -> None:
@@ -74,11 +74,11 @@ async def test_a_failure_in_the_scope_stays_what_it_is() -> None:
 async def test_the_rows_say_whether_the_interrupted_turn_is_over() -> None:
     run = Run(SESSION)
     run.interrupt()
-    run.resumed(replace(RUNNING, control=replace(RUNNING.control, cancel_rev=6)), run.interrupts)
+    run.clear_interrupt(replace(RUNNING, control=replace(RUNNING.control, cancel_rev=6)), run.interrupts)
     assert run.interrupted
-    run.resumed(RUNNING, run.interrupts - 1)
+    run.clear_interrupt(RUNNING, run.interrupts - 1)
     assert run.interrupted, "the snapshot is older than the interrupt"
-    run.resumed(RUNNING, run.interrupts)
+    run.clear_interrupt(RUNNING, run.interrupts)
     assert not run.interrupted
 
 
@@ -93,9 +93,9 @@ async def test_an_interrupt_ends_the_tools() -> None:
 
 async def test_a_poke_is_kept_until_somebody_waits_and_a_failure_ends_the_wait() -> None:
     run = Run(SESSION)
-    run.poke()
+    run.wake()
     await run.wait()
-    assert not run.poked
+    assert not run.is_woken
     run.fail(ZeroDivisionError("first"))
     run.fail(ValueError("second"))
     with pytest.raises(ZeroDivisionError, match="first"):
@@ -109,7 +109,7 @@ async def test_a_task_that_was_cancelled_knows_it() -> None:
         try:
             await forever()
         except asyncio.CancelledError:
-            found.append(told_to_stop())
+            found.append(is_being_cancelled())
             raise
 
     async with asyncio.TaskGroup() as group:

@@ -2,14 +2,14 @@
 
 from asyncagents.llm.model import (
     Attachment,
-    CallMade,
-    FromModel,
-    FromTool,
-    FromUser,
-    Said,
-    Thought,
-    Told,
+    ModelTurn,
+    RequestMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
     ToolSpec,
+    ToolTurn,
+    UserTurn,
 )
 
 SYSTEM = "You are careful."
@@ -30,8 +30,8 @@ ODD_NAMES = {
 }
 """Tools as models call them, and as the wires take them back."""
 
-CONVERSATION: tuple[Told, ...] = (
-    FromUser(
+CONVERSATION: tuple[RequestMessage, ...] = (
+    UserTurn(
         "What is in here?",
         (
             Attachment("image/png", "data:image/png;base64,aGk=", "a.png"),
@@ -39,21 +39,21 @@ CONVERSATION: tuple[Told, ...] = (
             Attachment("video/mp4", "data:video/mp4;base64,aGk=", "c.mp4"),
         ),
     ),
-    FromModel(
+    ModelTurn(
         (
-            Thought("I should look.", SIGNED),
-            Thought("", HIDDEN),
-            Thought("Someone else thought this.", FOREIGN),
-            Said("Let me look."),
-            CallMade("toolu_1", "ls", {}),
-            CallMade("toolu_2", "read", {"path": "a.txt"}),
+            ThinkingBlock("I should look.", SIGNED),
+            ThinkingBlock("", HIDDEN),
+            ThinkingBlock("Someone else thought this.", FOREIGN),
+            TextBlock("Let me look."),
+            ToolCallBlock("toolu_1", "ls", {}),
+            ToolCallBlock("toolu_2", "read", {"path": "a.txt"}),
         )
     ),
-    FromTool("toolu_1", "ls", "a.txt"),
-    FromTool("toolu_2", "read", "no such file", failed=True),
-    FromModel((Said("There is a file I cannot read."),)),
-    FromUser("Try again."),
-    FromModel((CallMade("functions.read:0", "read", {"path": "a.txt"}),)),
-    FromTool("functions.read:0", "read", ""),
-    FromUser("Well?"),
+    ToolTurn("toolu_1", "ls", "a.txt"),
+    ToolTurn("toolu_2", "read", "no such file", failed=True),
+    ModelTurn((TextBlock("There is a file I cannot read."),)),
+    UserTurn("Try again."),
+    ModelTurn((ToolCallBlock("functions.read:0", "read", {"path": "a.txt"}),)),
+    ToolTurn("functions.read:0", "read", ""),
+    UserTurn("Well?"),
 )

@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from asyncagents.llm.anthropic.adapter import AnthropicReader
-from asyncagents.llm.http.errors import Target
-from asyncagents.llm.http.request import Reader
+from asyncagents.llm.http.errors import RequestTarget
+from asyncagents.llm.http.request import WireReader
 from asyncagents.llm.http.sse import SseDecoder
 from asyncagents.llm.model import ModelEvent, StepFinish, TextDelta, ToolCallReady
 from asyncagents.llm.openai.adapter import OpenAIReader
 
-TARGET = Target(provider_id="acme", model_id="sage-1", url="https://api.acme.test/v1")
+TARGET = RequestTarget(provider_id="acme", model_id="sage-1", url="https://api.acme.test/v1")
 
-MakeReader = Callable[[], Reader]
+MakeReader = Callable[[], WireReader]
 
 
 def openai_reader() -> OpenAIReader:
@@ -24,15 +24,15 @@ def anthropic_reader() -> AnthropicReader:
     return AnthropicReader(TARGET, seed="1")
 
 
-def play(reader: Reader, chunks: Iterable[bytes]) -> list[ModelEvent]:
+def play(reader: WireReader, chunks: Iterable[bytes]) -> list[ModelEvent]:
     """What a stream of these bytes says, up to its end."""
     decoder = SseDecoder()
     events: list[ModelEvent] = []
     for chunk in chunks:
-        if reader.over:
+        if reader.is_over:
             break
         events += reader.read(decoder.feed(chunk))
-    if not reader.over:
+    if not reader.is_over:
         events += reader.read(decoder.end())
     return events if reader.failed else events + reader.end()
 

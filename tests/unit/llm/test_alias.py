@@ -23,7 +23,7 @@ def test_an_alias_is_the_newest_of_its_family(alias: str) -> None:
     found = find_alias(config("key"), alias)
     assert found is not None
     assert found.provider_id == "anthropic"
-    family = [name for name in Catalog().listed("anthropic") if alias in name]
+    family = [name for name in Catalog().model_ids("anthropic") if alias in name]
     assert found.model_id == max(family, key=lambda name: [int(n) for n in name.split("-") if n.isdigit()])
 
 

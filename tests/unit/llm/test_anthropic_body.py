@@ -16,15 +16,15 @@ from asyncagents.llm.http.request import Endpoint
 from asyncagents.llm.model import (
     Attachment,
     Block,
-    CallMade,
-    FromModel,
-    FromTool,
-    FromUser,
+    ChatRequest,
+    ModelTurn,
     Options,
-    Request,
-    Said,
-    Thought,
-    Told,
+    RequestMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolTurn,
+    UserTurn,
 )
 from asyncagents.testing.provider_check import anthropic_refusal
 from tests.unit.llm.conversation import CONVERSATION, FOREIGN, HIDDEN, ODD_NAMES, SIGNED, SYSTEM, TOOLS
@@ -35,8 +35,8 @@ MODEL = ModelRef(provider_id="acme", model_id="sage-1")
 MARK = {"type": "ephemeral"}
 
 
-def body(*messages: Told, endpoint: Endpoint = ENDPOINT, **given: Any) -> dict[str, Any]:
-    return write_body(endpoint, Request(model=MODEL, messages=messages, options=Options(**given)))
+def body(*messages: RequestMessage, endpoint: Endpoint = ENDPOINT, **given: Any) -> dict[str, Any]:
+    return write_body(endpoint, ChatRequest(model=MODEL, messages=messages, options=Options(**given)))
 
 
 def plain(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -53,7 +53,7 @@ def plain(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_a_whole_request_is_written_as_recorded() -> None:
-    request = Request(
+    request = ChatRequest(
         model=MODEL,
         messages=CONVERSATION,
         tools=TOOLS,
@@ -64,7 +64,7 @@ def test_a_whole_request_is_written_as_recorded() -> None:
 
 
 def test_a_request_of_one_text_has_nothing_that_was_not_asked_for() -> None:
-    assert body(FromUser("hi")) == {
+    assert body(UserTurn("hi")) == {
         "model": "sage-1",
         "max_tokens": 8192,
         "stream": True,
@@ -75,8 +75,8 @@ def test_a_request_of_one_text_has_nothing_that_was_not_asked_for() -> None:
 
 
 def test_results_of_one_step_go_into_one_message_with_what_the_user_says_next() -> None:
-    step = FromModel((CallMade("a", "ls", {}), CallMade("b", "ls", {})))
-    turns = body(FromUser("x"), step, FromTool("a", "ls", "1"), FromTool("b", "ls", "2"), FromUser("go on"))[
+    step = ModelTurn((ToolCallBlock("a", "ls", {}), ToolCallBlock("b", "ls", {})))
+    turns = body(UserTurn("x"), step, ToolTurn("a", "ls", "1"), ToolTurn("b", "ls", "2"), UserTurn("go on"))[
         "messages"
     ]
     assert [turn["role"] for turn in turns] == ["user", "assistant", "user"]
@@ -84,58 +84,60 @@ def test_results_of_one_step_go_into_one_message_with_what_the_user_says_next() 
 
 
 @pytest.mark.parametrize(
-    "messages", [(), (FromModel((Said("hi"),)),), (FromUser("  "), FromModel((Said("hi"),)))]
+    "messages", [(), (ModelTurn((TextBlock("hi"),)),), (UserTurn("  "), ModelTurn((TextBlock("hi"),)))]
 )
-def test_a_conversation_begins_with_the_user(messages: tuple[Told, ...]) -> None:
+def test_a_conversation_begins_with_the_user(messages: tuple[RequestMessage, ...]) -> None:
     first = plain(body(*messages)["messages"])[0]
     assert first == {"role": "user", "content": [{"type": "text", "text": OPENING}]}
 
 
 def test_thoughts_go_back_only_to_the_model_that_signed_them() -> None:
     own, foreign = (
-        FromModel((Thought("hm", SIGNED), Said("a"))),
-        FromModel((Thought("hm", FOREIGN), Said("b"))),
+        ModelTurn((ThinkingBlock("hm", SIGNED), TextBlock("a"))),
+        ModelTurn((ThinkingBlock("hm", FOREIGN), TextBlock("b"))),
     )
-    bare = FromModel((Thought("hm"), Said("c")))
+    bare = ModelTurn((ThinkingBlock("hm"), TextBlock("c")))
     said = [
-        block["type"] for block in plain(body(FromUser("x"), own, foreign, bare)["messages"])[1]["content"]
+        block["type"] for block in plain(body(UserTurn("x"), own, foreign, bare)["messages"])[1]["content"]
     ]
     assert said == ["thinking", "text", "text", "text"]
 
 
 def test_a_step_of_thoughts_alone_is_not_sent() -> None:
-    assert len(body(FromUser("x"), FromModel((Thought("hm", SIGNED),)))["messages"]) == 1
+    assert len(body(UserTurn("x"), ModelTurn((ThinkingBlock("hm", SIGNED),)))["messages"]) == 1
 
 
-@pytest.mark.parametrize("behind", [(), (Said("  "),), (Thought("", HIDDEN),)])
+@pytest.mark.parametrize("behind", [(), (TextBlock("  "),), (ThinkingBlock("", HIDDEN),)])
 def test_a_step_does_not_end_in_thoughts(behind: tuple[Block, ...]) -> None:
     """An answer that was cut off while it thought; the wire refuses it as it is."""
-    step = FromModel((Thought("hm", SIGNED), Said("I look"), Thought("well", SIGNED), *behind))
-    turn = body(FromUser("x"), step, FromUser("y"))["messages"][1]
+    step = ModelTurn(
+        (ThinkingBlock("hm", SIGNED), TextBlock("I look"), ThinkingBlock("well", SIGNED), *behind)
+    )
+    turn = body(UserTurn("x"), step, UserTurn("y"))["messages"][1]
     assert [block["type"] for block in turn["content"]] == ["thinking", "text"]
 
 
-@pytest.mark.parametrize("last", [(), (FromUser(" "),), (FromModel((Thought("hm", SIGNED),)),)])
-def test_a_conversation_ends_with_the_user(last: tuple[Told, ...]) -> None:
-    turns = plain(body(FromUser("x"), FromModel((Said("hi"),)), *last)["messages"])
+@pytest.mark.parametrize("last", [(), (UserTurn(" "),), (ModelTurn((ThinkingBlock("hm", SIGNED),)),)])
+def test_a_conversation_ends_with_the_user(last: tuple[RequestMessage, ...]) -> None:
+    turns = plain(body(UserTurn("x"), ModelTurn((TextBlock("hi"),)), *last)["messages"])
     assert turns[-1] == {"role": "user", "content": [{"type": "text", "text": CLOSING}]}
     assert len(turns) == 3
 
 
 def test_a_tool_that_never_was_goes_back_under_a_name_that_is_taken() -> None:
     for tool, name in ODD_NAMES.items():
-        turns = body(FromUser("x"), FromModel((CallMade("a", tool, {}),)), FromTool("a", tool, "no"))
+        turns = body(UserTurn("x"), ModelTurn((ToolCallBlock("a", tool, {}),)), ToolTurn("a", tool, "no"))
         assert turns["messages"][1]["content"][0]["name"] == name
 
 
 def test_thinking_gets_room_and_no_sampling_options() -> None:
     thinking = {"thinking": {"type": "enabled", "budget_tokens": 16_000}}
-    written = body(FromUser("x"), temperature=0.5, top_p=0.5, body=thinking)
+    written = body(UserTurn("x"), temperature=0.5, top_p=0.5, body=thinking)
     assert written["max_tokens"] == 8192 + 16_000
     assert not {"temperature", "top_p"} & set(written)
-    assert body(FromUser("x"), max_output=32_000, body=thinking)["max_tokens"] == 32_000
-    assert body(FromUser("x"), body={**thinking, "max_tokens": 20_000})["max_tokens"] == 20_000
-    assert body(FromUser("x"), temperature=0.5, body={"thinking": {"type": "disabled"}})["temperature"] == 0.5
+    assert body(UserTurn("x"), max_output=32_000, body=thinking)["max_tokens"] == 32_000
+    assert body(UserTurn("x"), body={**thinking, "max_tokens": 20_000})["max_tokens"] == 20_000
+    assert body(UserTurn("x"), temperature=0.5, body={"thinking": {"type": "disabled"}})["temperature"] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,7 @@ def test_thinking_gets_room_and_no_sampling_options() -> None:
     [("required", {"type": "any"}), ("find", {"type": "tool", "name": "find"}), (None, None)],
 )
 def test_a_tool_is_forced_unless_the_model_thinks(choice: str | None, sent: Any) -> None:
-    request = Request(model=MODEL, messages=(FromUser("Hi"),), tools=TOOLS, tool_choice=choice)
+    request = ChatRequest(model=MODEL, messages=(UserTurn("Hi"),), tools=TOOLS, tool_choice=choice)
     thinking = Options(body={"thinking": {"type": "enabled", "budget_tokens": 2000}})
     assert write_body(ENDPOINT, request).get("tool_choice") == sent
     for sends in (replace(request, options=thinking), replace(request, tools=())):
@@ -154,7 +156,7 @@ def test_a_tool_is_forced_unless_the_model_thinks(choice: str | None, sent: Any)
 
 def test_the_agents_fields_win_over_the_operators_and_both_over_ours() -> None:
     endpoint = Endpoint(provider_id="acme", base_url="", body={"a": 1, "b": 1, "max_tokens": 5})
-    written = body(FromUser("x"), endpoint=endpoint, body={"b": 2})
+    written = body(UserTurn("x"), endpoint=endpoint, body={"b": 2})
     assert (written["a"], written["b"], written["max_tokens"]) == (1, 2, 5)
 
 
@@ -164,7 +166,7 @@ def test_pictures_and_papers_are_sent_as_bytes_or_as_an_address() -> None:
         Attachment("image/png", "https://a.test/b.png"),
         Attachment("application/pdf", "https://a.test/c.pdf", "c.pdf"),
     )
-    assert plain(body(FromUser("look", files))["messages"])[0]["content"] == [
+    assert plain(body(UserTurn("look", files))["messages"])[0]["content"] == [
         {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": "aGk="}},
         {"type": "image", "source": {"type": "url", "url": "https://a.test/b.png"}},
         {"type": "document", "source": {"type": "url", "url": "https://a.test/c.pdf"}, "title": "c.pdf"},
@@ -182,16 +184,16 @@ def test_pictures_and_papers_are_sent_as_bytes_or_as_an_address() -> None:
     ],
 )
 def test_a_file_that_the_wire_cannot_carry_becomes_a_text(file: Attachment, said: str) -> None:
-    (block,) = body(FromUser("", (file,)))["messages"][0]["content"]
+    (block,) = body(UserTurn("", (file,)))["messages"][0]["content"]
     assert block["type"] == "text"
     assert said in block["text"]
 
 
 def test_an_id_that_another_provider_used_twice_is_made_good() -> None:
     """Kimi counts from 0 in every step, and with characters that are refused here."""
-    step = FromModel((CallMade("functions.ls:0", "ls", {}),))
-    result = FromTool("functions.ls:0", "ls", "x")
-    turns = body(FromUser("x"), step, result, step, result)["messages"]
+    step = ModelTurn((ToolCallBlock("functions.ls:0", "ls", {}),))
+    result = ToolTurn("functions.ls:0", "ls", "x")
+    turns = body(UserTurn("x"), step, result, step, result)["messages"]
     made = [block["id"] for turn in turns for block in turn["content"] if block["type"] == "tool_use"]
     answered = [
         block["tool_use_id"] for turn in turns for block in turn["content"] if block["type"] == "tool_result"
@@ -214,9 +216,9 @@ def test_the_next_request_begins_with_this_one() -> None:
 TEXTS = st.sampled_from(["", " ", "\n", "hi", "well  "])
 IDS = st.sampled_from(["a", "b", "functions.x:0", "", "é"])
 STEPS = st.lists(
-    TEXTS.map(Said)
-    | st.builds(Thought, TEXTS, st.sampled_from([None, SIGNED, FOREIGN]))
-    | st.builds(CallMade, IDS, st.sampled_from(["ls", "", "a.b c"]), st.just({})),
+    TEXTS.map(TextBlock)
+    | st.builds(ThinkingBlock, TEXTS, st.sampled_from([None, SIGNED, FOREIGN]))
+    | st.builds(ToolCallBlock, IDS, st.sampled_from(["ls", "", "a.b c"]), st.just({})),
     max_size=4,
 )
 FILES = st.lists(
@@ -226,24 +228,24 @@ FILES = st.lists(
 
 
 @st.composite
-def told(draw: st.DrawFn) -> list[Told]:
+def told(draw: st.DrawFn) -> list[RequestMessage]:
     """Any history that can be: users, and steps with a result for each of their calls."""
-    history: list[Told] = []
+    history: list[RequestMessage] = []
     for _ in range(draw(st.integers(0, 6))):
         if draw(st.booleans()):
-            history.append(FromUser(draw(TEXTS), tuple(draw(FILES))))
+            history.append(UserTurn(draw(TEXTS), tuple(draw(FILES))))
             continue
-        step = FromModel(tuple(draw(STEPS)))
+        step = ModelTurn(tuple(draw(STEPS)))
         calls = {call.id: call for call in step.calls}
-        blocks = [block for block in step.blocks if not isinstance(block, CallMade)]
-        history.append(FromModel((*blocks, *calls.values())))
-        history += [FromTool(call_id, "ls", draw(TEXTS), failed=draw(st.booleans())) for call_id in calls]
+        blocks = [block for block in step.blocks if not isinstance(block, ToolCallBlock)]
+        history.append(ModelTurn((*blocks, *calls.values())))
+        history += [ToolTurn(call_id, "ls", draw(TEXTS), failed=draw(st.booleans())) for call_id in calls]
     return history
 
 
 @given(told())
-def test_any_history_is_written_as_the_wire_wants_it(history: list[Told]) -> None:
-    request = Request(model=MODEL, messages=history, tools=TOOLS, system=SYSTEM)
+def test_any_history_is_written_as_the_wire_wants_it(history: list[RequestMessage]) -> None:
+    request = ChatRequest(model=MODEL, messages=history, tools=TOOLS, system=SYSTEM)
     written = write_body(ENDPOINT, request)
     turns = written["messages"]
     assert anthropic_refusal(written, {"anthropic-version": "2023-06-01"}) is None
@@ -271,8 +273,8 @@ def test_any_history_is_written_as_the_wire_wants_it(history: list[Told]) -> Non
 def test_files_of_a_result_are_blocks_of_it() -> None:
     image = Attachment("image/png", "data:image/png;base64,AAAA", "dot.png")
     paper = Attachment("application/pdf", "data:application/pdf;base64,BBBB", "paper.pdf")
-    step = FromModel((CallMade("a", "see", {}),))
-    sent = body(FromUser("go"), step, FromTool("a", "see", "[two]", files=(image, paper)))
+    step = ModelTurn((ToolCallBlock("a", "see", {}),))
+    sent = body(UserTurn("go"), step, ToolTurn("a", "see", "[two]", files=(image, paper)))
     (result,) = plain(sent["messages"])[-1]["content"]
     assert result["content"] == [
         {"type": "text", "text": "[two]"},

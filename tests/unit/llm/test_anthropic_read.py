@@ -205,7 +205,7 @@ def test_pings_and_empty_pieces_are_not_heard() -> None:
     reader = anthropic_reader()
     play(reader, [message_start(input_tokens=1), event("ping"), block_start(0, type="text", text="")])
     play(reader, [block_delta(0, "text_delta", text=""), block_stop(0), event("message_delta", delta={})])
-    assert not reader.heard
+    assert not reader.has_content
 
 
 @pytest.mark.parametrize(
@@ -219,9 +219,9 @@ def test_pings_and_empty_pieces_are_not_heard() -> None:
 def test_what_has_meaning_is_heard(block: dict[str, Any], delta: dict[str, Any]) -> None:
     reader = anthropic_reader()
     play(reader, [block_start(0, **block)])
-    reader.heard = False
+    reader.has_content = False
     play(reader, [event("content_block_delta", index=0, delta=delta)])
-    assert reader.heard
+    assert reader.has_content
 
 
 @pytest.mark.spec("C-05")

@@ -3,7 +3,14 @@
 import pytest
 
 from asyncagents.llm.model import Attachment
-from asyncagents.llm.wire.attachment import Inline, inline, is_remote, mime_of, named, readable
+from asyncagents.llm.wire.attachment import (
+    InlineFile,
+    inline_file,
+    is_remote,
+    mime_of,
+    placeholder_text,
+    text_with_name,
+)
 
 
 @pytest.mark.parametrize(
@@ -18,14 +25,14 @@ from asyncagents.llm.wire.attachment import Inline, inline, is_remote, mime_of, 
     ],
 )
 def test_the_bytes_of_a_data_url_are_read_in_each_of_its_spellings(url: str, data: str) -> None:
-    assert inline(Attachment("image/png", url)) == Inline("image/png", data)
+    assert inline_file(Attachment("image/png", url)) == InlineFile("image/png", data)
 
 
 @pytest.mark.parametrize(
     "url", ["https://a.test/x.png", "file:///x.png", "data:image/png;base64", "x.png", ""]
 )
 def test_a_file_that_is_not_in_its_url_has_no_bytes(url: str) -> None:
-    assert inline(Attachment("image/png", url)) is None
+    assert inline_file(Attachment("image/png", url)) is None
 
 
 def test_the_mime_type_is_told_by_its_plain_name() -> None:
@@ -34,9 +41,9 @@ def test_the_mime_type_is_told_by_its_plain_name() -> None:
 
 
 def test_text_is_read_with_its_name() -> None:
-    assert readable(Attachment("text/x-python", "data:,a%20=%201", "a.py")) == "a.py:\na = 1"
+    assert text_with_name(Attachment("text/x-python", "data:,a%20=%201", "a.py")) == "a.py:\na = 1"
     assert (
-        readable(Attachment("application/json", "data:application/json;base64,e30=", "a.json"))
+        text_with_name(Attachment("application/json", "data:application/json;base64,e30=", "a.json"))
         == "a.json:\n{}"
     )
 
@@ -52,12 +59,12 @@ def test_text_is_read_with_its_name() -> None:
     ],
 )
 def test_what_is_no_text_is_not_read(mime: str, url: str) -> None:
-    assert readable(Attachment(mime, url)) is None
+    assert text_with_name(Attachment(mime, url)) is None
 
 
 def test_a_file_that_cannot_be_carried_is_named_without_its_content() -> None:
     video = Attachment("video/mp4", "data:video/mp4;base64,aGk=", "film.mp4")
-    assert named(video) == "[A file was attached that cannot be shown here: film.mp4 (video/mp4)]"
+    assert placeholder_text(video) == "[A file was attached that cannot be shown here: film.mp4 (video/mp4)]"
     remote = Attachment("video/mp4", "https://a.test/film.mp4")
     assert is_remote(remote)
-    assert "at https://a.test/film.mp4" in named(remote)
+    assert "at https://a.test/film.mp4" in placeholder_text(remote)

@@ -14,7 +14,7 @@ from asyncagents.config.config import ModelConfig, ModelCost, ModelLimit, Provid
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.llm.catalog.catalog import Catalog, LongPrice, ModelFacts, Price
-from asyncagents.llm.catalog.data import family_of, plain, shipped
+from asyncagents.llm.catalog.data import find_family, load_catalog_data, normalize_model_id
 from scripts.catalog import CATALOG, build, encoded
 
 KB = 1024
@@ -31,7 +31,7 @@ def spent(*, input: int = 0, output: int = 0, reasoning: int = 0, read: int = 0,
 
 
 def every_model() -> Iterator[tuple[str, str]]:
-    for provider_id, models in shipped().providers.items():
+    for provider_id, models in load_catalog_data().providers.items():
         for model_id in models:
             yield provider_id, model_id
 
@@ -61,9 +61,9 @@ def test_the_shipped_file_is_small_sorted_and_has_one_model_a_line() -> None:
     raw = CATALOG.read_bytes()
     assert len(raw) <= 400 * KB
     assert max(map(len, raw.splitlines())) <= 1000
-    for models in shipped().providers.values():
+    for models in load_catalog_data().providers.values():
         assert list(models) == sorted(models)
-    assert list(shipped().families) == sorted(shipped().families)
+    assert list(load_catalog_data().families) == sorted(load_catalog_data().families)
 
 
 def test_looking_a_model_up_imports_neither_pydantic_nor_the_price_list() -> None:
@@ -142,7 +142,7 @@ def test_what_is_free_at_a_reseller_costs_nothing_though_its_vendor_asks_for_mon
     ],
 )
 def test_families_know_a_model_however_its_seller_spells_it(spelled: str, name: str) -> None:
-    assert plain(spelled) == name
+    assert normalize_model_id(spelled) == name
 
 
 def test_a_provider_that_nobody_knows_gets_the_familys_limits_and_no_price() -> None:
@@ -237,8 +237,8 @@ def test_a_long_price_of_the_config_counts_above_200k() -> None:
 def test_a_request_costs_what_the_price_list_itself_says(provider: str) -> None:
     """Below and above every tier, with and without caches, on the day of the list."""
     theirs = {"xai": "x-ai"}.get(provider, provider)
-    noon = datetime.fromisoformat(f"{shipped().as_of}T12:00:00").replace(tzinfo=UTC)
-    for model_id in shipped().providers[provider]:
+    noon = datetime.fromisoformat(f"{load_catalog_data().as_of}T12:00:00").replace(tzinfo=UTC)
+    for model_id in load_catalog_data().providers[provider]:
         if model_id.startswith("ft:"):  # stands for many names and is none itself
             continue
         for scale in (1_000, 400_000):
@@ -255,10 +255,13 @@ def test_a_request_costs_what_the_price_list_itself_says(provider: str) -> None:
 
 
 def test_a_family_is_the_one_whose_pattern_says_most() -> None:
-    for provider_id, models in shipped().providers.items():
+    for provider_id, models in load_catalog_data().providers.items():
         for model_id in models:
-            name = plain(model_id)
-            names = {like: f"{provider_id}/{name}" if "/" in like else name for like in shipped().families}
+            name = normalize_model_id(model_id)
+            names = {
+                like: f"{provider_id}/{name}" if "/" in like else name
+                for like in load_catalog_data().families
+            }
             fitting = [like for like, each in names.items() if fnmatchcase(each, like)]
             best = max(fitting, key=lambda like: (len(like.replace("*", "")), like), default="")
-            assert family_of(provider_id, model_id)[0] == best, model_id
+            assert find_family(provider_id, model_id)[0] == best, model_id

@@ -16,24 +16,24 @@ from asyncagents.domain.conversation.failure import (
 )
 from asyncagents.domain.shape import encode
 from asyncagents.llm.http.errors import (
-    Answer,
-    Target,
-    garbled,
-    refused,
+    ProviderResponse,
+    RequestTarget,
+    bad_response,
+    connection_error,
+    idle_timeout,
+    invalid_request,
+    provider_error,
     retry_after,
-    silent,
-    unreachable,
-    unsendable,
 )
 from asyncagents.llm.model import StreamError
 
 KEY = "sk-very-secret-0123456789"
-TARGET = Target(
+TARGET = RequestTarget(
     provider_id="acme",
     model_id="sage-1",
     url="https://api.acme.test/v1/chat/completions",
     has_key=True,
-    hidden=(Secret(KEY),),
+    secrets=(Secret(KEY),),
 )
 
 
@@ -57,7 +57,7 @@ def anthropic(message: str, kind: str = "invalid_request_error") -> dict[str, An
 def answered(status: int | None, body: Any, **headers: str) -> StreamError:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return refused(TARGET, Answer(status=status, body=raw, headers=named))
+    return provider_error(TARGET, ProviderResponse(status=status, body=raw, headers=named))
 
 
 def verdict(failure: Failure) -> str:
@@ -199,8 +199,8 @@ def test_no_body_is_too_odd_to_be_told(body: bytes) -> None:
 
 def test_a_missing_key_and_a_wrong_key_are_told_apart_and_say_what_to_set() -> None:
     wrong = message(answered(401, openai("no")).failure)
-    bare = Target(provider_id="acme", model_id="sage-1", url="https://api.acme.test")
-    missing = message(refused(bare, Answer(status=401, body=b"")).failure)
+    bare = RequestTarget(provider_id="acme", model_id="sage-1", url="https://api.acme.test")
+    missing = message(provider_error(bare, ProviderResponse(status=401, body=b"")).failure)
     assert wrong.startswith("acme refused the API key (HTTP 401); set provider.acme.options.apiKey")
     assert missing.startswith("acme wants an API key (HTTP 401); set provider.acme.options.apiKey")
 
@@ -220,27 +220,27 @@ def test_a_key_is_not_shown_in_part_where_a_message_or_a_body_is_cut() -> None:
         error = answered(500, openai("x" * room + KEY + "y" * room))
         assert KEY[:8].encode() not in encode(error.failure)
     for room in range(2020, 2048):
-        error = garbled(TARGET, "garbage", Answer(body=b"x" * room + KEY.encode()))
+        error = bad_response(TARGET, "garbage", ProviderResponse(body=b"x" * room + KEY.encode()))
         assert KEY[:8].encode() not in encode(error.failure)
 
 
 @pytest.mark.parametrize("escape", [json.dumps, _every_character_escaped, _slash_escaped])
 def test_a_key_is_not_shown_however_json_writes_it(escape: Callable[[str], str]) -> None:
     key = 'sk-a/b+c"d\\e=é-0123456789'
-    target = Target(provider_id="acme", model_id="m", url="https://a.test", hidden=(Secret(key),))
+    target = RequestTarget(provider_id="acme", model_id="m", url="https://a.test", secrets=(Secret(key),))
     inner = f'{{"error": {{"message": {escape(f"bad key {key}")}}}}}'
     nested = json.dumps({"error": {"message": "no", "metadata": {"raw": inner}}})
     for body in (inner, nested):
-        error = refused(target, Answer(status=500, body=body.encode()))
+        error = provider_error(target, ProviderResponse(status=500, body=body.encode()))
         assert "0123456789" not in message(error.failure)
         assert key not in message(error.failure)
-    shown = refused(target, Answer(status=500, body=inner.encode()))
+    shown = provider_error(target, ProviderResponse(status=500, body=inner.encode()))
     assert b"0123456789" not in encode(shown.failure)
 
 
 def test_the_half_of_a_key_at_the_end_of_a_body_that_was_cut_is_not_shown() -> None:
     for size in range(4, len(KEY)):
-        error = garbled(TARGET, "garbage", Answer(body=b"x " + KEY[:size].encode()))
+        error = bad_response(TARGET, "garbage", ProviderResponse(body=b"x " + KEY[:size].encode()))
         assert KEY[:4].encode() not in encode(error.failure)
 
 
@@ -248,10 +248,10 @@ def test_bytes_that_are_no_text_can_be_kept() -> None:
     """aiohttp gives a header's bytes that are no UTF-8 as halves of characters."""
     odd = {"x-request-id": "\udcff\udcfe", "retry-after": "\udcff"}
     for error in (
-        refused(TARGET, Answer(status=429, body=b"\xff", headers=odd)),
-        garbled(TARGET, "text/\udcff instead", Answer(status=200, body=b"\xff", headers=odd)),
-        unreachable(TARGET, "no \udcff"),
-        unsendable(TARGET, ValueError("no \udcff")),
+        provider_error(TARGET, ProviderResponse(status=429, body=b"\xff", headers=odd)),
+        bad_response(TARGET, "text/\udcff instead", ProviderResponse(status=200, body=b"\xff", headers=odd)),
+        connection_error(TARGET, "no \udcff"),
+        invalid_request(TARGET, ValueError("no \udcff")),
     ):
         assert encode(error.failure)
 
@@ -360,7 +360,7 @@ def test_a_payment_limit_that_ends_soon_is_worth_another_try() -> None:
 
 
 def test_trouble_with_the_network_is_worth_another_try_and_has_no_status() -> None:
-    error = unreachable(TARGET, f"Connect call failed\n {KEY}")
+    error = connection_error(TARGET, f"Connect call failed\n {KEY}")
     assert isinstance(error.failure, APIError)
     assert error.failure.data.is_retryable
     assert error.failure.data.status_code is None
@@ -370,18 +370,18 @@ def test_trouble_with_the_network_is_worth_another_try_and_has_no_status() -> No
 
 
 def test_a_silent_stream_is_worth_another_try() -> None:
-    error = silent(TARGET, 300)
+    error = idle_timeout(TARGET, 300)
     assert verdict(error.failure) == "retry"
     assert "said nothing for 300 seconds" in message(error.failure)
 
 
 def test_what_cannot_be_sent_is_not_tried_again() -> None:
-    error = unsendable(TARGET, ValueError("no address"))
+    error = invalid_request(TARGET, ValueError("no address"))
     assert verdict(error.failure) == "stop"
     assert "provider.acme" in message(error.failure)
 
 
 def test_garbage_is_worth_another_try_and_shows_its_first_200_characters() -> None:
-    error = garbled(TARGET, "a broken event", Answer(body=b"{nope" + b"x" * 1000))
+    error = bad_response(TARGET, "a broken event", ProviderResponse(body=b"{nope" + b"x" * 1000))
     assert verdict(error.failure) == "retry"
     assert message(error.failure) == f"acme sent a broken event: '{{nope{'x' * 195}'"

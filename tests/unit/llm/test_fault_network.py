@@ -8,8 +8,8 @@ import pytest
 from aiohttp.client_reqrep import ConnectionKey
 
 from asyncagents.domain.conversation.failure import APIError
-from asyncagents.llm.http.errors import Target
-from asyncagents.llm.http.network_errors import network_fault
+from asyncagents.llm.http.errors import RequestTarget
+from asyncagents.llm.http.network_errors import network_error
 from asyncagents.llm.model import StreamError
 
 KEY = ConnectionKey("127.0.0.1", 11434, False, True, None, None, None)
@@ -22,7 +22,7 @@ def refused(address: str = "127.0.0.1") -> aiohttp.ClientConnectorError:
 
 
 def told(url: str, error: Exception) -> tuple[str, StreamError]:
-    fault = network_fault(Target(provider_id="local", model_id="m", url=url), error)
+    fault = network_error(RequestTarget(provider_id="local", model_id="m", url=url), error)
     assert isinstance(fault.failure, APIError)
     return fault.failure.data.message, fault
 

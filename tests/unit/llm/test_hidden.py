@@ -3,11 +3,11 @@
 import pytest
 
 from asyncagents.config.secret import Secret
-from asyncagents.llm.http.redact import clean_body, clean_text, hidden, shown
+from asyncagents.llm.http.redact import redact_body, redact_text, redact_url, secrets_of
 
 
 def values(*, key: str | None = None, url: str = "https://a.test", **headers: str) -> set[str]:
-    found = hidden(Secret(key) if key is not None else None, tuple(headers.values()), url)
+    found = secrets_of(Secret(key) if key is not None else None, tuple(headers.values()), url)
     return {secret.reveal() for secret in found}
 
 
@@ -39,11 +39,11 @@ def test_of_an_address_the_user_the_password_and_the_query_are_hidden_but_no_ver
         "ab/cdefgh",
         "ab%2Fcdefgh",
     }
-    assert shown(url) == "https://a.test/v1"
+    assert redact_url(url) == "https://a.test/v1"
     assert values(url="http://[nonsense") == set()
 
 
 def test_a_secret_inside_another_does_not_keep_the_rest_of_it_visible() -> None:
-    secrets = hidden(Secret("abcdefgh"), ("abcdefgh-ijklmnop",), "https://a.test")
-    assert clean_text("it is abcdefgh-ijklmnop!", secrets) == "it is ***!"
-    assert clean_body(b"it is abcdefgh-ijklmnop!", secrets) == b"it is ***!"
+    secrets = secrets_of(Secret("abcdefgh"), ("abcdefgh-ijklmnop",), "https://a.test")
+    assert redact_text("it is abcdefgh-ijklmnop!", secrets) == "it is ***!"
+    assert redact_body(b"it is abcdefgh-ijklmnop!", secrets) == b"it is ***!"

@@ -30,12 +30,12 @@ async def test_places_are_given_in_the_order_in_which_they_were_asked_for() -> N
 async def test_a_place_is_given_back_once() -> None:
     lanes = limits(FakeClock())
     slot = await lanes.slot(MODEL)
-    assert lanes.crowded(MODEL)
-    assert not lanes.crowded(OTHER)
+    assert lanes.is_full(MODEL)
+    assert not lanes.is_full(OTHER)
     slot.release()
     slot.release()
     await lanes.slot(MODEL)
-    assert lanes.crowded(MODEL)
+    assert lanes.is_full(MODEL)
 
 
 async def test_whoever_leaves_the_queue_takes_no_place_along() -> None:
@@ -46,14 +46,14 @@ async def test_whoever_leaves_the_queue_takes_no_place_along() -> None:
     waiting.cancel()
     await asyncio.wait([waiting])
     slot.release()
-    assert not lanes.crowded(MODEL)
+    assert not lanes.is_full(MODEL)
 
 
 def test_a_cool_down_is_the_models_and_those_who_wait_come_back_spread() -> None:
     clock = FakeClock(1_000)
     lanes = limits(clock)
-    lanes.cool(MODEL, until=61_000)
-    lanes.cool(MODEL, until=31_000)
+    lanes.cool_down(MODEL, until=61_000)
+    lanes.cool_down(MODEL, until=31_000)
     untils = {lanes.wait_until(MODEL) for _ in range(50)}
     assert (min(untils) >= 61_000, max(untils) < 76_000, len(untils) > 10) == (True, True, True)
     assert lanes.wait_until(OTHER) == 0

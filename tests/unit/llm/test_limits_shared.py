@@ -44,7 +44,7 @@ async def test_each_process_has_its_part_and_at_least_one_place(
         tasks = [group.create_task(crowd.take()) for _ in range(20)]
         await settle()
         assert crowd.open == mine
-        assert crowd.limits.crowded(MODEL)
+        assert crowd.limits.is_full(MODEL)
         for task in tasks:
             task.cancel()
 
@@ -56,7 +56,7 @@ async def test_whoever_waits_is_let_in_when_another_process_has_gone() -> None:
         await settle()
         assert crowd.open == 2
         crowd.fellows = 2
-        crowd.limits.share_anew()
+        crowd.limits.redistribute_slots()
         await settle()
         assert crowd.open == 4
         for task in tasks:

@@ -26,35 +26,35 @@ from asyncagents.llm.http.answer_size import MOST_ARGUMENTS, MOST_CALLS, MOST_CH
 from asyncagents.llm.http.request import Endpoint
 from asyncagents.llm.model import (
     Attachment,
-    CallMade,
-    FromModel,
-    FromTool,
-    FromUser,
+    ChatRequest,
     ModelEvent,
+    ModelTurn,
     Options,
     ReasoningDelta,
     ReasoningEnd,
-    Request,
-    Said,
+    RequestMessage,
     StepFinish,
     StepStart,
     StreamError,
     StreamFinish,
     StreamStart,
+    TextBlock,
     TextDelta,
     TextEnd,
     TextStart,
-    Thought,
-    Told,
+    ThinkingBlock,
+    ToolCallBlock,
     ToolCallReady,
     ToolCallStart,
     ToolSpec,
+    ToolTurn,
+    UserTurn,
 )
-from asyncagents.llm.pydantic_ai.adapter import LongTail
-from asyncagents.llm.pydantic_ai.build import build_model, build_provider, settings
-from asyncagents.llm.pydantic_ai.events import Reader
-from asyncagents.llm.pydantic_ai.request import messages
-from asyncagents.testing.provider import Provider, Reply, ToolUse, Usage, open_provider
+from asyncagents.llm.pydantic_ai.adapter import PydanticAiModel
+from asyncagents.llm.pydantic_ai.build import build_model, build_provider, build_settings
+from asyncagents.llm.pydantic_ai.events import PydanticAiReader
+from asyncagents.llm.pydantic_ai.request import build_messages
+from asyncagents.testing.provider import Provider, Reply, TokenUsage, ToolUse, open_provider
 from tests.unit.llm.conversation import ODD_NAMES
 
 KEY = "sk-very-secret-0123456789"
@@ -64,14 +64,14 @@ WEATHER = ToolSpec(
 )
 
 
-def ask(*told: Told, **given: Any) -> Request:
-    return Request(**{"model": MODEL, "messages": told, **given})
+def ask(*told: RequestMessage, **given: Any) -> ChatRequest:
+    return ChatRequest(**{"model": MODEL, "messages": told, **given})
 
 
 @asynccontextmanager
 async def tail_of(
     provider: Provider, *, kind: str = "openai-chat", idle_seconds: float = 30
-) -> AsyncIterator[LongTail]:
+) -> AsyncIterator[PydanticAiModel]:
     endpoint = Endpoint(
         provider_id="tail",
         base_url=f"{provider.url}/v1",
@@ -80,16 +80,16 @@ async def tail_of(
         first_seconds=idle_seconds,
         idle_seconds=idle_seconds,
     )
-    tail = LongTail(kind, endpoint, {})
+    tail = PydanticAiModel(kind, endpoint, {})
     try:
         yield tail
     finally:
         await tail.close()
 
 
-async def events_of(reply: Reply, request: Request | None = None, **given: Any) -> list[ModelEvent]:
+async def events_of(reply: Reply, request: ChatRequest | None = None, **given: Any) -> list[ModelEvent]:
     async with open_provider(otherwise=reply) as provider, tail_of(provider, **given) as tail:
-        return [event async for event in tail.stream(request or ask(FromUser("Hi.")))]
+        return [event async for event in tail.stream(request or ask(UserTurn("Hi.")))]
 
 
 async def failure_of(reply: Reply, **given: Any) -> StreamError:
@@ -98,7 +98,7 @@ async def failure_of(reply: Reply, **given: Any) -> StreamError:
     return events[-1]
 
 
-async def seen_by(request: Request) -> dict[str, Any]:
+async def seen_by(request: ChatRequest) -> dict[str, Any]:
     async with open_provider() as provider, tail_of(provider) as tail:
         events = [event async for event in tail.stream(request)]
         assert isinstance(events[-1], StreamFinish)
@@ -131,7 +131,7 @@ async def test_reasoning_comes_apart_from_text_and_knows_what_its_model_wants_ba
 
 async def test_calls_are_announced_and_come_with_their_whole_input() -> None:
     tools = (ToolUse("weather", {"at": "Rome"}, id="c1"), ToolUse("weather", {}, id="c2"))
-    events = await events_of(Reply(text="", tools=tools), ask(FromUser("Hi."), tools=(WEATHER,)))
+    events = await events_of(Reply(text="", tools=tools), ask(UserTurn("Hi."), tools=(WEATHER,)))
     assert [event for event in events if isinstance(event, ToolCallStart | ToolCallReady)] == [
         ToolCallStart("c1", "weather"),
         ToolCallReady("c1", "weather", {"at": "Rome"}),
@@ -148,7 +148,7 @@ async def test_a_call_with_broken_arguments_is_never_ready() -> None:
 
 def test_halves_of_characters_and_missing_names_are_made_good() -> None:
     """The SDKs read JSON less strictly than we do."""
-    reader = Reader("m")
+    reader = PydanticAiReader("m")
     odd = ToolCallPart("we\ud83d", {"at": "\udc80"}, "c\ud83d")
     thought = ThinkingPart(
         "hm", signature="s\ud83d", provider_name="openai", provider_details={"a": ["\udc80"]}
@@ -167,8 +167,8 @@ def test_halves_of_characters_and_missing_names_are_made_good() -> None:
 
 def test_a_tool_that_never_was_goes_back_under_a_name_that_is_taken() -> None:
     for tool, name in ODD_NAMES.items():
-        _, step, result = messages(
-            ask(FromUser("Hi."), FromModel((CallMade("a", tool, {}),)), FromTool("a", tool, "no"))
+        _, step, result = build_messages(
+            ask(UserTurn("Hi."), ModelTurn((ToolCallBlock("a", tool, {}),)), ToolTurn("a", tool, "no"))
         )
         assert [part.tool_name for part in (*step.parts, *result.parts) if hasattr(part, "tool_name")] == [
             name,
@@ -178,7 +178,7 @@ def test_a_tool_that_never_was_goes_back_under_a_name_that_is_taken() -> None:
 
 def test_arguments_may_come_as_an_object_in_pieces() -> None:
     """As Google and others send them; no provider at hand streams objects over HTTP."""
-    reader = Reader("m")
+    reader = PydanticAiReader("m")
     part = ToolCallPart("weather", {"at": "Rome"}, "c1")
     delta = ToolCallPartDelta(args_delta={"on": "Monday"})
     whole = delta.apply(part)
@@ -195,7 +195,7 @@ def test_arguments_may_come_as_an_object_in_pieces() -> None:
 
 @pytest.mark.spec("C-07")
 async def test_the_five_kinds_of_tokens_are_told_apart() -> None:
-    events = await events_of(Reply(usage=Usage(input=100, output=20, reasoning=7, cache_read=40)))
+    events = await events_of(Reply(usage=TokenUsage(input=100, output=20, reasoning=7, cache_read=40)))
     [finish] = [event for event in events if isinstance(event, StepFinish)]
     cache = CacheTokens(read=40, write=0)
     assert finish.tokens == Tokens(input=100, output=20, reasoning=7, cache=cache, total=167)
@@ -226,7 +226,7 @@ async def test_a_stream_without_a_finish_ends_without_one() -> None:
 async def test_a_rate_limit_says_when_to_come_back_and_is_asked_once() -> None:
     limited = Reply(status=429, error="Slow down.", headers={"retry-after": "7"})
     async with open_provider(otherwise=limited) as provider, tail_of(provider) as tail:
-        [error] = [event async for event in tail.stream(ask(FromUser("Hi.")))]
+        [error] = [event async for event in tail.stream(ask(UserTurn("Hi.")))]
         assert provider.asked == 1
     assert isinstance(error, StreamError)
     assert error.retry_after == 7
@@ -244,7 +244,7 @@ async def test_a_server_in_trouble_may_be_asked_again_but_not_by_the_library() -
         open_provider(otherwise=Reply(status=500, error="Boom.")) as provider,
         tail_of(provider) as tail,
     ):
-        [error] = [event async for event in tail.stream(ask(FromUser("Hi.")))]
+        [error] = [event async for event in tail.stream(ask(UserTurn("Hi.")))]
         assert provider.asked == 1
     assert isinstance(error, StreamError)
     assert isinstance(error.failure, APIError)
@@ -310,8 +310,8 @@ async def test_a_cut_connection_ends_in_an_error_that_may_be_tried_again(cut_at:
 async def test_nobody_at_the_address_is_an_error_that_may_be_tried_again() -> None:
     async with open_provider() as provider:
         url = provider.url
-    tail = LongTail("openai-chat", Endpoint(provider_id="tail", base_url=url, api_key=Secret(KEY)), {})
-    [error] = [event async for event in tail.stream(ask(FromUser("Hi.")))]
+    tail = PydanticAiModel("openai-chat", Endpoint(provider_id="tail", base_url=url, api_key=Secret(KEY)), {})
+    [error] = [event async for event in tail.stream(ask(UserTurn("Hi.")))]
     await tail.close()
     assert isinstance(error, StreamError)
     assert isinstance(error.failure, APIError)
@@ -331,7 +331,7 @@ async def test_a_silent_stream_is_ended(hang_at: int) -> None:
 async def test_closing_the_stream_ends_the_request() -> None:
     endless = Reply(text="word " * 99, chunks=9, hang_at=900)
     async with open_provider(otherwise=endless) as provider, tail_of(provider) as tail:
-        async with aclosing(tail.stream(ask(FromUser("Hi.")))) as events:
+        async with aclosing(tail.stream(ask(UserTurn("Hi.")))) as events:
             async for event in events:
                 if isinstance(event, TextDelta):
                     break
@@ -340,7 +340,7 @@ async def test_closing_the_stream_ends_the_request() -> None:
 
 async def test_cancelling_who_reads_ends_the_request() -> None:
     async def read() -> None:
-        async for _ in tail.stream(ask(FromUser("Hi."))):
+        async for _ in tail.stream(ask(UserTurn("Hi."))):
             pass
 
     async with open_provider(otherwise=Reply(hang_at=-1)) as provider, tail_of(provider) as tail:
@@ -355,17 +355,17 @@ async def test_a_whole_conversation_reaches_the_provider_in_order() -> None:
     png = Attachment("image/png", "data:image/png;base64,aGVsbG8=", "a.png")
     body = await seen_by(
         ask(
-            FromUser("Look.", (png,)),
-            FromModel(
+            UserTurn("Look.", (png,)),
+            ModelTurn(
                 (
-                    Said("I call two."),
-                    CallMade("c1", "weather", {"at": "Rome"}),
-                    CallMade("c2", "weather", {}),
+                    TextBlock("I call two."),
+                    ToolCallBlock("c1", "weather", {"at": "Rome"}),
+                    ToolCallBlock("c2", "weather", {}),
                 )
             ),
-            FromTool("c1", "weather", "Sunny."),
-            FromTool("c2", "weather", "No place was given.", failed=True),
-            FromUser("Go on."),
+            ToolTurn("c1", "weather", "Sunny."),
+            ToolTurn("c2", "weather", "No place was given.", failed=True),
+            UserTurn("Go on."),
             tools=(WEATHER,),
             system="Be brief.",
         )
@@ -392,7 +392,7 @@ async def test_a_whole_conversation_reaches_the_provider_in_order() -> None:
     ],
 )
 async def test_a_tool_is_forced_unless_the_model_thinks(choice: str | None, sent: Any) -> None:
-    request = ask(FromUser("Hi."), tools=(WEATHER,), tool_choice=choice)
+    request = ask(UserTurn("Hi."), tools=(WEATHER,), tool_choice=choice)
     assert (await seen_by(request)).get("tool_choice", "auto") == sent
     thinks = replace(request, options=Options(body={"reasoningEffort": "high"}))
     assert (await seen_by(thinks)).get("tool_choice", "auto") == "auto"
@@ -404,11 +404,16 @@ async def test_a_models_own_thoughts_go_back_to_it_and_nobody_elses() -> None:
     foreign = {"anthropic": {"signature": "x", "model": "local"}}
     body = await seen_by(
         ask(
-            FromUser("Hi."),
-            FromModel(
-                (Thought("mine", own), Thought("theirs", other), Thought("far", foreign), Said("Yes."))
+            UserTurn("Hi."),
+            ModelTurn(
+                (
+                    ThinkingBlock("mine", own),
+                    ThinkingBlock("theirs", other),
+                    ThinkingBlock("far", foreign),
+                    TextBlock("Yes."),
+                )
             ),
-            FromUser("Why?"),
+            UserTurn("Why?"),
         )
     )
     said = body["messages"][1]
@@ -419,7 +424,7 @@ async def test_a_models_own_thoughts_go_back_to_it_and_nobody_elses() -> None:
 
 def test_a_step_that_is_nothing_but_thoughts_is_left_out() -> None:
     own = {"longtail": {"provider": "openai", "model": "local", "id": "reasoning_content"}}
-    told = messages(ask(FromUser("Hi."), FromModel((Thought("hm", own),)), FromUser("Well?")))
+    told = build_messages(ask(UserTurn("Hi."), ModelTurn((ThinkingBlock("hm", own),)), UserTurn("Well?")))
     assert [type(message) for message in told] == [ModelRequest, ModelRequest]
 
 
@@ -428,7 +433,7 @@ async def test_options_and_headers_reach_the_provider() -> None:
         temperature=0.5, top_p=0.9, max_output=77, body={"seed": 3, "stopSequences": ["END"], "topK": None}
     )
     async with open_provider() as provider, tail_of(provider) as tail:
-        async for _ in tail.stream(ask(FromUser("Hi."), options=options)):
+        async for _ in tail.stream(ask(UserTurn("Hi."), options=options)):
             pass
         seen = provider.requests[0]
     assert (seen.body["temperature"], seen.body["top_p"]) == (0.5, 0.9)
@@ -442,14 +447,16 @@ def test_settings_that_a_provider_does_not_take_are_left_out(caplog: pytest.LogC
     endpoint = Endpoint(provider_id="tail", base_url="", api_key=Secret(KEY))
     provider = build_provider("cerebras", endpoint, {})
     model = build_model("cerebras", "gpt-oss-120b", provider)
-    given = settings("cerebras", model, ask(options=Options(body={"odd": 1, "reasoningEffort": "low"})), {})
+    given = build_settings(
+        "cerebras", model, ask(options=Options(body={"odd": 1, "reasoningEffort": "low"})), {}
+    )
     assert given == {"max_retries": 0, "thinking": "low"}
     assert "odd" in caplog.text
 
 
 async def test_a_provider_that_cannot_be_made_is_an_error_and_no_exception() -> None:
-    tail = LongTail("no-such-provider", Endpoint(provider_id="tail", base_url=""), {})
-    [error] = [event async for event in tail.stream(ask(FromUser("Hi.")))]
+    tail = PydanticAiModel("no-such-provider", Endpoint(provider_id="tail", base_url=""), {})
+    [error] = [event async for event in tail.stream(ask(UserTurn("Hi.")))]
     await tail.close()
     assert isinstance(error, StreamError)
     assert isinstance(error.failure, APIError)
@@ -459,13 +466,13 @@ async def test_a_provider_that_cannot_be_made_is_an_error_and_no_exception() -> 
 @pytest.mark.spec("X-04")
 async def test_files_of_a_result_reach_the_provider_after_all_results() -> None:
     png = Attachment("image/png", "data:image/png;base64,aGVsbG8=", "a.png")
-    calls = FromModel((CallMade("c1", "weather", {}), CallMade("c2", "weather", {})))
+    calls = ModelTurn((ToolCallBlock("c1", "weather", {}), ToolCallBlock("c2", "weather", {})))
     body = await seen_by(
         ask(
-            FromUser("Look."),
+            UserTurn("Look."),
             calls,
-            FromTool("c1", "weather", "[a map]", files=(png,)),
-            FromTool("c2", "weather", "Sunny."),
+            ToolTurn("c1", "weather", "[a map]", files=(png,)),
+            ToolTurn("c2", "weather", "Sunny."),
             tools=(WEATHER,),
         )
     )

@@ -14,11 +14,11 @@ from asyncagents.domain.conversation.failure import (
     ProviderAuthError,
 )
 from asyncagents.domain.shape import encode
-from asyncagents.llm.http.errors import Target
-from asyncagents.llm.pydantic_ai.adapter import failed
+from asyncagents.llm.http.errors import RequestTarget
+from asyncagents.llm.pydantic_ai.adapter import map_error
 
 KEY = "sk-very-secret-0123456789"
-TARGET = Target(provider_id="tail", model_id="local", url="https://tail.test", hidden=(Secret(KEY),))
+TARGET = RequestTarget(provider_id="tail", model_id="local", url="https://tail.test", secrets=(Secret(KEY),))
 
 
 def http_error(status: int, body: object = None, **headers: str) -> theirs.ModelHTTPError:
@@ -47,13 +47,13 @@ def http_error(status: int, body: object = None, **headers: str) -> theirs.Model
 )
 def test_each_error_of_the_library_has_its_failure(error: Exception, failure: type, again: bool) -> None:
     """Most of these only come from clouds that no local server can play."""
-    told = failed(TARGET, error)
+    told = map_error(TARGET, error)
     assert isinstance(told.failure, failure)
     assert (isinstance(told.failure, APIError) and told.failure.data.is_retryable) == again
 
 
 def test_a_wait_that_came_without_a_header_is_kept() -> None:
-    told = failed(TARGET, theirs.ModelRateLimitError("m", "Slow down.", retry_after=9))
+    told = map_error(TARGET, theirs.ModelRateLimitError("m", "Slow down.", retry_after=9))
     assert told.retry_after == 9
     assert isinstance(told.failure, APIError)
     assert told.failure.data.status_code == 429
@@ -70,7 +70,7 @@ def test_a_wait_that_came_without_a_header_is_kept() -> None:
 def test_the_library_knows_what_a_status_does_not_say(category: Any, status: int, failure: type) -> None:
     body = {"message": "in words that nobody here has heard"}
     error = theirs.ModelHTTPError.for_category(category, status_code=status, model_name="m", body=body)
-    told = failed(TARGET, error)
+    told = map_error(TARGET, error)
     assert isinstance(told.failure, failure)
     assert not (isinstance(told.failure, APIError) and told.failure.data.is_retryable)
 
@@ -85,7 +85,7 @@ def test_no_error_is_too_odd_to_be_kept() -> None:
         OSError("half \ud83d"),
     ]
     for error in errors:
-        assert encode(failed(TARGET, error).failure)
+        assert encode(map_error(TARGET, error).failure)
 
 
 def test_no_error_shows_the_key() -> None:
@@ -97,4 +97,4 @@ def test_no_error_shows_the_key() -> None:
         OSError(f"{KEY} is odd"),
     ]
     for error in errors:
-        assert KEY not in str(failed(TARGET, error))
+        assert KEY not in str(map_error(TARGET, error))

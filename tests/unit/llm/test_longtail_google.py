@@ -7,20 +7,20 @@ from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.llm.http.request import Endpoint
 from asyncagents.llm.model import (
-    CallMade,
-    FromModel,
-    FromTool,
-    FromUser,
+    ChatRequest,
+    ModelTurn,
     Options,
     ReasoningDelta,
-    Request,
+    RequestMessage,
     StepFinish,
     TextDelta,
-    Told,
+    ToolCallBlock,
     ToolCallReady,
     ToolSpec,
+    ToolTurn,
+    UserTurn,
 )
-from asyncagents.llm.pydantic_ai.adapter import LongTail
+from asyncagents.llm.pydantic_ai.adapter import PydanticAiModel
 from tests.unit.llm.raw_server import open_raw_server
 
 KEY = "sk-very-secret-0123456789"
@@ -55,12 +55,12 @@ THINKING = [
 ]
 
 
-HISTORY: list[Told] = [
-    FromUser("Rome, and here?"),
-    FromModel((CallMade("c1", "weather", {"at": "Rome"}), CallMade("c2", "weather", {}))),
-    FromTool("c1", "weather", "Sunny."),
-    FromTool("c2", "weather", "Where is here?", failed=True),
-    FromUser("Never mind."),
+HISTORY: list[RequestMessage] = [
+    UserTurn("Rome, and here?"),
+    ModelTurn((ToolCallBlock("c1", "weather", {"at": "Rome"}), ToolCallBlock("c2", "weather", {}))),
+    ToolTurn("c1", "weather", "Sunny."),
+    ToolTurn("c2", "weather", "Where is here?", failed=True),
+    UserTurn("Never mind."),
 ]
 
 
@@ -68,9 +68,9 @@ HISTORY: list[Told] = [
 async def test_google_is_reached_with_its_own_wire() -> None:
     async with open_raw_server(THINKING) as server:
         endpoint = Endpoint(provider_id="google", base_url=f"{server.url}/v1beta", api_key=Secret(KEY))
-        tail = LongTail("google", endpoint, {})
+        tail = PydanticAiModel("google", endpoint, {})
         body = {"thinkingConfig": {"thinkingLevel": "low", "includeThoughts": True}}
-        request = Request(
+        request = ChatRequest(
             messages=HISTORY,
             model=ModelRef(provider_id="google", model_id="gemini-3.8-flash"),
             tools=(WEATHER,),

@@ -11,15 +11,15 @@ from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.llm.http.request import Endpoint
 from asyncagents.llm.model import (
     Attachment,
-    CallMade,
-    FromModel,
-    FromTool,
-    FromUser,
+    ChatRequest,
+    ModelTurn,
     Options,
-    Request,
-    Said,
-    Thought,
-    Told,
+    RequestMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolTurn,
+    UserTurn,
 )
 from asyncagents.llm.openai.request import write_body
 from asyncagents.testing.provider_check import openai_refusal
@@ -31,16 +31,16 @@ OWN = {"openai": {"field": "reasoning_content", "model": "sage-1"}}
 
 
 def body(
-    *messages: Told, endpoint: Endpoint = ENDPOINT, model: str = "sage-1", **given: Any
+    *messages: RequestMessage, endpoint: Endpoint = ENDPOINT, model: str = "sage-1", **given: Any
 ) -> dict[str, Any]:
-    request = Request(
+    request = ChatRequest(
         model=ModelRef(provider_id="acme", model_id=model), messages=messages, options=Options(**given)
     )
     return write_body(endpoint, request)
 
 
 def test_a_whole_request_is_written_as_recorded() -> None:
-    request = Request(
+    request = ChatRequest(
         model=ModelRef(provider_id="acme", model_id="sage-1"),
         messages=CONVERSATION,
         tools=TOOLS,
@@ -51,7 +51,7 @@ def test_a_whole_request_is_written_as_recorded() -> None:
 
 
 def test_a_request_of_one_text_has_nothing_that_was_not_asked_for() -> None:
-    assert body(FromUser("hi")) == {
+    assert body(UserTurn("hi")) == {
         "model": "sage-1",
         "messages": [{"role": "user", "content": "hi"}],
         "stream": True,
@@ -89,7 +89,7 @@ def test_the_limit_of_an_answer_has_the_name_that_the_model_wants(
 )
 def test_a_tool_is_forced_where_there_are_tools(choice: str | None, sent: Any) -> None:
     model = ModelRef(provider_id="acme", model_id="sage-1")
-    request = Request(model=model, messages=(FromUser("Hi"),), tools=TOOLS, tool_choice=choice)
+    request = ChatRequest(model=model, messages=(UserTurn("Hi"),), tools=TOOLS, tool_choice=choice)
     assert write_body(ENDPOINT, request).get("tool_choice") == sent
     assert "tool_choice" not in write_body(ENDPOINT, replace(request, tools=()))
 
@@ -107,7 +107,7 @@ def test_pictures_and_papers_go_beside_the_text() -> None:
         Attachment("image/webp", "https://a.test/b.webp"),
         Attachment("application/pdf", "data:application/pdf;base64,aGk=", "c.pdf"),
     )
-    (message,) = body(FromUser("look", files))["messages"]
+    (message,) = body(UserTurn("look", files))["messages"]
     assert message["content"] == [
         {"type": "text", "text": "look"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
@@ -128,24 +128,24 @@ def test_pictures_and_papers_go_beside_the_text() -> None:
     ],
 )
 def test_a_file_that_the_wire_cannot_carry_becomes_a_text(file: Attachment, said: str) -> None:
-    (message,) = body(FromUser("", (file,)))["messages"]
+    (message,) = body(UserTurn("", (file,)))["messages"]
     (block,) = message["content"]
     assert block["type"] == "text"
     assert said in block["text"]
 
 
 def test_a_step_of_thoughts_alone_is_not_sent() -> None:
-    assert body(FromUser("hi"), FromModel((Thought("hm"),)))["messages"] == [
+    assert body(UserTurn("hi"), ModelTurn((ThinkingBlock("hm"),)))["messages"] == [
         {"role": "user", "content": "hi"}
     ]
 
 
 def test_a_step_that_called_keeps_the_thoughts_of_a_model_that_wants_them_back() -> None:
     """DeepSeek refuses the history of a conversation that lost them, also where they were empty."""
-    first = FromModel((Thought("hm", OWN), CallMade("a", "ls", {})))
-    second = FromModel((CallMade("b", "ls", {}),))
-    last = FromModel((Thought("so", OWN), Said("done")))
-    messages = body(FromUser("x"), first, FromTool("a", "ls", "1"), second, FromTool("b", "ls", "2"), last)[
+    first = ModelTurn((ThinkingBlock("hm", OWN), ToolCallBlock("a", "ls", {})))
+    second = ModelTurn((ToolCallBlock("b", "ls", {}),))
+    last = ModelTurn((ThinkingBlock("so", OWN), TextBlock("done")))
+    messages = body(UserTurn("x"), first, ToolTurn("a", "ls", "1"), second, ToolTurn("b", "ls", "2"), last)[
         "messages"
     ]
     assert [message.get("reasoning_content") for message in messages] == [None, "hm", None, "", None, None]
@@ -160,14 +160,14 @@ def test_a_step_that_called_keeps_the_thoughts_of_a_model_that_wants_them_back()
     ],
 )
 def test_thoughts_of_another_model_are_not_sent(metadata: dict[str, Any] | None) -> None:
-    step = FromModel((Thought("hm", metadata), CallMade("a", "ls", {})))
-    assert "hm" not in json.dumps(body(FromUser("x"), step, FromTool("a", "ls", "1")))
+    step = ModelTurn((ThinkingBlock("hm", metadata), ToolCallBlock("a", "ls", {})))
+    assert "hm" not in json.dumps(body(UserTurn("x"), step, ToolTurn("a", "ls", "1")))
 
 
 def test_an_id_that_is_too_long_is_cut_the_same_way_in_the_call_and_its_result() -> None:
     long = ["call_" + "x" * 60 + end for end in "ab"]
-    step = FromModel(tuple(CallMade(call_id, "ls", {}) for call_id in long))
-    messages = body(step, *(FromTool(call_id, "ls", "") for call_id in long))["messages"]
+    step = ModelTurn(tuple(ToolCallBlock(call_id, "ls", {}) for call_id in long))
+    messages = body(step, *(ToolTurn(call_id, "ls", "") for call_id in long))["messages"]
     made = [call["id"] for call in messages[0]["tool_calls"]]
     assert made == [message["tool_call_id"] for message in messages[1:]]
     assert len(set(made)) == 2
@@ -176,7 +176,7 @@ def test_an_id_that_is_too_long_is_cut_the_same_way_in_the_call_and_its_result()
 
 def test_a_tool_that_never_was_goes_back_under_a_name_that_is_taken() -> None:
     for tool, name in ODD_NAMES.items():
-        written = body(FromUser("x"), FromModel((CallMade("a", tool, {}),)), FromTool("a", tool, "no"))
+        written = body(UserTurn("x"), ModelTurn((ToolCallBlock("a", tool, {}),)), ToolTurn("a", tool, "no"))
         assert written["messages"][1]["tool_calls"][0]["function"]["name"] == name
         assert openai_refusal(written, {}) is None
 
@@ -190,8 +190,8 @@ def test_the_next_request_begins_with_this_one() -> None:
 @pytest.mark.spec("X-04", "C-02")
 def test_files_of_results_follow_all_results_of_their_step() -> None:
     image = Attachment("image/png", "data:image/png;base64,AAAA", "dot.png")
-    step = FromModel((CallMade("a", "see", {}), CallMade("b", "add", {})))
-    told = (FromUser("go"), step, FromTool("a", "see", "[a dot]", files=(image,)), FromTool("b", "add", "3"))
+    step = ModelTurn((ToolCallBlock("a", "see", {}), ToolCallBlock("b", "add", {})))
+    told = (UserTurn("go"), step, ToolTurn("a", "see", "[a dot]", files=(image,)), ToolTurn("b", "add", "3"))
     first = body(*told)["messages"]
     assert [message["role"] for message in first] == ["user", "assistant", "tool", "tool", "user"]
     assert first[2]["content"] == "[a dot]"
@@ -199,6 +199,6 @@ def test_files_of_results_follow_all_results_of_their_step() -> None:
         {"type": "text", "text": "[Files of the result of see, call a:]"},
         {"type": "image_url", "image_url": {"url": image.url}},
     ]
-    later = body(*told, FromModel((Said("A dot."),)), FromUser("and?"))["messages"]
+    later = body(*told, ModelTurn((TextBlock("A dot."),)), UserTurn("and?"))["messages"]
     assert later[: len(first)] == first
     assert openai_refusal(body(*told), {}) is None

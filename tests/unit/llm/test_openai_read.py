@@ -22,8 +22,8 @@ from asyncagents.llm.model import (
     ToolCallReady,
     ToolCallStart,
 )
-from asyncagents.llm.openai.calls import Calls
-from asyncagents.llm.openai.events import Function, ToolDelta
+from asyncagents.llm.openai.calls import CallAssembler
+from asyncagents.llm.openai.events import FunctionDelta, ToolDelta
 from tests.unit.llm.kit import (
     DONE,
     OPENAI_ANSWER,
@@ -157,7 +157,7 @@ def test_empty_pieces_say_nothing_and_are_not_heard() -> None:
     reader = openai_reader()
     empty = [chunk({"content": ""}), chunk({"role": "assistant", "content": None}), chunk({}, choices=[])]
     assert play(reader, empty) == []
-    assert not reader.heard
+    assert not reader.has_content
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_empty_pieces_say_nothing_and_are_not_heard() -> None:
 def test_what_has_meaning_is_heard(meant: bytes) -> None:
     reader = openai_reader()
     play(reader, [meant])
-    assert reader.heard
+    assert reader.has_content
 
 
 @pytest.mark.parametrize(
@@ -270,10 +270,10 @@ def test_many_calls_that_have_an_id_and_no_number_are_found_without_a_search() -
             Id.compared += 1
             return str.__eq__(self, other)
 
-    calls = Calls("1", AnswerSize())
+    calls = CallAssembler("1", AnswerSize())
     for number in range(500):
-        calls.add(ToolDelta(id=Id(f"call_{number}"), function=Function("ls", "{}")))
-    assert len(calls.ready()) == 500
+        calls.add(ToolDelta(id=Id(f"call_{number}"), function=FunctionDelta("ls", "{}")))
+    assert len(calls.ready_events()) == 500
     assert Id.compared < 5000
 
 

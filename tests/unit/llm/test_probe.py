@@ -11,8 +11,8 @@ from aiohttp import web
 from asyncagents.config.config import Config, ProviderConfig
 from asyncagents.config.secret import Secret
 from asyncagents.domain.conversation.message import ModelRef
-from asyncagents.llm.offer import Offer
-from asyncagents.llm.probe import Probe, probe
+from asyncagents.llm.offer import ModelOffer
+from asyncagents.llm.probe import Probe, probe_provider
 from asyncagents.llm.roster import Roster
 from asyncagents.testing.provider import open_provider
 
@@ -20,11 +20,11 @@ KEY = "sk-right-one"
 COMPATIBLE, ANTHROPIC = "@ai-sdk/openai-compatible", "@ai-sdk/anthropic"
 
 
-def offer(base_url: str, *, npm: str = COMPATIBLE, key: str = KEY) -> Offer:
+def offer(base_url: str, *, npm: str = COMPATIBLE, key: str = KEY) -> ModelOffer:
     provider = ProviderConfig(npm=npm, base_url=base_url, api_key=Secret(f"{key}\n"))
     roster = Roster(Config(data_dir=Path("unused"), provider={"desk": provider}))
     found = roster.offer(ModelRef(provider_id="desk", model_id="m"))
-    assert isinstance(found, Offer)
+    assert isinstance(found, ModelOffer)
     return found
 
 
@@ -51,14 +51,14 @@ async def serving(body: bytes) -> AsyncIterator[str]:
 )
 async def test_a_provider_that_takes_the_key_lists_its_models(npm: str, path: str) -> None:
     async with open_provider(key=KEY) as provider:
-        found = await probe(offer(provider.url + path, npm=npm))
+        found = await probe_provider(offer(provider.url + path, npm=npm))
     assert found == Probe(True, "it answers, and lists 1 model")
 
 
 @pytest.mark.parametrize("npm", [COMPATIBLE, ANTHROPIC])
 async def test_a_provider_that_refuses_the_key_says_so_without_it(npm: str) -> None:
     async with open_provider(key=KEY) as provider:
-        found = await probe(offer(f"{provider.url}/v1", npm=npm, key="sk-wrong-one"))
+        found = await probe_provider(offer(f"{provider.url}/v1", npm=npm, key="sk-wrong-one"))
     assert found.reached is False
     assert found.text.startswith("desk refused the API key (HTTP 401)")
     assert "sk-wrong-one" not in found.text
@@ -66,12 +66,12 @@ async def test_a_provider_that_refuses_the_key_says_so_without_it(npm: str) -> N
 
 async def test_a_server_without_such_a_list_is_there_all_the_same() -> None:
     async with open_provider(key=KEY) as provider:
-        found = await probe(offer(f"{provider.url}/v2"))
+        found = await probe_provider(offer(f"{provider.url}/v2"))
     assert found == Probe(None, f"it answers, but has no list of models at {provider.url}/v2/models")
 
 
 async def test_nobody_there_is_said() -> None:
-    found = await probe(offer("http://127.0.0.1:9/v1"))
+    found = await probe_provider(offer("http://127.0.0.1:9/v1"))
     assert found.reached is False
     assert found.text == "http://127.0.0.1:9 refuses connections: is the model server running?"
 
@@ -87,13 +87,13 @@ async def test_an_answer_that_is_no_http_does_not_show_the_address() -> None:
     server = await asyncio.start_server(nonsense, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        found = await probe(offer(f"http://127.0.0.1:{port}/v1?code=QUERY-SECRET"))
+        found = await probe_provider(offer(f"http://127.0.0.1:{port}/v1?code=QUERY-SECRET"))
     assert found.reached is False
     assert "QUERY-SECRET" not in found.text
 
 
 async def test_an_address_that_is_none_is_said_without_it() -> None:
-    found = await probe(offer("http://[SECRET-HOST/v1"))
+    found = await probe_provider(offer("http://[SECRET-HOST/v1"))
     assert found.reached is False
     assert "SECRET" not in found.text
 
@@ -101,5 +101,5 @@ async def test_an_address_that_is_none_is_said_without_it() -> None:
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"data": 1}', b""])
 async def test_an_answer_that_is_no_list_is_said(body: bytes) -> None:
     async with serving(body) as url:
-        found = await probe(offer(f"{url}/v1"))
+        found = await probe_provider(offer(f"{url}/v1"))
     assert found == Probe(False, "it answers, but not with a list of models: check its baseURL")

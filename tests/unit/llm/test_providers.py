@@ -20,24 +20,24 @@ from asyncagents.config.config import (
 from asyncagents.config.secret import Secret
 from asyncagents.domain.conversation.failure import APIError, ProviderAuthError
 from asyncagents.domain.conversation.message import ModelRef
-from asyncagents.llm.limits import AT_ONCE
+from asyncagents.llm.limits import DEFAULT_CONCURRENCY
 from asyncagents.llm.model import (
     Attachment,
-    CallMade,
-    FromModel,
-    FromTool,
-    FromUser,
+    ChatRequest,
     ModelEvent,
+    ModelTurn,
     Options,
-    Request,
     StepFinish,
     StreamError,
     StreamFinish,
     TextDelta,
+    ToolCallBlock,
     ToolSpec,
+    ToolTurn,
+    UserTurn,
 )
 from asyncagents.llm.providers import Providers, open_providers
-from asyncagents.testing.provider import Provider, Reply, Usage, open_provider
+from asyncagents.testing.provider import Provider, Reply, TokenUsage, open_provider
 from tests.unit.llm.raw_server import open_raw_server
 
 KEY = Secret("sk-very-secret-0123456789")
@@ -54,11 +54,11 @@ def ref(name: str, variant: str | None = None) -> ModelRef:
     return ModelRef(provider_id=provider_id, model_id=model_id, variant=variant)
 
 
-def ask(name: str, *, variant: str | None = None, **given: Any) -> Request:
-    return Request(**{"model": ref(name, variant), "messages": [FromUser("Hi.")], **given})
+def ask(name: str, *, variant: str | None = None, **given: Any) -> ChatRequest:
+    return ChatRequest(**{"model": ref(name, variant), "messages": [UserTurn("Hi.")], **given})
 
 
-async def events_of(providers: Providers, request: Request) -> list[ModelEvent]:
+async def events_of(providers: Providers, request: ChatRequest) -> list[ModelEvent]:
     return [event async for event in providers.stream(request)]
 
 
@@ -73,7 +73,7 @@ async def local(
             yield providers, provider
 
 
-async def body_of(request: Request, **given: Any) -> dict[str, Any]:
+async def body_of(request: ChatRequest, **given: Any) -> dict[str, Any]:
     async with local(**given) as (providers, provider):
         events = await events_of(providers, request)
         assert isinstance(events[-1], StreamFinish), events
@@ -221,8 +221,8 @@ VIDEO = Attachment("video/mp4", "data:video/mp4;base64,aGVsbG8=", "d.mp4")
 
 @pytest.mark.spec("X-04")
 async def test_files_of_a_result_that_a_model_cannot_take_are_named_in_it() -> None:
-    step = FromModel((CallMade("a", "see", {}),))
-    request = ask("local/m", messages=[FromUser("Look."), step, FromTool("a", "see", "A map.", files=(PNG,))])
+    step = ModelTurn((ToolCallBlock("a", "see", {}),))
+    request = ask("local/m", messages=[UserTurn("Look."), step, ToolTurn("a", "see", "A map.", files=(PNG,))])
     blind = (await body_of(request, models={"m": ModelConfig(attachment=False)}))["messages"]
     assert blind[-1]["role"] == "tool"
     note = "[a.png (image/png) was left out: this model takes no images]"
@@ -232,7 +232,7 @@ async def test_files_of_a_result_that_a_model_cannot_take_are_named_in_it() -> N
 
 
 async def test_files_that_a_model_cannot_take_are_named_instead() -> None:
-    request = ask("local/m", messages=[FromUser("Look.", (PNG, PDF, TEXT, VIDEO))])
+    request = ask("local/m", messages=[UserTurn("Look.", (PNG, PDF, TEXT, VIDEO))])
     [message] = (await body_of(request, models={"m": ModelConfig(attachment=False)}))["messages"]
     text, kept = message["content"]
     assert text["text"].splitlines() == [
@@ -248,14 +248,14 @@ async def test_files_that_a_model_cannot_take_are_named_instead() -> None:
 async def test_files_go_to_a_model_that_takes_them_or_of_which_nothing_is_known(
     attachment: bool | None,
 ) -> None:
-    request = ask("local/m", messages=[FromUser("Look.", (PNG, PDF))])
+    request = ask("local/m", messages=[UserTurn("Look.", (PNG, PDF))])
     [message] = (await body_of(request, models={"m": ModelConfig(attachment=attachment)}))["messages"]
     assert [part["type"] for part in message["content"]] == ["text", "image_url", "file"]
 
 
 @pytest.mark.spec("C-07")
 async def test_a_step_says_what_it_cost() -> None:
-    reply = Reply(usage=Usage(input=1_000, output=100, reasoning=100, cache_read=10_000))
+    reply = Reply(usage=TokenUsage(input=1_000, output=100, reasoning=100, cache_read=10_000))
     models = {"m": ModelConfig(cost=ModelCost(input=2, output=10, cache_read=0.2))}
     async with local(reply=reply, models=models) as (providers, _):
         events = await events_of(providers, ask("local/m"))
@@ -387,4 +387,4 @@ async def test_the_config_says_how_many_requests_a_model_takes_at_once() -> None
     given = {"mine": ProviderConfig(base_url="http://mine.test", concurrency=3)}
     async with open_providers(config(given)) as providers:
         assert providers.concurrency(ref("mine/m")) == 3
-        assert providers.concurrency(ref("anthropic/m")) == AT_ONCE
+        assert providers.concurrency(ref("anthropic/m")) == DEFAULT_CONCURRENCY

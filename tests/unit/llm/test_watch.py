@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from asyncagents.llm.http import request
-from asyncagents.llm.http.idle_timeout import Watch
+from asyncagents.llm.http.idle_timeout import IdleTimeout
 from asyncagents.testing.simloop import simulate
 
 PING_SECONDS = int(request.PING_SECONDS)
 
 
 def ended_at(
-    seconds: float, main: Callable[[Watch], Awaitable[None]], *, first: float | None = None
+    seconds: float, main: Callable[[IdleTimeout], Awaitable[None]], *, first: float | None = None
 ) -> float | None:
     """When the watch stopped the stream; None if it never did."""
 
@@ -21,7 +21,7 @@ def ended_at(
         loop = asyncio.get_running_loop()
         stopped: list[float] = []
         begun = loop.time()
-        watch = Watch(
+        watch = IdleTimeout(
             seconds if first is None else first, seconds, lambda: stopped.append(loop.time() - begun)
         )
         await main(watch)
@@ -34,7 +34,7 @@ def ended_at(
 
 @pytest.mark.spec("C-05")
 def test_silence_for_the_whole_time_ends_the_stream() -> None:
-    async def silent(watch: Watch) -> None:
+    async def silent(watch: IdleTimeout) -> None:
         watch.waiting = True
         await asyncio.sleep(100)
 
@@ -42,7 +42,7 @@ def test_silence_for_the_whole_time_ends_the_stream() -> None:
 
 
 def test_every_word_puts_it_off() -> None:
-    async def speaking(watch: Watch) -> None:
+    async def speaking(watch: IdleTimeout) -> None:
         for _ in range(20):
             watch.waiting = True
             await asyncio.sleep(9)
@@ -53,7 +53,7 @@ def test_every_word_puts_it_off() -> None:
 
 
 def test_the_time_that_the_reader_takes_does_not_count() -> None:
-    async def slow_reader(watch: Watch) -> None:
+    async def slow_reader(watch: IdleTimeout) -> None:
         await asyncio.sleep(1000)
         watch.touch()
         watch.waiting = True
@@ -63,7 +63,7 @@ def test_the_time_that_the_reader_takes_does_not_count() -> None:
 
 
 def test_zero_is_for_ever() -> None:
-    async def silent(watch: Watch) -> None:
+    async def silent(watch: IdleTimeout) -> None:
         watch.waiting = True
         await asyncio.sleep(1_000_000)
 
@@ -72,10 +72,10 @@ def test_zero_is_for_ever() -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, 300.0])
 def test_once_the_answer_is_finished_its_last_words_must_come_soon(seconds: float) -> None:
-    async def finished(watch: Watch) -> None:
+    async def finished(watch: IdleTimeout) -> None:
         watch.waiting = True
         await asyncio.sleep(5)
-        watch.limit(10)
+        watch.set_limit(10)
         await asyncio.sleep(1000)
 
     assert ended_at(seconds, finished) == pytest.approx(15)
@@ -83,13 +83,13 @@ def test_once_the_answer_is_finished_its_last_words_must_come_soon(seconds: floa
 
 def test_a_limit_is_late_though_the_stream_never_falls_silent() -> None:
     async def run() -> list[bool]:
-        watch = Watch(300, 300, lambda: None)
-        seen = [watch.late]
-        watch.limit(10)
+        watch = IdleTimeout(300, 300, lambda: None)
+        seen = [watch.is_late]
+        watch.set_limit(10)
         for _ in range(4):
             await asyncio.sleep(3)
             watch.touch()
-            seen.append(watch.late)
+            seen.append(watch.is_late)
         watch.stop()
         return seen
 
@@ -97,9 +97,9 @@ def test_a_limit_is_late_though_the_stream_never_falls_silent() -> None:
 
 
 def test_a_limit_never_makes_it_longer() -> None:
-    async def finished(watch: Watch) -> None:
+    async def finished(watch: IdleTimeout) -> None:
         watch.waiting = True
-        watch.limit(10)
+        watch.set_limit(10)
         await asyncio.sleep(1000)
 
     assert ended_at(3, finished) == pytest.approx(3)
@@ -107,10 +107,10 @@ def test_a_limit_never_makes_it_longer() -> None:
 
 @pytest.mark.spec("C-05")
 def test_a_model_may_think_in_silence_for_longer_before_its_first_word_than_after_it() -> None:
-    async def thinking(watch: Watch) -> None:
+    async def thinking(watch: IdleTimeout) -> None:
         watch.waiting = True
         await asyncio.sleep(500)
-        watch.mean()
+        watch.note_content()
         await asyncio.sleep(1000)
 
     assert ended_at(300, thinking, first=600) == pytest.approx(800)
@@ -118,7 +118,7 @@ def test_a_model_may_think_in_silence_for_longer_before_its_first_word_than_afte
 
 @pytest.mark.spec("C-05")
 def test_a_model_that_never_begins_is_given_up() -> None:
-    async def silent(watch: Watch) -> None:
+    async def silent(watch: IdleTimeout) -> None:
         watch.waiting = True
         await asyncio.sleep(10_000)
 
@@ -127,10 +127,10 @@ def test_a_model_that_never_begins_is_given_up() -> None:
 
 @pytest.mark.parametrize("says", [False, True])
 def test_signs_of_life_keep_a_stream_open_for_an_hour_and_no_longer(says: bool) -> None:
-    async def pinging(watch: Watch) -> None:
+    async def pinging(watch: IdleTimeout) -> None:
         watch.waiting = True
         await asyncio.sleep(100)
-        watch.mean() if says else watch.touch()
+        watch.note_content() if says else watch.touch()
         for _ in range(2 * PING_SECONDS // 100):
             await asyncio.sleep(100)
             watch.touch()
@@ -140,7 +140,7 @@ def test_signs_of_life_keep_a_stream_open_for_an_hour_and_no_longer(says: bool) 
 
 
 def test_a_deadline_longer_than_that_of_pings_is_kept() -> None:
-    async def silent(watch: Watch) -> None:
+    async def silent(watch: IdleTimeout) -> None:
         watch.waiting = True
         await asyncio.sleep(10 * PING_SECONDS)
 

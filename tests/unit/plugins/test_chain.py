@@ -8,23 +8,32 @@ from asyncagents.domain.call.call import Call
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
 from asyncagents.engine.tool import Ask
-from asyncagents.engine.workplace.hooks import NO_HOOKS, Commanded, Compacting, FinishedText, HookName, Hooks
+from asyncagents.engine.workplace.hooks import (
+    NO_HOOKS,
+    CompactionHints,
+    ExpandedCommand,
+    FinishedText,
+    HookName,
+    Hooks,
+)
 from asyncagents.plugins.api import Hook
-from asyncagents.plugins.chain import Chain
-from asyncagents.plugins.guarded_call import Custody
-from asyncagents.plugins.loaded_plugin import Loaded
+from asyncagents.plugins.chain import HookChain
+from asyncagents.plugins.guarded_call import GuardedRunner
+from asyncagents.plugins.loaded_plugin import LoadedPlugin
 
 SESSION = SessionId("ses_1")
 PART = TextPart(id=PartId("prt_1"), session_id=SESSION, message_id=MessageId("msg_1"), text="review")
 
 
-def chain(hook: HookName, *hooks: Hook) -> Chain:
+def chain(hook: HookName, *hooks: Hook) -> HookChain:
     plugins = []
     for number, each in enumerate(hooks):
-        plugin = Loaded(name=f"p{number}", origin="test", scope="user", custody=Custody(), seconds=5)
-        plugin.offer({hook: each}, ())
+        plugin = LoadedPlugin(
+            name=f"p{number}", origin="test", scope="user", custody=GuardedRunner(), seconds=5
+        )
+        plugin.set_hooks({hook: each}, ())
         plugins.append(plugin)
-    return Chain(plugins)
+    return HookChain(plugins)
 
 
 def a_call() -> Call:
@@ -55,7 +64,7 @@ async def test_plugins_add_to_what_a_summary_knows_and_the_last_prompt_counts() 
         output["context"] = "no list"
 
     there = chain("experimental.session.compacting", adds, asks, spoils)
-    assert await there.compacting(SESSION) == Compacting(("about ses_1", "more"), "second")
+    assert await there.compacting(SESSION) == CompactionHints(("about ses_1", "more"), "second")
     assert [report.hooks[0].failures for report in there.reports()] == [0, 0, 1]
 
 
@@ -67,7 +76,7 @@ async def test_a_command_is_changed_before_it_is_sent() -> None:
     async def empties(input: dict[str, Any], output: dict[str, Any]) -> None:
         output["parts"][0]["text"] = " "
 
-    commanded = Commanded(session_id=SESSION, command="review", arguments="a b", parts=(PART,))
+    commanded = ExpandedCommand(session_id=SESSION, command="review", arguments="a b", parts=(PART,))
     (part,) = await chain("command.execute.before", shouts, empties).command(commanded)
     assert isinstance(part, TextPart)
     assert (part.text, part.id) == ("REVIEW a b", "prt_1")
@@ -105,11 +114,11 @@ async def test_what_a_hook_does_to_its_input_is_its_own_matter() -> None:
     assert call.input == {"command": "ls"}
 
 
-@pytest.mark.parametrize("there", [NO_HOOKS, Chain([])])
+@pytest.mark.parametrize("there", [NO_HOOKS, HookChain([])])
 async def test_without_plugins_all_stays_as_it_is(there: Hooks) -> None:
-    commanded = Commanded(session_id=SESSION, command="x", arguments="", parts=(PART,))
+    commanded = ExpandedCommand(session_id=SESSION, command="x", arguments="", parts=(PART,))
     assert there.names == frozenset()
-    assert await there.compacting(SESSION) == Compacting()
+    assert await there.compacting(SESSION) == CompactionHints()
     assert await there.command(commanded) == (PART,)
     assert await there.text_complete(PART) == FinishedText("review")
     assert await there.tool_before(a_call()) == {"command": "ls"}

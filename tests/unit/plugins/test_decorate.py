@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from asyncagents import Ask, Completed, Failed, Pending, ToolContext, async_tool, tool
 from asyncagents.domain.id import CallId, MessageId, SessionId
-from asyncagents.engine.tool import AnyTool, Lasting
+from asyncagents.engine.tool import AnyTool, AsyncSpec
 from asyncagents.errors import InvalidInput
 
 PATIENCE = 20.0
@@ -187,7 +187,7 @@ async def test_an_async_tool_waits_for_a_result_from_outside() -> None:
         return 7
 
     assert await used(start, {"target": "prod"}) == Pending(note="Deploying prod.")
-    assert start.lasting == Lasting(seconds=60)
+    assert start.async_spec == AsyncSpec(seconds=60)
     assert started == ["cal_1"]
     assert await used(quiet, {}) == Pending()
     assert await used(known, {}) == Completed("already done")

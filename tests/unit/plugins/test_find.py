@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 import asyncagents.tools.builtin
 from asyncagents.config.config import Config
-from asyncagents.config.trust import distrust, is_trusted, project_root
+from asyncagents.config.trust import distrust_project, is_trusted, project_root
 from asyncagents.engine.workplace.hooks import PluginReport
 from asyncagents.plugins.plugins import Plugins
-from asyncagents.tools.project.extra_tools import BUILT_IN, Added, with_added
+from asyncagents.tools.project.extra_tools import BUILT_IN, ExtraTool, merge_tools
 from asyncagents.tools.project.projects import Additions
 from tests.flows.kit import ECHO
 from tests.unit.config.build import Desk
@@ -152,7 +152,7 @@ async def test_tools_come_from_files_the_nearest_first(desk: Desk) -> None:
     desk.write("~/.config/asyncagents/tools/b.py", TOOL.format(name="greet", origin="user"))
     desk.write("~/.config/asyncagents/tools/c.py", TOOL.format(name="read", origin="user"))
     additions = await loaded(desk)
-    tools, told = with_added((ECHO.named("read"), ECHO.named("list")), additions.tools)
+    tools, told = merge_tools((ECHO.with_name("read"), ECHO.with_name("list")), additions.tools)
     assert [tool.description for tool in tools] == [
         "Says user.",
         "Does something with a text.",
@@ -163,12 +163,15 @@ async def test_tools_come_from_files_the_nearest_first(desk: Desk) -> None:
 
 
 async def test_a_project_may_not_replace_a_built_in_tool_nor_anyone_the_programs(desk: Desk) -> None:
-    own, theirs = Added(ECHO.named("read"), "mine", own=True), Added(ECHO.named("read"), "theirs", own=False)
-    assert with_added((ECHO.named("read"),), [theirs])[1] == [
+    own, theirs = (
+        ExtraTool(ECHO.with_name("read"), "mine", own=True),
+        ExtraTool(ECHO.with_name("read"), "theirs", own=False),
+    )
+    assert merge_tools((ECHO.with_name("read"),), [theirs])[1] == [
         "theirs: the tool read is ignored: a project may not replace a built-in tool"
     ]
-    assert with_added((ECHO.named("read"),), [own])[1] == []
-    assert with_added((ECHO,), [Added(ECHO, "mine", own=True)])[1] == [
+    assert merge_tools((ECHO.with_name("read"),), [own])[1] == []
+    assert merge_tools((ECHO,), [ExtraTool(ECHO, "mine", own=True)])[1] == [
         "mine: the tool echo is ignored: the program defines it already"
     ]
 
@@ -292,7 +295,7 @@ async def test_trust_that_is_taken_back_counts_at_once(desk: Desk) -> None:
         assert found is not None
         counts.append(len((await plugins.load(found, config)).tools))
     assert counts == [1, 0, 1]
-    assert distrust(desk.environment, project_root(desk.environment, desk.project))
+    assert distrust_project(desk.environment, project_root(desk.environment, desk.project))
 
 
 async def test_who_starts_at_home_may_keep_packages_there(stranger: Desk) -> None:

@@ -6,10 +6,10 @@ from asyncagents.domain.event import Event, SessionIdle
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.event.bus import Bus
 from asyncagents.errors import NotFound
-from asyncagents.plugins.event_listener import Listener, Ring
-from asyncagents.plugins.guarded_call import Custody
+from asyncagents.plugins.event_listener import EventRing, PluginListener
+from asyncagents.plugins.guarded_call import GuardedRunner
 from asyncagents.plugins.hook_health import MOST_HANGS
-from asyncagents.plugins.loaded_plugin import Loaded
+from asyncagents.plugins.loaded_plugin import LoadedPlugin
 
 
 def idle(number: int) -> SessionIdle:
@@ -31,11 +31,11 @@ async def test_a_slow_plugin_loses_the_oldest_and_that_is_reported() -> None:
         first.set()
         await go.wait()
 
-    plugin = Loaded(name="slow", origin="test", scope="user", custody=Custody(), seconds=60)
-    plugin.offer({"event": hook}, ())
-    bus, ring = Bus(), Ring(3)
+    plugin = LoadedPlugin(name="slow", origin="test", scope="user", custody=GuardedRunner(), seconds=60)
+    plugin.set_hooks({"event": hook}, ())
+    bus, ring = Bus(), EventRing(3)
     async with asyncio.TaskGroup() as group:
-        group.create_task(Listener(plugin, "/here", here).listen(bus, ring))
+        group.create_task(PluginListener(plugin, "/here", here).listen(bus, ring))
         await asyncio.sleep(0)
         bus.publish(idle(0))
         await first.wait()
@@ -50,11 +50,11 @@ async def test_a_slow_plugin_loses_the_oldest_and_that_is_reported() -> None:
 
 async def test_what_happens_elsewhere_or_to_nobody_known_is_not_told() -> None:
     heard: list[str | None] = []
-    plugin = Loaded(name="p", origin="test", scope="user", custody=Custody(), seconds=60)
-    plugin.offer({"event": lambda event: heard.append(event.session_id)}, ())
+    plugin = LoadedPlugin(name="p", origin="test", scope="user", custody=GuardedRunner(), seconds=60)
+    plugin.set_hooks({"event": lambda event: heard.append(event.session_id)}, ())
     bus = Bus()
     async with asyncio.TaskGroup() as group:
-        group.create_task(Listener(plugin, "/here", here).listen(bus))
+        group.create_task(PluginListener(plugin, "/here", here).listen(bus))
         await asyncio.sleep(0)
         bus.publish(idle(99))
         bus.publish(SessionIdle(session_id=SessionId("ses_gone")))
@@ -71,11 +71,11 @@ async def test_one_that_keeps_hanging_is_told_no_more() -> None:
         calls += 1
         await asyncio.Event().wait()
 
-    plugin = Loaded(name="p", origin="test", scope="user", custody=Custody(), seconds=0.01)
-    plugin.offer({"event": hook}, ())
+    plugin = LoadedPlugin(name="p", origin="test", scope="user", custody=GuardedRunner(), seconds=0.01)
+    plugin.set_hooks({"event": hook}, ())
     bus = Bus()
     async with asyncio.TaskGroup() as group:
-        group.create_task(Listener(plugin, "/here", here).listen(bus))
+        group.create_task(PluginListener(plugin, "/here", here).listen(bus))
         await asyncio.sleep(0)
         for number in range(10):
             bus.publish(idle(number))

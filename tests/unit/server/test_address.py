@@ -3,12 +3,12 @@
 import socket
 from contextlib import closing
 
-from asyncagents.server.address import resolve
+from asyncagents.server.address import resolve_address
 
 
 def test_answers_in_several_pieces_are_sent_at_once() -> None:
     """Each event loop sets it for sockets that say they are TCP; those that connect inherit it, too."""
-    with closing(resolve("127.0.0.1").bind(0)) as bound:
+    with closing(resolve_address("127.0.0.1").bind(0)) as bound:
         with closing(socket.create_connection(bound.getsockname())), closing(bound.accept()[0]) as accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert bound.proto == socket.IPPROTO_TCP

@@ -6,22 +6,22 @@ from threading import Event
 import pytest
 
 from asyncagents.errors import InvalidInput, ToolError, Unavailable
-from asyncagents.server.blocking import Errands, Index, Names
+from asyncagents.server.blocking import BlockingWork, FileIndex, FileNames
 
-FOUND = Names(files=("a",), folders=())
+FOUND = FileNames(files=("a",), folders=())
 
 
 async def test_who_gives_up_leaves_what_was_begun_to_whoever_asks_next() -> None:
     loop, begun, go = asyncio.get_running_loop(), asyncio.Event(), Event()
     walks = []
 
-    def walk(where: str, left: Event) -> Names:
+    def walk(where: str, left: Event) -> FileNames:
         walks.append(where)
         loop.call_soon_threadsafe(begun.set)
         assert go.wait(30)
         return FOUND
 
-    errands, index = Errands(), Index()
+    errands, index = BlockingWork(), FileIndex()
     async with asyncio.TaskGroup() as group:
         first = group.create_task(index.names(errands, "/x", walk))
         await begun.wait()
@@ -37,13 +37,13 @@ async def test_who_gives_up_leaves_what_was_begun_to_whoever_asks_next() -> None
 async def test_a_walk_that_fails_is_told_and_tried_again() -> None:
     tries = []
 
-    def walk(where: str, left: Event) -> Names:
+    def walk(where: str, left: Event) -> FileNames:
         tries.append(left.is_set())
         if len(tries) == 1:
             raise ToolError("It cannot be read.")
         return FOUND
 
-    errands, index = Errands(), Index()
+    errands, index = BlockingWork(), FileIndex()
     with pytest.raises(InvalidInput, match="cannot be read"):
         await index.names(errands, "/x", walk)
     assert await index.names(errands, "/x", walk) is FOUND
@@ -53,7 +53,7 @@ async def test_a_walk_that_fails_is_told_and_tried_again() -> None:
 
 
 async def test_a_disk_that_does_not_answer_keeps_nobody_waiting_for_ever() -> None:
-    errands, go = Errands(), Event()
+    errands, go = BlockingWork(), Event()
     errands.seconds = 0.01
     try:
         with pytest.raises(Unavailable, match="did not answer"):

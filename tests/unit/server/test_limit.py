@@ -3,7 +3,7 @@
 import pytest
 
 from asyncagents.server.http.messages import Request
-from asyncagents.server.rate_limit import MOST_SENDERS, Rates
+from asyncagents.server.rate_limit import MOST_SENDERS, RateLimit
 from asyncagents.server.v1.async_tool import ROUTES
 from asyncagents.server.v1.tasks import ROUTES as STATUS
 from asyncagents.testing.clock import FakeClock
@@ -17,14 +17,14 @@ class Door:
 
     def __init__(self) -> None:
         self.clock = FakeClock(1_000_000)
-        self.rates = Rates(self.clock, a_second=2.0, at_once=3)
+        self.rates = RateLimit(self.clock, a_second=2.0, at_once=3)
 
     def goes(self, times: int, client: str = "10.0.0.1") -> int:
         """How many of so many get through."""
         return sum(self.refusal(client) is None for _ in range(times))
 
     def refusal(self, client: str = "10.0.0.1") -> tuple[int, dict[str, str]] | None:
-        answer = self.rates.refusal(WEBHOOK, Request(method="POST", path="/", client=client))
+        answer = self.rates.check(WEBHOOK, Request(method="POST", path="/", client=client))
         return None if answer is None else (answer.status, dict(answer.headers))
 
     def wait(self, milliseconds: int) -> None:
@@ -65,7 +65,7 @@ def test_halves_of_a_go_add_up_though_somebody_asks_in_between() -> None:
 
 def test_whoever_is_refused_is_told_the_truth() -> None:
     door = Door()
-    door.rates = Rates(door.clock, a_second=0.1, at_once=1)
+    door.rates = RateLimit(door.clock, a_second=0.1, at_once=1)
     door.goes(1)
 
     assert door.refusal() == (429, {"retry-after": "10"})
@@ -148,7 +148,7 @@ def test_what_brings_results_is_limited_and_what_only_looks_is_not(
     method: str, path: str, *, limited: bool
 ) -> None:
     door, request = Door(), Request(method=method, path=path, client="10.0.0.1")
-    answers = [door.rates.refusal(ROUTE[f"{method} {path}"], request) for _ in range(10)]
+    answers = [door.rates.check(ROUTE[f"{method} {path}"], request) for _ in range(10)]
 
     assert any(answers) == limited
 
@@ -161,4 +161,4 @@ def test_a_flood_of_webhooks_takes_nothing_from_who_has_the_token_and_the_same_a
     result = Request(method="POST", path="/", client="10.0.0.1")
 
     assert door.refusal() is not None
-    assert [door.rates.refusal(RESULT, result) is None for _ in range(4)] == [True, True, True, False]
+    assert [door.rates.check(RESULT, result) is None for _ in range(4)] == [True, True, True, False]

@@ -9,18 +9,18 @@ from msgspec.structs import replace
 from schemathesis.specs.openapi.definitions import OPENAPI_31
 
 from asyncagents.domain.shape import encode
-from asyncagents.server.http.messages import NAMES, Answer, Request
+from asyncagents.server.http.messages import ERROR_NAMES, Request, Response
 from asyncagents.server.openapi import document, operation_id, statuses
-from asyncagents.server.route import Param, Route, Site
+from asyncagents.server.route import Param, Route, ServerContext
 from asyncagents.server.routes import ROUTES
 
 DOCUMENT = document(ROUTES)
 
 
-async def handler(site: Site, request: Request) -> Answer:
+async def handler(site: ServerContext, request: Request) -> Response:
     """Does nothing,
     on two lines."""
-    return Answer(204)
+    return Response(204)
 
 
 ROUTE = Route(method="GET", path="/v1/things", handler=handler, access="local", summary="Things")
@@ -92,7 +92,7 @@ def test_every_error_has_the_shape_of_an_error() -> None:
     for _, operation in operations():
         errors = {status: answer for status, answer in operation["responses"].items() if status >= "4"}
         assert errors == {
-            status: {"$ref": f"#/components/responses/{NAMES[int(status)]}"} for status in errors
+            status: {"$ref": f"#/components/responses/{ERROR_NAMES[int(status)]}"} for status in errors
         }
 
 
@@ -139,7 +139,7 @@ def test_a_route_is_told_with_all_that_its_row_says() -> None:
         ),
         headers=(Param("x-key", "Once"),),
         body=dict[str, int],
-        answer=tuple[str, ...],
+        response=tuple[str, ...],
     )
     shown = document([route])["paths"]["/v1/things"]["get"]
     assert shown["description"] == ("Does nothing, on two lines. Programs of this machine need no token.")
@@ -156,7 +156,7 @@ def test_nothing_to_say_is_204_and_text_is_text() -> None:
     silent = document([replace(ROUTE, method="DELETE")])["paths"]["/v1/things"]["delete"]["responses"]
     assert "200" not in silent
     assert "content" not in silent["204"]
-    text = document([replace(ROUTE, gives="text/plain; version=0.0.4")])
+    text = document([replace(ROUTE, content_type="text/plain; version=0.0.4")])
     assert list(text["paths"]["/v1/things"]["get"]["responses"]["200"]["content"]) == [
         "text/plain; version=0.0.4"
     ]
@@ -164,7 +164,7 @@ def test_nothing_to_say_is_204_and_text_is_text() -> None:
 
 def test_a_stream_is_told_with_the_names_and_types_of_its_events() -> None:
     events = (("snapshot", dict[str, Any]), ("heartbeat", dict[str, str]))
-    shown = document([replace(ROUTE, gives="text/event-stream", events=events)])
+    shown = document([replace(ROUTE, content_type="text/event-stream", events=events)])
     answer = shown["paths"]["/v1/things"]["get"]["responses"]["200"]
     assert "`snapshot`, `heartbeat`" in answer["description"]
     assert list(answer["content"]["text/event-stream"]["x-events"]) == ["snapshot", "heartbeat"]
@@ -172,7 +172,7 @@ def test_a_stream_is_told_with_the_names_and_types_of_its_events() -> None:
 
 def test_every_stream_of_ours_names_its_events() -> None:
     for route in ROUTES:
-        assert bool(route.events) == (route.gives == "text/event-stream"), route.path
+        assert bool(route.events) == (route.content_type == "text/event-stream"), route.path
 
 
 def test_the_document_is_the_same_each_time() -> None:

@@ -8,13 +8,13 @@ import pytest
 from msgspec import UNSET, Meta, UnsetType
 
 from asyncagents.domain.conversation.codec import decode_part
-from asyncagents.domain.conversation.entry import Entry
-from asyncagents.domain.conversation.failure import Failure, UnknownFailure, aborted
+from asyncagents.domain.conversation.entry import MessageWithParts
+from asyncagents.domain.conversation.failure import Failure, UnknownFailure, aborted_error
 from asyncagents.domain.conversation.message import MessageTime, ModelRef, UserMessage
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.domain.shape import Shape, encode
-from asyncagents.server.schema import Schema, Schemas, without_twins
+from asyncagents.server.schema import Schema, Schemas, merge_duplicates
 
 
 class Leaf(Shape, frozen=True, kw_only=True):
@@ -72,54 +72,54 @@ STRING, INTEGER = {"type": "string"}, {"type": "integer", "format": "int64"}
     ],
 )
 def test_a_type_is_a_schema(kind: Any, wanted: Schema) -> None:
-    assert Schemas().given(kind) == wanted == Schemas().taken(kind)
+    assert Schemas().output_schema(kind) == wanted == Schemas().input_schema(kind)
 
 
 def test_what_is_left_out_when_it_is_none_is_never_null_but_may_be_sent_as_null() -> None:
     schemas = Schemas()
-    given, taken = schemas.given(Leaf), schemas.taken(Leaf)
+    given, taken = schemas.output_schema(Leaf), schemas.input_schema(Leaf)
     assert (given["$ref"], taken["$ref"]) == ("#/components/schemas/Leaf", "#/components/schemas/LeafInput")
-    assert schemas.named["Leaf"] == {
+    assert schemas.components["Leaf"] == {
         "type": "object",
         "properties": {"name": STRING, "noteID": STRING},
         "required": ["name"],
         "description": "Something small. On two lines.",
     }
     nullable = {"anyOf": [STRING, {"type": "null"}]}
-    assert schemas.named["LeafInput"]["properties"]["noteID"] == nullable
+    assert schemas.components["LeafInput"]["properties"]["noteID"] == nullable
 
 
 def test_what_is_only_taken_has_its_plain_name() -> None:
     schemas = Schemas()
-    assert schemas.taken(Leaf) == {"$ref": "#/components/schemas/Leaf"}
+    assert schemas.input_schema(Leaf) == {"$ref": "#/components/schemas/Leaf"}
 
 
 def test_a_type_may_speak_of_itself_and_a_default_is_told() -> None:
     schemas = Schemas()
-    schemas.given(Tree)
-    shown = schemas.named["Tree"]["properties"]
+    schemas.output_schema(Tree)
+    shown = schemas.components["Tree"]["properties"]
     assert shown["branches"]["additionalProperties"] == {"$ref": "#/components/schemas/Tree"}
     assert shown["size"] == INTEGER | {"default": 3}
-    assert schemas.named["Tree"]["required"] == ["leaves"]
+    assert schemas.components["Tree"]["required"] == ["leaves"]
 
 
 def test_a_union_is_told_apart_by_its_tags() -> None:
     schemas = Schemas()
-    union = schemas.given(Dog | Cat)
+    union = schemas.output_schema(Dog | Cat)
     assert union["discriminator"]["mapping"] == {
         "dog": "#/components/schemas/Dog",
         "cat": "#/components/schemas/Cat",
     }
-    assert schemas.named["Dog"]["properties"]["type"] == {"const": "dog"}
-    assert schemas.named["Cat"]["required"] == ["type", "lives"]
+    assert schemas.components["Dog"]["properties"]["type"] == {"const": "dog"}
+    assert schemas.components["Cat"]["required"] == ["type", "lives"]
 
 
 def test_what_is_always_written_is_required_in_what_is_given_alone() -> None:
     schemas = Schemas()
-    schemas.given(Whole)
-    schemas.taken(Whole)
-    assert schemas.named["Whole"]["required"] == ["one"]
-    assert "required" not in schemas.named["WholeInput"]
+    schemas.output_schema(Whole)
+    schemas.input_schema(Whole)
+    assert schemas.components["Whole"]["required"] == ["one"]
+    assert "required" not in schemas.components["WholeInput"]
 
 
 class Pair(Shape, frozen=True, kw_only=True):
@@ -129,11 +129,13 @@ class Pair(Shape, frozen=True, kw_only=True):
 
 def test_what_is_taken_as_it_is_given_is_told_once() -> None:
     schemas = Schemas()
-    schemas.given(Pair)
-    body = schemas.taken(Pair)
-    shown = without_twins({"paths": [body, schemas.taken(Dog)], "components": {"schemas": schemas.named}})
+    schemas.output_schema(Pair)
+    body = schemas.input_schema(Pair)
+    shown = merge_duplicates(
+        {"paths": [body, schemas.input_schema(Dog)], "components": {"schemas": schemas.components}}
+    )
 
-    assert set(schemas.named) == {"Pair", "Dog", "Leaf", "PairInput", "DogInput", "LeafInput"}
+    assert set(schemas.components) == {"Pair", "Dog", "Leaf", "PairInput", "DogInput", "LeafInput"}
     assert set(shown["components"]["schemas"]) == {"Pair", "Dog", "Leaf", "PairInput", "LeafInput"}
     assert shown["paths"] == [body, {"$ref": "#/components/schemas/Dog"}]
     assert shown["components"]["schemas"]["PairInput"]["properties"] == {
@@ -145,14 +147,14 @@ def test_what_is_taken_as_it_is_given_is_told_once() -> None:
 def test_two_types_of_one_name_are_refused() -> None:
     other = msgspec.defstruct("Leaf", [("x", int)])
     schemas = Schemas()
-    schemas.given(Leaf)
+    schemas.output_schema(Leaf)
     with pytest.raises(AssertionError, match="two types are named Leaf"):
-        schemas.given(other)
+        schemas.output_schema(other)
 
 
 def fits(kind: Any, raw: bytes) -> bool:
     schemas = Schemas()
-    schema = {**schemas.given(kind), "components": {"schemas": schemas.named}}
+    schema = {**schemas.output_schema(kind), "components": {"schemas": schemas.components}}
     return jsonschema_rs.is_valid(schema, msgspec.json.decode(raw))
 
 
@@ -177,7 +179,7 @@ def test_parts_that_we_do_not_know_fit_as_those_that_we_know(part: bytes) -> Non
         agent="build",
         model=ModelRef(provider_id="p", model_id="m"),
     )
-    assert fits(Entry, encode(Entry(info=info, parts=(decode_part(part),))))
+    assert fits(MessageWithParts, encode(MessageWithParts(info=info, parts=(decode_part(part),))))
 
 
 @pytest.mark.parametrize(
@@ -195,12 +197,12 @@ def test_what_is_called_a_known_part_and_is_none_does_not_fit(part: bytes) -> No
         b'{"role":"user","id":"m","sessionID":"s","time":{"created":1},"agent":"a",'
         b'"model":{"providerID":"p","modelID":"m"}}'
     )
-    assert not fits(Entry, b'{"info":%s,"parts":[%s]}' % (info, part))
-    assert fits(Entry, b'{"info":%s,"parts":[]}' % info)
+    assert not fits(MessageWithParts, b'{"info":%s,"parts":[%s]}' % (info, part))
+    assert fits(MessageWithParts, b'{"info":%s,"parts":[]}' % info)
 
 
 def test_failures_that_we_do_not_know_fit_as_those_that_we_know() -> None:
-    assert fits(Failure, encode(aborted()))
+    assert fits(Failure, encode(aborted_error()))
     assert fits(Failure, encode(UnknownFailure(b'{"name":"SolarFlare"}', "SolarFlare")))
     assert not fits(Failure, b'{"name":"MessageAbortedError"}')
     assert not fits(Failure, b'{"data":{}}')

@@ -6,13 +6,13 @@ from typing import Literal
 
 import pytest
 
-from asyncagents.server.http.socket_owner import Ends, find_row, read_answer
+from asyncagents.server.http.socket_owner import SocketEnds, find_row, read_answer
 
 HEAD = b"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
-FOUR = Ends(("127.0.0.1", 40_000), ("127.0.0.1", 5165))
-ALIAS = Ends(("127.0.0.5", 40_000), ("127.0.0.1", 5165))
-SIX = Ends(("::1", 40_000), ("::1", 5165))
-MAPPED = Ends(("::ffff:127.0.0.1", 40_000), ("::ffff:127.0.0.1", 5165))
+FOUR = SocketEnds(("127.0.0.1", 40_000), ("127.0.0.1", 5165))
+ALIAS = SocketEnds(("127.0.0.5", 40_000), ("127.0.0.1", 5165))
+SIX = SocketEnds(("::1", 40_000), ("::1", 5165))
+MAPPED = SocketEnds(("::ffff:127.0.0.1", 40_000), ("::ffff:127.0.0.1", 5165))
 
 LITTLE = "0100007F:9C40 0100007F:142D"
 BIG = "7F000001:9C40 7F000001:142D"
@@ -46,7 +46,7 @@ def _row(ends: str, *, state: str = "01", uid: str = "1000", inode: str = "24800
     ],
 )
 def test_the_row_of_the_client_tells_its_user(
-    ends: Ends, six: bool, order: Literal["little", "big"], columns: str
+    ends: SocketEnds, six: bool, order: Literal["little", "big"], columns: str
 ) -> None:
     local, remote = columns.split()
     server = _row(f"{remote} {local}", uid="4000")

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from asyncagents.domain.id import Ids
-from asyncagents.store.sqlite.connection import Connection, Cursor, connect_with
-from asyncagents.store.sqlite.group_commit import Batches
+from asyncagents.store.sqlite.connection import Connection, SqliteCursor, connect_with
+from asyncagents.store.sqlite.group_commit import GroupCommit
 from asyncagents.store.sqlite.statement import load_statements
 from asyncagents.testing.clock import FakeClock, SeededRng
 
@@ -58,7 +58,7 @@ class FaultyConnection:
     def close(self) -> None:
         self._real.close()
 
-    def execute(self, sql: str, params: tuple[Any, ...] = (), /) -> Cursor:
+    def execute(self, sql: str, params: tuple[Any, ...] = (), /) -> SqliteCursor:
         for start in list(self._faults.statements):
             if sql.startswith(start):
                 raise self._faults.statements.pop(start)
@@ -75,10 +75,10 @@ class FaultyConnection:
 
 
 @contextmanager
-def open_batches(path: Path, *, seed: int, faults: Faults | None = None) -> Iterator[Batches]:
+def open_batches(path: Path, *, seed: int, faults: Faults | None = None) -> Iterator[GroupCommit]:
     """The writing half of another process, driven by hand: the file must be there."""
     clock, rng = FakeClock(), SeededRng(seed)
-    batches = Batches(
+    batches = GroupCommit(
         path,
         (faults or Faults()).connect,
         name=f"writer-{seed}",

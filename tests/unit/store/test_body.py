@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from asyncagents.errors import InvalidInput
-from asyncagents.store.body import DEPTH, body
+from asyncagents.store.body import MAX_DEPTH, encode_body
 from tests.unit.domain.strategies import json_values
 
 
@@ -19,23 +19,23 @@ def _nested(levels: int, core: Any = 0) -> Any:
 
 @given(json_values)
 def test_what_is_stored_is_what_was_given(value: Any) -> None:
-    assert msgspec.json.decode(body(value)) == value
+    assert msgspec.json.decode(encode_body(value)) == value
 
 
 @given(json_values)
 def test_brackets_in_texts_are_no_nesting(value: Any) -> None:
-    text = body(value).decode() + '"[{\\' * 200
-    assert msgspec.json.decode(body({"text": text, "deep": _nested(DEPTH - 1)}))["text"] == text
+    text = encode_body(value).decode() + '"[{\\' * 200
+    assert msgspec.json.decode(encode_body({"text": text, "deep": _nested(MAX_DEPTH - 1)}))["text"] == text
 
 
 def test_the_limit_is_the_limit() -> None:
-    assert body(_nested(DEPTH))
+    assert encode_body(_nested(MAX_DEPTH))
     wide = [[n] for n in range(1_000)]
-    assert body(_nested(DEPTH - 2, wide))
-    for value in (_nested(DEPTH + 1), _nested(DEPTH - 1, wide), _nested(900)):
+    assert encode_body(_nested(MAX_DEPTH - 2, wide))
+    for value in (_nested(MAX_DEPTH + 1), _nested(MAX_DEPTH - 1, wide), _nested(900)):
         with pytest.raises(InvalidInput, match="levels deep"):
-            body(value)
+            encode_body(value)
 
 
 def test_numbers_that_json_does_not_have_become_null() -> None:
-    assert body([float("nan"), float("inf")]) == b"[null,null]"
+    assert encode_body([float("nan"), float("inf")]) == b"[null,null]"

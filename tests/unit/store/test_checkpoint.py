@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.store.sqlite.checkpoint import EVERY, Checkpoints
-from asyncagents.store.sqlite.connection import Connection, Cursor, connect
+from asyncagents.store.sqlite.checkpoint import CHECKPOINT_VERBS, Checkpointer
+from asyncagents.store.sqlite.connection import Connection, SqliteCursor, connect
 
 PATIENCE = 20.0
 
@@ -27,7 +27,7 @@ class Told:
     def in_transaction(self) -> bool:
         return self._real.in_transaction
 
-    def execute(self, sql: str, params: tuple[object, ...] = (), /) -> Cursor:
+    def execute(self, sql: str, params: tuple[object, ...] = (), /) -> SqliteCursor:
         done = self._real.execute(sql, params)
         self._moved.set()
         return done
@@ -55,10 +55,10 @@ def in_the_file(path: Path) -> int:
 
 def test_what_was_committed_is_moved_after_so_many_verbs(tmp_path: Path) -> None:
     path, moved = tmp_path / "a.db", threading.Event()
-    with written(path), closing(Checkpoints(lambda: Told(path, moved))) as checkpoints:
-        checkpoints.committed(EVERY - 1)
+    with written(path), closing(Checkpointer(lambda: Told(path, moved))) as checkpoints:
+        checkpoints.count_verbs(CHECKPOINT_VERBS - 1)
         assert (in_the_file(path), moved.is_set()) == (0, False)
-        checkpoints.committed(1)
+        checkpoints.count_verbs(1)
         assert moved.wait(PATIENCE)
         assert in_the_file(path) == 1
 
@@ -74,10 +74,10 @@ def test_a_failure_is_told_and_the_next_one_is_tried(
             raise sqlite3.OperationalError("unable to open database file")
         return Told(path, moved)
 
-    with written(path), caplog.at_level(logging.WARNING), closing(Checkpoints(connect_later)) as checkpoints:
-        checkpoints.committed(EVERY)
+    with written(path), caplog.at_level(logging.WARNING), closing(Checkpointer(connect_later)) as checkpoints:
+        checkpoints.count_verbs(CHECKPOINT_VERBS)
         assert failed.wait(PATIENCE)
-        checkpoints.committed(EVERY)
+        checkpoints.count_verbs(CHECKPOINT_VERBS)
         assert moved.wait(PATIENCE)
         assert in_the_file(path) == 1
     assert "action=checkpoint: failed" in caplog.text
@@ -85,6 +85,6 @@ def test_a_failure_is_told_and_the_next_one_is_tried(
 
 def test_who_never_commits_has_no_thread(tmp_path: Path) -> None:
     before = threading.active_count()
-    with closing(Checkpoints(lambda: connect(tmp_path / "a.db"))) as checkpoints:
-        checkpoints.committed(EVERY - 1)
+    with closing(Checkpointer(lambda: connect(tmp_path / "a.db"))) as checkpoints:
+        checkpoints.count_verbs(CHECKPOINT_VERBS - 1)
         assert threading.active_count() == before

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from asyncagents.domain.call.call import Once, Reject, Running
-from asyncagents.domain.control import Lease
+from asyncagents.domain.control import Claim
 from asyncagents.domain.id import Ids
 from asyncagents.errors import StoreError
 from asyncagents.store.sqlite.database import open_sqlite
@@ -18,8 +18,8 @@ from asyncagents.store.tx import Tx, Verb
 from asyncagents.store.verb.answer import answer
 from asyncagents.store.verb.approval import approve
 from asyncagents.store.verb.session import NewSession
-from asyncagents.store.verb.session_update import Change
-from asyncagents.store.verb.step import Move
+from asyncagents.store.verb.session_update import SessionChanges
+from asyncagents.store.verb.step import CallMove
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.contract.build import ALICE, BOB, POOL, Lab, ask_id, done
 from tests.contract.walk import Walk
@@ -91,7 +91,7 @@ async def _finish_step(lab: Lab) -> Act:
 
 async def _advance(lab: Lab) -> Act:
     session_id, lease, (one, other) = await lab.called(None, None)
-    moves = (Move(one.id, Running(lease.fence)), Move(other.id, lab.ask(session_id)))
+    moves = (CallMove(one.id, Running(lease.fence)), CallMove(other.id, lab.ask(session_id)))
     return lambda: lab.store.advance(lease, moves)
 
 
@@ -138,7 +138,7 @@ async def _cancel(lab: Lab) -> Act:
 
 async def _retitle(lab: Lab) -> Act:
     session_id = await lab.session()
-    return lambda: lab.store.conversation.change(session_id, Change(title="Dragons"))
+    return lambda: lab.store.conversation.update_session(session_id, SessionChanges(title="Dragons"))
 
 
 async def _delete(lab: Lab) -> Act:
@@ -147,7 +147,7 @@ async def _delete(lab: Lab) -> Act:
     return lambda: lab.store.delete_session(session_id)
 
 
-async def _wake_seq(lab: Lab, lease: Lease) -> int:
+async def _wake_seq(lab: Lab, lease: Claim) -> int:
     return (await lab.store.snapshot(lease)).control.wake_seq
 
 
@@ -255,7 +255,7 @@ async def test_an_answer_that_overtakes_the_commit_of_its_ask_stays(tmp_path: Pa
         ask = state.ask.id
         faults.commits = ["after"]
         faults.on_commit = lambda: _in_another_process(path, lambda tx: answer(tx, ask, Once()))
-        await lab.store.advance(lease, (Move(call.id, state),))
+        await lab.store.advance(lease, (CallMove(call.id, state),))
         assert (await lab.store.call(call.id)).granted == ("h1",)
 
 
@@ -318,8 +318,8 @@ async def test_a_key_that_was_told_is_kept(tmp_path: Path, fault: Fault) -> None
     faults = Faults()
     async with _lab(tmp_path / "test.db", faults) as lab:
         faults.commits = [fault]
-        assert await lab.store.pending.first_key(b"a key") == (b"a key",)
-        assert await lab.store.pending.keys() == (b"a key",)
+        assert await lab.store.pending.ensure_key(b"a key") == (b"a key",)
+        assert await lab.store.pending.secret_keys() == (b"a key",)
 
 
 @pytest.mark.parametrize("fault", ["before", "after"])
@@ -332,9 +332,9 @@ async def test_one_approval_is_withdrawn_once(tmp_path: Path, fault: Fault) -> N
             await approve(tx, "project", "bash", ("ls *", "cat *"))
 
         await lab.store._database.write(approved)
-        (cat, _) = await lab.store.approved.list("project", limit=10)
+        (cat, _) = await lab.store.approval_store.list("project", limit=10)
         faults.commits = [fault]
-        await lab.store.approved.withdraw(cat.id)
+        await lab.store.approval_store.withdraw(cat.id)
         assert [rule.pattern for rule in await lab.store.approvals("project")] == ["ls *"]
 
 
@@ -349,5 +349,5 @@ async def test_what_was_withdrawn_is_not_approved_any_more(tmp_path: Path, fault
 
         await lab.store._database.write(approved)
         faults.commits = [fault]
-        await lab.store.approved.withdraw_all("project")
+        await lab.store.approval_store.withdraw_all("project")
         assert await lab.store.approvals("project") == ()

@@ -10,11 +10,11 @@ from asyncagents.domain.id import OwnerId
 from asyncagents.errors import ConfigError
 from asyncagents.store.postgres.clock import StoreClock
 from asyncagents.store.postgres.tree_lock import lock_key
-from asyncagents.store.postgres.workers import Fellow, Worker, Workers
+from asyncagents.store.postgres.workers import FleetPeer, Worker, Workers
 from asyncagents.testing.clock import FakeClock
 
 HERE = Path("/")
-QUIET = Fellow(False, 1, ("p",))
+QUIET = FleetPeer(False, 1, ("p",))
 ME, OTHER = OwnerId("me"), OwnerId("other")
 
 
@@ -27,25 +27,25 @@ async def test_one_who_came_since_the_last_look_is_not_taken_for_dead() -> None:
     known = workers()
     assert known.alive(ME)
     assert known.alive(OTHER)
-    assert known.wanted.is_set()  # it is looked for at once
-    known.looked({ME: QUIET, OTHER: QUIET})
+    assert known.beat_requested.is_set()  # it is looked for at once
+    known.update_living({ME: QUIET, OTHER: QUIET})
     assert known.alive(OTHER)
 
 
 async def test_one_who_is_not_there_when_it_is_looked_for_is_dead() -> None:
     known = workers()
     died = []
-    known.died = lambda: died.append(1)
+    known.on_death = lambda: died.append(1)
     assert known.alive(OTHER)
-    known.looked({ME: QUIET})
+    known.update_living({ME: QUIET})
     assert not known.alive(OTHER)
     assert died
-    known.looked({ME: QUIET, OTHER: Fellow(True, 1, ("p",))})  # it was only stopped for a while
+    known.update_living({ME: QUIET, OTHER: FleetPeer(True, 1, ("p",))})  # it was only stopped for a while
     assert known.alive(OTHER)
-    assert (known.listeners, known.fellows) == (1, 2)
-    assert known.serve("p")
-    assert known.serve("")
-    assert not known.serve("q")
+    assert (known.listeners, known.peers) == (1, 2)
+    assert known.is_served("p")
+    assert known.is_served("")
+    assert not known.is_served("q")
 
 
 def test_a_clock_is_put_right_by_what_the_database_says() -> None:

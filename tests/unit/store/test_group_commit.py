@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from asyncagents.domain.event import Event, MessageUpdated
-from asyncagents.domain.fact import Admit, Admitted
+from asyncagents.domain.fact import Admit, AdmitResult
 from asyncagents.domain.id import Ids, MessageId, SessionId
 from asyncagents.errors import Conflict, NotFound, StoreError
 from asyncagents.store.sqlite.database import open_sqlite
@@ -61,8 +61,8 @@ async def test_a_member_that_fails_leaves_its_neighbours_whole(
         outcomes, report = batches.run([_admit(good), _then(bad, error), _admit(late)])
     first, failed, last = outcomes
     assert (first.value, last.value) == (
-        Admitted(good.message.id, new=True),
-        Admitted(late.message.id, new=True),
+        AdmitResult(good.message.id, new=True),
+        AdmitResult(late.message.id, new=True),
     )
     expected = StoreError if isinstance(error, sqlite3.Error) else type(error)
     assert isinstance(failed.error, expected)
@@ -94,7 +94,9 @@ async def test_a_failed_commit_of_many_is_done_once_for_each(lab: Lab, tmp_path:
         outcomes, report = batches.run([_admit(fact) for fact in facts])
         poll = batches.poll()
     assert poll == Commit([], [], [], [], upto=poll.upto)
-    assert [outcome.value for outcome in outcomes] == [Admitted(fact.message.id, new=True) for fact in facts]
+    assert [outcome.value for outcome in outcomes] == [
+        AdmitResult(fact.message.id, new=True) for fact in facts
+    ]
     assert _published(report.events) == [fact.message.id for fact in facts]
     assert report.woken == [session_id] * 20
     assert (await lab.store.control(session_id)).wake_seq == 20
@@ -220,7 +222,7 @@ async def test_a_caller_that_goes_away_does_not_undo_its_write(lab: Lab) -> None
     write.cancel()
     with pytest.raises(asyncio.CancelledError):
         await write
-    assert await lab.store.admit(fact) == Admitted(fact.message.id, new=False)
+    assert await lab.store.admit(fact) == AdmitResult(fact.message.id, new=False)
 
 
 async def test_what_was_submitted_before_a_close_is_still_committed(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from asyncagents.domain.fact import Admit, Admitted
+from asyncagents.domain.fact import Admit, AdmitResult
 from asyncagents.domain.id import Ids
 from asyncagents.errors import Conflict, StoreError
 from asyncagents.store.sqlite.database import open_sqlite
@@ -72,7 +72,7 @@ async def test_a_commit_that_fails_after_quick_work_is_done_once(
     facts = [lab.input(session_id, f"no. {number}") for number in range(10)]
     faults.commits = [fault]
     done = await asyncio.gather(*(lab.database.write(_admit(fact), quick=True) for fact in facts))
-    assert done == [Admitted(fact.message.id, new=True) for fact in facts]
+    assert done == [AdmitResult(fact.message.id, new=True) for fact in facts]
     assert (await lab.store.control(session_id)).wake_seq == 10
 
 

@@ -16,7 +16,7 @@ from asyncagents.errors import SchemaMismatch, StoreError
 from asyncagents.store.sqlite.connection import Connection, connect_with
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.migrate import load_scripts, migrate
-from asyncagents.store.sqlite.statement import split
+from asyncagents.store.sqlite.statement import split_statements
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.contract.build import PROJECT, Lab
 from tests.unit.store.faulty import Faults
@@ -242,7 +242,7 @@ def test_a_script_is_cut_at_the_ends_of_its_statements() -> None:
     script = (
         "-- a; remark\nCREATE TABLE a (x TEXT DEFAULT ';');\n\nINSERT INTO a VALUES ('it''s;');\nSELECT 1"
     )
-    assert split(script) == [
+    assert split_statements(script) == [
         "CREATE TABLE a (x TEXT DEFAULT ';');",
         "INSERT INTO a VALUES ('it''s;');",
         "SELECT 1",

@@ -174,7 +174,7 @@ async def test_what_was_there_before_is_not_news(tmp_path: Path, here: Process) 
         await late.look()
         assert (late.events, late.woken) == ([], [])
         assert [info.id for info in await late.store.sessions(PROJECT)] == [session_id]
-        assert [active.session_id for active in await late.store.active(POOL)] == [session_id]
+        assert [active.session_id for active in await late.store.active_sessions(POOL)] == [session_id]
         assert (await late.store.claim(session_id, OwnerId("carol"), dead=None)) is not None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.testing.clock import SeededRng
-from asyncagents.testing.disk import SECTOR, Disk, Inode, Truncate, Write
+from asyncagents.testing.disk import SECTOR, DiskTruncate, DiskWrite, Inode, SimulatedDisk
 from asyncagents.testing.power_cut import PowerCut, PowerLost
 
 
@@ -171,9 +171,9 @@ def test_a_clean_close_survives_a_cut(tmp_path: Path) -> None:
 def test_what_was_synced_is_never_touched() -> None:
     for seed in range(50):
         inode = Inode()
-        inode.change(Write(0, b"a" * 4 * SECTOR))
+        inode.change(DiskWrite(0, b"a" * 4 * SECTOR))
         inode.sync()
-        inode.change(Write(SECTOR, b"b" * SECTOR))
+        inode.change(DiskWrite(SECTOR, b"b" * SECTOR))
         after = inode.after_cut(SeededRng(seed))
         assert after[:SECTOR] == b"a" * SECTOR
         assert after[2 * SECTOR :] == b"a" * 2 * SECTOR
@@ -183,7 +183,7 @@ def test_unsynced_writes_are_kept_lost_or_torn_at_sectors() -> None:
     fates: Counter[bytes] = Counter()
     for seed in range(1_000):
         inode = Inode(bytearray(3 * SECTOR), bytearray(3 * SECTOR))
-        inode.change(Write(SECTOR // 2, b"b" * 2 * SECTOR))
+        inode.change(DiskWrite(SECTOR // 2, b"b" * 2 * SECTOR))
         after = inode.after_cut(SeededRng(seed))
         fates[bytes(after[offset] for offset in (SECTOR // 2, SECTOR, 2 * SECTOR))] += 1
     assert len(fates) == 8
@@ -195,7 +195,7 @@ def test_an_unsynced_truncate_may_be_lost() -> None:
     sizes = set()
     for seed in range(20):
         inode = Inode(bytearray(b"abc"), bytearray(b"abc"))
-        inode.change(Truncate(1))
+        inode.change(DiskTruncate(1))
         assert bytes(inode.content) == b"a"
         sizes.add(len(inode.after_cut(SeededRng(seed))))
     assert sizes == {1, 3}
@@ -204,7 +204,7 @@ def test_an_unsynced_truncate_may_be_lost() -> None:
 def test_unsynced_creates_and_deletes_may_be_undone() -> None:
     seen = set()
     for seed in range(50):
-        disk = Disk({"old": b"o"})
+        disk = SimulatedDisk({"old": b"o"})
         disk.create("new").sync()
         disk.delete("old")
         seen.add(tuple(disk.after_cut(SeededRng(seed))))
@@ -212,7 +212,7 @@ def test_unsynced_creates_and_deletes_may_be_undone() -> None:
 
 
 def test_a_synced_directory_keeps_its_names() -> None:
-    disk = Disk({"old": b"o"})
+    disk = SimulatedDisk({"old": b"o"})
     disk.create("new").sync()
     disk.delete("old")
     disk.sync_names()

@@ -13,7 +13,7 @@ import anthropic
 import openai
 import pytest
 
-from asyncagents.testing.provider import Reply, ToolUse, Usage, open_provider
+from asyncagents.testing.provider import Reply, TokenUsage, ToolUse, open_provider
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 VERSION = {"anthropic-version": "2023-06-01"}
@@ -23,7 +23,7 @@ FULL = Reply(
     chunks=3,
     reasoning="hm",
     tools=(ToolUse("read", {"path": "a"}), ToolUse("now")),
-    usage=Usage(input=1, output=2, reasoning=3, cache_read=4, cache_write=5),
+    usage=TokenUsage(input=1, output=2, reasoning=3, cache_read=4, cache_write=5),
 )
 
 

@@ -8,8 +8,8 @@ import pytest
 from asyncagents.testing.provider import (
     Reply,
     Stamp,
+    TokenUsage,
     ToolUse,
-    Usage,
     anthropic_bytes,
     anthropic_error,
     anthropic_json,
@@ -17,7 +17,7 @@ from asyncagents.testing.provider import (
     openai_error,
     openai_json,
 )
-from asyncagents.testing.provider_reply import pieces
+from asyncagents.testing.provider_reply import split_text
 
 WIRES = (openai_bytes, anthropic_bytes)
 FULL = Reply(
@@ -25,7 +25,7 @@ FULL = Reply(
     chunks=4,
     reasoning="let me see",
     tools=(ToolUse("read", {"path": 'a "b"\n'}), ToolUse("now", id="mine")),
-    usage=Usage(input=1, output=2, reasoning=3, cache_read=4, cache_write=5),
+    usage=TokenUsage(input=1, output=2, reasoning=3, cache_read=4, cache_write=5),
 )
 
 
@@ -59,7 +59,7 @@ def blocks(reply: Reply) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
 @pytest.mark.parametrize("text", ["", "o", "ok", "hello 👋 world", "x" * 1000])
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 100])
 def test_pieces_are_as_many_as_asked_for_and_make_the_text(text: str, count: int) -> None:
-    cut = pieces(text, count)
+    cut = split_text(text, count)
     assert len(cut) == count
     assert "".join(cut) == text
     assert max(map(len, cut)) - min(map(len, cut)) <= 1
@@ -147,8 +147,8 @@ def test_openai_tells_the_usage_in_a_last_chunk_when_asked() -> None:
     assert {chunk["usage"] for chunk in chunks} == {None}
 
 
-@pytest.mark.parametrize(("asked", "usage"), [(False, Usage()), (True, None)])
-def test_openai_tells_no_usage_unasked_or_without_one(asked: bool, usage: Usage | None) -> None:
+@pytest.mark.parametrize(("asked", "usage"), [(False, TokenUsage()), (True, None)])
+def test_openai_tells_no_usage_unasked_or_without_one(asked: bool, usage: TokenUsage | None) -> None:
     *chunks, _ = data(openai_bytes(Reply(usage=usage), Stamp(usage=asked)))
     assert all(chunk["choices"] for chunk in chunks)
     assert not any(chunk.get("usage") for chunk in chunks)

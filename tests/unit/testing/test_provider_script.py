@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from asyncagents.testing.provider_reply import Reply, ToolUse
-from asyncagents.testing.provider_script import Playbook, directive
+from asyncagents.testing.provider_script import Playbook, parse_directive
 
 OTHER = Reply(text="other")
 ONE, TWO, THREE = Reply(text="one"), Reply(text="two"), Reply(text="three")
@@ -87,7 +87,7 @@ def test_a_directive_in_the_prompt_is_a_reply() -> None:
 
 def test_a_directive_may_have_steps_that_share_the_rest() -> None:
     text = '[[{"gap": 0.5, "steps": [{"tools": [{"name": "ls", "args": {"at": [[1]]}}]}, {"text": "end"}]}]]'
-    assert directive(text) == [
+    assert parse_directive(text) == [
         Reply(gap=0.5, tools=(ToolUse("ls", {"at": [[1]]}),)),
         Reply(gap=0.5, text="end"),
     ]
@@ -130,13 +130,13 @@ def test_a_directive_with_times_is_counted_by_its_text() -> None:
     ],
 )
 def test_what_cannot_be_read_as_a_directive_is_passed_over(wrong: str) -> None:
-    assert directive(wrong) is None
-    assert directive(f'{wrong} [[{{"text": "hi"}}]]') == [Reply(text="hi")]
+    assert parse_directive(wrong) is None
+    assert parse_directive(f'{wrong} [[{{"text": "hi"}}]]') == [Reply(text="hi")]
 
 
 def test_a_mistyped_directive_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        directive('[[{"chunkz": 5}]]')
+        parse_directive('[[{"chunkz": 5}]]')
     assert "chunkz" in caplog.text
 
 

@@ -21,7 +21,7 @@ from asyncagents.tools.builtin.read import read
 from asyncagents.tools.builtin.write import write
 from asyncagents.tools.file.files import Files
 from asyncagents.tools.file.open_beneath import OpenFolder
-from asyncagents.tools.file.read_log import Seen
+from asyncagents.tools.file.read_log import ReadLog
 from asyncagents.tools.process.processes import Processes
 
 SECRET = "the secret outside"
@@ -37,7 +37,7 @@ class Desk:
             each.mkdir()
         (self.outside / "secret.txt").write_text(SECRET)
         self.files = Files(self.root, home=self.home, open_folder=open_folder)
-        self.seen = Seen()
+        self.seen = ReadLog()
         environment = {"PATH": os.environ.get("PATH", os.defpath)}
         self.processes = Processes(environment, folder=folder / "output", namespace=False)
         made: list[AnyTool] = [make(self.files, self.seen) for make in (read, write, edit)]

@@ -14,7 +14,7 @@ from asyncagents.domain.call.call import Completed
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.engine.tool import Tool, ToolContext
 from asyncagents.errors import ToolError
-from asyncagents.tools.builtin.bash import Bash, bash
+from asyncagents.tools.builtin.bash import BashArgs, bash
 from asyncagents.tools.process.processes import Processes
 
 PATH = os.environ.get("PATH", os.defpath)
@@ -30,7 +30,7 @@ def context(directory: Path) -> ToolContext:
     )
 
 
-def tool(folder: Path) -> Tool[Bash]:
+def tool(folder: Path) -> Tool[BashArgs]:
     processes = Processes({"PATH": PATH}, folder=folder.parent / "output", namespace=False)
     return bash(processes, home=Path("/home/someone"))
 
@@ -42,7 +42,7 @@ def project(tmp_path: Path) -> Path:
 
 
 async def run(project: Path, **arguments: Any) -> Completed:
-    outcome = await tool(project).run(msgspec.convert(arguments, Bash), context(project))
+    outcome = await tool(project).run(msgspec.convert(arguments, BashArgs), context(project))
     assert isinstance(outcome, Completed)
     return outcome
 
@@ -50,7 +50,7 @@ async def run(project: Path, **arguments: Any) -> Completed:
 async def plan(project: Path, **arguments: Any) -> dict[str, tuple[str, ...]]:
     planned = tool(project).plan
     assert planned is not None
-    asks = await planned(msgspec.convert(arguments, Bash), context(project))
+    asks = await planned(msgspec.convert(arguments, BashArgs), context(project))
     return {ask.permission: ask.patterns for ask in asks}
 
 
@@ -115,7 +115,7 @@ async def test_output_is_heard_live_with_its_call(project: Path) -> None:
     heard: list[dict[str, Any]] = []
     processes = Processes({"PATH": PATH}, folder=project.parent / "output", namespace=False)
     tool = bash(processes, home=project)
-    await tool.run(Bash(command="echo hello"), replace(context(project), report=heard.append))
+    await tool.run(BashArgs(command="echo hello"), replace(context(project), report=heard.append))
     assert heard == [{"output": "hello\n"}]
 
 
@@ -145,7 +145,7 @@ def test_the_model_reads_what_it_may_give(project: Path) -> None:
     assert tool(project).timeout > 600
     for wrong in ({}, {"command": ""}, {"command": "x", "timeout": 600_001}, {"command": "x", "timeout": 0}):
         with pytest.raises(msgspec.ValidationError):
-            msgspec.convert(wrong, Bash)
+            msgspec.convert(wrong, BashArgs)
 
 
 ANY = st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.lists(st.integers(), max_size=2)

@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from asyncagents.domain.call.call import Completed, Failed, Result
 from asyncagents.domain.id import CallId, MessageId, SessionId
-from asyncagents.engine.tool import Ask, Lasting, Outcome, Pending, Together, Tool, ToolContext
+from asyncagents.engine.tool import Ask, AsyncSpec, Outcome, Pending, Tool, ToolContext, WithFacts
 from asyncagents.errors import ToolError
 from asyncagents.tools.builtin.bash import bash
-from asyncagents.tools.output.limit import MOST_CHARS, MOST_LINES, capped, forget_old
+from asyncagents.tools.output.limit import MOST_CHARS, MOST_LINES, delete_old_files, limit_output
 from asyncagents.tools.process.processes import Processes
 
 DAY_MS = 24 * 3600 * 1000
@@ -41,7 +41,7 @@ async def _told(folder: Path, outcome: Outcome | Exception) -> Outcome:
             raise outcome
         return outcome
 
-    return await capped(Tool("t", Nothing, run), folder).run(Nothing(), CONTEXT)
+    return await limit_output(Tool("t", Nothing, run), folder).run(Nothing(), CONTEXT)
 
 
 def _read(metadata: dict[str, Any]) -> str:
@@ -56,8 +56,8 @@ def test_a_capped_tool_is_the_same_in_all_but_its_run(tmp_path: Path) -> None:
     async def run(args: Nothing, context: ToolContext) -> Outcome:
         return Completed("")
 
-    tool = Tool("t", Nothing, run, effect="idempotent", timeout=7, lasting=Lasting(seconds=9))
-    same = capped(tool, tmp_path)
+    tool = Tool("t", Nothing, run, effect="idempotent", timeout=7, lasting=AsyncSpec(seconds=9))
+    same = limit_output(tool, tmp_path)
     assert {**vars(same), "run": run} == vars(tool)
     assert same.run is not run
 
@@ -94,8 +94,8 @@ async def test_a_long_error_is_cut_too_returned_or_raised(tmp_path: Path) -> Non
 
 @pytest.mark.spec("A-07")
 async def test_what_commits_together_with_a_result_stays_with_it(tmp_path: Path) -> None:
-    done = await _told(tmp_path, Together(Completed(LONG), ()))
-    assert isinstance(done, Together)
+    done = await _told(tmp_path, WithFacts(Completed(LONG), ()))
+    assert isinstance(done, WithFacts)
     assert isinstance(done.result, Completed)
     assert _read(done.result.metadata) == LONG
 
@@ -108,7 +108,7 @@ async def test_what_commits_together_with_a_result_stays_with_it(tmp_path: Path)
         Completed(""),
         Failed("no"),
         Pending(note=LONG),
-        Together(Completed("x"), ()),
+        WithFacts(Completed("x"), ()),
     ],
 )
 async def test_what_is_short_or_waits_is_left_as_it_is(tmp_path: Path, outcome: Outcome) -> None:
@@ -134,7 +134,7 @@ def test_the_tool_stays_what_it_was(tmp_path: Path) -> None:
         reconcile=reconcile,
         description="What it does.",
     )
-    other = capped(tool, tmp_path)
+    other = limit_output(tool, tmp_path)
     for name in vars(tool):
         assert name == "run" or getattr(other, name) == getattr(tool, name)
 
@@ -169,7 +169,7 @@ async def test_head_and_tail_are_of_the_text_and_within_the_cap(
 @pytest.mark.spec("A-07")
 async def test_the_cap_of_bash_is_not_doubled(tmp_path: Path) -> None:
     processes = Processes({"PATH": os.environ.get("PATH", os.defpath)}, folder=tmp_path, namespace=False)
-    tool = capped(bash(processes, home=tmp_path), tmp_path)
+    tool = limit_output(bash(processes, home=tmp_path), tmp_path)
     done = await tool.run(tool.args(command="seq 100000"), CONTEXT)
     assert isinstance(done, Completed)
     assert len(os.listdir(tmp_path)) == 1
@@ -195,7 +195,7 @@ def test_what_was_saved_long_ago_is_forgotten_and_nothing_else(tmp_path: Path) -
         os.utime(tmp_path / name, (at, at))
     (tmp_path / "output-folder.txt").mkdir()
     (tmp_path / "output-link.txt").symlink_to(tmp_path / "notes.txt")
-    assert forget_old(tmp_path, now) == 1
+    assert delete_old_files(tmp_path, now) == 1
     assert "output-a.txt" not in os.listdir(tmp_path)
     assert len(os.listdir(tmp_path)) == 6
-    assert forget_old(tmp_path / "no such folder", now) == 0
+    assert delete_old_files(tmp_path / "no such folder", now) == 0

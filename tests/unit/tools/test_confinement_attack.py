@@ -11,8 +11,8 @@ from asyncagents.domain.agent.sandbox import Sandbox, narrowest
 from asyncagents.errors import ToolError
 from asyncagents.tools.process import processes as process
 from asyncagents.tools.process.processes import Processes
-from asyncagents.tools.process.program import keep_libraries
-from asyncagents.tools.process.sandbox import Sandboxes, SandboxPlaces, forget_scratch
+from asyncagents.tools.process.program import drop_project_libraries
+from asyncagents.tools.process.sandbox import Sandboxes, SandboxPaths, delete_old_scratch
 from asyncagents.tools.process.unix_sockets import list_sockets
 from tests.unit.config.build import Desk
 from tests.unit.tools.test_sandbox import DAY_MS, PATH, Ground, lay_out, needs_bwrap, open_sandboxes, put
@@ -85,7 +85,7 @@ async def test_no_way_out_changes_or_tells_anything(tmp_path: Path) -> None:
     bad = []
     for way in WAYS_OUT:
         ended = await ground.bash(f"exec 2>&1; {way.format(home=ground.home, data=ground.data)}")
-        if ended.exit == 0 or "SECRET" in ended.output:
+        if ended.exit_code == 0 or "SECRET" in ended.output:
             bad.append((way, ended.output))
         now = {path: path.read_text() for path in before}
         same = (ground.root / ".git/config").read_text(), (ground.root / ".git/hooks").stat().st_mode
@@ -116,7 +116,7 @@ async def test_a_socket_on_the_disk_is_part_of_the_network(tmp_path: Path, netwo
         two.listen()
         for place in (str(named), abstract):
             ended = await ground.bash(f'python3 -c "{connect}" {place}', Sandbox(network=network))
-            assert (ended.exit == 0) is network, (place, ended.output)
+            assert (ended.exit_code == 0) is network, (place, ended.output)
 
 
 def test_only_sockets_that_are_there_are_listed(tmp_path: Path) -> None:
@@ -142,11 +142,13 @@ async def test_a_link_that_one_agent_left_opens_nothing_to_another(tmp_path: Pat
     assert task is not None
     await ground.bash(f"ln -s {ground.home} {cache}/pip", wide)
     sandboxes = open_sandboxes(tmp_path, ground.root) if restarted else ground.sandboxes
-    sandboxes.learn_writable((*wide.write, *narrow.write))
+    sandboxes.add_writable((*wide.write, *narrow.write))
     for each in (task, narrow):
-        words = sandboxes.arguments(each, "ses_1")
+        words = sandboxes.bwrap_arguments(each, "ses_1")
         command = ("bash", "-c", f"echo x >> {ground.home}/notes")
-        assert (await ground.processes.run(command, cwd=ground.root, timeout=60, sandbox=words)).exit != 0
+        assert (
+            await ground.processes.run(command, cwd=ground.root, timeout=60, sandbox=words)
+        ).exit_code != 0
     assert (ground.home / "notes").read_text() == "plain"
 
 
@@ -155,10 +157,10 @@ async def test_what_another_agent_writes_cannot_be_swapped_for_a_link(tmp_path: 
     ground = lay_out(tmp_path, tmp_path / "project")
     cache = ground.home / ".cache"
     wide, narrow = (Sandbox(write=(str(each),), network=False) for each in (cache, cache / "a/pip"))
-    ground.sandboxes.learn_writable((*wide.write, *narrow.write))
+    ground.sandboxes.add_writable((*wide.write, *narrow.write))
     for swap in ("mv {0}/a/pip {0}/p", "rm -rf {0}/a/pip && ln -s / {0}/a/pip", "mv {0}/a {0}/b"):
-        assert (await ground.bash(swap.format(cache), wide)).exit != 0
-    assert (await ground.bash(f"echo 1 > {cache}/a/pip/x", narrow)).exit == 0
+        assert (await ground.bash(swap.format(cache), wide)).exit_code != 0
+    assert (await ground.bash(f"echo 1 > {cache}/a/pip/x", narrow)).exit_code == 0
     assert (await ground.bash(f"cat {cache}/a/pip/x; echo 2 > {cache}/other", wide)).output == "1\n"
 
 
@@ -167,14 +169,14 @@ async def test_where_the_temporary_folder_is_a_link_it_is_the_sessions_own_as_we
     ground = lay_out(tmp_path, tmp_path / "project")
     put(tmp_path / "real/of-others", "SECRET")
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    places = SandboxPlaces(
+    places = SandboxPaths(
         root=ground.root,
         home=ground.home,
         scratch=ground.data / "scratch",
-        ours=(ground.data,),
+        own_paths=(ground.data,),
         temporary=(str(tmp_path / "link"), str(tmp_path / "real")),
     )
-    words = Sandboxes(places).arguments(OFFLINE, "ses_1")
+    words = Sandboxes(places).bwrap_arguments(OFFLINE, "ses_1")
     command = f"ls {tmp_path}/link {tmp_path}/real; echo 1 > $TMPDIR/mine && cat {tmp_path}/link/mine"
     ended = await ground.processes.run(("bash", "-c", command), cwd=ground.root, timeout=60, sandbox=words)
     assert "of-others" not in ended.output
@@ -190,25 +192,25 @@ async def test_a_home_as_project_keeps_what_programs_obey(tmp_path: Path) -> Non
     for each in (".bashrc", ".gitconfig", ".local/bin/tool", "notes"):
         put(home / each, "mine")
     data.mkdir(parents=True)
-    places = SandboxPlaces(
+    places = SandboxPaths(
         root=home,
         home=home,
         scratch=data / "scratch",
-        ours=(data, config),
-        folders=(config,),
-        obeyed=tuple(home / each for each in (".bashrc", ".gitconfig", ".local/bin", ".zshrc")),
+        own_paths=(data, config),
+        own_folders=(config,),
+        startup_files=tuple(home / each for each in (".bashrc", ".gitconfig", ".local/bin", ".zshrc")),
         temporary=(str(tmp_path / "tmp"),),
     )
-    words = Sandboxes(places).arguments(OFFLINE, "ses_1")
+    words = Sandboxes(places).bwrap_arguments(OFFLINE, "ses_1")
     for way in (
         "echo x >> .bashrc", "mv .bashrc b", "git config --file .gitconfig core.fsmonitor x", "rm .gitconfig",
         "echo x > .local/bin/git", "mv .local l", "mkdir .config/asyncagents/plugins", "mv .config c",
         "rm -rf .config && ln -s /nowhere .config",
     ):  # fmt: skip
         ended = await ground.processes.run(("bash", "-c", way), cwd=home, timeout=60, sandbox=words)
-        assert ended.exit != 0, way
+        assert ended.exit_code != 0, way
     ended = await ground.processes.run(("bash", "-c", "echo 1 > notes"), cwd=home, timeout=60, sandbox=words)
-    assert (ended.exit, (home / "notes").read_text()) == (0, "1\n")
+    assert (ended.exit_code, (home / "notes").read_text()) == (0, "1\n")
     assert (home / ".bashrc").read_text() == (home / ".local/bin/tool").read_text() == "mine"
     assert list(config.iterdir()) == []
 
@@ -251,7 +253,7 @@ async def test_no_library_of_the_project_is_loaded_before_a_command_is_held(
     assert ended.output == f"[{tmp_path}/lib]\n"
     own = await processes.for_own_programs().run(("env",), cwd=root, timeout=60)
     assert f"LD_LIBRARY_PATH={tmp_path}/lib\n" in own.output
-    assert keep_libraries({"LD_LIBRARY_PATH": f"{root}/lib"}, outside=root) == {}
+    assert drop_project_libraries({"LD_LIBRARY_PATH": f"{root}/lib"}, outside=root) == {}
 
 
 @needs_bwrap
@@ -259,7 +261,7 @@ async def test_a_confined_command_has_the_libraries_of_the_user(tmp_path: Path) 
     ground = lay_out(tmp_path, tmp_path / "project")
     environment = {"PATH": PATH, "LD_LIBRARY_PATH": f"{ground.root}/lib"}
     processes = Processes(environment, folder=tmp_path, root=ground.root)
-    words = ground.sandboxes.arguments(OFFLINE, "ses_1")
+    words = ground.sandboxes.bwrap_arguments(OFFLINE, "ses_1")
     ended = await processes.run(("env",), cwd=ground.root, timeout=60, sandbox=words)
     assert f"LD_LIBRARY_PATH={ground.root}/lib\n" in ended.output
 
@@ -298,14 +300,14 @@ async def test_a_bwrap_that_is_gone_after_it_worked_runs_nothing(
 
 
 def old_scratch(ground: Ground) -> Path:
-    ground.sandboxes.arguments(OFFLINE, "ses_old")
+    ground.sandboxes.bwrap_arguments(OFFLINE, "ses_old")
     (old,) = (each for each in (ground.data / "scratch").iterdir() if each.is_dir())
     return old
 
 
 def forget(ground: Ground, old: Path) -> list[str]:
     os.utime(old)
-    forget_scratch(ground.data / "scratch", int(old.stat().st_mtime * 1000) + 8 * DAY_MS)
+    delete_old_scratch(ground.data / "scratch", int(old.stat().st_mtime * 1000) + 8 * DAY_MS)
     return [each.name for each in (ground.data / "scratch").iterdir()]
 
 

@@ -10,13 +10,13 @@ from asyncagents.tools.builtin.grep import grep
 from asyncagents.tools.builtin.patch import patch
 from asyncagents.tools.builtin.skill import skill
 from asyncagents.tools.file.files import Files
-from asyncagents.tools.file.read_log import Seen
-from asyncagents.tools.patch.parse import AddFile, DeleteFile, UpdateFile, parse
+from asyncagents.tools.file.read_log import ReadLog
+from asyncagents.tools.patch.parse import AddFile, DeleteFile, UpdateFile, parse_patch
 from asyncagents.tools.process.processes import Processes
 
 
 def _tools(folder: Path) -> list[AnyTool]:
-    files, seen = Files(folder), Seen()
+    files, seen = Files(folder), ReadLog()
     processes = Processes({}, folder=folder)
     return [glob(files, seen, processes), grep(files, seen, processes), patch(files, seen), skill([])]
 
@@ -33,4 +33,4 @@ def test_the_model_is_told_what_each_tool_and_each_argument_is_for(tmp_path: Pat
 def test_the_patch_that_the_model_is_shown_is_one(tmp_path: Path) -> None:
     text = _tools(tmp_path)[2].description
     shown = text[text.index("*** Begin") : text.index("*** End Patch") + len("*** End Patch")]
-    assert [type(section) for section in parse(shown)] == [UpdateFile, UpdateFile, AddFile, DeleteFile]
+    assert [type(section) for section in parse_patch(shown)] == [UpdateFile, UpdateFile, AddFile, DeleteFile]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from asyncagents.domain.call.call import Completed, Failed, Result
 from asyncagents.errors import ToolError
-from asyncagents.tools.builtin.edit import Edit
-from asyncagents.tools.file.diff import unified
-from asyncagents.tools.file.text_replace import NoMatch, replace
+from asyncagents.tools.builtin.edit import EditArgs
+from asyncagents.tools.file.diff import unified_diff
+from asyncagents.tools.file.text_replace import NoMatch, replace_text
 from tests.unit.tools.file_desk import SECRET, Desk
 
 
@@ -62,7 +62,7 @@ async def test_an_edit_is_shown_as_a_diff_and_then_done(desk: Desk) -> None:
     ],
 )
 def test_a_piece_is_found_and_what_is_around_it_stays(text: str, old: str, new: str, after: str) -> None:
-    assert replace(text, old, new) == after
+    assert replace_text(text, old, new) == after
 
 
 @pytest.mark.parametrize(
@@ -81,11 +81,11 @@ def test_a_piece_is_found_and_what_is_around_it_stays(text: str, old: str, new: 
 )
 def test_when_it_is_not_there_once_the_error_says_what_to_do(text: str, old: str, told: str) -> None:
     with pytest.raises(NoMatch, match=told):
-        replace(text, old, "new")
+        replace_text(text, old, "new")
 
 
 def test_every_occurrence_is_replaced_on_demand() -> None:
-    assert replace("a\nb\na\n", "a", "c", every=True) == "c\nb\nc\n"
+    assert replace_text("a\nb\na\n", "a", "c", every=True) == "c\nb\nc\n"
 
 
 @given(
@@ -94,7 +94,7 @@ def test_every_occurrence_is_replaced_on_demand() -> None:
 def test_an_exact_match_is_replaced_if_it_is_the_only_one(text: str, old: str, new: str) -> None:
     text, old, new = (each.replace("\r", "") for each in (text, old, new))
     try:
-        after = replace(text, old, new)
+        after = replace_text(text, old, new)
     except NoMatch:
         assert not old or old == new or text.count(old) != 1
     else:
@@ -177,7 +177,7 @@ async def test_after_a_crash_the_file_tells_whether_the_edit_was_done(
     desk.put("a.py", content)
     reconcile = desk.tools["edit"].reconcile
     assert reconcile is not None
-    args = msgspec.convert(_edit("before", "after"), Edit)
+    args = msgspec.convert(_edit("before", "after"), EditArgs)
     assert isinstance(await reconcile(args, desk.context()), kind)
 
 
@@ -188,7 +188,7 @@ _FILES = st.tuples(_LINES, st.sampled_from(["", "\n"])).map(lambda made: "\n".jo
 @settings(max_examples=60, deadline=None)
 @given(_FILES, _FILES)
 def test_a_diff_can_be_applied(tmp_path_factory: pytest.TempPathFactory, before: str, after: str) -> None:
-    diff = unified("file", before, after)
+    diff = unified_diff("file", before, after)
     assert bool(diff) == (before != after)
     if not diff or not before or not after:
         return
@@ -201,7 +201,7 @@ def test_a_diff_can_be_applied(tmp_path_factory: pytest.TempPathFactory, before:
 
 def test_a_diff_of_large_texts_is_bounded() -> None:
     before = "".join(f"{number}\n" for number in range(100_000))
-    small = unified("f", before, before.replace("\n50000\n", "\nhere\n"))
+    small = unified_diff("f", before, before.replace("\n50000\n", "\nhere\n"))
     assert small.count("\n") == 11
     assert "@@ -49998,7 +49998,7 @@" in small
-    assert len(unified("f", before, before[::-1])) < 51_000
+    assert len(unified_diff("f", before, before[::-1])) < 51_000

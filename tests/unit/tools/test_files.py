@@ -13,16 +13,16 @@ import pytest
 
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.errors import ToolError
-from asyncagents.tools.file.files import Files, Missing
-from asyncagents.tools.file.fingerprint import Content, Stamp
-from asyncagents.tools.file.open_beneath import OpenFolder, kernel_can, open_by_kernel, open_by_walk
-from asyncagents.tools.file.path import Inside, Outside, Place, edit_asks, read_asks
-from asyncagents.tools.file.read_log import Planned, Seen
+from asyncagents.tools.file.files import Files, MissingFile
+from asyncagents.tools.file.fingerprint import FileState, Fingerprint
+from asyncagents.tools.file.open_beneath import OpenFolder, has_openat2, open_by_openat2, open_by_walk
+from asyncagents.tools.file.path import InsidePath, OutsidePath, ResolvedPath, edit_asks, read_asks
+from asyncagents.tools.file.read_log import CallPlan, ReadLog
 from tests.unit.tools.file_desk import SECRET, Desk, swapped
 
 WAYS = [
     pytest.param(
-        open_by_kernel, id="kernel", marks=pytest.mark.skipif(not kernel_can(), reason="needs openat2")
+        open_by_openat2, id="kernel", marks=pytest.mark.skipif(not has_openat2(), reason="needs openat2")
     ),
     pytest.param(open_by_walk, id="walk"),
 ]
@@ -129,8 +129,8 @@ def test_a_path_that_leads_out_asks_for_the_folder_it_leads_to(desk: Desk, case:
     make, path = ESCAPES[case]
     make(desk.root)
     path = path.replace("ROOT", str(desk.root)).replace("OUT", str(desk.outside))
-    place = desk.files.place(path)
-    assert isinstance(place, Outside)
+    place = desk.files.resolve(path)
+    assert isinstance(place, OutsidePath)
     assert os.path.realpath(place.path) == place.path
     for asks in (read_asks("read", place), edit_asks([place], {}, [None])):
         assert asks[0].permission == "external_directory"
@@ -143,7 +143,7 @@ def test_the_inner_door_opens_nothing_outside_even_when_it_is_told_to(desk: Desk
     make, path = ESCAPES[case]
     make(desk.root)
     relative = path.replace("ROOT/", "").replace("OUT", "../outside")
-    place = Inside(str(desk.root), tuple(relative.split("/")))
+    place = InsidePath(str(desk.root), tuple(relative.split("/")))
     with pytest.raises(ToolError):
         desk.files.read(place)
     with pytest.raises(ToolError):
@@ -157,7 +157,7 @@ def test_a_path_that_leads_nowhere_is_refused_in_one_sentence(desk: Desk, case: 
     make, path = REFUSED[case]
     make(desk.root)
     with pytest.raises(ToolError) as told:
-        desk.files.read(desk.files.place(path))
+        desk.files.read(desk.files.resolve(path))
     assert str(told.value).endswith(".")
     assert len(str(told.value)) < 500
 
@@ -183,18 +183,18 @@ def test_a_path_that_stays_inside_is_named_by_its_real_name(
 ) -> None:
     desk.put("a/f", "inside")
     make(desk.root)
-    place = desk.files.place(path.replace("ROOT", str(desk.root)))
+    place = desk.files.resolve(path.replace("ROOT", str(desk.root)))
     assert (place.name, desk.files.read(place).data) == (name, b"inside")
-    assert isinstance(place, Inside)
+    assert isinstance(place, InsidePath)
 
 
 @pytest.mark.parametrize(
     "name", ["new\nline", "ünï", "u\u0308", "*", " ", "-rf", "a" * 255, "\u202e", "...", "~"]
 )
 def test_odd_names_are_names(desk: Desk, name: str) -> None:
-    place = desk.files.place(f"./{name}")
+    place = desk.files.resolve(f"./{name}")
     desk.files.rewrite(place, "key", lambda _: b"x")
-    assert [each.name for each in desk.files.names(desk.files.place("."))] == [name]
+    assert [each.name for each in desk.files.list_folder(desk.files.resolve("."))] == [name]
     assert desk.files.read(place).data == b"x"
 
 
@@ -217,7 +217,7 @@ def test_devices_pipes_sockets_and_folders_are_not_read(desk: Desk) -> None:
             ("folder", "folder"),
             ("/dev/null", "device"),
         ]:
-            place = desk.files.place(name)
+            place = desk.files.resolve(name)
             with pytest.raises(ToolError, match=word):
                 desk.files.read(place)
             with pytest.raises(ToolError, match=word):
@@ -225,7 +225,7 @@ def test_devices_pipes_sockets_and_folders_are_not_read(desk: Desk) -> None:
 
 
 def test_a_place_that_was_granted_outside_is_opened_and_its_neighbour_by_a_link_is_not(desk: Desk) -> None:
-    place = desk.files.place("../outside/secret.txt")
+    place = desk.files.resolve("../outside/secret.txt")
     assert desk.files.read(place).data.decode() == SECRET
     moved = desk.outside.rename(desk.outside.parent / "moved")
     desk.outside.symlink_to(moved)
@@ -235,7 +235,7 @@ def test_a_place_that_was_granted_outside_is_opened_and_its_neighbour_by_a_link_
 
 def test_a_folder_that_becomes_a_link_after_the_plan_is_not_followed(desk: Desk) -> None:
     desk.put("a/secret.txt", "mine")
-    place = desk.files.place("a/secret.txt")
+    place = desk.files.resolve("a/secret.txt")
     (desk.root / "a").rename(desk.root / "b")
     (desk.root / "a").symlink_to(desk.outside)
     with pytest.raises(ToolError):
@@ -251,7 +251,7 @@ def test_not_even_a_link_that_stays_near_is_followed_after_the_plan(desk: Desk, 
     for name in ("open", "private"):
         (folder / name).mkdir()
         (folder / name / "key").write_text(name)
-    place = desk.files.place(str(folder / "open/key"))
+    place = desk.files.resolve(str(folder / "open/key"))
     assert desk.files.read(place).data == b"open"
     (folder / "open").rename(folder / "was")
     (folder / "open").symlink_to("private")
@@ -263,17 +263,17 @@ def test_not_even_a_link_that_stays_near_is_followed_after_the_plan(desk: Desk, 
 
 
 def test_what_a_session_saw_is_bounded_and_the_oldest_is_forgotten(desk: Desk) -> None:
-    seen = Seen(files=2, calls=1)
+    seen = ReadLog(files=2, calls=1)
     session = SessionId("ses_1")
-    places = [desk.files.place(name) for name in ("a", "b", "c")]
+    places = [desk.files.resolve(name) for name in ("a", "b", "c")]
     for place in places:
-        seen.note(session, place, Stamp(1, 2, 3, 4, "sha"))
-    assert [seen.known(session, place) is not None for place in places] == [False, True, True]
+        seen.record(session, place, Fingerprint(1, 2, 3, 4, "sha"))
+    assert [seen.known_fingerprint(session, place) is not None for place in places] == [False, True, True]
     for place in places:
-        seen.plan(CallId(place.name), Planned(place))
-    assert seen.planned(CallId("c")).place == places[2]
+        seen.record_plan(CallId(place.name), CallPlan(place))
+    assert seen.plan_of(CallId("c")).place == places[2]
     with pytest.raises(ToolError, match="call the tool again"):
-        seen.planned(CallId("a"))
+        seen.plan_of(CallId("a"))
 
 
 @pytest.mark.parametrize("name", ["read", "write", "edit", "list"])
@@ -293,7 +293,7 @@ def swapping(desk: Desk) -> Iterator[Desk]:
 @pytest.mark.spec("A-05")
 def test_a_thread_that_swaps_folder_and_link_never_gets_us_out(swapping: Desk) -> None:
     files = swapping.files
-    inside = Inside(str(swapping.root), ("d", "secret.txt"))
+    inside = InsidePath(str(swapping.root), ("d", "secret.txt"))
     read = refused = number = 0
     while number < 2000 or not (read and refused):  # the thread may be slow to get its turn
         number += 1
@@ -311,21 +311,21 @@ def test_a_thread_that_swaps_folder_and_link_never_gets_us_out(swapping: Desk) -
 @pytest.mark.spec("A-05")
 def test_while_they_swap_what_is_opened_is_what_was_asked_for(swapping: Desk) -> None:
     """The outside content comes only from a place that asked for the outside."""
-    opened: set[tuple[type[Place], bytes]] = set()
+    opened: set[tuple[type[ResolvedPath], bytes]] = set()
     tries = 0
     while tries < 2000 or len(opened) < 2:  # the thread may be slow to get its turn
         tries += 1
         try:
-            place = swapping.files.place("d/secret.txt")
+            place = swapping.files.resolve("d/secret.txt")
             opened.add((type(place), swapping.files.read(place).data))
         except ToolError:
             pass
-    assert opened == {(Inside, b"mine"), (Outside, SECRET.encode())}
+    assert opened == {(InsidePath, b"mine"), (OutsidePath, SECRET.encode())}
 
 
 def test_a_hard_link_to_the_outside_is_cut_not_written_through(desk: Desk) -> None:
     os.link(desk.outside / "secret.txt", desk.root / "hard")
-    desk.files.rewrite(desk.files.place("hard"), "key", lambda _: b"mine now")
+    desk.files.rewrite(desk.files.resolve("hard"), "key", lambda _: b"mine now")
     assert (desk.outside / "secret.txt").read_text() == SECRET
     assert (desk.root / "hard").read_bytes() == b"mine now"
 
@@ -334,7 +334,7 @@ def test_a_hard_link_to_the_outside_is_cut_not_written_through(desk: Desk) -> No
 def test_a_write_keeps_the_mode_and_leaves_nothing_beside(desk: Desk, mode: int) -> None:
     path = desk.put("a", "old")
     path.chmod(mode)
-    desk.files.rewrite(desk.files.place("a"), "key", lambda _: b"new")
+    desk.files.rewrite(desk.files.resolve("a"), "key", lambda _: b"new")
     assert stat.S_IMODE(path.stat().st_mode) == mode
     assert os.listdir(desk.root) == ["a"]
 
@@ -342,7 +342,7 @@ def test_a_write_keeps_the_mode_and_leaves_nothing_beside(desk: Desk, mode: int)
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file away")
 def test_a_write_by_root_keeps_the_owner(desk: Desk) -> None:
     os.chown(desk.put("a", "old"), 1234, 4321)
-    desk.files.rewrite(desk.files.place("a"), "key", lambda _: b"new")
+    desk.files.rewrite(desk.files.resolve("a"), "key", lambda _: b"new")
     about = (desk.root / "a").stat()
     assert (about.st_uid, about.st_gid) == (1234, 4321)
 
@@ -351,21 +351,23 @@ def test_a_file_that_nobody_may_write_is_not_replaced(desk: Desk) -> None:
     path = desk.put("a", "old")
     path.chmod(0o444)
     with pytest.raises(ToolError, match="read-only"):
-        desk.files.rewrite(desk.files.place("a"), "key", lambda _: b"new")
+        desk.files.rewrite(desk.files.resolve("a"), "key", lambda _: b"new")
     assert path.read_text() == "old"
 
 
 def test_a_write_through_a_link_changes_the_file_and_keeps_the_link(desk: Desk) -> None:
     desk.put("real", "old")
     (desk.root / "l").symlink_to("real")
-    desk.files.rewrite(desk.files.place("l"), "key", lambda _: b"new")
+    desk.files.rewrite(desk.files.resolve("l"), "key", lambda _: b"new")
     assert (desk.root / "l").is_symlink()
     assert (desk.root / "real").read_bytes() == b"new"
 
 
 def test_a_new_file_gets_its_folders(desk: Desk) -> None:
-    stamp = desk.files.rewrite(desk.files.place("a/b/c"), "key", lambda before: b"new" if not before else b"")
-    assert desk.files.read(desk.files.place("a/b/c")).stamp == stamp
+    stamp = desk.files.rewrite(
+        desk.files.resolve("a/b/c"), "key", lambda before: b"new" if not before else b""
+    )
+    assert desk.files.read(desk.files.resolve("a/b/c")).fingerprint == stamp
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -374,25 +376,25 @@ def test_what_someone_else_writes_meanwhile_is_not_overwritten(desk: Desk, there
     if there:
         path.write_text("old")
 
-    def slow(before: Content | None) -> bytes:
+    def slow(before: FileState | None) -> bytes:
         path.write_text("theirs, and longer")
         return b"ours"
 
     with pytest.raises(ToolError, match="read it again"):
-        desk.files.rewrite(desk.files.place("a"), "key", slow)
+        desk.files.rewrite(desk.files.resolve("a"), "key", slow)
     assert path.read_text() == "theirs, and longer"
     assert os.listdir(desk.root) == ["a"]
 
 
 def test_what_changed_since_it_was_looked_at_is_not_removed(desk: Desk) -> None:
     path = desk.put("a", "old")
-    place = desk.files.place("a")
-    before = desk.files.read(place).stamp
+    place = desk.files.resolve("a")
+    before = desk.files.read(place).fingerprint
     path.write_text("theirs, and longer")
     with pytest.raises(ToolError, match="changed meanwhile"):
         desk.files.remove(place, before)
     assert path.read_text() == "theirs, and longer"
-    desk.files.remove(place, desk.files.read(place).stamp)
+    desk.files.remove(place, desk.files.read(place).fingerprint)
     assert not path.exists()
 
 
@@ -402,24 +404,24 @@ def test_only_an_empty_folder_is_removed_and_no_link_to_one(desk: Desk) -> None:
     (desk.root / "link").symlink_to(desk.outside)
     for name in ("full", "link"):
         with pytest.raises(ToolError):
-            desk.files.remove_folder(Inside(str(desk.root), (name,)))
-    desk.files.remove_folder(desk.files.place("empty"))
+            desk.files.remove_folder(InsidePath(str(desk.root), (name,)))
+    desk.files.remove_folder(desk.files.resolve("empty"))
     assert sorted(os.listdir(desk.root)) == ["full", "link"]
 
 
 def test_a_failure_while_the_content_is_made_leaves_the_file(desk: Desk) -> None:
     path = desk.put("a", "old")
 
-    def fail(before: Content | None) -> bytes:
+    def fail(before: FileState | None) -> bytes:
         raise ToolError("no.")
 
     with pytest.raises(ToolError, match="no"):
-        desk.files.rewrite(desk.files.place("a"), "key", fail)
+        desk.files.rewrite(desk.files.resolve("a"), "key", fail)
     assert path.read_text() == "old"
 
 
 def test_changes_from_many_threads_are_all_there(desk: Desk) -> None:
-    place = desk.files.place("count")
+    place = desk.files.resolve("count")
 
     def add(number: int) -> None:
         desk.files.rewrite(place, str(number), lambda before: (before.data if before else b"") + b"x")
@@ -435,7 +437,7 @@ def test_changes_from_many_threads_are_all_there(desk: Desk) -> None:
 def test_what_a_crash_left_beside_is_taken_up_by_the_same_call(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = desk.files.place("a")
+    place = desk.files.resolve("a")
     seen: list[str] = []
 
     class Crash(BaseException):
@@ -461,23 +463,23 @@ def test_no_handle_is_left_open(desk: Desk) -> None:
     desk.put("a/b", "x")
     (desk.root / "l").symlink_to("l")
     for path in ("a/b", "a", "a/b/c", "no", "l", "../outside/secret.txt", "."):
-        for work in (desk.files.read, desk.files.names, desk.files.is_folder):
+        for work in (desk.files.read, desk.files.list_folder, desk.files.is_folder):
             with suppress(ToolError):
-                work(desk.files.place(path))
+                work(desk.files.resolve(path))
     assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_missing_project_is_an_error_that_names_it(tmp_path: Path) -> None:
     files = Files(tmp_path / "gone")
-    with pytest.raises(Missing, match="does not exist"):
-        files.read(files.place("a"))
+    with pytest.raises(MissingFile, match="does not exist"):
+        files.read(files.resolve("a"))
 
 
 def test_both_ways_agree_on_every_tree(tmp_path: Path) -> None:
-    if not kernel_can():
+    if not has_openat2():
         pytest.skip("needs openat2")
     outcomes: list[list[str]] = []
-    for number, way in enumerate((open_by_kernel, open_by_walk)):
+    for number, way in enumerate((open_by_openat2, open_by_walk)):
         outcomes.append(_outcomes(tmp_path / str(number), way))
     assert outcomes[0] == outcomes[1]
 
@@ -490,7 +492,7 @@ def _outcomes(folder: Path, way: OpenFolder) -> list[str]:
         desk = Desk(top, way)
         make(desk.root)
         try:
-            place = desk.files.place(path.replace("ROOT", str(desk.root)).replace("OUT", str(desk.outside)))
+            place = desk.files.resolve(path.replace("ROOT", str(desk.root)).replace("OUT", str(desk.outside)))
             found.append(f"{type(place).__name__} {desk.files.read(place).data!r}")
         except ToolError as error:
             found.append(str(error).replace(str(folder), ""))

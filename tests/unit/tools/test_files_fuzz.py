@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from asyncagents.engine.tool import ToolContext
 from asyncagents.errors import ToolError
-from asyncagents.store.body import body
-from asyncagents.tools.search.list_tree import ListedTree, TreeListing, tree_in
+from asyncagents.store.body import encode_body
+from asyncagents.tools.search.list_tree import ListedTree, TreeListing, build_tree
 from tests.unit.tools.file_desk import SECRET, Desk
 
 _NAMES = [
@@ -74,9 +74,9 @@ def _furnished(folder: Path) -> Desk:
 
 def _listed(desk: Desk, context: ToolContext, arguments: dict[str, Any]) -> ListedTree:
     """The listing itself, in this process: so many of its own would take long."""
-    place = desk.seen.planned(context.call_id).place
+    place = desk.seen.plan_of(context.call_id).place
     ignore = tuple(arguments.get("ignore", ()))
-    return tree_in(
+    return build_tree(
         desk.files, TreeListing(root=desk.files.root, place=place, ignore=ignore, seconds=60), lambda: False
     )
 
@@ -87,9 +87,9 @@ async def _made(desk: Desk, calls: list[tuple[str, dict[str, Any]]]) -> list[str
         context = desk.context()
         try:
             asks = await desk.plan(tool, context, **arguments)
-            body(asks)
+            encode_body(asks)
             if all(ask.permission != "external_directory" for ask in asks):
-                body(
+                encode_body(
                     _listed(desk, context, arguments)
                     if tool == "list"
                     else await desk.run(tool, context, **arguments)

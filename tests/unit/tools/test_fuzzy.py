@@ -1,12 +1,12 @@
 """Names by some of their letters."""
 
-from asyncagents.tools.search.fuzzy import best
+from asyncagents.tools.search.fuzzy import best_matches
 
 PATHS = ["src/server/file.py", "src/server/profile.py", "docs/file.md", "docs/", "file/readme.txt", "LICENSE"]
 
 
 def test_a_whole_name_goes_before_its_beginning_and_that_before_its_middle() -> None:
-    assert best("file", PATHS, 10) == [
+    assert best_matches("file", PATHS, 10) == [
         "docs/file.md",
         "src/server/file.py",
         "src/server/profile.py",
@@ -15,11 +15,11 @@ def test_a_whole_name_goes_before_its_beginning_and_that_before_its_middle() -> 
 
 
 def test_case_does_not_count_and_letters_may_lie_apart() -> None:
-    assert best("license", PATHS, 10) == ["LICENSE"]
-    assert best("ssfpy", PATHS, 10) == ["src/server/file.py", "src/server/profile.py"]
-    assert best("zz", PATHS, 10) == []
+    assert best_matches("license", PATHS, 10) == ["LICENSE"]
+    assert best_matches("ssfpy", PATHS, 10) == ["src/server/file.py", "src/server/profile.py"]
+    assert best_matches("zz", PATHS, 10) == []
 
 
 def test_without_letters_the_first_come_and_never_more_than_wanted() -> None:
-    assert best(" ", PATHS, 2) == PATHS[:2]
-    assert best("e", PATHS, 1) == best("e", PATHS, 10)[:1]
+    assert best_matches(" ", PATHS, 2) == PATHS[:2]
+    assert best_matches("e", PATHS, 1) == best_matches("e", PATHS, 10)[:1]

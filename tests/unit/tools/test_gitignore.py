@@ -4,23 +4,23 @@ from pathlib import Path
 
 from asyncagents.tools.file.files import Files
 from asyncagents.tools.search import gitignore
-from asyncagents.tools.search.fuzzy import MOST_SCATTERED, best
-from asyncagents.tools.search.gitignore import MOST_CHARACTERS, MOST_LINES, is_ignored, rules
+from asyncagents.tools.search.fuzzy import MOST_SCATTERED, best_matches
+from asyncagents.tools.search.gitignore import MOST_CHARACTERS, MOST_LINES, is_ignored, parse_rules
 from asyncagents.tools.search.walk import walk
 
 
 def test_a_rule_is_made_ready_once_however_many_there_are() -> None:
-    many = rules(f"*q{number}*" for number in range(2 * MOST_LINES))
-    gitignore._compiled.cache_clear()
+    many = parse_rules(f"*q{number}*" for number in range(2 * MOST_LINES))
+    gitignore._compile_glob.cache_clear()
     for name in ("a", "b", "c"):
         assert not is_ignored((name,), many, folder=False)
-    assert gitignore._compiled.cache_info().misses == MOST_LINES
+    assert gitignore._compile_glob.cache_info().misses == MOST_LINES
 
 
 def test_a_file_has_so_many_characters_of_rules() -> None:
     line = "*a" * 400
-    assert len(rules([line] * MOST_LINES)) == MOST_CHARACTERS // len(line)
-    assert len(rules(["*.py"] * 10)) == 10
+    assert len(parse_rules([line] * MOST_LINES)) == MOST_CHARACTERS // len(line)
+    assert len(parse_rules(["*.py"] * 10)) == 10
 
 
 def test_a_walk_ends_within_a_folder(tmp_path: Path) -> None:
@@ -33,13 +33,13 @@ def test_a_walk_ends_within_a_folder(tmp_path: Path) -> None:
         return len(asked) > 4
 
     files = Files(tmp_path)
-    walked = walk(files, files.place("."), lambda parts: True, stopped=stopped)
+    walked = walk(files, files.resolve("."), lambda parts: True, stopped=stopped)
     assert sorted(each.parts for each in walked.files) == [(f"{number}.txt",) for number in range(3)]
     assert walked.cut
 
 
 def test_many_letters_must_stand_together() -> None:
     path = "ab" * MOST_SCATTERED
-    assert best("a" * MOST_SCATTERED, [path], 1) == [path]
-    assert best("a" * (MOST_SCATTERED + 1), [path * 2], 1) == []
-    assert best(path, [path], 1) == [path]
+    assert best_matches("a" * MOST_SCATTERED, [path], 1) == [path]
+    assert best_matches("a" * (MOST_SCATTERED + 1), [path * 2], 1) == []
+    assert best_matches(path, [path], 1) == [path]

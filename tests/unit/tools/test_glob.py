@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asyncagents.errors import ToolError
-from asyncagents.tools.search.glob_match import fitting
-from asyncagents.tools.search.name_search import NameSearch, names_in
+from asyncagents.tools.search.glob_match import glob_filter
+from asyncagents.tools.search.name_search import NameSearch, search_names
 from asyncagents.tools.search.walk import walk
 from tests.unit.tools.file_desk import Desk
 
@@ -25,8 +25,8 @@ def desk(tmp_path: Path) -> Desk:
 
 def _names(desk: Desk, pattern: str, path: str = ".") -> list[str]:
     """The search itself, in this process."""
-    search = NameSearch(root=desk.files.root, place=desk.files.place(path), pattern=pattern, seconds=60)
-    found = names_in(desk.files, search, lambda: False)
+    search = NameSearch(root=desk.files.root, place=desk.files.resolve(path), pattern=pattern, seconds=60)
+    found = search_names(desk.files, search, lambda: False)
     return [each.removeprefix(f"{desk.root}/") for each in found.paths]
 
 
@@ -68,7 +68,7 @@ async def test_the_last_changed_come_first_and_what_is_ignored_does_not_come(des
     ],
 )
 def test_a_pattern_fits_as_people_expect(pattern: str, fits: str, not_: str) -> None:
-    does = fitting(pattern, ("top",))
+    does = glob_filter(pattern, ("top",))
     separated = [fits] if " " in pattern else fits.split()
     assert all(does(("top", *each.split("/"))) for each in separated)
     assert not any(does(("top", *each.split("/"))) for each in not_.split())
@@ -157,7 +157,7 @@ def test_a_walk_that_nobody_waits_for_ends_and_one_too_large_is_cut(desk: Desk) 
     for number in range(20):
         desk.put(f"d{number}/f", "x")
     stop = Event()
-    top = desk.files.place(".")
+    top = desk.files.resolve(".")
     assert len(walk(desk.files, top, lambda _: True).files) == 20
     cut = walk(desk.files, top, lambda _: True, most=30)
     assert cut.cut

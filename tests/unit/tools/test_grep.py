@@ -12,15 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from asyncagents.domain.agent.permission import Effective
+from asyncagents.domain.agent.permission import LineageRules
 from asyncagents.engine.workplace.agents import default_rules
 from asyncagents.errors import ToolError
 from asyncagents.tools.builtin.grep import grep
 from asyncagents.tools.process.processes import Processes
-from asyncagents.tools.search.grep import Search, Searched, searched
+from asyncagents.tools.search.grep import GrepResult, GrepSearch, search_lines
 from tests.unit.tools.file_desk import SECRET, Desk
 
-USUAL = Effective.of(default_rules())
+USUAL = LineageRules.from_rules(default_rules())
 
 
 def grep_desk(folder: Path, *, seconds: float = 60, **more: str) -> Desk:
@@ -36,10 +36,12 @@ def desk(tmp_path: Path) -> Desk:
     return grep_desk(tmp_path)
 
 
-def _search(desk: Desk, pattern: str, path: str = ".", include: str | None = None) -> Searched:
+def _search(desk: Desk, pattern: str, path: str = ".", include: str | None = None) -> GrepResult:
     """The search itself, in this process."""
-    place = desk.files.place(path)
-    return searched(Search(rules=USUAL, root=desk.files.root, place=place, pattern=pattern, include=include))
+    place = desk.files.resolve(path)
+    return search_lines(
+        GrepSearch(rules=USUAL, root=desk.files.root, place=place, pattern=pattern, include=include)
+    )
 
 
 def _found(desk: Desk, pattern: str, **more: Any) -> list[str]:

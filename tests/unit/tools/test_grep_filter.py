@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from asyncagents.tools.file.text import is_binary
 from asyncagents.tools.search.grep_lines import Expression
-from asyncagents.tools.search.grep_prefilter import worth_a_look
-from asyncagents.tools.search.required_literals import Letters, letters_of
+from asyncagents.tools.search.grep_prefilter import prefilter_files
+from asyncagents.tools.search.required_literals import RequiredLiterals, find_literals
 
 LETTERS = st.text(alphabet="abcd ", max_size=12)
 PIECES = st.sampled_from(
@@ -70,7 +70,7 @@ def test_every_match_has_the_letters_that_are_required(pattern: str, text: str) 
         return
     for candidate in (text, f"{text}abc{text}", f"abcd{text}", text.upper(), f"ſ{text}"):
         if compiled.search(candidate):
-            assert letters_of(pattern).may_match(candidate.encode())
+            assert find_literals(pattern).may_match(candidate.encode())
 
 
 @given(
@@ -86,7 +86,7 @@ def test_what_is_left_out_beforehand_has_no_line_that_fits(pattern: str, data: b
     if not lines[-1]:
         lines.pop()
     fitting = [number for number, line in enumerate(lines, 1) if compiled.search(line)]
-    found = [match.number for match in Expression(compiled, hits=False).matches_in(data, "x")]
+    found = [match.number for match in Expression(compiled, hits=False).find_matches(data, "x")]
     assert found == (fitting if not is_binary(data) else [])
 
 
@@ -116,12 +116,12 @@ def test_what_is_left_out_beforehand_has_no_line_that_fits(pattern: str, data: b
     ],
 )
 def test_the_longest_run_of_letters_is_taken(pattern: str, letters: list[str]) -> None:
-    assert letters_of(pattern) == Letters(tuple(each.encode() for each in letters))
+    assert find_literals(pattern) == RequiredLiterals(tuple(each.encode() for each in letters))
 
 
 def test_large_and_small_letters_count_where_the_pattern_says_so() -> None:
-    found = letters_of("(?i)Zebra")
-    assert found == Letters((b"zebra",), any_case=True)
+    found = find_literals("(?i)Zebra")
+    assert found == RequiredLiterals((b"zebra",), any_case=True)
     assert found.may_match(b"a ZeBRA")
     assert not found.may_match(b"a horse")
     assert found.may_match("no such animal, but a long s: ſ".encode())
@@ -138,17 +138,17 @@ def forest(folder: Path) -> list[str]:
 @pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not there")
 def test_ripgrep_tells_which_files_are_worth_a_look(tmp_path: Path) -> None:
     names = forest(tmp_path)
-    assert worth_a_look(str(tmp_path), names, Letters((b"needle (here)",))) == names[::50]
-    assert worth_a_look(str(tmp_path), names, Letters((b"-nothing",))) == []
+    assert prefilter_files(str(tmp_path), names, RequiredLiterals((b"needle (here)",))) == names[::50]
+    assert prefilter_files(str(tmp_path), names, RequiredLiterals((b"-nothing",))) == []
     (tmp_path / names[3]).unlink()
     assert (
-        worth_a_look(str(tmp_path), names, Letters((b"needle (here)",))) == names
+        prefilter_files(str(tmp_path), names, RequiredLiterals((b"needle (here)",))) == names
     )  # it failed for one: nobody is left out
 
 
 def test_without_letters_or_ripgrep_every_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = forest(tmp_path)
-    assert worth_a_look(str(tmp_path), names, Letters()) == names
-    assert worth_a_look(str(tmp_path), names[:10], Letters((b"needle",))) == names[:10]
+    assert prefilter_files(str(tmp_path), names, RequiredLiterals()) == names
+    assert prefilter_files(str(tmp_path), names[:10], RequiredLiterals((b"needle",))) == names[:10]
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert worth_a_look(str(tmp_path), names, Letters((b"needle",))) == names
+    assert prefilter_files(str(tmp_path), names, RequiredLiterals((b"needle",))) == names

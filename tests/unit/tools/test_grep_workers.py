@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from asyncagents.tools.search.parallel import MOST_WORKERS, usual_workers, work_in_order
+from asyncagents.tools.search.parallel import MOST_WORKERS, default_workers, work_in_order
 
 # In a process of its own: one with a single thread.
 SCRIPT = """
@@ -58,4 +58,4 @@ def test_one_worker_is_this_process() -> None:
         b"%d %d" % (piece, os.getpid()) for piece in range(3)
     ]
     assert list(work_in_order((), lambda piece: b"", 8)) == []
-    assert 1 <= usual_workers() <= MOST_WORKERS
+    assert 1 <= default_workers() <= MOST_WORKERS

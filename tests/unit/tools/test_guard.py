@@ -10,7 +10,7 @@ from asyncagents.config.config import Config, McpConfig
 from asyncagents.config.env import Environment
 from asyncagents.config.guarded_places import guarded_places
 from asyncagents.domain.agent.guarded import GuardedPlaces, KnownPlace
-from asyncagents.tools.guard.configured_code import code_places
+from asyncagents.tools.guard.configured_code import find_code_places
 from asyncagents.tools.guard.git_config import paths_named_by_git
 from asyncagents.tools.guard.place_guard import UNGUARDED, PlaceGuard
 
@@ -26,7 +26,7 @@ def put(path: Path, text: str = "") -> Path:
 
 
 def level(guard: PlaceGuard, path: Path | str) -> str | None:
-    found = guard.of(str(path))
+    found = guard.guard_at(str(path))
     return found.level if found else None
 
 
@@ -109,8 +109,8 @@ def test_every_repository_is_guarded_as_a_whole(tmp_path: Path) -> None:
     assert level(UNGUARDED, tmp_path / "y" / "config") == "guarded"
     assert level(UNGUARDED, tmp_path / "y" / "readme") is None
     both = [str(tmp_path / "z" / "HEAD"), str(tmp_path / "z" / "config")]
-    assert UNGUARDED.of(both[0]) is None
-    assert UNGUARDED.of(both[0], both) is not None
+    assert UNGUARDED.guard_at(both[0]) is None
+    assert UNGUARDED.guard_at(both[0], both) is not None
 
 
 @pytest.mark.spec("A-05")
@@ -151,7 +151,7 @@ def test_a_plugin_in_the_root_guards_files_of_its_kind_beside_it_and_a_server_gu
             "y": McpConfig(type="remote"),
         },
     )
-    guard = PlaceGuard(GuardedPlaces(known=code_places(config, root, tmp_path / "home")))
+    guard = PlaceGuard(GuardedPlaces(known=find_code_places(config, root, tmp_path / "home")))
     for name in ("server.py", "hook.js", "other.js", "acme/hooks.py", "src/acme/hooks.py", "acme.py"):
         assert level(guard, root / name) == "guarded", name
     for name in ("readme.md", "src/main.py", "other/server.py", "json.py", "data/page.md"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.errors import ToolError
-from asyncagents.tools.search.gitignore import Rule, is_ignored, rules
+from asyncagents.tools.search.gitignore import IgnoreRule, is_ignored, parse_rules
 from tests.unit.tools.file_desk import Desk
 
 
@@ -123,17 +123,17 @@ def test_gitignore_is_read_as_git_reads_it(tmp_path: Path, text: str) -> None:
     listed = subprocess.run(
         [*git, "ls-files", "-z", "--others", "--exclude-standard"], check=True, capture_output=True, text=True
     )
-    known = rules(text.split("\n"))
+    known = parse_rules(text.split("\n"))
     kept = {path for path in PATHS if not _ignored(path, known)}
     assert kept == set(listed.stdout.split("\0")) & set(PATHS)
 
 
-def _ignored(path: str, known: tuple[Rule, ...]) -> bool:
+def _ignored(path: str, known: tuple[IgnoreRule, ...]) -> bool:
     parts = tuple(path.split("/"))
     whole = len(parts)
     return any(is_ignored(parts[:depth], known, folder=depth < whole) for depth in range(1, whole + 1))
 
 
 def test_a_hostile_pattern_takes_no_time() -> None:
-    known = rules(["*a" * 400 + "b", "**/" * 300 + "b"])
+    known = parse_rules(["*a" * 400 + "b", "**/" * 300 + "b"])
     assert not is_ignored(("a" * 255,) * 30, known, folder=False)

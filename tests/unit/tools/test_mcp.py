@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from asyncagents.domain.call.call import Completed, Failed
 from asyncagents.domain.call.result_file import MOST_FILES, MOST_IMAGE_BYTES, ResultFile
-from asyncagents.tools.mcp.connection import TAIL_LINE, TAIL_LINES, Tail
+from asyncagents.tools.mcp.connection import TAIL_LINE_CHARS, TAIL_LINES, LogTail
 from asyncagents.tools.mcp.content import prompt_of, result_of
-from asyncagents.tools.mcp.sdk_session import _effect, _offer
+from asyncagents.tools.mcp.sdk_session import _build_tool, _effect
 from asyncagents.tools.mcp.servers import tool_name
 from tests.flows.mcp_server import DOT
 
@@ -30,15 +30,15 @@ def test_long_names_stay_apart() -> None:
 
 @given(st.lists(st.text(), max_size=40))
 def test_little_is_kept_of_what_a_server_complains_of(texts: list[str]) -> None:
-    tail = Tail(())
+    tail = LogTail(())
     for text in texts:
         tail.feed(text)
     assert len(tail.lines) <= TAIL_LINES + 1
-    assert all(line and len(line) <= TAIL_LINE and "\n" not in line for line in tail.lines)
+    assert all(line and len(line) <= TAIL_LINE_CHARS and "\n" not in line for line in tail.lines)
 
 
 def test_the_last_complaints_are_kept_without_secrets_and_control_characters() -> None:
-    tail = Tail(("secret-value", "short"))
+    tail = LogTail(("secret-value", "short"))
     for number in range(100):
         tail.feed(f"line {number}\n")
     tail.feed("the secret-")
@@ -48,8 +48,8 @@ def test_the_last_complaints_are_kept_without_secrets_and_control_characters() -
 
 
 def test_no_half_of_a_secret_is_left_where_a_long_line_is_cut() -> None:
-    tail = Tail(("secret-value",))
-    tail.feed("secret-value" + "x" * (TAIL_LINE - 5))
+    tail = LogTail(("secret-value",))
+    tail.feed("secret-value" + "x" * (TAIL_LINE_CHARS - 5))
     assert "value" not in tail.lines[0]
 
 
@@ -68,7 +68,9 @@ def test_annotations_may_lower_the_effect(hints: types.ToolAnnotations | None, e
 
 
 def test_a_schema_is_passed_on_as_an_object() -> None:
-    offer = _offer(types.Tool(name="t", input_schema={"$schema": "x", "required": ["a"], "$defs": {"D": {}}}))
+    offer = _build_tool(
+        types.Tool(name="t", input_schema={"$schema": "x", "required": ["a"], "$defs": {"D": {}}})
+    )
     assert offer.parameters == {"type": "object", "properties": {}, "required": ["a"], "$defs": {"D": {}}}
     assert offer.description == "t"
 

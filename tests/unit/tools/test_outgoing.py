@@ -9,15 +9,21 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.engine.webhook.delivery import Answer, Answered, Forbidden, Letter, Unreachable
-from asyncagents.tools.web.webhook_sender import Gate, open_outgoing, same
+from asyncagents.engine.webhook.delivery import (
+    DeliveryForbidden,
+    DeliveryResponse,
+    SignedRequest,
+    Unreachable,
+    WebhookResponse,
+)
+from asyncagents.tools.web.webhook_sender import HostPolicy, canonical_host, open_webhook_sender
 from tests.flows.kit import PATIENCE
 
 PUBLIC = "93.184.216.34"
 
 
-def letter(url: str, body: bytes = b"{}") -> Letter:
-    return Letter(url, {"content-type": "application/json", "webhook-id": "dlv_1"}, body)
+def letter(url: str, body: bytes = b"{}") -> SignedRequest:
+    return SignedRequest(url, {"content-type": "application/json", "webhook-id": "dlv_1"}, body)
 
 
 def leads(**hosts: list[str]) -> Callable[[str, int], Awaitable[list[str]]]:
@@ -32,8 +38,8 @@ def leads(**hosts: list[str]) -> Callable[[str, int], Awaitable[list[str]]]:
     return look_up
 
 
-async def posted(url: str, **names: list[str]) -> Answer:
-    async with open_outgoing(look_up=leads(**names)) as post, asyncio.timeout(PATIENCE):
+async def posted(url: str, **names: list[str]) -> DeliveryResponse:
+    async with open_webhook_sender(look_up=leads(**names)) as post, asyncio.timeout(PATIENCE):
         return await post(letter(url))
 
 
@@ -88,8 +94,8 @@ async def test_an_address_that_is_not_public_is_never_posted_to_however_it_is_wr
     async def nobody(host: str, port: int) -> list[str]:
         raise AssertionError(f"{host} was looked up")
 
-    async with open_outgoing(look_up=nobody) as post:
-        assert isinstance(await post(letter(url)), Forbidden)
+    async with open_webhook_sender(look_up=nobody) as post:
+        assert isinstance(await post(letter(url)), DeliveryForbidden)
 
 
 @pytest.mark.spec("P-12")
@@ -130,7 +136,7 @@ async def test_an_address_that_is_not_public_is_never_posted_to_however_it_is_wr
     ],
 )
 async def test_an_address_that_two_might_read_differently_is_not_posted_to(url: str) -> None:
-    assert isinstance(await posted(url, x_test=[PUBLIC]), Forbidden)
+    assert isinstance(await posted(url, x_test=[PUBLIC]), DeliveryForbidden)
 
 
 @pytest.mark.spec("P-12")
@@ -150,15 +156,15 @@ async def test_an_address_that_two_might_read_differently_is_not_posted_to(url: 
 )
 async def test_a_name_that_leads_to_one_private_address_is_not_posted_to(found: list[str]) -> None:
     answer = await posted("https://hook.test/x", hook_test=found)
-    assert isinstance(answer, Forbidden)
+    assert isinstance(answer, DeliveryForbidden)
     assert "hook.test" in answer.why
 
 
 @pytest.mark.parametrize("name", ["localhost", "localhost.", "LOCALHOST", "a.localhost", "ip6-localhost"])
 async def test_names_of_this_machine_are_not_posted_to(name: str) -> None:
-    here = {same(name).replace(".", "_").replace("-", "_"): ["127.0.0.1"]}
+    here = {canonical_host(name).replace(".", "_").replace("-", "_"): ["127.0.0.1"]}
     here |= {"localhost_": ["127.0.0.1"], "LOCALHOST": ["127.0.0.1"]}
-    assert isinstance(await posted(f"http://{name}:1/", **here), Forbidden)
+    assert isinstance(await posted(f"http://{name}:1/", **here), DeliveryForbidden)
 
 
 @pytest.mark.parametrize(
@@ -180,19 +186,19 @@ async def test_names_of_this_machine_are_not_posted_to(name: str) -> None:
     ],
 )
 def test_a_host_is_allowed_by_its_whole_name_only(host: str, allowed: bool) -> None:
-    gate = Gate(("Hooks.Corp", "10.1.2.3", "[fd00::5]"), lambda address: False)
+    gate = HostPolicy(("Hooks.Corp", "10.1.2.3", "[fd00::5]"), lambda address: False)
     assert gate.allows(host, "10.9.9.9") is allowed
 
 
 @pytest.mark.parametrize("url", [f"http://{PUBLIC}/x?a=b%20c", "https://x.test:8443/a(b)", "http://x_y.test"])
 def test_ordinary_addresses_may_be_tried(url: str) -> None:
-    assert Gate((), lambda address: True).refusal(url) is None
+    assert HostPolicy((), lambda address: True).refusal(url) is None
 
 
 @given(st.text(max_size=60) | st.text(alphabet="htp:/.@[]%\\0x127a#? \r\n", max_size=40))
 async def test_any_text_is_refused_or_cannot_be_reached(text: str) -> None:
     answer = await posted(text)
-    assert isinstance(answer, Forbidden | Unreachable)
+    assert isinstance(answer, DeliveryForbidden | Unreachable)
 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -232,8 +238,10 @@ async def raw(answer: bytes, *, forever: bytes = b"") -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
 
 
-async def to(port: int, path: str = "/hook", body: bytes = b"{}", name: str = "hook.test") -> Answer:
-    async with open_outgoing((name,), look_up=leads(hook_test=["127.0.0.1"])) as post:
+async def to(
+    port: int, path: str = "/hook", body: bytes = b"{}", name: str = "hook.test"
+) -> DeliveryResponse:
+    async with open_webhook_sender((name,), look_up=leads(hook_test=["127.0.0.1"])) as post:
         async with asyncio.timeout(PATIENCE):
             return await post(letter(f"http://{name}:{port}{path}", body))
 
@@ -249,7 +257,7 @@ async def test_a_post_arrives_as_it_was_written() -> None:
 
     large = b'"' + b"x" * 3_000_000 + b'"'
     async with receiver(hook) as port:
-        assert await to(port, "/a/b?token=1%2F2", large) == Answered(204)
+        assert await to(port, "/a/b?token=1%2F2", large) == WebhookResponse(204)
     ((method, path, body, headers),) = seen
     assert (method, path, body) == ("POST", "/a/b?token=1%2F2", large)
     assert (headers["webhook-id"], headers["content-type"]) == ("dlv_1", "application/json")
@@ -267,7 +275,7 @@ async def test_nobody_is_led_elsewhere_by_an_answer(status: int) -> None:
         return web.Response(status=status, headers={"location": "/elsewhere", "set-cookie": "a=b"})
 
     async with receiver(hook) as port:
-        assert await to(port) == Answered(status)
+        assert await to(port) == WebhookResponse(status)
     assert asked == ["/hook"]
 
 
@@ -278,7 +286,7 @@ async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.Monkey
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     async with receiver(hook) as port:
-        assert await to(port) == Answered(200)
+        assert await to(port) == WebhookResponse(200)
 
 
 @pytest.mark.parametrize(
@@ -297,7 +305,7 @@ async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.Monkey
 async def test_when_to_come_again_is_read_from_the_answer(headers: str, asked: float | None) -> None:
     text = f"HTTP/1.1 503 Busy\r\n{headers}\r\ncontent-length: 0\r\n\r\n"
     async with raw(text.encode()) as port:
-        assert await to(port) == Answered(503, asked)
+        assert await to(port) == WebhookResponse(503, asked)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +319,7 @@ async def test_when_to_come_again_is_read_from_the_answer(headers: str, asked: f
 )
 async def test_only_the_status_of_an_answer_counts_however_it_goes_on(start: bytes, forever: bytes) -> None:
     async with raw(start, forever=forever) as port:
-        assert await to(port) == Answered(200)
+        assert await to(port) == WebhookResponse(200)
 
 
 @pytest.mark.parametrize(
@@ -353,9 +361,9 @@ async def test_a_name_that_leads_elsewhere_at_the_next_try_is_checked_again() ->
     def public(address: str) -> bool:
         return not address.startswith("169.")
 
-    async with receiver(hook) as port, open_outgoing(look_up=rebound, is_public=public) as post:
-        assert await post(letter(f"http://hook.test:{port}/")) == Answered(200)
-        assert isinstance(await post(letter(f"http://hook.test:{port}/")), Forbidden)
+    async with receiver(hook) as port, open_webhook_sender(look_up=rebound, is_public=public) as post:
+        assert await post(letter(f"http://hook.test:{port}/")) == WebhookResponse(200)
+        assert isinstance(await post(letter(f"http://hook.test:{port}/")), DeliveryForbidden)
 
 
 async def test_a_name_is_looked_up_once_for_a_post() -> None:
@@ -368,6 +376,6 @@ async def test_a_name_is_looked_up_once_for_a_post() -> None:
     async def hook(request: web.Request) -> web.Response:
         return web.Response(status=500)
 
-    async with receiver(hook) as port, open_outgoing(look_up=look_up, is_public=lambda a: True) as post:
-        assert await post(letter(f"http://hook.test:{port}/")) == Answered(500)
+    async with receiver(hook) as port, open_webhook_sender(look_up=look_up, is_public=lambda a: True) as post:
+        assert await post(letter(f"http://hook.test:{port}/")) == WebhookResponse(500)
     assert asked == ["hook.test"]

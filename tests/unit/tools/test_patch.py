@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from asyncagents.domain.call.call import Completed, Failed, Result
 from asyncagents.errors import ToolError
-from asyncagents.tools.builtin.patch import Patch, patch
+from asyncagents.tools.builtin.patch import PatchArgs, patch
 from tests.unit.tools.file_desk import SECRET, Desk
 
 
@@ -342,7 +342,7 @@ async def test_after_a_crash_a_file_that_tells_nothing_leaves_it_in_doubt(desk: 
 async def _reconciled(desk: Desk, text: str) -> Result | None:
     reconcile = desk.tools["patch"].reconcile
     assert reconcile is not None
-    return await reconcile(msgspec.convert({"patchText": text}, Patch), desk.context())
+    return await reconcile(msgspec.convert({"patchText": text}, PatchArgs), desk.context())
 
 
 _PATHS = st.sampled_from(

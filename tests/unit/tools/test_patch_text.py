@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from asyncagents.errors import ToolError
 from asyncagents.tools.file.text_replace import NoMatch
-from asyncagents.tools.patch.apply import applied
+from asyncagents.tools.patch.apply import apply_hunks
 from asyncagents.tools.patch.parse import (
     NO_NEWLINE,
     AddFile,
     DeleteFile,
     Hunk,
-    Line,
+    PatchLine,
     UpdateFile,
-    parse,
+    parse_patch,
 )
 
 
@@ -26,13 +26,13 @@ def _text(*lines: str) -> str:
 
 
 def _hunks(*lines: str) -> tuple[Hunk, ...]:
-    (section,) = parse(_text("*** Update File: f", *lines))
+    (section,) = parse_patch(_text("*** Update File: f", *lines))
     assert isinstance(section, UpdateFile)
     return section.hunks
 
 
 def test_every_kind_of_section_is_read() -> None:
-    assert parse(
+    assert parse_patch(
         _text(
             *("*** Add File: a b.txt ", "+one", "+", "+two", "", "*** Delete File: c"),
             *("*** Update File: d", "*** Move to: e", "@@ class X", "@@   def f():", " a", "-b", "+c", ""),
@@ -47,9 +47,14 @@ def test_every_kind_of_section_is_read() -> None:
                 Hunk(
                     at=10,
                     headings=("class X", "def f():"),
-                    lines=(Line(" ", "a"), Line("-", "b"), Line("+", "c")),
+                    lines=(PatchLine(" ", "a"), PatchLine("-", "b"), PatchLine("+", "c")),
                 ),
-                Hunk(at=16, headings=("def g():",), lines=(Line(" ", ""), Line("+", "x")), at_end=True),
+                Hunk(
+                    at=16,
+                    headings=("def g():",),
+                    lines=(PatchLine(" ", ""), PatchLine("+", "x")),
+                    at_end=True,
+                ),
             ),
             "e",
         ),
@@ -59,7 +64,11 @@ def test_every_kind_of_section_is_read() -> None:
 
 def test_windows_line_ends_and_blank_lines_around_it_do_not_matter() -> None:
     text = _text("*** Add File: a", "+one")
-    assert parse("\n \n" + text.replace("\n", "\r\n") + "\n\n") == parse(text) == (AddFile("a", "one\n"),)
+    assert (
+        parse_patch("\n \n" + text.replace("\n", "\r\n") + "\n\n")
+        == parse_patch(text)
+        == (AddFile("a", "one\n"),)
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,7 +92,7 @@ def test_windows_line_ends_and_blank_lines_around_it_do_not_matter() -> None:
 )
 def test_an_error_names_the_line_and_what_was_expected(text: str, told: str) -> None:
     with pytest.raises(ToolError, match=told):
-        parse(text)
+        parse_patch(text)
 
 
 @given(
@@ -93,7 +102,7 @@ def test_an_error_names_the_line_and_what_was_expected(text: str, told: str) -> 
 def test_any_text_is_a_patch_or_a_tool_error(text: str) -> None:
     told = "."
     try:
-        assert parse(text)
+        assert parse_patch(text)
     except ToolError as error:
         told = str(error)
     assert told.endswith(".")
@@ -135,7 +144,7 @@ TWICE = "def f():\n    x = 1\n    return x\n\ndef g():\n    x = 1\n    return x\
     ],
 )
 def test_a_hunk_goes_where_it_fits(text: str, lines: tuple[str, ...], after: str) -> None:
-    assert applied(text, _hunks(*lines)) == after
+    assert apply_hunks(text, _hunks(*lines)) == after
 
 
 @pytest.mark.parametrize(
@@ -155,7 +164,7 @@ def test_a_hunk_goes_where_it_fits(text: str, lines: tuple[str, ...], after: str
 )
 def test_a_hunk_that_does_not_fit_once_is_refused(text: str, lines: tuple[str, ...], told: str) -> None:
     with pytest.raises(NoMatch, match=told):
-        applied(text, _hunks(*lines))
+        apply_hunks(text, _hunks(*lines))
 
 
 def _diffed(before: str, after: str, context: int) -> Iterator[str]:
@@ -193,7 +202,7 @@ def test_a_patch_made_from_two_texts_makes_the_one_into_the_other(
     lines = list(_diffed(before, after, 1_000))
     if not lines:
         return
-    made = applied(before.replace("\n", ending), _hunks(*"\n".join(lines).split("\n")))
+    made = apply_hunks(before.replace("\n", ending), _hunks(*"\n".join(lines).split("\n")))
     expected = ending if "\n" in before else "\n"
     assert made == after.replace("\n", expected)
 
@@ -206,7 +215,7 @@ def test_with_little_context_it_is_done_right_or_refused(before: str, after: str
         return
     made, told = after, "places"
     try:
-        made = applied(before, _hunks(*"\n".join(lines).split("\n")))
+        made = apply_hunks(before, _hunks(*"\n".join(lines).split("\n")))
     except NoMatch as error:
         told = str(error)
     assert made == after
@@ -218,13 +227,13 @@ def test_where_every_line_is_another_a_diff_always_applies(old: list[int], new: 
     before, after = ("".join(f"<{number}>\n" for number in numbers) for numbers in (old, new))
     lines = list(_diffed(before, after, 3))
     if lines:
-        assert applied(before, _hunks(*lines)) == after
+        assert apply_hunks(before, _hunks(*lines)) == after
 
 
 def test_a_large_file_and_a_patch_of_many_hunks_take_no_time() -> None:
     before = "".join(f"{number}\n" for number in range(20_000))
     hunks = _hunks(*(line for n in range(0, 20_000, 200) for line in ("@@", f"-{n}", f"+x{n}")))
-    assert applied(before, hunks).count("x") == 100
+    assert apply_hunks(before, hunks).count("x") == 100
     same = "x\n" * 50_000
     with pytest.raises(NoMatch, match="fits at 1000 places"):
-        applied(same, _hunks("@@", *[" x"] * 2_000, "-x"))
+        apply_hunks(same, _hunks("@@", *[" x"] * 2_000, "-x"))

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from asyncagents.errors import ToolError
-from asyncagents.tools.output.capture import Output
-from asyncagents.tools.process.processes import Ended, Processes
-from asyncagents.tools.process.reaper import Hunt
+from asyncagents.tools.output.capture import OutputCapture
+from asyncagents.tools.process.processes import Processes, ProcessResult
+from asyncagents.tools.process.reaper import Reaper
 
 PATH = os.environ.get("PATH", os.defpath)
 MARK = "A_TEST_OF_PROCESSES"
@@ -69,7 +69,9 @@ def size(file: str) -> int:
     return found.st_size
 
 
-async def bash(processes: Processes, command: str, *, timeout: float = 60, cap: int = 30_000) -> Ended:
+async def bash(
+    processes: Processes, command: str, *, timeout: float = 60, cap: int = 30_000
+) -> ProcessResult:
     return await processes.run(("bash", "-c", command), cwd=Path("/"), timeout=timeout, cap=cap)
 
 
@@ -115,7 +117,7 @@ async def test_nothing_survives_a_timeout_and_what_was_said_is_kept(
 
 async def test_nothing_survives_the_end_of_a_command(processes: Processes, tmp_path: Path) -> None:
     ended = await bash(processes, "setsid nohup sleep 600 & echo done")
-    assert ended == Ended(exit=0, timed_out=False, output="done\n", truncated=False)
+    assert ended == ProcessResult(exit_code=0, timed_out=False, output="done\n", truncated=False)
     assert alive(tmp_path) == []
 
 
@@ -153,9 +155,9 @@ async def test_commands_side_by_side_do_not_end_each_other(processes: Processes)
 
 
 async def test_exit_codes_are_those_of_a_shell(processes: Processes) -> None:
-    assert (await bash(processes, "exit 3")).exit == 3
-    assert (await bash(processes, "kill -KILL $$")).exit == 128 + signal.SIGKILL
-    assert (await bash(processes, "no-such-program-at-all")).exit == 127
+    assert (await bash(processes, "exit 3")).exit_code == 3
+    assert (await bash(processes, "kill -KILL $$")).exit_code == 128 + signal.SIGKILL
+    assert (await bash(processes, "no-such-program-at-all")).exit_code == 127
 
 
 async def test_there_is_no_input_and_no_terminal(processes: Processes) -> None:
@@ -194,23 +196,23 @@ async def test_a_flood_stays_small_in_memory_and_whole_on_disk(processes: Proces
     assert len(ended.output) < 31_000
     assert ended.output.startswith("begin\nxxx")
     assert ended.output.endswith("xxx\nend\n")
-    assert ended.saved is not None
-    assert f"the whole is in {ended.saved}" in ended.output
-    assert size(ended.saved) == flood + len("begin\n\nend\n")
+    assert ended.spill_path is not None
+    assert f"the whole is in {ended.spill_path}" in ended.output
+    assert size(ended.spill_path) == flood + len("begin\n\nend\n")
 
 
 async def test_a_flood_without_end_ends_with_its_time(processes: Processes) -> None:
     ended = await bash(processes, "yes", timeout=3)
     assert ended.timed_out
     assert len(ended.output) < 31_000
-    assert ended.saved is not None
-    assert size(ended.saved) > 30_000
+    assert ended.spill_path is not None
+    assert size(ended.spill_path) > 30_000
 
 
 async def test_short_output_makes_no_file(processes: Processes, tmp_path: Path) -> None:
     ended = await bash(processes, "printf 12345678901234567890", cap=20)
     assert ended.output == "12345678901234567890"
-    assert (ended.truncated, ended.saved) == (False, None)
+    assert (ended.truncated, ended.spill_path) == (False, None)
     assert not (tmp_path / "output").exists()
 
 
@@ -238,13 +240,13 @@ async def test_what_cannot_start_is_told_to_the_model(
 
 
 async def test_a_hunt_that_finds_nothing_is_over_at_once() -> None:
-    hunt = Hunt("NOBODY=has this mark")
+    hunt = Reaper("NOBODY=has this mark")
     assert hunt.survivors() == set()
     await hunt.end(None)
 
 
 def test_head_tail_and_what_was_left_out_add_up(tmp_path: Path) -> None:
-    output = Output(tmp_path, 10)
+    output = OutputCapture(tmp_path, 10)
     for letter in b"abcdefghijklmnop":
         output.feed(bytes([letter]))
     output.close()
@@ -253,7 +255,7 @@ def test_head_tail_and_what_was_left_out_add_up(tmp_path: Path) -> None:
 
 
 def test_what_is_saved_has_an_end_too(tmp_path: Path) -> None:
-    output = Output(tmp_path, 4, most_saved=6)
+    output = OutputCapture(tmp_path, 4, most_saved=6)
     for _ in range(10):
         output.feed(b"xyz")
     output.close()
@@ -263,7 +265,7 @@ def test_what_is_saved_has_an_end_too(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_does_not_stop_the_command(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    output = Output(tmp_path / "file" / "folder", 4)
+    output = OutputCapture(tmp_path / "file" / "folder", 4)
     output.feed(b"0123456789")
     output.feed(b"0123456789")
     assert output.text() == "01\n\n[16 characters left out; the whole could not be saved]\n\n89"

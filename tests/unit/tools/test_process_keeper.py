@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.tools.process.processes import Ended, Processes
+from asyncagents.tools.process.processes import Processes, ProcessResult
 from tests.flows.hostile_daemons import DAEMONS, GHOST, command, survivors
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
@@ -106,7 +106,7 @@ def processes(tmp_path: Path) -> Processes:
     return Processes({"PATH": PATH}, folder=tmp_path / "output", namespace=False)
 
 
-async def bash(processes: Processes, script: str, *, timeout: float = 60) -> Ended:
+async def bash(processes: Processes, script: str, *, timeout: float = 60) -> ProcessResult:
     return await processes.run(("bash", "-c", script), cwd=Path("/"), timeout=timeout)
 
 
@@ -147,7 +147,7 @@ async def test_no_daemon_survives_a_command_that_ends_well(
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(bash(processes, each)) for each in daemons(tmp_path, token, "exit 0")]
     assert survivors(token) == []
-    assert [(task.result().exit, task.result().timed_out) for task in tasks] == [(0, False)] * len(ALL)
+    assert [(task.result().exit_code, task.result().timed_out) for task in tasks] == [(0, False)] * len(ALL)
 
 
 @pytest.mark.spec("A-05")
@@ -157,7 +157,7 @@ async def test_a_ghost_does_not_use_up_the_time_of_its_command(
     """It is given longer to end than the command had."""
     ended = await bash(processes, command(GHOST, up=tmp_path / "up", token=token, then="exit 3"), timeout=1.9)
     assert survivors(token) == []
-    assert (ended.exit, ended.timed_out) == (3, False)
+    assert (ended.exit_code, ended.timed_out) == (3, False)
 
 
 @pytest.mark.spec("A-05")
@@ -241,7 +241,7 @@ def pipe(tmp_path: Path) -> Iterator[int]:
     os.close(reader)
 
 
-async def run_program(processes: Processes, folder: Path, program: str, then: str) -> Ended:
+async def run_program(processes: Processes, folder: Path, program: str, then: str) -> ProcessResult:
     """With no mark of any kind, in the background; when it is ready the command goes on."""
     (folder / "program.py").write_text(BEGIN + program)
     words = (
@@ -257,7 +257,7 @@ async def run_program(processes: Processes, folder: Path, program: str, then: st
 async def test_no_program_is_too_clever_or_too_fast(
     tmp_path: Path, processes: Processes, pipe: int, program: str
 ) -> None:
-    assert (await run_program(processes, tmp_path, program, "exit 5")).exit == 5
+    assert (await run_program(processes, tmp_path, program, "exit 5")).exit_code == 5
     assert (os.read(pipe, 9), os.read(pipe, 9)) == (b"ready", b"")
 
 
@@ -279,7 +279,7 @@ async def test_who_kills_the_keeper_is_found_all_the_same(
     script = command(daemon, up=tmp_path / "up", token=token, then="kill -9 $PPID; sleep 600")
     ended = await bash(processes, script)
     assert survivors(token) == []
-    assert (ended.exit, ended.timed_out) == (128 + signal.SIGKILL, False)
+    assert (ended.exit_code, ended.timed_out) == (128 + signal.SIGKILL, False)
 
 
 async def test_a_keeper_that_was_stopped_is_woken(tmp_path: Path, processes: Processes, token: str) -> None:
@@ -292,7 +292,7 @@ async def test_a_keeper_that_was_stopped_is_woken(tmp_path: Path, processes: Pro
 @pytest.mark.parametrize("kind", ["TERM", "INT", "HUP", "USR1", "PIPE", "ALRM", "QUIT"])
 async def test_a_signal_from_the_command_does_not_disturb_its_keeper(processes: Processes, kind: str) -> None:
     ended = await bash(processes, f"kill -{kind} $PPID; sleep 0.1; echo here; exit 4")
-    assert (ended.exit, ended.output) == (4, "here\n")
+    assert (ended.exit_code, ended.output) == (4, "here\n")
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,9 @@ async def test_a_signal_from_the_command_does_not_disturb_its_keeper(processes: 
     ],
 )
 async def test_ends_are_told_as_they_were(processes: Processes, script: str, exit: int) -> None:
-    assert await bash(processes, script) == Ended(exit=exit, timed_out=False, output="", truncated=False)
+    assert await bash(processes, script) == ProcessResult(
+        exit_code=exit, timed_out=False, output="", truncated=False
+    )
 
 
 async def test_a_command_has_its_own_session_and_no_stream_but_three(processes: Processes) -> None:
@@ -335,7 +337,7 @@ async def test_fifty_at_once_each_have_their_own_end(
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(bash(processes, script.format(each))) for each in range(50)]
     assert survivors(token) == []
-    assert [(task.result().exit, task.result().output) for task in tasks] == [
+    assert [(task.result().exit_code, task.result().output) for task in tasks] == [
         (each, f"{each}\n") for each in range(50)
     ]
     assert zombies() == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.errors import Unavailable
-from asyncagents.tools.git.shadow_repository import Shadow, find_git
+from asyncagents.tools.git.shadow_repository import ShadowRepository, find_git
 from asyncagents.tools.process.program import find_program
 
 
@@ -55,7 +55,7 @@ def test_snapshots_do_not_run_the_projects_git(tmp_path: Path, root: Path) -> No
     planted = plant(root / ".venv/bin")
     planted.write_text(f"#!/bin/sh\ntouch {root}/ran\nexit 1\n")
     path = f"{planted.parent}{os.pathsep}{os.environ['PATH']}"
-    shadow = Shadow(tmp_path / "shadow", root, {"PATH": path})
+    shadow = ShadowRepository(tmp_path / "shadow", root, {"PATH": path})
     (tmp_path / "shadow").mkdir()
     shadow.run("init", "--quiet")
     assert not (root / "ran").exists()

@@ -15,8 +15,8 @@ from asyncagents.engine.tool import Tool, ToolContext
 from asyncagents.engine.workplace.project import Project
 from asyncagents.errors import ConfigError
 from asyncagents.testing.clock import FakeClock, SeededRng
-from asyncagents.tools.project.projects import MOST_KNOWN, Projects
-from asyncagents.tools.project.toolbox import Bench
+from asyncagents.tools.project.projects import MOST_CACHED, Projects
+from asyncagents.tools.project.toolbox import ToolDeps
 from asyncagents.tools.web.web import open_web
 from tests.unit.config.build import Desk
 
@@ -45,8 +45,12 @@ async def projects(desk: Desk, clock: FakeClock, tmp_path: Path) -> AsyncIterato
         return Completed("x" * 100_000)
 
     async with open_web() as web:
-        bench = Bench(
-            web=web, todos=_todos, ids=Ids(clock, SeededRng(1)), home=desk.home, output=tmp_path / "output"
+        bench = ToolDeps(
+            web=web,
+            read_todos=_todos,
+            ids=Ids(clock, SeededRng(1)),
+            home=desk.home,
+            output_folder=tmp_path / "output",
         )
         yield Projects(desk.environment, bench, clock=clock, tools=[Tool("own", Nothing, run)])
 
@@ -137,7 +141,7 @@ async def test_what_is_broken_now_counts_as_it_was_and_what_never_worked_is_told
 
 async def test_only_so_many_directories_are_remembered(projects: Projects, desk: Desk) -> None:
     first = await at(projects, desk.project)
-    for number in range(MOST_KNOWN):
+    for number in range(MOST_CACHED):
         await projects.at(str(desk.project / f"d{number}"))
     assert await at(projects, desk.project) is not first
 

@@ -11,8 +11,8 @@ from msgspec import Struct
 from asyncagents.domain.agent.sandbox import Sandbox
 from asyncagents.errors import ToolError
 from asyncagents.tools.process import processes as process
-from asyncagents.tools.process.processes import Ended, Processes, find_bwrap
-from asyncagents.tools.process.sandbox import Sandboxes, SandboxPlaces, forget_scratch
+from asyncagents.tools.process.processes import Processes, ProcessResult, find_bwrap
+from asyncagents.tools.process.sandbox import Sandboxes, SandboxPaths, delete_old_scratch
 
 PATH = os.environ.get("PATH", os.defpath)
 needs_bwrap = pytest.mark.skipif(
@@ -30,9 +30,13 @@ class Ground(Struct, frozen=True):
     sandboxes: Sandboxes
     processes: Processes
 
-    async def bash(self, command: str, sandbox: Sandbox | None = None, *, session: str = "ses_1") -> Ended:
+    async def bash(
+        self, command: str, sandbox: Sandbox | None = None, *, session: str = "ses_1"
+    ) -> ProcessResult:
         chosen = sandbox or Sandbox(network=False)
-        words = self.sandboxes.arguments(chosen, session, shown=[self.home / ".config/asyncagents/skills/s"])
+        words = self.sandboxes.bwrap_arguments(
+            chosen, session, shown=[self.home / ".config/asyncagents/skills/s"]
+        )
         return await self.processes.run(("bash", "-c", command), cwd=self.root, timeout=60, sandbox=words)
 
 
@@ -68,11 +72,11 @@ def open_sandboxes(tmp_path: Path, root: Path) -> Sandboxes:
     data = home / ".local/share/asyncagents"
     configs = (home / ".config/asyncagents", home / ".config/opencode", home / "keys/of-a-provider")
     return Sandboxes(
-        SandboxPlaces(
+        SandboxPaths(
             root=root,
             home=home,
             scratch=data / "scratch",
-            ours=(data, *configs),
+            own_paths=(data, *configs),
             temporary=(str(tmp_path / "tmp"),),
         )
     )
@@ -94,7 +98,7 @@ async def test_a_command_writes_the_project_a_temporary_folder_and_what_is_named
         f"echo 1 > new && rm src/a.py && echo 2 > $TMPDIR/t && echo 3 > {cache}/c && cat {ground.home}/notes",
         Sandbox(write=(str(cache),)),
     )
-    assert (ended.exit, ended.output) == (0, "plain")
+    assert (ended.exit_code, ended.output) == (0, "plain")
     assert (ground.root / "new").read_text() == "1\n"
     assert not (ground.root / "src/a.py").exists()
     assert (cache / "c").read_text() == "3\n"
@@ -149,7 +153,7 @@ async def test_the_temporary_folder_is_that_of_the_session(ground: Ground) -> No
 async def test_nothing_else_can_be_written(ground: Ground, command: str) -> None:
     before = put(ground.root / ".git/hooks/kept", "x"), (ground.root / ".git/config").read_text()
     ended = await ground.bash(command.format(home=ground.home))
-    assert ended.exit != 0, ended.output
+    assert ended.exit_code != 0, ended.output
     assert (ground.home / "notes").read_text() == "plain"
     assert (ground.root / "asyncagents.json").read_text() == "{}"
     assert before[0].exists()
@@ -191,7 +195,7 @@ async def test_a_commit_works(ground: Ground) -> None:
     ended = await ground.bash(
         "git add -A && git -c user.name=a -c user.email=a@b commit -qm x && git log --oneline | wc -l"
     )
-    assert (ended.exit, ended.output) == (0, "1\n")
+    assert (ended.exit_code, ended.output) == (0, "1\n")
 
 
 @needs_bwrap
@@ -221,7 +225,7 @@ async def test_a_link_that_a_command_made_opens_nothing(ground: Ground) -> None:
     wide = Sandbox(write=(str(cache), str(cache / "pip"), str(ground.root / "out")), network=False)
     await ground.bash(f"ln -s {ground.home} {cache}/pip; ln -s {ground.home} out", wide)
     ended = await ground.bash(f"echo x >> {ground.home}/notes", wide)
-    assert ended.exit != 0
+    assert ended.exit_code != 0
     assert (ground.home / "notes").read_text() == "plain"
 
 
@@ -233,7 +237,7 @@ async def test_a_guarded_place_that_became_a_link_opens_nothing(ground: Ground, 
     (ground.root / ".git").rename(ground.root / "g")
     (ground.root / ".git").symlink_to(ground.home)
     for sandboxes in (ground.sandboxes, open_sandboxes(tmp_path, ground.root)):
-        words = sandboxes.arguments(Sandbox(network=False), "ses_1")
+        words = sandboxes.bwrap_arguments(Sandbox(network=False), "ses_1")
         command = "cat asyncagents.json/*; echo x >> .git/notes; cat .git/.ssh/*"
         ended = await ground.processes.run(
             ("bash", "-c", command), cwd=ground.root, timeout=60, sandbox=words
@@ -244,10 +248,10 @@ async def test_a_guarded_place_that_became_a_link_opens_nothing(ground: Ground, 
 
 @needs_bwrap
 async def test_a_hidden_folder_is_no_place_to_work_in(ground: Ground) -> None:
-    words = ground.sandboxes.arguments(Sandbox(network=False), "ses_1")
+    words = ground.sandboxes.bwrap_arguments(Sandbox(network=False), "ses_1")
     (ground.data / "inner").mkdir()
     ended = await ground.processes.run(("pwd",), cwd=ground.data / "inner", timeout=60, sandbox=words)
-    assert ended.exit != 0
+    assert ended.exit_code != 0
     assert str(ground.data / "inner") + "\n" != ended.output
 
 
@@ -256,7 +260,7 @@ async def test_where_bwrap_is_missing_nothing_is_run(
 ) -> None:
     monkeypatch.setattr(process, "SYSTEM_FOLDERS", ())
     processes = Processes({"PATH": str(tmp_path)}, folder=tmp_path, root=ground.root)
-    words = ground.sandboxes.arguments(Sandbox(network=True), "ses_1")
+    words = ground.sandboxes.bwrap_arguments(Sandbox(network=True), "ses_1")
     with pytest.raises(ToolError, match=r"sandbox alone, and bwrap is not installed\. Nothing was run"):
         await processes.run(("/bin/touch", "ran"), cwd=ground.root, timeout=60, sandbox=words)
     assert not (ground.root / "ran").exists()
@@ -272,7 +276,7 @@ async def test_where_bwrap_does_not_work_nothing_is_run(
     )
     broken.chmod(0o755)
     processes = Processes({"PATH": str(broken.parent)}, folder=tmp_path, root=ground.root)
-    words = ground.sandboxes.arguments(Sandbox(network=True), "ses_1")
+    words = ground.sandboxes.bwrap_arguments(Sandbox(network=True), "ses_1")
     with pytest.raises(ToolError, match=r"does not work here .*No permissions to create a new namespace"):
         await processes.run(("/bin/touch", "ran"), cwd=ground.root, timeout=60, sandbox=words)
     assert not (ground.root / "ran").exists()
@@ -294,12 +298,12 @@ async def test_no_program_of_the_project_is_taken_for_bwrap(
 
 
 def test_temporary_folders_are_forgotten_after_a_week(ground: Ground) -> None:
-    ground.sandboxes.arguments(Sandbox(network=True), "ses_old")
+    ground.sandboxes.bwrap_arguments(Sandbox(network=True), "ses_old")
     scratch = ground.data / "scratch"
     (old,) = (each for each in scratch.iterdir() if each.is_dir())
     put(old / "x/y", "z")
     now = int(old.stat().st_mtime * 1000)
-    forget_scratch(scratch, now + 6 * DAY_MS)
+    delete_old_scratch(scratch, now + 6 * DAY_MS)
     assert old.exists()
-    forget_scratch(scratch, now + 8 * DAY_MS)
+    delete_old_scratch(scratch, now + 8 * DAY_MS)
     assert [each.name for each in scratch.iterdir()] == ["empty"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.errors import Unavailable
-from asyncagents.tools.git.shadow_repository import Shadow, find_git
+from asyncagents.tools.git.shadow_repository import ShadowRepository, find_git
 
 # It begins a pack as git does, and is stopped.
 FAILING = """#!/bin/sh
@@ -26,7 +26,7 @@ def test_a_snapshot_that_fails_leaves_no_half_a_pack(tmp_path: Path) -> None:
     (programs / "git").write_text(FAILING.format(git=find_git(os.environ)))
     (programs / "git").chmod(0o755)
     kept = tmp_path / "snapshot"
-    shadow = Shadow(kept, root, {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(tmp_path)})
-    with pytest.raises(Unavailable, match="update-index failed"), shadow.alone():
-        shadow.take()
+    shadow = ShadowRepository(kept, root, {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(tmp_path)})
+    with pytest.raises(Unavailable, match="update-index failed"), shadow.lock():
+        shadow.write_tree()
     assert list((kept / "objects" / "pack").iterdir()) == []

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.domain.agent.permission import Effective, exact_permission
+from asyncagents.domain.agent.permission import LineageRules, exact_permission
 from asyncagents.domain.conversation.session import Rule
 from asyncagents.engine.tool import Ask
 from asyncagents.engine.workplace.project import judge_ask
-from asyncagents.tools.file.external_directory import may_last
-from asyncagents.tools.shell.rules import asks
+from asyncagents.tools.file.external_directory import may_be_approved
+from asyncagents.tools.shell.rules import command_asks
 
 HOME = Path("/home/someone")
 PROJECT = Path("/project")
-EVERYTHING_ASKS = Effective.of((Rule(permission="*", pattern="*", action="ask"),))
+EVERYTHING_ASKS = LineageRules.from_rules((Rule(permission="*", pattern="*", action="ask"),))
 
 MORE_DANGEROUS = [
     # interpreters
@@ -165,7 +165,7 @@ AS_HARMLESS = [
 
 
 def asked(command: str, *, project: Path = PROJECT, start: Path | None = None) -> tuple[Ask, ...]:
-    return asks(command, directory=project, start=start or project, home=HOME)
+    return command_asks(command, directory=project, start=start or project, home=HOME)
 
 
 def approved(shown: Iterable[Ask]) -> list[Rule]:
@@ -289,10 +289,10 @@ def test_a_root_or_a_folder_of_the_system_is_never_approved_as_a_whole(shown: st
     ],
 )  # fmt: skip
 def test_which_folders_can_be_approved(folder: str, can: bool) -> None:
-    assert may_last(folder, "/home/someone") is can
+    assert may_be_approved(folder, "/home/someone") is can
 
 
 def test_the_home_of_the_user_is_none_of_them_wherever_it_lies() -> None:
-    assert not may_last("/srv/people/ada", "/srv/people/ada")
-    assert not may_last("/srv/people", "/srv/people/ada")
-    assert may_last("/srv/people/ada/code", "/srv/people/ada")
+    assert not may_be_approved("/srv/people/ada", "/srv/people/ada")
+    assert not may_be_approved("/srv/people", "/srv/people/ada")
+    assert may_be_approved("/srv/people/ada/code", "/srv/people/ada")

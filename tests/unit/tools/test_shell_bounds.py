@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from asyncagents.domain.agent.permission import UNCLEAR
-from asyncagents.tools.shell.rules import LONGEST, asks
+from asyncagents.tools.shell.rules import MOST_CHARACTERS, command_asks
 
 HOME = Path("/home/someone")
 MOST_CALLS = 4_000_000
@@ -81,7 +81,7 @@ LONG = {
 @pytest.mark.parametrize("name", LONG)
 def test_a_long_line_is_judged_with_bounded_work(name: str, project: Path) -> None:
     with counted() as count:
-        found = asks(LONG[name][:LONGEST], directory=project, start=project, home=HOME)
+        found = command_asks(LONG[name][:MOST_CHARACTERS], directory=project, start=project, home=HOME)
     assert found
     assert count.calls < MOST_CALLS
 
@@ -115,7 +115,7 @@ def test_lines_at_random_raise_nothing_and_are_judged_with_bounded_work(seed: in
     for _ in range(25):
         line = "".join(rng.choice(PIECES) for _ in range(rng.randint(1, 60)))
         with counted():
-            *_, ask = asks(line, directory=project, start=project, home=HOME)
+            *_, ask = command_asks(line, directory=project, start=project, home=HOME)
         assert ask.permission == "bash"
 
 
@@ -124,7 +124,7 @@ def test_lines_at_random_raise_nothing_and_are_judged_with_bounded_work(seed: in
 )
 def test_links_that_cannot_be_read_lead_anywhere(command: str, project: Path) -> None:
     """Some of the links of /proc may not be read, and some are gone when they are."""
-    outside, ask = asks(command, directory=project, start=project, home=HOME)
+    outside, ask = command_asks(command, directory=project, start=project, home=HOME)
     assert (outside.permission, ask.permission) == ("external_directory", "bash")
 
 
@@ -132,5 +132,5 @@ def test_a_line_that_names_too_many_files_asks(tmp_path: Path) -> None:
     for number in range(25):
         for name in range(25):
             (tmp_path / f"d{number}" / f"e{name}").mkdir(parents=True)
-    *_, ask = asks("ls" + " */*" * 20, directory=tmp_path, start=tmp_path, home=HOME)
+    *_, ask = command_asks("ls" + " */*" * 20, directory=tmp_path, start=tmp_path, home=HOME)
     assert ask.also == (UNCLEAR,)

@@ -7,8 +7,8 @@ import pytest
 from asyncagents.domain.agent.permission import decide
 from asyncagents.domain.conversation.session import Rule
 from asyncagents.engine.tool import Ask
-from asyncagents.tools.shell.paths import Where
-from asyncagents.tools.shell.rules import asks, split
+from asyncagents.tools.shell.paths import ShellContext
+from asyncagents.tools.shell.rules import command_asks, parse_command
 from tests.flows.hostile import Yard
 from tests.flows.hostile_holes import DENIED, HOLES, Hole
 from tests.flows.hostile_yard import fill, plant_holes
@@ -26,7 +26,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Yard:
 def judge(place: Yard, command: str, workdir: str = "") -> tuple[Ask, ...]:
     start = place.root / fill(workdir, place).lstrip("/") if workdir else place.root
     assert start.is_dir()
-    return asks(fill(command, place), directory=place.root, start=start, home=Path("/home/someone"))
+    return command_asks(fill(command, place), directory=place.root, start=start, home=Path("/home/someone"))
 
 
 @pytest.mark.spec("A-03", "A-04")
@@ -69,7 +69,9 @@ def test_a_project_whose_own_path_has_a_link_is_like_any_other(tmp_path: Path) -
     (tmp_path / "real" / "a.txt").write_text("")
     (tmp_path / "named").symlink_to("real")
     root = tmp_path / "named"
-    found = asks("mv a.txt b.txt && cat b.txt", directory=root, start=root, home=Path("/home/someone"))
+    found = command_asks(
+        "mv a.txt b.txt && cat b.txt", directory=root, start=root, home=Path("/home/someone")
+    )
     assert [(ask.permission, ask.also) for ask in found] == [("bash", ())]
 
 
@@ -95,13 +97,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.spec("A-03")
 @pytest.mark.parametrize("command", EVERYDAY)
 def test_an_everyday_line_is_judged_by_the_rules_alone(command: str, project: Path) -> None:
-    found = asks(command, directory=project, start=project, home=Path("/home/someone"))
+    found = command_asks(command, directory=project, start=project, home=Path("/home/someone"))
     assert [(ask.permission, ask.also) for ask in found] == [("bash", ())], found[-1].metadata
 
 
 @pytest.mark.parametrize("command", AT_HOME)
 def test_a_line_that_leaves_the_project_is_clear_all_the_same(command: str, project: Path) -> None:
-    found = asks(command, directory=project, start=project, home=Path("/home/someone"))
+    found = command_asks(command, directory=project, start=project, home=Path("/home/someone"))
     assert [(ask.permission, ask.also) for ask in found] == [("external_directory", ()), ("bash", ())]
 
 
@@ -109,11 +111,13 @@ def test_a_line_that_leaves_the_project_is_clear_all_the_same(command: str, proj
     ("home", "asked"), [("/home/some one", True), ("/home/*", True), ("", True), ("/home/someone", False)]
 )
 def test_an_unquoted_home_is_one_word_only_if_its_value_is(home: str, asked: bool, project: Path) -> None:
-    values = Where(str(project), str(project), home)
-    assert split("echo $HOME/x", values).asks_always == asked
-    assert not split('echo "$HOME/x"', values).asks_always
+    values = ShellContext(str(project), str(project), home)
+    assert parse_command("echo $HOME/x", values).asks_always == asked
+    assert not parse_command('echo "$HOME/x"', values).asks_always
 
 
 def test_the_program_of_a_virtual_environment_goes_by_its_path(project: Path) -> None:
-    *_, ask = asks(".venv/bin/python -m x", directory=project, start=project, home=Path("/home/someone"))
+    *_, ask = command_asks(
+        ".venv/bin/python -m x", directory=project, start=project, home=Path("/home/someone")
+    )
     assert ask.patterns == (".venv/bin/python -m x",)

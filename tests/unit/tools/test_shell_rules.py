@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.domain.agent.permission import Action, Effective, decide
+from asyncagents.domain.agent.permission import Action, LineageRules, decide
 from asyncagents.domain.conversation.session import Rule
 from asyncagents.engine.tool import Ask
 from asyncagents.engine.workplace.project import judge_ask
-from asyncagents.tools.shell.rules import asks, split
+from asyncagents.tools.shell.rules import command_asks, parse_command
 
 HOME = Path("/home/someone")
 PROJECT = Path("/project")
@@ -35,7 +35,7 @@ def judge(ask: Ask, by: tuple[Rule, ...]) -> Action:
 
 
 def verdict(command: str, by: tuple[Rule, ...] = ALLOWED) -> Action:
-    asked = asks(command, directory=PROJECT, start=PROJECT, home=HOME)
+    asked = command_asks(command, directory=PROJECT, start=PROJECT, home=HOME)
     actions = {judge(ask, by) for ask in asked}
     return "deny" if "deny" in actions else "ask" if "ask" in actions else "allow"
 
@@ -256,7 +256,7 @@ HOSTILE = [
 @pytest.mark.parametrize("command", PLAIN)
 def test_a_plain_command_is_judged_by_the_rules_alone(command: str) -> None:
     # `[ -f x ]` runs nothing.
-    assert verdict(command) == "allow", split(command)
+    assert verdict(command) == "allow", parse_command(command)
 
 
 @pytest.mark.spec("A-03")
@@ -282,7 +282,7 @@ def test_there_are_enough_hostile_commands() -> None:
 def test_what_no_rule_can_judge_asks_even_when_all_is_allowed(command: str) -> None:
     everything = (Rule(permission="*", pattern="*", action="allow"),)
     assert verdict(command, everything) == "ask"
-    assert asks(command, directory=PROJECT, start=PROJECT, home=HOME)[-1].always in ((), (command,))
+    assert command_asks(command, directory=PROJECT, start=PROJECT, home=HOME)[-1].always in ((), (command,))
 
 
 @pytest.mark.spec("A-03")
@@ -299,25 +299,25 @@ def test_what_no_rule_can_judge_asks_even_when_all_is_allowed(command: str) -> N
 )  # fmt: skip
 def test_a_denied_command_is_denied_wherever_it_stands(command: str) -> None:
     everything = (Rule(permission="*", pattern="*", action="allow"), *rules(rm="deny"))
-    assert verdict(command, everything) == "deny", split(command)
+    assert verdict(command, everything) == "deny", parse_command(command)
 
 
 def test_each_simple_command_is_a_pattern() -> None:
-    parsed = split("git commit -m 'x y' && npm run build | wc -l; git -v")
+    parsed = parse_command("git commit -m 'x y' && npm run build | wc -l; git -v")
     assert parsed.patterns == ("git commit -m 'x y'", "npm run build", "wc -l", "git -v")
     assert not parsed.asks_always
 
 
 def test_what_always_would_allow_covers_the_command_it_was_offered_for() -> None:
     for command in PLAIN:
-        (ask,) = asks(command, directory=PROJECT, start=PROJECT, home=HOME)
+        (ask,) = command_asks(command, directory=PROJECT, start=PROJECT, home=HOME)
         permission = "exact:bash" if ask.exact else "bash"
         granted = tuple(Rule(permission=permission, pattern=text, action="allow") for text in ask.always)
-        assert judge_ask(ask, Effective(()), granted) == "allow", command
+        assert judge_ask(ask, LineageRules(()), granted) == "allow", command
 
 
 def outside(command: str, project: Path, start: Path | None = None) -> set[str]:
-    asked = asks(command, directory=project, start=start or project, home=HOME)
+    asked = command_asks(command, directory=project, start=start or project, home=HOME)
     return {pattern for ask in asked if ask.permission == "external_directory" for pattern in ask.patterns}
 
 
@@ -357,10 +357,10 @@ def test_a_very_long_or_deep_command_asks() -> None:
 
 @given(st.text(max_size=200))
 def test_any_text_can_be_asked_about(command: str) -> None:
-    parsed = split(command)
+    parsed = parse_command(command)
     assert parsed.patterns
     assert all(parsed.patterns)
-    asks(command, directory=PROJECT, start=PROJECT, home=HOME)
+    command_asks(command, directory=PROJECT, start=PROJECT, home=HOME)
 
 
 SHELL = "ls git rm x cat é ' \" ` $( ) ( { } , \\ ; & | > < << EOF $ # * ~ / .. = ! [ ] if do $'"
@@ -369,8 +369,8 @@ PIECES = st.sampled_from([*SHELL.split(" "), "\n", "\t", " "])
 
 @given(st.lists(PIECES, max_size=25).map("".join))
 def test_any_mix_of_shell_can_be_asked_about(command: str) -> None:
-    assert split(command).patterns
-    asks(command, directory=PROJECT, start=PROJECT, home=HOME)
+    assert parse_command(command).patterns
+    command_asks(command, directory=PROJECT, start=PROJECT, home=HOME)
 
 
 LINES = (
@@ -416,7 +416,7 @@ def test_what_is_taken_for_plain_is_just_what_bash_runs(seed: int, tmp_path: Pat
     compared = 0
     for _ in range(4000):
         line = "".join(rng.choice(WORDS if rng.random() < 0.6 else BREAKS) for _ in range(rng.randint(1, 14)))
-        parsed = split(line)
+        parsed = parse_command(line)
         if not parsed.asks_always and "$" not in line:
             compared += 1
             assert run_by_bash(line, tmp_path) <= set(parsed.commands), line
@@ -428,11 +428,11 @@ def test_no_character_kills_the_parser() -> None:
     """Its grammar reads beyond a table for characters that are rare; where that ends is a matter of luck."""
     for code in range(0x80, 0x110000, 251):
         if not 0xD800 <= code < 0xE000:
-            split(f"ls a{chr(code)}b $x{chr(code)} {chr(code)}=1 '{chr(code)}' <<{chr(code)}")
+            parse_command(f"ls a{chr(code)}b $x{chr(code)} {chr(code)}=1 '{chr(code)}' <<{chr(code)}")
 
 
 def test_a_command_in_any_script_is_read_as_it_stands() -> None:
-    parsed = split("git commit -m 'größer – 𝔵 ✓' datei-ü.txt")
+    parsed = parse_command("git commit -m 'größer – 𝔵 ✓' datei-ü.txt")
     assert parsed.commands == (("git", "commit", "-m", "größer – 𝔵 ✓", "datei-ü.txt"),)
     assert not parsed.asks_always
 
@@ -442,7 +442,7 @@ def test_a_command_in_any_script_is_read_as_it_stands() -> None:
     "command", ["echo $(date)", " echo $(date) ", "for i in *; do eval $i; done", "a\n\tb `c`"]
 )
 def test_an_unclear_line_can_be_allowed_as_it_stands(command: str) -> None:
-    *_, ask = asks(command, directory=PROJECT, start=PROJECT, home=HOME)
+    *_, ask = command_asks(command, directory=PROJECT, start=PROJECT, home=HOME)
     assert (ask.always, ask.exact, ask.also) == ((command,), True, ("unclear_command",))
 
 
@@ -452,11 +452,11 @@ def test_an_unclear_line_can_be_allowed_as_it_stands(command: str) -> None:
     ["", "echo $(date)\x1b[2K", "echo $(a)\u202e", "echo $(\u200b)", "$(x)\n" * 30, f"$({'x' * 3000})"],
 )
 def test_a_line_that_a_person_would_not_see_as_it_is_cannot_be_allowed_for_good(command: str) -> None:
-    *_, ask = asks(command, directory=PROJECT, start=PROJECT, home=HOME)
+    *_, ask = command_asks(command, directory=PROJECT, start=PROJECT, home=HOME)
     assert (ask.always, ask.exact) == ((), False)
 
 
 @pytest.mark.parametrize("command", ["git status", "ls -la src | cat"])
 def test_a_plain_line_is_allowed_by_patterns(command: str) -> None:
-    *_, ask = asks(command, directory=PROJECT, start=PROJECT, home=HOME)
+    *_, ask = command_asks(command, directory=PROJECT, start=PROJECT, home=HOME)
     assert (bool(ask.always), ask.exact) == (True, False)

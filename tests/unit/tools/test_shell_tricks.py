@@ -10,7 +10,7 @@ from asyncagents.domain.conversation.session import Rule
 from asyncagents.engine.tool import Ask
 from asyncagents.tools.file.files import Files
 from asyncagents.tools.shell.guarded_places import guarded_asks
-from asyncagents.tools.shell.rules import LONGEST, asks
+from asyncagents.tools.shell.rules import MOST_CHARACTERS, command_asks
 from tests.flows.hostile import CANARY, Yard, judged, shell
 from tests.flows.hostile_yard import plant_holes
 from tests.unit.tools.test_shell_always import asked, asks_again
@@ -201,7 +201,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Yard:
 
 
 def judge(place: Yard, command: str) -> tuple[Ask, ...]:
-    return asks(command, directory=place.root, start=place.root, home=HOME)
+    return command_asks(command, directory=place.root, start=place.root, home=HOME)
 
 
 @pytest.mark.spec("A-03", "A-04")
@@ -236,7 +236,7 @@ def test_what_is_meant_as_it_looks_needs_no_person(command: str, tmp_path: Path)
     for name in ("a.txt", "b.txt", "l.patch", "package.json", "src/one.py", "build/x"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
-    found = asks(command, directory=tmp_path, start=tmp_path, home=HOME)
+    found = command_asks(command, directory=tmp_path, start=tmp_path, home=HOME)
     assert [(ask.permission, ask.also) for ask in found] == [("bash", ())], found[-1].metadata
 
 
@@ -261,14 +261,14 @@ def test_an_answer_for_good_does_not_count_in_a_folder_of_secrets(tmp_path: Path
 @pytest.mark.parametrize("piece", ["a|", "$[", "a=(", "|&", "((a", ">", "2>", "<<E\n", "${"])
 async def test_no_line_holds_up_the_rest_of_the_program(piece: str, tmp_path: Path) -> None:
     """The parser would need many seconds, in which no other thread runs."""
-    line = (piece * LONGEST)[:LONGEST]
-    *_, ask = await asyncio.to_thread(asks, line, directory=tmp_path, start=tmp_path, home=HOME)
+    line = (piece * MOST_CHARACTERS)[:MOST_CHARACTERS]
+    *_, ask = await asyncio.to_thread(command_asks, line, directory=tmp_path, start=tmp_path, home=HOME)
     assert ask.also == (UNCLEAR,)
 
 
 def test_runners_within_runners_are_judged(tmp_path: Path) -> None:
     line = "uv run " * 2_800 + "pytest"
-    assert asks(line, directory=tmp_path, start=tmp_path, home=HOME)
+    assert command_asks(line, directory=tmp_path, start=tmp_path, home=HOME)
 
 
 def test_there_are_enough_and_all_differ() -> None:

@@ -13,8 +13,8 @@ from asyncagents.domain.call.call import Completed
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.engine.tool import Tool, ToolContext
 from asyncagents.errors import ToolError
-from asyncagents.store.body import body
-from asyncagents.tools.builtin.skill import UseSkill, skill
+from asyncagents.store.body import encode_body
+from asyncagents.tools.builtin.skill import SkillArgs, skill
 
 CONTEXT = ToolContext(
     session_id=SessionId("ses_1"),
@@ -32,12 +32,12 @@ def _skill(folder: Path, name: str = "deploy") -> Skill:
     return Skill(name=name, description=f"How to {name}.", path=path)
 
 
-async def _run(tool: Tool[UseSkill], name: str, context: ToolContext = CONTEXT) -> Completed:
+async def _run(tool: Tool[SkillArgs], name: str, context: ToolContext = CONTEXT) -> Completed:
     args = msgspec.convert({"name": name}, tool.args)
     assert tool.plan is not None
     (ask,) = await tool.plan(args, context)
     assert (ask.permission, ask.patterns, ask.always) == ("skill", (name,), (name,))
-    body(ask)
+    encode_body(ask)
     done = await tool.run(args, context)
     assert isinstance(done, Completed)
     return done

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.config.clock import SystemClock
-from asyncagents.engine.workplace.snapshots import NoSnapshots, PutBack
+from asyncagents.engine.workplace.snapshots import FileToRestore, NoSnapshots
 from asyncagents.errors import Unavailable
 from asyncagents.tools.git import shadow_repository
 from asyncagents.tools.git.snapshots import GitSnapshots, open_snapshots
@@ -43,8 +43,8 @@ class Yard:
 
     async def back(self, before: str, after: str) -> tuple[str, ...]:
         """Undo what changed from one to the other."""
-        files = await self.snapshots.changed(before, after)
-        return await self.snapshots.put_back([PutBack(file, before) for file in files])
+        files = await self.snapshots.changed_files(before, after)
+        return await self.snapshots.restore_files([FileToRestore(file, before) for file in files])
 
     def tree(self) -> dict[str, tuple[str, bytes]]:
         found: dict[str, tuple[str, bytes]] = {}
@@ -187,7 +187,7 @@ async def test_nothing_of_a_hostile_project_is_run(tmp_path: Path, yard: Yard) -
     git("clone", "-q", "nested", "becomes", at=yard.root)
     after = await yard.take()
     await yard.snapshots.diffs(before, after)
-    await yard.snapshots.text(before, after)
+    await yard.snapshots.patch_text(before, after)
     await yard.back(before, after)
     await swept(tmp_path, yard)
     assert not (tmp_path / "sprung").exists()
@@ -216,8 +216,13 @@ async def test_no_file_is_written_through_a_link_that_leads_out(tmp_path: Path, 
     (left,) = await yard.back(before, after)
     assert left.startswith("folder/a.txt: it cannot be put back")
     assert (outside / "a.txt").read_bytes() == b"not ours"
-    files = [PutBack(str(yard.root / "folder" / "b.txt"), before), PutBack(str(outside / "a.txt"), before)]
-    await yard.snapshots.put_back([*files, PutBack(str(yard.root / ".." / "outside" / "a.txt"), before)])
+    files = [
+        FileToRestore(str(yard.root / "folder" / "b.txt"), before),
+        FileToRestore(str(outside / "a.txt"), before),
+    ]
+    await yard.snapshots.restore_files(
+        [*files, FileToRestore(str(yard.root / ".." / "outside" / "a.txt"), before)]
+    )
     assert (outside / "a.txt").read_bytes() == b"not ours"
 
 
@@ -253,8 +258,8 @@ async def test_what_somebody_changed_since_is_not_removed_by_a_redo(yard: Yard) 
     after = await yard.take()
     await yard.back(before, after)
     yard.write("a", b"somebody's")
-    put = PutBack(str(yard.root / "a"), after, was=before)
-    assert await yard.snapshots.put_back([put]) == (
+    put = FileToRestore(str(yard.root / "a"), after, was=before)
+    assert await yard.snapshots.restore_files([put]) == (
         "a: somebody has changed it since, so it was left as it is",
     )
     assert (yard.root / "a").read_bytes() == b"somebody's"
@@ -266,7 +271,7 @@ async def test_names_that_are_no_text_are_passed_over(yard: Yard) -> None:
     yard.write(os.fsdecode(b"\xff\xfe.txt"))
     yard.write("a")
     after = await yard.take()
-    assert await yard.snapshots.changed(before, after) == (str(yard.root / "a"),)
+    assert await yard.snapshots.changed_files(before, after) == (str(yard.root / "a"),)
     assert [each.file for each in await yard.snapshots.diffs(before, after)] == ["a"]
 
 
@@ -284,7 +289,7 @@ async def test_pipes_sockets_and_what_cannot_be_read_do_not_stop_it(yard: Yard) 
 async def test_git_that_hangs_is_ended_and_holds_nobody_up_again(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shadow_repository, "SECONDS", 0.5)
+    monkeypatch.setattr(shadow_repository, "TIMEOUT_SECONDS", 0.5)
     os.mkfifo(yard.root / ".gitignore")  # git waits for somebody to write there
     with pytest.raises(Unavailable, match="took more than"):
         await yard.take()
@@ -298,14 +303,14 @@ async def test_many_who_ask_at_once_share_one_snapshot_that_is_new_enough(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = 0
-    take = yard.snapshots._shadow.take
+    take = yard.snapshots._shadow.write_tree
 
     def counted() -> str:
         nonlocal taken
         taken += 1
         return take()
 
-    monkeypatch.setattr(yard.snapshots._shadow, "take", counted)
+    monkeypatch.setattr(yard.snapshots._shadow, "write_tree", counted)
     yard.write("a")
     found = await asyncio.gather(*(yard.take() for _ in range(40)))
     assert len(set(found)) == 1
@@ -338,7 +343,7 @@ async def swept(tmp_path: Path, yard: Yard) -> None:
     """As if the last time were a day ago."""
     (folder,) = (tmp_path / "data" / "snapshot").iterdir()
     os.utime(folder / "asyncagents.swept", (0, 0))
-    await asyncio.to_thread(yard.snapshots._shadow.forget_old)
+    await asyncio.to_thread(yard.snapshots._shadow.delete_old)
     assert (folder / "asyncagents.swept").stat().st_mtime > 0
 
 
@@ -364,7 +369,7 @@ async def test_our_own_data_in_the_project_is_not_part_of_it(tmp_path: Path) -> 
     yard.write("a")
     first = await yard.take()
     assert await yard.take() == first
-    assert list(yard.snapshots._shadow.leaves(first)) == ["a"]
+    assert list(yard.snapshots._shadow.files(first)) == ["a"]
 
 
 @pytest.mark.spec("X-01")
@@ -402,7 +407,7 @@ async def test_where_snapshots_cannot_be_written_that_is_said(tmp_path: Path, ya
     with pytest.raises(Unavailable, match="cannot be kept"):
         await yard.take()
     with pytest.raises(Unavailable, match="cannot be kept"):
-        async with yard.snapshots.alone():
+        async with yard.snapshots.lock():
             pass
 
 
@@ -414,16 +419,16 @@ async def test_who_is_stopped_while_files_are_put_back_leaves_when_they_are(
     yard.write("a", b"one")
     before = await yard.take()
     yard.write("a", b"two")
-    begun, go_on, leaves = threading.Event(), threading.Event(), yard.snapshots._shadow.leaves
+    begun, go_on, leaves = threading.Event(), threading.Event(), yard.snapshots._shadow.files
 
-    def slow(tree: str) -> dict[str, shadow_repository.Leaf]:
+    def slow(tree: str) -> dict[str, shadow_repository.SnapshotFile]:
         begun.set()
         go_on.wait()
         return leaves(tree)
 
-    monkeypatch.setattr(yard.snapshots._shadow, "leaves", slow)
+    monkeypatch.setattr(yard.snapshots._shadow, "files", slow)
     async with asyncio.TaskGroup() as group:
-        undo = group.create_task(yard.snapshots.put_back([PutBack(str(yard.root / "a"), before)]))
+        undo = group.create_task(yard.snapshots.restore_files([FileToRestore(str(yard.root / "a"), before)]))
         await asyncio.to_thread(begun.wait)
         undo.cancel()
         await asyncio.wait((undo,), timeout=0)

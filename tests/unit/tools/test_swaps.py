@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.domain.agent.permission import Effective
+from asyncagents.domain.agent.permission import LineageRules
 from asyncagents.engine.workplace.agents import default_rules
 from asyncagents.errors import ToolError
 from asyncagents.tools.builtin.patch import patch
 from asyncagents.tools.file.open_beneath import OpenFolder
-from asyncagents.tools.file.path import Inside
-from asyncagents.tools.search.grep import Search, searched
-from asyncagents.tools.search.name_search import NameSearch, names_in
+from asyncagents.tools.file.path import InsidePath
+from asyncagents.tools.search.grep import GrepSearch, search_lines
+from asyncagents.tools.search.name_search import NameSearch, search_names
 from tests.unit.tools.file_desk import SECRET, Desk, swapped
 from tests.unit.tools.test_files import WAYS
 
 ROUNDS = 300
 
-USUAL = Effective.of(default_rules())
+USUAL = LineageRules.from_rules(default_rules())
 
 
 @pytest.fixture(params=WAYS)
@@ -40,10 +40,10 @@ def desk(tmp_path: Path, way: OpenFolder) -> Desk:
 def test_a_glob_never_tells_a_name_from_outside(desk: Desk) -> None:
     told: Counter[str] = Counter()
     root = desk.files.root
-    search = NameSearch(root=root, place=Inside(root, ()), pattern="*.txt", seconds=60)
+    search = NameSearch(root=root, place=InsidePath(root, ()), pattern="*.txt", seconds=60)
     with swapped(desk):
         while told.total() < ROUNDS or len(told) < 2:  # the thread may be slow to get its turn
-            told["\n".join(names_in(desk.files, search, lambda: False).paths)] += 1
+            told["\n".join(search_names(desk.files, search, lambda: False).paths)] += 1
     # It is found under one of its two names, under both, or under none.
     assert all("only-outside" not in each for each in told)
 
@@ -51,14 +51,14 @@ def test_a_glob_never_tells_a_name_from_outside(desk: Desk) -> None:
 @pytest.mark.spec("A-05")
 def test_a_grep_never_tells_a_line_from_outside(desk: Desk) -> None:
     lines: Counter[str] = Counter()
-    search = Search(
-        rules=USUAL, root=desk.files.root, place=Inside(desk.files.root, ()), pattern="mine|secret"
+    search = GrepSearch(
+        rules=USUAL, root=desk.files.root, place=InsidePath(desk.files.root, ()), pattern="mine|secret"
     )
     with swapped(desk):
         for _ in range(ROUNDS):
-            lines.update(match.text for match in searched(search).matches)
+            lines.update(match.text for match in search_lines(search).matches)
         while not lines:
-            lines.update(match.text for match in searched(search).matches)
+            lines.update(match.text for match in search_lines(search).matches)
     assert set(lines) == {"mine"}
 
 

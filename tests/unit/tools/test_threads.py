@@ -47,15 +47,15 @@ async def test_work_that_hangs_holds_up_no_other_until_all_threads_hang() -> Non
         hanging = [group.create_task(own.run(free.wait)) for _ in range(2)]
         assert await own.run(lambda: "done") == "done"
         hanging.append(group.create_task(own.run(free.wait)))
-        while own._waiting or own._idle:  # noqa: ASYNC110  the third thread takes it up
+        while own._queue or own._idle:  # noqa: ASYNC110  the third thread takes it up
             await asyncio.sleep(0.01)
         last = group.create_task(own.run(lambda: "last"))
         done, _ = await asyncio.wait({last}, timeout=0.3)
         assert not done
-        assert not await own.rest(0.01)
+        assert not await own.wait_idle(0.01)
         free.set()
     assert last.result() == "last"
-    assert await own.rest(PATIENCE)
+    assert await own.wait_idle(PATIENCE)
 
 
 async def test_work_that_has_not_begun_is_dropped_with_whoever_waits_for_it() -> None:

@@ -12,10 +12,10 @@ from asyncagents.domain.call.call import Completed
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.fact import WriteTodos
 from asyncagents.domain.id import CallId, Ids, MessageId, SessionId
-from asyncagents.engine.tool import Together, ToolContext
+from asyncagents.engine.tool import ToolContext, WithFacts
 from asyncagents.errors import ToolError
 from asyncagents.testing.clock import FakeClock, SeededRng
-from asyncagents.tools.builtin.todo import TodoItem, TodoRead, TodoWrite, todoread, todowrite
+from asyncagents.tools.builtin.todo import TodoItem, TodoReadArgs, TodoWriteArgs, todoread, todowrite
 
 CONTEXT = ToolContext(
     session_id=SessionId("ses_1"),
@@ -36,10 +36,10 @@ class Shelf:
     async def known(self, session_id: SessionId) -> tuple[Todo, ...]:
         return self.todos
 
-    async def write(self, items: Sequence[dict[str, Any]]) -> Together:
-        args = msgspec.convert({"todos": items}, TodoWrite)
+    async def write(self, items: Sequence[dict[str, Any]]) -> WithFacts:
+        args = msgspec.convert({"todos": items}, TodoWriteArgs)
         done = await todowrite(self.known, self._ids).run(args, CONTEXT)
-        assert isinstance(done, Together)
+        assert isinstance(done, WithFacts)
         (fact,) = done.facts
         assert isinstance(fact, WriteTodos)
         self.todos = fact.todos
@@ -68,7 +68,7 @@ async def test_what_is_told_is_the_list_and_the_title_counts_what_is_left() -> N
     shelf = Shelf()
     states = ["pending", "in_progress", "completed", "cancelled"]
     done = await shelf.write([{"content": state, "status": state} for state in states])
-    read = await todoread(shelf.known).run(TodoRead(), CONTEXT)
+    read = await todoread(shelf.known).run(TodoReadArgs(), CONTEXT)
     assert isinstance(read, Completed)
     assert done.result == read
     stored = list(msgspec.to_builtins(shelf.todos))
@@ -104,7 +104,7 @@ async def test_a_list_that_makes_no_sense_is_told_so(items: list[dict[str, Any]]
 )
 def test_status_and_priority_are_checked(item: dict[str, Any]) -> None:
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert({"todos": [item]}, TodoWrite)
+        msgspec.convert({"todos": [item]}, TodoWriteArgs)
 
 
 items = st.builds(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asyncagents.tools.file.path import Inside, Outside
-from asyncagents.tools.git.index import Tracked, index_names
+from asyncagents.tools.file.path import InsidePath, OutsidePath
+from asyncagents.tools.git.index import TrackedFiles, index_names
 from tests.unit.tools.file_desk import Desk
 from tests.unit.tools.test_grep import grep_desk
 
@@ -110,8 +110,8 @@ def test_an_index_names_nothing_outside_of_the_project(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     (tmp_path / "a.log").write_text("x")
     git(tmp_path, "add", "--all")
-    tracked = Tracked(Inside(root, ()))
+    tracked = TrackedFiles(InsidePath(root, ()))
     assert tracked.holds(("a.log",), folder=False)
     assert not tracked.holds(("a.lo",), folder=False)
     assert not tracked.holds(("a.log",), folder=True)
-    assert not Tracked(Outside(())).holds(("a.log",), folder=False)
+    assert not TrackedFiles(OutsidePath(())).holds(("a.log",), folder=False)

@@ -11,7 +11,7 @@ from asyncagents.engine.tool import Ask
 from asyncagents.errors import ToolError
 from asyncagents.tools.web.resolver import NotPublic
 from asyncagents.tools.web.url import parse_address
-from asyncagents.tools.web.web import Target, _open_session, open_web
+from asyncagents.tools.web.web import WebTarget, _open_session, open_web
 from tests.unit.tools.local_spellings import NAMES, NEVER, SPELLINGS
 from tests.unit.tools.web_site import (
     CANARY,
@@ -197,7 +197,7 @@ async def test_a_connection_reaches_nothing_but_what_was_looked_up(host: str) ->
     """Whatever a client library makes of an address: the socket is made for what was judged alone."""
     service = Service()
     async with serve("127.0.0.1", "::1", handler=service.answer) as port:
-        target = Target(parse_address(f"http://site.test:{port}/"), ("127.0.0.2",), is_local=False)
+        target = WebTarget(parse_address(f"http://site.test:{port}/"), ("127.0.0.2",), is_local=False)
         async with _open_session(target) as session:
             with pytest.raises((ClientError, NotPublic)):
                 await session.get(URL(f"http://{host}:{port}/"))

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from aiohttp import web
 
-from asyncagents.domain.agent.permission import Effective, Written, rules_of
+from asyncagents.domain.agent.permission import ConfiguredRules, LineageRules, rules_from_config
 from asyncagents.domain.call.call import Completed
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.engine.tool import Ask, ToolContext
 from asyncagents.engine.workplace.agents import default_rules
-from asyncagents.tools.builtin.webfetch import WebFetch, webfetch
+from asyncagents.tools.builtin.webfetch import WebFetchArgs, webfetch
 from asyncagents.tools.process.processes import Processes
 from asyncagents.tools.web.public_address import Reach, reach_of
 from asyncagents.tools.web.web import Web, open_web
@@ -111,14 +111,14 @@ async def serve_redirects(locations: Sequence[str]) -> AsyncIterator[str]:
         yield f"http://site.test:{server.sockets[0].getsockname()[1]}"
 
 
-def context_with(rules: Written) -> ToolContext:
+def context_with(rules: ConfiguredRules) -> ToolContext:
     return ToolContext(
         session_id=SessionId("ses_1"),
         message_id=MessageId("msg_1"),
         call_id=CallId("tool_1"),
         agent="build",
         directory="/work",
-        rules=Effective.of(default_rules() + rules_of(rules, "")),
+        rules=LineageRules.from_rules(default_rules() + rules_from_config(rules, "")),
     )
 
 
@@ -135,7 +135,7 @@ class Fetcher:
 
     async def plan(self, url: str) -> Ask:
         assert self._tool.plan is not None
-        (ask,) = await self._tool.plan(WebFetch(url), self.context)
+        (ask,) = await self._tool.plan(WebFetchArgs(url), self.context)
         return ask
 
     async def __call__(self, url: str, format: str = "markdown") -> Completed | Ask:
@@ -146,6 +146,6 @@ class Fetcher:
         return await self.run(url, format)
 
     async def run(self, url: str, format: str = "markdown") -> Completed:
-        done = await self._tool.run(WebFetch(url, format), self.context)  # type: ignore[arg-type]
+        done = await self._tool.run(WebFetchArgs(url, format), self.context)  # type: ignore[arg-type]
         assert isinstance(done, Completed)
         return done

@@ -7,14 +7,14 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.cli.ask.reply import given_reply
-from asyncagents.cli.exit import USAGE, Complaint
-from asyncagents.cli.inspect.task_tree import tree_is_run
-from asyncagents.cli.lookup import look
+from asyncagents.cli.ask.reply import parse_reply
+from asyncagents.cli.exit import USAGE, CliError
+from asyncagents.cli.inspect.task_tree import is_tree_running
+from asyncagents.cli.lookup import with_runtime
 from asyncagents.cli.options import data_dir_option, data_directory, form_option
-from asyncagents.cli.run.arguments import Format, Order
-from asyncagents.cli.run.command import carry_out
-from asyncagents.cli.terminal.screen import Screen, listen
+from asyncagents.cli.run.arguments import Format, RunArguments
+from asyncagents.cli.run.command import execute_run
+from asyncagents.cli.terminal.screen import Screen, log_to_screen
 from asyncagents.domain.call.call import Always, Call, Once, Reject, Reply
 from asyncagents.domain.call.pending_tool import PendingToolCall
 from asyncagents.domain.call.reply import APPROVE
@@ -63,19 +63,19 @@ def answer(  # noqa: PLR0913  its options
     """
     import asyncio
 
-    reply = Given(id, words, message=message, input=given, by=by)
-    done = asyncio.run(give(data_directory(data_dir), reply))
+    reply = AnswerArguments(id, words, message=message, input=given, by=by)
+    done = asyncio.run(give_answer(data_directory(data_dir), reply))
     if detach or done.is_left_to_others:
         click.echo(done.text(detach=detach), err=True)
         context.exit(0)
-    context.exit(carry_on(done, "json" if as_json else form, data_dir))
+    context.exit(continue_tree(done, "json" if as_json else form, data_dir))
 
 
 PREFIXES = ("per_", "que_", "tool_")
-LISTED = "`asyncagents asks --all` lists what is open"
+ASKS_HINT = "`asyncagents asks --all` lists what is open"
 
 
-class Given(Struct, frozen=True):
+class AnswerArguments(Struct, frozen=True):
     """The arguments of `asyncagents answer`."""
 
     id: str
@@ -85,7 +85,7 @@ class Given(Struct, frozen=True):
     by: str = ""
 
 
-class Done(Struct, frozen=True):
+class TreeState(Struct, frozen=True):
     """The tree of a session that was answered, and which process runs it."""
 
     session_id: SessionId
@@ -109,11 +109,11 @@ class Done(Struct, frozen=True):
         return f"answered; `asyncagents run --session {self.session_id}` continues it"
 
 
-async def give(data: Path, given: Given) -> Done:
+async def give_answer(data: Path, given: AnswerArguments) -> TreeState:
     """Store the answer. Raises `CliError` if the id is unknown, answered differently, or not an ask."""
-    found = await look(data, lambda runtime: _give(runtime, given), nothing=None)
+    found = await with_runtime(data, lambda runtime: _give_answer(runtime, given), nothing=None)
     if found is None:
-        raise _unknown(given.id)
+        raise _unknown_ask(given.id)
     return replace(found, server=server_url(data))
 
 
@@ -123,37 +123,39 @@ def server_url(data: Path) -> str:
     return worker.url if worker is not None else ""
 
 
-async def _give(runtime: Runtime, given: Given) -> Done | None:
-    call = await _find(runtime, given.id)
+async def _give_answer(runtime: Runtime, given: AnswerArguments) -> TreeState | None:
+    call = await _find_ask(runtime, given.id)
     try:
         if call is not None and call.open is not None:
-            reply = given_reply(call.open, given.words, message=given.message, given=given.input)
+            reply = parse_reply(call.open, given.words, message=given.message, given=given.input)
             call = await runtime.answer(call.ask_id or "", reply, by=given.by)
         else:  # it may have been answered before: repeating the same answer is not an error
-            call = await runtime.answer(given.id, _blind(given), by=given.by)
+            call = await runtime.answer(given.id, _reply_from_words(given), by=given.by)
     except NotFound as error:
-        raise _unknown(given.id) from error
+        raise _unknown_ask(given.id) from error
     except (Conflict, InvalidInput) as error:
-        raise Complaint(str(error), hint=LISTED if isinstance(error, Conflict) else "", code=USAGE) from error
+        raise CliError(
+            str(error), hint=ASKS_HINT if isinstance(error, Conflict) else "", code=USAGE
+        ) from error
     root = await runtime.session(await runtime.root_of(call.session_id))
-    return Done(root.id, Path(root.directory), await tree_is_run(runtime, root.id))
+    return TreeState(root.id, Path(root.directory), await is_tree_running(runtime, root.id))
 
 
-async def _find(runtime: Runtime, start: str) -> Call | None:
+async def _find_ask(runtime: Runtime, start: str) -> Call | None:
     """Find an open ask by its id or a prefix; if its call also takes a result, by the pending id too."""
     asks = [each.call for each in await runtime.asks()]
     found = [call for call in asks if call.ask_id and _begins(call.ask_id, start)]
     found = found or [call for call in asks if not call.only_asks and _begins(call.id, start)]
     if len(found) > 1 and all(start not in (call.ask_id, call.id) for call in found):
-        raise Complaint(f"several asks begin with {start!r}: write more of the id", hint=LISTED, code=USAGE)
+        raise CliError(f"several asks begin with {start!r}: write more of the id", hint=ASKS_HINT, code=USAGE)
     if found:
         return next((call for call in found if start in (call.ask_id, call.id)), found[0])
-    if start not in PREFIXES and start and (waits := await _waiting(runtime, start)) is not None:
-        raise Complaint(f"{waits.id} waits for a result of {waits.tool}, not for a person", code=USAGE)
+    if start not in PREFIXES and start and (waits := await _find_pending(runtime, start)) is not None:
+        raise CliError(f"{waits.id} waits for a result of {waits.tool}, not for a person", code=USAGE)
     return None
 
 
-async def _waiting(runtime: Runtime, start: str) -> PendingToolCall | None:
+async def _find_pending(runtime: Runtime, start: str) -> PendingToolCall | None:
     """Find a waiting call by its id or a prefix, with one indexed read: there may be a million."""
     found: tuple[PendingToolCall, ...]
     try:
@@ -170,7 +172,7 @@ def _begins(ask_id: str, start: str) -> bool:
     return ask_id.startswith(start) or ask_id.partition("_")[2].startswith(start)
 
 
-def _blind(given: Given) -> Reply | list[list[str]]:
+def _reply_from_words(given: AnswerArguments) -> Reply | list[list[str]]:
     match given.words:
         case ("once",) if given.input is None:
             return Once()
@@ -184,16 +186,16 @@ def _blind(given: Given) -> Reply | list[list[str]]:
             return [[word] for word in given.words]
 
 
-def _unknown(start: str) -> Complaint:
-    return Complaint(str(NotFound("ask", start)), hint=LISTED, code=USAGE)
+def _unknown_ask(start: str) -> CliError:
+    return CliError(str(NotFound("ask", start)), hint=ASKS_HINT, code=USAGE)
 
 
-def carry_on(done: Done, form: str, data_dir: Path | None) -> int:
+def continue_tree(done: TreeState, form: str, data_dir: Path | None) -> int:
     """Do what `run --session` does, in the session's own directory. Returns the exit code."""
     screen = Screen()
-    listen(screen)
+    log_to_screen(screen)
     directory = done.directory if done.directory.is_dir() else Path.cwd()
-    order = Order(
+    order = RunArguments(
         session=done.session_id, directory=directory, data_dir=data_dir, format=cast("Format", form)
     )
-    return carry_out(order, screen)
+    return execute_run(order, screen)

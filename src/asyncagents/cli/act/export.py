@@ -6,7 +6,7 @@ import click
 
 from asyncagents.app.runtime import open_runtime
 from asyncagents.archive.export import export_to
-from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.cli.exit import USAGE, CliError
 from asyncagents.cli.lookup import is_empty
 from asyncagents.cli.options import data_dir_option, data_directory
 from asyncagents.cli.terminal.screen import one_line
@@ -33,23 +33,23 @@ def export(*, sessions: tuple[str, ...], target: Path | None, data_dir: Path | N
 
     data = data_directory(data_dir)
     if is_empty(data):
-        raise nothing(data)
+        raise no_sessions(data)
     asyncio.run(print_document(data, sessions) if target is None else write_files(data, sessions, target))
 
 
-ONE = "without --to exactly one SESSION is required"
+ONE_SESSION = "without --to exactly one SESSION is required"
 HINT = "`asyncagents sessions --all` lists them; with --to DIR all are written"
 
 
-def nothing(data: Path) -> Complaint:
-    return Complaint(
+def no_sessions(data: Path) -> CliError:
+    return CliError(
         f"there are no sessions in {data}", hint="choose another data directory with --data-dir", code=USAGE
     )
 
 
 async def print_document(data: Path, chosen: tuple[str, ...]) -> None:
     if len(chosen) != 1:
-        raise Complaint(ONE, hint=HINT, code=USAGE)
+        raise CliError(ONE_SESSION, hint=HINT, code=USAGE)
     async with open_runtime(data, serve=False) as runtime:
         session = await runtime.find_session(chosen[0])
         click.echo(await runtime.transfer.document(session.id))
@@ -61,11 +61,11 @@ async def write_files(data: Path, chosen: tuple[str, ...], target: Path) -> None
         done = await export_to(runtime, target, sessions)
     for trouble in done.troubles:
         click.echo(f"not exported: {trouble.name}: {one_line(trouble.why)}", err=True)
-    calls = f", with {_counted(done.calls, 'pending call')}" if done.calls else ""
-    click.echo(f"{_counted(done.sessions, 'session')} written to {target}{calls}", err=True)
+    calls = f", with {_count_text(done.calls, 'pending call')}" if done.calls else ""
+    click.echo(f"{_count_text(done.sessions, 'session')} written to {target}{calls}", err=True)
     if done.troubles:
-        raise Complaint(f"not exported: {_counted(len(done.troubles), 'session')}")
+        raise CliError(f"not exported: {_count_text(len(done.troubles), 'session')}")
 
 
-def _counted(count: int, noun: str) -> str:
+def _count_text(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -7,10 +7,10 @@ import click
 from asyncagents.app.runtime import open_runtime
 from asyncagents.archive.import_ import import_from
 from asyncagents.archive.trouble import Trouble
-from asyncagents.cli.exit import Complaint
+from asyncagents.cli.exit import CliError
 from asyncagents.cli.options import data_dir_option, data_directory
 from asyncagents.cli.terminal.screen import one_line
-from asyncagents.engine.runtime.transfer import Taken
+from asyncagents.engine.runtime.transfer import ImportedSession
 
 
 @click.command("import")
@@ -41,19 +41,19 @@ def import_(*, path: Path, directory: Path | None, trusted: bool, data_dir: Path
     from asyncagents.cli.options import project_folder
 
     where = None if directory is None else project_folder(directory)
-    asyncio.run(read_files(data_directory(data_dir), path, where, trusted=trusted))
+    asyncio.run(import_sessions(data_directory(data_dir), path, where, trusted=trusted))
 
 
-async def read_files(data: Path, path: Path, directory: Path | None, *, trusted: bool) -> None:
+async def import_sessions(data: Path, path: Path, directory: Path | None, *, trusted: bool) -> None:
     async with open_runtime(data, serve=False) as runtime:
-        done = await import_from(runtime, path, trusted=trusted, directory=directory, heard=_say)
+        done = await import_from(runtime, path, trusted=trusted, directory=directory, heard=_print_outcome)
     if done.troubles:
-        raise Complaint(f"{len(done.troubles)} not imported", hint="fix the files and import again")
+        raise CliError(f"{len(done.troubles)} not imported", hint="fix the files and import again")
 
 
-def _say(each: Taken | Trouble) -> None:
+def _print_outcome(each: ImportedSession | Trouble) -> None:
     match each:
-        case Taken(session=session, outcome=outcome, remarks=remarks):
+        case ImportedSession(session=session, outcome=outcome, remarks=remarks):
             click.echo(f"{session.id}  {outcome}  {one_line(session.directory)}  {one_line(session.title)}")
             for remark in remarks:
                 click.echo(f"  {one_line(remark)}", err=True)

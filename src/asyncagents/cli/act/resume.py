@@ -10,15 +10,15 @@ from msgspec.structs import replace
 
 from asyncagents.app.runtime import open_runtime
 from asyncagents.cli.act.answer import server_url
-from asyncagents.cli.exit import USAGE, Complaint
-from asyncagents.cli.inspect.task_tree import tree_is_run
-from asyncagents.cli.lookup import find_task, look, unknown
+from asyncagents.cli.exit import USAGE, CliError
+from asyncagents.cli.inspect.task_tree import is_tree_running
+from asyncagents.cli.lookup import find_task, unknown_session, with_runtime
 from asyncagents.cli.options import data_dir_option, data_directory, form_option
 from asyncagents.cli.project.trust_offer import with_trust
-from asyncagents.cli.run.arguments import Format, Order
-from asyncagents.cli.run.command import carry_out
-from asyncagents.cli.run.local import Here, choose_here, find_here, work_here
-from asyncagents.cli.terminal.screen import Screen, listen
+from asyncagents.cli.run.arguments import Format, RunArguments
+from asyncagents.cli.run.command import execute_run
+from asyncagents.cli.run.local import LocalProject, choose_and_warn, load_project, run_locally
+from asyncagents.cli.terminal.screen import Screen, log_to_screen
 from asyncagents.domain.conversation.session import Session
 from asyncagents.engine.runtime.runtime import Runtime
 
@@ -53,11 +53,11 @@ def resume(  # noqa: PLR0913  its options
     If no process runs its tree, this one does until it rests, prints the task's answer, and exits with the
     codes of `asyncagents run`.
     """
-    from asyncagents.cli.run.arguments import whole_prompt
+    from asyncagents.cli.run.arguments import read_prompt
 
-    follow = Followup(start=id, prompt=whole_prompt(prompt), key=key, detach=detach)
+    follow = Followup(start=id, prompt=read_prompt(prompt), key=key, detach=detach)
     data_directory(data_dir)
-    context.exit(carry_on(follow, "json" if as_json else form, data_dir))
+    context.exit(send_followup(follow, "json" if as_json else form, data_dir))
 
 
 class Followup(Struct, frozen=True, kw_only=True):
@@ -69,51 +69,53 @@ class Followup(Struct, frozen=True, kw_only=True):
     detach: bool = False
 
 
-def carry_on(follow: Followup, form: str, data_dir: Path | None) -> int:
+def send_followup(follow: Followup, form: str, data_dir: Path | None) -> int:
     """Store the follow-up and run the tree, or leave it to its owner. Returns the exit code."""
     if not follow.prompt.strip():
-        raise Complaint(
+        raise CliError(
             "the prompt is empty",
             hint=f'pass one, as in `asyncagents resume {follow.start} "And then?"`, or pipe it in',
             code=USAGE,
         )
-    session = asyncio.run(look(data_directory(data_dir), lambda found: _find(found, follow), nothing=None))
+    session = asyncio.run(
+        with_runtime(data_directory(data_dir), lambda found: _find_session(found, follow), nothing=None)
+    )
     if session is None:
-        raise unknown(follow.start)
+        raise unknown_session(follow.start)
     screen = Screen()
-    listen(screen)
-    order = _order(session, form, data_dir)
+    log_to_screen(screen)
+    order = _run_arguments(session, form, data_dir)
     server = server_url(data_directory(data_dir))
     here = with_trust(
-        order.directory, screen, lambda: _here(order, follow, session, screen), offers=form == "text"
+        order.directory, screen, lambda: _load_project(order, follow, session, screen), offers=form == "text"
     )
     is_run = asyncio.run(_send(follow, here, session))
     if follow.detach or (is_run and not server):
-        click.echo(_sent(session, is_run=is_run, server=server), err=True)
+        click.echo(_sent_text(session, is_run=is_run, server=server), err=True)
         return 0
-    return carry_out(order, screen) if server else asyncio.run(work_here(order, here, screen))
+    return execute_run(order, screen) if server else asyncio.run(run_locally(order, here, screen))
 
 
-def _here(order: Order, follow: Followup, session: Session, screen: Screen) -> Here:
+def _load_project(order: RunArguments, follow: Followup, session: Session, screen: Screen) -> LocalProject:
     """Load the session's project and check its model, before anything is stored.
 
     If a server runs the session, the server checks the model.
     """
     if server_url(data_directory(order.data_dir)):
-        return find_here(order, Screen())
-    here = find_here(order, screen)
-    choose_here(here, replace(order, prompt=follow.prompt), session, screen)
+        return load_project(order, Screen())
+    here = load_project(order, screen)
+    choose_and_warn(here, replace(order, prompt=follow.prompt), session, screen)
     return here
 
 
-async def _find(runtime: Runtime, follow: Followup) -> Session:
+async def _find_session(runtime: Runtime, follow: Followup) -> Session:
     return await runtime.session((await find_task(runtime, follow.start)).session_id)
 
 
-def _order(session: Session, form: str, data_dir: Path | None) -> Order:
+def _run_arguments(session: Session, form: str, data_dir: Path | None) -> RunArguments:
     """Return arguments that continue the session in its own directory."""
     directory = Path(session.directory)
-    return Order(
+    return RunArguments(
         session=session.id,
         directory=directory if directory.is_dir() else Path.cwd(),
         data_dir=data_dir,
@@ -121,16 +123,16 @@ def _order(session: Session, form: str, data_dir: Path | None) -> Order:
     )
 
 
-async def _send(follow: Followup, here: Here, session: Session) -> bool:
+async def _send(follow: Followup, here: LocalProject, session: Session) -> bool:
     """Store the follow-up; return whether a living process runs the tree."""
     async with open_runtime(
         here.config.data_dir, config=here.config, coding="each directory", serve=False
     ) as runtime:
         await runtime.tasks.resume(session.id, follow.prompt, key=follow.key)
-        return await tree_is_run(runtime, await runtime.root_of(session.id))
+        return await is_tree_running(runtime, await runtime.root_of(session.id))
 
 
-def _sent(session: Session, *, is_run: bool, server: str) -> str:
+def _sent_text(session: Session, *, is_run: bool, server: str) -> str:
     shown = f"`asyncagents task {session.id}` shows it"
     if server:
         return f"sent; the server at {server} runs it, {shown}"

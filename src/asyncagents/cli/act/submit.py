@@ -10,13 +10,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.app.runtime import open_runtime
-from asyncagents.cli.act.answer import Done, server_url
-from asyncagents.cli.act.answer import carry_on as work_on
-from asyncagents.cli.exit import CONFLICT, REFUSED, USAGE, Complaint
-from asyncagents.cli.inspect.task_tree import tree_is_run
+from asyncagents.cli.act.answer import TreeState, server_url
+from asyncagents.cli.act.answer import continue_tree as work_on
+from asyncagents.cli.exit import CONFLICT, REFUSED, USAGE, CliError
+from asyncagents.cli.inspect.task_tree import is_tree_running
 from asyncagents.cli.lookup import is_empty
 from asyncagents.cli.options import data_dir_option, data_directory, form_option
-from asyncagents.cli.terminal.screen import Screen, listen, one_line
+from asyncagents.cli.terminal.screen import Screen, log_to_screen, one_line
 from asyncagents.config.env import system_environment
 from asyncagents.config.trust import is_trusted
 from asyncagents.domain.call.pending_tool import PendingToolCall
@@ -63,21 +63,21 @@ def submit(  # noqa: PLR0913  its options
     """
     import asyncio
 
-    given = Given(id, read_text(output), title=title, metadata=metadata, failed=failed)
-    done = asyncio.run(give(data_directory(data_dir), given))
+    given = SubmitArguments(id, read_text(output), title=title, metadata=metadata, failed=failed)
+    done = asyncio.run(submit_result(data_directory(data_dir), given))
     if goes_on and not done.root.is_left_to_others:
-        context.exit(carry_on(done, "json" if as_json else form, data_dir))
-    print_given(done, as_json=as_json)
+        context.exit(continue_session(done, "json" if as_json else form, data_dir))
+    print_outcome(done, as_json=as_json)
 
 
-LISTED = "`asyncagents pending` lists pending calls"
+PENDING_HINT = "`asyncagents pending` lists pending calls"
 PREFIX = "tool_"
-ASKS = ("que_", "per_")
-ANSWERED = "`asyncagents answer {}` answers an ask; `asyncagents pending` lists pending calls"
+ASK_PREFIXES = ("que_", "per_")
+ANSWER_HINT = "`asyncagents answer {}` answers an ask; `asyncagents pending` lists pending calls"
 MOST_BYTES = 10 * 1024 * 1024
 
 
-class Given(Struct, frozen=True):
+class SubmitArguments(Struct, frozen=True):
     """The arguments of `asyncagents submit`."""
 
     id: str
@@ -87,7 +87,7 @@ class Given(Struct, frozen=True):
     failed: bool = False
 
 
-class Submitted(Struct, frozen=True):
+class SubmitOutcome(Struct, frozen=True):
     """A result that is stored."""
 
     call: PendingToolCall
@@ -95,7 +95,7 @@ class Submitted(Struct, frozen=True):
     """The result was stored by an earlier submit."""
     others: int
     """Calls of the same step that still wait."""
-    root: Done
+    root: TreeState
 
     @property
     def is_run(self) -> bool:
@@ -105,7 +105,8 @@ class Submitted(Struct, frozen=True):
         how = "already accepted" if self.before else "accepted"
         what = f"{how}: {one_line(self.call.tool)} of session {self.call.session_id}"
         if self.others:
-            return f"{what}, which continues when {_many(self.others)} of the same step has its result, too"
+            others = _calls_text(self.others)
+            return f"{what}, which continues when {others} of the same step has its result, too"
         if self.root.server:
             return f"{what}; the server at {self.root.server} runs it"
         if self.is_run:
@@ -113,31 +114,31 @@ class Submitted(Struct, frozen=True):
         return f"{what}; if no process serves it, `asyncagents run --session {self.root.session_id}` does"
 
 
-def _many(count: int) -> str:
+def _calls_text(count: int) -> str:
     return "another call" if count == 1 else f"each of {count} other calls"
 
 
 def read_text(word: str | None) -> str:
     """Return the argument, or stdin for `-`."""
     if word is None:
-        raise Complaint("RESULT is missing", hint="pass it as an argument, or - to read stdin", code=USAGE)
+        raise CliError("RESULT is missing", hint="pass it as an argument, or - to read stdin", code=USAGE)
     if word != "-":
         return word
     raw = sys.stdin.buffer.read(MOST_BYTES + 1)
     if len(raw) > MOST_BYTES:
-        raise Complaint(f"the result is too long: at most {MOST_BYTES // 2**20} MiB", code=USAGE)
+        raise CliError(f"the result is too long: at most {MOST_BYTES // 2**20} MiB", code=USAGE)
     try:
         return raw.decode().removesuffix("\n")
     except UnicodeDecodeError as error:
-        raise Complaint("stdin is not UTF-8 text", code=USAGE) from error
+        raise CliError("stdin is not UTF-8 text", code=USAGE) from error
 
 
-async def give(data: Path, given: Given) -> Submitted:
+async def submit_result(data: Path, given: SubmitArguments) -> SubmitOutcome:
     """Store the result. Raises `CliError` if the call is unknown, has another result, or refuses this one."""
     metadata = _metadata(given)
     if is_empty(data):
-        raise unknown(given.id)
-    listen(Screen())
+        raise unknown_call(given.id)
+    log_to_screen(Screen())
     # With the tools of the session's own directory: the call's tool may check the result.
     async with open_runtime(data, serve=False, coding="each directory") as runtime:
         call = await find_pending(runtime, given.id)
@@ -149,14 +150,14 @@ async def give(data: Path, given: Given) -> Submitted:
                     call.id, given.text, title=given.title, metadata=metadata
                 )
         except ResultRefused as error:
-            raise Complaint(str(error), hint="the call still waits", code=REFUSED) from error
+            raise CliError(str(error), hint="the call still waits", code=REFUSED) from error
         except Unavailable as error:
-            raise await _unjudged(runtime, call, error) from error
+            raise await _unavailable_error(runtime, call, error) from error
         except Conflict as error:
-            raise Complaint(str(error), code=CONFLICT) from error
+            raise CliError(str(error), code=CONFLICT) from error
         except InvalidInput as error:
-            raise Complaint(str(error), code=USAGE) from error
-        submitted = await _submitted(runtime, done, before=call.time.completed is not None)
+            raise CliError(str(error), code=USAGE) from error
+        submitted = await _read_outcome(runtime, done, before=call.time.completed is not None)
         return replace(submitted, root=replace(submitted.root, server=server_url(data)))
 
 
@@ -164,9 +165,9 @@ async def find_pending(runtime: Runtime, start: str) -> PendingToolCall:
     """Find a pending call by its id, or a waiting one by a unique prefix."""
     given = start = start.strip()
     if not start.removeprefix(PREFIX):
-        raise Complaint("the id is empty", hint=LISTED, code=USAGE)
-    if start.startswith(ASKS):
-        raise Complaint(f"{start!r} is not a pending call", hint=ANSWERED.format(start), code=USAGE)
+        raise CliError("the id is empty", hint=PENDING_HINT, code=USAGE)
+    if start.startswith(ASK_PREFIXES):
+        raise CliError(f"{start!r} is not a pending call", hint=ANSWER_HINT.format(start), code=USAGE)
     start = start if start.startswith(PREFIX) else f"{PREFIX}{start}"
     try:
         return await runtime.async_tools.get(start)
@@ -175,50 +176,52 @@ async def find_pending(runtime: Runtime, start: str) -> PendingToolCall:
         near = await runtime.async_tools.waiting_calls(after=start, limit=2)
     found = [each for each in near if each.id.startswith(start)]
     if not found:
-        raise unknown(given)
+        raise unknown_call(given)
     if len(found) > 1:
-        raise Complaint(f"several calls begin with {start!r}: write more of the id", hint=LISTED, code=USAGE)
+        raise CliError(
+            f"several calls begin with {start!r}: write more of the id", hint=PENDING_HINT, code=USAGE
+        )
     return found[0]
 
 
-def unknown(start: str) -> Complaint:
-    return Complaint(f"there is no pending call with id {start!r}", hint=LISTED, code=USAGE)
+def unknown_call(start: str) -> CliError:
+    return CliError(f"there is no pending call with id {start!r}", hint=PENDING_HINT, code=USAGE)
 
 
-async def _unjudged(runtime: Runtime, call: PendingToolCall, error: Unavailable) -> Complaint:
+async def _unavailable_error(runtime: Runtime, call: PendingToolCall, error: Unavailable) -> CliError:
     place = (await runtime.session(call.session_id)).directory
     hint = "submit it where the agent runs"
     if not is_trusted(system_environment(), Path(place)):
         hint = f"`asyncagents trust {place}` trusts its tools"
-    return Complaint(str(error), hint=hint)
+    return CliError(str(error), hint=hint)
 
 
-def _metadata(given: Given) -> dict[str, Any] | None:
+def _metadata(given: SubmitArguments) -> dict[str, Any] | None:
     if given.failed and (given.title or given.metadata is not None):
-        raise Complaint("--error excludes --title and --metadata: put everything into RESULT", code=USAGE)
+        raise CliError("--error excludes --title and --metadata: put everything into RESULT", code=USAGE)
     if given.metadata is None:
         return None
     try:
         return msgspec.json.decode(given.metadata.encode(), type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise Complaint(
+        raise CliError(
             f'--metadata must be a JSON object, such as {{"exit": 0}}: {error}', code=USAGE
         ) from error
 
 
-async def _submitted(runtime: Runtime, done: PendingToolCall, *, before: bool) -> Submitted:
+async def _read_outcome(runtime: Runtime, done: PendingToolCall, *, before: bool) -> SubmitOutcome:
     root = await runtime.session(await runtime.root_of(done.session_id))
     waits = [each for each in await runtime.open_calls(done.session_id) if each.message_id == done.message_id]
-    is_run = await tree_is_run(runtime, root.id)
-    return Submitted(done, before, len(waits), Done(root.id, Path(root.directory), is_run))
+    is_run = await is_tree_running(runtime, root.id)
+    return SubmitOutcome(done, before, len(waits), TreeState(root.id, Path(root.directory), is_run))
 
 
-def print_given(done: Submitted, *, as_json: bool) -> None:
+def print_outcome(done: SubmitOutcome, *, as_json: bool) -> None:
     if as_json:
         click.echo(encode(done.call))
     else:
         click.echo(done.text(), err=True)
 
 
-def carry_on(done: Submitted, form: str, data_dir: Path | None) -> int:
+def continue_session(done: SubmitOutcome, form: str, data_dir: Path | None) -> int:
     return work_on(done.root, form, data_dir)

@@ -22,13 +22,13 @@ _CHOICES: dict[str, Choice] = {
 }  # fmt: skip
 
 
-class Chosen(Struct, frozen=True):
+class PermissionChoice(Struct, frozen=True):
     choice: Choice
     message: str = ""
     """The reason for the model, with `reject`."""
 
 
-def chosen(line: str, request: PermissionRequest) -> Chosen:
+def parse_choice(line: str, request: PermissionRequest) -> PermissionChoice:
     """Parse a typed line. Raises `InvalidInput` if it is not one of the choices."""
     word, _, message = line.strip().partition(" ")
     choice = _CHOICES.get(word.lower().rstrip(",.:"))
@@ -36,10 +36,10 @@ def chosen(line: str, request: PermissionRequest) -> Chosen:
         raise InvalidInput("always is not offered here: answer y, n, e, s or q; ? explains them")
     if choice is None or (message and choice != "reject"):
         raise InvalidInput(f"answer y, {'a, ' if request.always else ''}n, e, s or q; ? explains them")
-    return Chosen(choice, message.strip())
+    return PermissionChoice(choice, message.strip())
 
 
-def edited(text: str, before: dict[str, Any] | None = None) -> dict[str, Any]:
+def parse_input(text: str, before: dict[str, Any] | None = None) -> dict[str, Any]:
     """Parse edited arguments. Raises `InvalidInput` if they are no JSON object or equal `before`."""
     try:
         given = msgspec.json.decode(text.encode())
@@ -52,7 +52,7 @@ def edited(text: str, before: dict[str, Any] | None = None) -> dict[str, Any]:
     return given
 
 
-def options_chosen(question: Question, line: str) -> tuple[str, ...]:
+def parse_options(question: Question, line: str) -> tuple[str, ...]:
     """Parse options by number or label, several if the question allows it; else a free text."""
     text = line.strip()
     if not text:
@@ -60,7 +60,7 @@ def options_chosen(question: Question, line: str) -> tuple[str, ...]:
     if not question.options:
         return (text,)
     words = [word.strip() for word in text.split(",") if word.strip()] if question.multiple else [text]
-    found = [_option(question, word) for word in words]
+    found = [_match_option(question, word) for word in words]
     if found and None not in found:
         return tuple(dict.fromkeys(label for label in found if label is not None))
     if all(word.isdecimal() for word in words):
@@ -71,7 +71,7 @@ def options_chosen(question: Question, line: str) -> tuple[str, ...]:
     return (text,)
 
 
-def _option(question: Question, word: str) -> str | None:
+def _match_option(question: Question, word: str) -> str | None:
     labels = [option.label for option in question.options]
     if word in labels:
         return word
@@ -80,7 +80,7 @@ def _option(question: Question, word: str) -> str | None:
     return next((label for label in labels if label.lower() == word.lower()), None)
 
 
-def given_reply(state: Open, words: Sequence[str], *, message: str, given: str | None) -> Reply:
+def parse_reply(state: Open, words: Sequence[str], *, message: str, given: str | None) -> Reply:
     """Parse the arguments of `asyncagents answer` for an open call."""
     if state.ask is not None:
         return _permission_reply(state.ask, words, message=message, given=given)
@@ -88,21 +88,21 @@ def given_reply(state: Open, words: Sequence[str], *, message: str, given: str |
         raise InvalidInput("--input is for a permission; a question takes its answers as arguments")
     assert state.question is not None, "an ask is a permission or a question"
     if state.approval:
-        return _decision(state.question.questions[0], words, message=message)
+        return _approval_reply(state.question.questions[0], words, message=message)
     return _question_reply(state.question.questions, words, message=message)
 
 
-def _decision(question: Question, words: Sequence[str], *, message: str) -> Reply:
+def _approval_reply(question: Question, words: Sequence[str], *, message: str) -> Reply:
     """Parse one of the options, with a remark."""
     if list(words) == ["reject"]:
         return Reject(message)
     if len(words) != 1:
         raise InvalidInput("an approval takes one word; give a remark as --message")
-    return decided(question, words[0], message)
+    return build_decision(question, words[0], message)
 
 
-def decided(question: Question, word: str, remark: str) -> Answers:
-    chosen = options_chosen(question, word)
+def build_decision(question: Question, word: str, remark: str) -> Answers:
+    chosen = parse_options(question, word)
     return Answers(((*chosen, remark) if remark else chosen,))
 
 
@@ -119,7 +119,7 @@ def _permission_reply(
     if word == "always" and not request.always:
         raise InvalidInput(f"{request.id} does not offer always: answer once or reject")
     if word == "once":
-        return Once(edited(given) if given is not None else None)
+        return Once(parse_input(given) if given is not None else None)
     return Always() if word == "always" else Reject(message)
 
 
@@ -135,4 +135,4 @@ def _question_reply(questions: Sequence[Question], words: Sequence[str], *, mess
         )
         raise InvalidInput(f"{many}, got {len(words)}: give one argument for each question")
     pairs = zip(questions, words, strict=True)
-    return Answers(tuple(options_chosen(question, word) for question, word in pairs))
+    return Answers(tuple(parse_options(question, word) for question, word in pairs))

@@ -3,18 +3,18 @@
 from typing import TypeAlias
 
 from asyncagents.cli.demo.ledger import SOLD, STOCK, Ledger
-from asyncagents.cli.demo.screen import Screen
+from asyncagents.cli.demo.screen import DemoScreen
 from asyncagents.cli.demo.shop import NEWS
 from asyncagents.domain.call.call import IN_DOUBT
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart, ToolState
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, ToolPart, ToolState
 from asyncagents.domain.id import MessageId
 
-History: TypeAlias = tuple[Entry, ...]
+History: TypeAlias = tuple[MessageWithParts, ...]
 
 
-def check_prompt(screen: Screen, history: History, message_id: MessageId) -> None:
+def check_prompt(screen: DemoScreen, history: History, message_id: MessageId) -> None:
     """Check that a prompt is stored once and has one complete answer."""
     there = [entry for entry in history if entry.info.id == message_id]
     answers = [entry for entry in history if _answers(entry, message_id)]
@@ -25,14 +25,14 @@ def check_prompt(screen: Screen, history: History, message_id: MessageId) -> Non
     )
 
 
-def _answers(entry: Entry, message_id: MessageId) -> bool:
+def _answers(entry: MessageWithParts, message_id: MessageId) -> bool:
     info = entry.info
     if not isinstance(info, AssistantMessage) or info.parent_id != message_id:
         return False
     return info.finish == "stop" and info.error is None
 
 
-def check_text(screen: Screen, history: History, kept: str) -> None:
+def check_text(screen: DemoScreen, history: History, kept: str) -> None:
     """Check that the interrupted message is closed and the model started over, as it did not see it."""
     steps = [(entry.text, entry.info.error) for entry in history if isinstance(entry.info, AssistantMessage)]
     screen.check(
@@ -45,9 +45,9 @@ def check_text(screen: Screen, history: History, kept: str) -> None:
     )
 
 
-def check_again(screen: Screen, history: History, ledger: Ledger) -> None:
+def check_rerun(screen: DemoScreen, history: History, ledger: Ledger) -> None:
     """Check that an `idempotent` call ran in two processes under one key, with one effect."""
-    runs, state = ledger.of("update_stock"), state_of(history, "update_stock")
+    runs, state = ledger.effects_of("update_stock"), state_of(history, "update_stock")
     keys, pids = {run.key for run in runs}, {run.pid for run in runs}
     screen.check(
         f"update_stock ran again with the same effect key: {STOCK} - {SOLD} = {STOCK - SOLD} lamps, "
@@ -59,17 +59,17 @@ def check_again(screen: Screen, history: History, ledger: Ledger) -> None:
     )
 
 
-def check_doubt(screen: Screen, history: History, ledger: Ledger) -> None:
+def check_in_doubt(screen: DemoScreen, history: History, ledger: Ledger) -> None:
     """Check that a `once` call did not run again and was reported in doubt."""
-    runs, state = ledger.of("charge_card"), state_of(history, "charge_card")
+    runs, state = ledger.effects_of("charge_card"), state_of(history, "charge_card")
     screen.check(
         "charge_card was not run again: the bank saw one charge, and the model was told of the doubt.",
-        holds=len(runs) == 1 and isinstance(state, ToolError) and state.error == IN_DOUBT,
+        holds=len(runs) == 1 and isinstance(state, ToolFailed) and state.error == IN_DOUBT,
         seen=(runs, state),
     )
 
 
-def check_history(screen: Screen, before: History, after: History) -> None:
+def check_history(screen: DemoScreen, before: History, after: History) -> None:
     """Check that nothing but the open call, in the last message, has changed."""
     screen.check(
         "All that was said in this session before the crash is there, unchanged.",

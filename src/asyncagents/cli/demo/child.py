@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from asyncagents.app.runtime import open_runtime
-from asyncagents.cli.demo.crew import Counter, allow
+from asyncagents.cli.demo.crew import CountTool, allow_all
 from asyncagents.cli.demo.ledger import Ledger
-from asyncagents.cli.demo.shop import Shop, scripted
+from asyncagents.cli.demo.shop import Shop, shop_model
 
 STUCK, STEADY = "stuck", "steady"
 
 
 @asynccontextmanager
-async def child(data: Path, mode: str) -> AsyncIterator[Process]:
+async def open_child(data: Path, mode: str) -> AsyncIterator[Process]:
     """Start a child. It exits with the block, and also if this process dies, as its stdin ends then."""
     command = [sys.executable, "-P", "-m", "asyncagents.cli.demo.child", str(data), mode]
     process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, start_new_session=True)
@@ -33,9 +33,9 @@ async def child(data: Path, mode: str) -> AsyncIterator[Process]:
 
 async def serve(data: Path, *, stuck: bool) -> None:
     ledger = Ledger(data)
-    tools = [*Shop(ledger, hang if stuck else go_on).tools(), Counter(ledger).tool()]
-    model = scripted(stuck=True) if stuck else scripted(word_seconds=0)
-    async with open_runtime(data, model=model, tools=tools, policy=allow, delegation=True):
+    tools = [*Shop(ledger, hang if stuck else do_nothing).tools(), CountTool(ledger).tool()]
+    model = shop_model(stuck=True) if stuck else shop_model(word_seconds=0)
+    async with open_runtime(data, model=model, tools=tools, policy=allow_all, delegation=True):
         await asyncio.to_thread(sys.stdin.buffer.read)
 
 
@@ -45,7 +45,7 @@ async def hang(tool: str) -> None:
     await asyncio.Event().wait()
 
 
-async def go_on(tool: str) -> None:
+async def do_nothing(tool: str) -> None:
     pass
 
 

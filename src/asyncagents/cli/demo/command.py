@@ -13,33 +13,42 @@ from msgspec import Struct
 from asyncagents.app.runtime import open_runtime
 from asyncagents.cli.demo.checks import (
     History,
-    check_again,
-    check_doubt,
     check_history,
+    check_in_doubt,
     check_prompt,
+    check_rerun,
     check_text,
 )
-from asyncagents.cli.demo.child import STEADY, STUCK, child, go_on
+from asyncagents.cli.demo.child import STEADY, STUCK, do_nothing, open_child
 from asyncagents.cli.demo.late import act_expiry, act_late
 from asyncagents.cli.demo.ledger import Ledger
-from asyncagents.cli.demo.scene import Sent, approve, hear, send, send_again, show_turn, text_so_far, until
-from asyncagents.cli.demo.screen import Screen
-from asyncagents.cli.demo.shop import LOOK_UP, NEWSLETTER, REFUND, SHIP, Shop, scripted
+from asyncagents.cli.demo.scene import (
+    AcknowledgedPrompt,
+    approve,
+    poll,
+    send,
+    send_again,
+    show_turn,
+    text_so_far,
+    wait_for_lines,
+)
+from asyncagents.cli.demo.screen import DemoScreen
+from asyncagents.cli.demo.shop import LOOK_UP, NEWSLETTER, REFUND, SHIP, Shop, shop_model
 from asyncagents.cli.demo.team import act_team, act_team_crash
 from asyncagents.domain.call.call import Call
 from asyncagents.domain.conversation.status import WaitingAsync
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.engine.runtime.runtime import Runtime
 
-PATIENCE = 60.0
+DEMO_SECONDS = 60.0
 
 
 class Stage(Struct, frozen=True):
     data: Path
-    screen: Screen
+    screen: DemoScreen
 
 
-class Before(Struct, frozen=True):
+class SessionBeforeCrash(Struct, frozen=True):
     """The session with the open call, before the crash."""
 
     call: Call
@@ -52,11 +61,11 @@ class Before(Struct, frozen=True):
         return asked
 
 
-class Cut(Struct, frozen=True):
+class CrashState(Struct, frozen=True):
     """The prompts under way when the process was killed, and the stored part of the answer."""
 
-    letter: Sent
-    order: Sent
+    letter: AcknowledgedPrompt
+    order: AcknowledgedPrompt
     kept: str
 
 
@@ -75,12 +84,12 @@ def demo(keep: Path | None) -> None:
     sequence, then in parallel, then through a kill -9; and a result comes in when no agent runs. Every claim
     is checked; if one does not hold, the exit code is 1.
     """
-    screen = Screen()
+    screen = DemoScreen()
     with _directory(keep) as data:
         try:
             asyncio.run(_play(Stage(data, screen)))
         except TimeoutError as error:
-            stuck = f"not done after {PATIENCE:g} seconds; stuck in {screen.heading!r}"
+            stuck = f"not done after {DEMO_SECONDS:g} seconds; stuck in {screen.heading!r}"
             raise click.ClickException(stuck) from error
     if keep is not None:
         screen.line("kept", f"{keep / 'asyncagents.db'}")
@@ -99,32 +108,32 @@ def _directory(keep: Path | None) -> Iterator[Path]:
 
 
 async def _play(stage: Stage) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(DEMO_SECONDS):
         stage.screen.explain(
             "An agent works in a small lamp shop. Its model plays a script, so this needs no key and no "
             "network. The rest is real: the processes, the kill -9, and the one SQLite file that "
             "everything is kept in."
         )
-        before = await _before_the_crash(stage)
+        before = await _play_before_crash(stage)
         cut = await act_crash(stage)
         await act_recovery(stage, before, cut)
         await act_team(stage.data, stage.screen)
         await act_team_crash(stage.data, stage.screen)
         session_id = await act_late(stage.data, stage.screen)
         await act_expiry(stage.data, stage.screen, session_id)
-        _close(stage.screen)
+        _print_summary(stage.screen)
 
 
-async def _before_the_crash(stage: Stage) -> Before:
-    tools = Shop(Ledger(stage.data), go_on).tools()
-    async with open_runtime(stage.data, model=scripted(), tools=tools) as runtime:
+async def _play_before_crash(stage: Stage) -> SessionBeforeCrash:
+    tools = Shop(Ledger(stage.data), do_nothing).tools()
+    async with open_runtime(stage.data, model=shop_model(), tools=tools) as runtime:
         session = await runtime.create_session(title="Order 1042")
         await act_session(stage.screen, runtime, session.id)
         call = await act_open_call(stage.screen, runtime, session.id)
-        return Before(call, await runtime.messages(session.id))
+        return SessionBeforeCrash(call, await runtime.messages(session.id))
 
 
-async def act_session(screen: Screen, runtime: Runtime, session_id: SessionId) -> None:
+async def act_session(screen: DemoScreen, runtime: Runtime, session_id: SessionId) -> None:
     screen.head(
         "1. A session",
         "A session is a conversation with one agent. You send a prompt; the model may call tools, and its "
@@ -136,13 +145,13 @@ async def act_session(screen: Screen, runtime: Runtime, session_id: SessionId) -
     )
 
 
-async def act_open_call(screen: Screen, runtime: Runtime, session_id: SessionId) -> Call:
+async def act_open_call(screen: DemoScreen, runtime: Runtime, session_id: SessionId) -> Call:
     screen.head(
         "2. A call that waits",
         "Some tools cannot answer now. A refund needs the manager, who may be away until tomorrow.",
     )
     await show_turn(screen, runtime, session_id, REFUND)
-    await until(lambda: _nothing_runs(runtime))
+    await poll(lambda: _nothing_runs(runtime))
     status = await runtime.status(session_id)
     screen.check(
         "The session is waiting_async and 0 runs are alive: what waits is a row in the file, not a process.",
@@ -157,11 +166,11 @@ async def _nothing_runs(runtime: Runtime) -> bool | None:
     return runtime.live == 0 or None
 
 
-async def act_crash(stage: Stage) -> Cut:
+async def act_crash(stage: Stage) -> CrashState:
     screen = stage.screen
     async with (
-        open_runtime(stage.data, model=scripted(), serve=False) as runtime,
-        child(stage.data, STUCK) as process,
+        open_runtime(stage.data, model=shop_model(), serve=False) as runtime,
+        open_child(stage.data, STUCK) as process,
     ):
         screen.head(
             "3. A crash",
@@ -169,8 +178,8 @@ async def act_crash(stage: Stage) -> Cut:
             "now. A prompt is acknowledged once it is on the disk.",
         )
         letter, order = [await send(screen, runtime, text) for text in (NEWSLETTER, SHIP)]
-        await hear(process, "update_stock", "charge_card")
-        kept = await until(lambda: text_so_far(runtime, letter.session_id))
+        await wait_for_lines(process, "update_stock", "charge_card")
+        kept = await poll(lambda: text_so_far(runtime, letter.session_id))
         screen.explain(f"Process {process.pid} is now in the middle of this:")
         screen.line("answer", f"{kept} ...")
         screen.line("update_stock", "runs. Declared `idempotent`: again with the same key does no harm.")
@@ -180,14 +189,14 @@ async def act_crash(stage: Stage) -> Cut:
         screen.line("kill -9", str(process.pid))
         code = await process.wait()
         screen.check("The process died of signal 9.", holds=code == -signal.SIGKILL, seen=f"exit code {code}")
-    return Cut(letter, order, kept)
+    return CrashState(letter, order, kept)
 
 
-async def act_recovery(stage: Stage, before: Before, cut: Cut) -> None:
+async def act_recovery(stage: Stage, before: SessionBeforeCrash, cut: CrashState) -> None:
     screen, ledger = stage.screen, Ledger(stage.data)
     async with (
-        open_runtime(stage.data, model=scripted(), serve=False) as runtime,
-        child(stage.data, STEADY) as process,
+        open_runtime(stage.data, model=shop_model(), serve=False) as runtime,
+        open_child(stage.data, STEADY) as process,
     ):
         screen.head(
             "4. The recovery",
@@ -199,8 +208,8 @@ async def act_recovery(stage: Stage, before: Before, cut: Cut) -> None:
         check_text(screen, history, cut.kept)
         history = await send_again(screen, runtime, cut.order)
         check_prompt(screen, history, cut.order.message_id)
-        check_again(screen, history, ledger)
-        check_doubt(screen, history, ledger)
+        check_rerun(screen, history, ledger)
+        check_in_doubt(screen, history, ledger)
         screen.explain("The manager is back, and did not notice any of this:")
         history = await approve(screen, runtime, before.call)
         check_prompt(screen, history, before.prompt)
@@ -208,7 +217,7 @@ async def act_recovery(stage: Stage, before: Before, cut: Cut) -> None:
     screen.check("The new process ended in good order.", holds=process.returncode == 0, seen=process)
 
 
-def _close(screen: Screen) -> None:
+def _print_summary(screen: DemoScreen) -> None:
     screen.head("What you saw", f"{screen.checks} claims were checked, and all held.")
     screen.line("acknowledged", "The acknowledged prompts and the open call outlived kill -9.")
     screen.line("answers", "Each prompt got one. The interrupted answer was written again.")

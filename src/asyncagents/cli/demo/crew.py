@@ -8,8 +8,8 @@ from msgspec import Struct
 from asyncagents.cli.demo.ledger import Ledger
 from asyncagents.domain.call.call import Completed
 from asyncagents.engine.tool import AnyTool, Ask, Tool, ToolContext
-from asyncagents.llm.model import FromModel, FromUser, Model, ModelEvent, Request
-from asyncagents.llm.scripted import Line, Script, ScriptedModel, Step, call, pause, say
+from asyncagents.llm.model import ChatRequest, Model, ModelEvent, ModelTurn, UserTurn
+from asyncagents.llm.scripted import Script, ScriptedModel, ScriptLine, ScriptStep, call, pause, say
 
 ONE_BY_ONE = "Count what we have for the fair, one thing after the other."
 AT_ONCE = "Count what we have for the fair, all at once."
@@ -28,7 +28,7 @@ class Count(Struct):
     thing: str
 
 
-class Counter:
+class CountTool:
     """The `count` tool. Its effect is `once`, the default: a count that may have started is not repeated."""
 
     def __init__(self, ledger: Ledger) -> None:
@@ -42,39 +42,42 @@ class Counter:
         return Completed(f"{STOCK[args.thing]} {args.thing}")
 
 
-def allow(ask: Ask, context: ToolContext) -> Literal["allow"]:
+def allow_all(ask: Ask, context: ToolContext) -> Literal["allow"]:
     """Allow every call: all agents of the shop may launch helpers."""
     return "allow"
 
 
-def title(thing: str) -> str:
+def task_title(thing: str) -> str:
     return f"Count the {thing}"
 
 
-def answer(thing: str) -> str:
+def count_answer(thing: str) -> str:
     return f"There are {STOCK[thing]} {thing}."
 
 
 def crew_script(*, stuck: bool) -> Script:
     """Build the script; `stuck`: all helpers but the quick ones block before their answer."""
     launches = [
-        call("asyncagents_task", description=title(thing), prompt=f"How many {thing}?", agent="helper")
+        call("asyncagents_task", description=task_title(thing), prompt=f"How many {thing}?", agent="helper")
         for thing in STOCK
     ]
-    told: list[Step] = [[say("Five helpers are at it.")], *([[say("Noted.")]] * len(STOCK))]
-    script: dict[str, list[Step]] = {
-        ONE_BY_ONE: [*([_waits_for(thing)] for thing in STOCK), [say(SUM)]],
+    told: list[ScriptStep] = [[say("Five helpers are at it.")], *([[say("Noted.")]] * len(STOCK))]
+    script: dict[str, list[ScriptStep]] = {
+        ONE_BY_ONE: [*([_blocking_task_call(thing)] for thing in STOCK), [say(SUM)]],
         AT_ONCE: [launches, *told],
         AGAIN: [launches, *told],
     }
     for thing in STOCK:
         seconds = FOREVER if stuck and thing not in QUICK else THINK_SECONDS
-        script[f"How many {thing}?"] = [[call("count", thing=thing)], [pause(seconds), say(answer(thing))]]
+        script[f"How many {thing}?"] = [
+            [call("count", thing=thing)],
+            [pause(seconds), say(count_answer(thing))],
+        ]
     return script
 
 
-def _waits_for(thing: str) -> Line:
-    return call("task", description=title(thing), prompt=f"How many {thing}?", subagent_type="helper")
+def _blocking_task_call(thing: str) -> ScriptLine:
+    return call("task", description=task_title(thing), prompt=f"How many {thing}?", subagent_type="helper")
 
 
 SUM = f"For the fair there are {', '.join(f'{count} {thing}' for thing, count in STOCK.items())}."
@@ -88,19 +91,19 @@ class Foreman:
         self._model = model
         self._sum = ScriptedModel({}, otherwise=[say(SUM)], remember=False)
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
-        model = self._sum if _all_in(request) else self._model
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
+        model = self._sum if _all_ended(request) else self._model
         async for event in model.stream(request):
             yield event
 
 
-def _all_in(request: Request) -> bool:
+def _all_ended(request: ChatRequest) -> bool:
     """Return whether the newest input says that all tasks have ended."""
     for told in reversed(request.messages):
         match told:
-            case FromModel():
+            case ModelTurn():
                 return False
-            case FromUser(text) if ALL_IN in text:
+            case UserTurn(text) if ALL_IN in text:
                 return True
             case _:
                 pass

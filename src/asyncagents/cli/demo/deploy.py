@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 
 from asyncagents.cli.demo.ledger import Ledger
 from asyncagents.engine.tool import AnyTool, Pending, ToolContext
-from asyncagents.llm.model import FromTool, Model, ModelEvent, Request
+from asyncagents.llm.model import ChatRequest, Model, ModelEvent, ToolTurn
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.plugins.tool.decorate import async_tool
 
@@ -26,7 +26,7 @@ def deploy_tool(ledger: Ledger) -> AnyTool:
     return deploy
 
 
-def answer(result: str) -> str:
+def report_text(result: str) -> str:
     return f"I asked for it, and heard: {result}."
 
 
@@ -42,13 +42,13 @@ class Reporter:
             remember=False,
         )
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
-        async for event in self._who(request).stream(request):
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
+        async for event in self._choose_model(request).stream(request):
             yield event
 
-    def _who(self, request: Request) -> Model:
+    def _choose_model(self, request: ChatRequest) -> Model:
         match request.messages[-1]:
-            case FromTool(output=result):
-                return ScriptedModel({}, otherwise=[say(answer(result))], remember=False)
+            case ToolTurn(output=result):
+                return ScriptedModel({}, otherwise=[say(report_text(result))], remember=False)
             case _:
                 return self._model

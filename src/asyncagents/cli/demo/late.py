@@ -12,11 +12,11 @@ from msgspec import Struct
 
 from asyncagents.app.runtime import open_runtime
 from asyncagents.cli.demo.checks import History
-from asyncagents.cli.demo.deploy import SHIP, SHIP_LATE, Reporter, answer
+from asyncagents.cli.demo.deploy import SHIP, SHIP_LATE, Reporter, report_text
 from asyncagents.cli.demo.ledger import Effect, Ledger
-from asyncagents.cli.demo.scene import LOOK_SECONDS
-from asyncagents.cli.demo.screen import Screen
-from asyncagents.cli.demo.worker import Brought
+from asyncagents.cli.demo.scene import POLL_SECONDS
+from asyncagents.cli.demo.screen import DemoScreen
+from asyncagents.cli.demo.worker import WorkerReport
 from asyncagents.config.clock import SystemClock
 from asyncagents.domain.call.call import TIMED_OUT
 from asyncagents.domain.call.pending_tool import PendingToolCall
@@ -25,16 +25,16 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.why import Why
 
 
-class Seen(Struct, frozen=True):
+class SessionFacts(Struct, frozen=True):
     """A session and one of its calls, as stored."""
 
     call: PendingToolCall
     why: Why
     history: History
 
-    def said(self, prompt: str) -> list[str]:
+    def answers_to(self, prompt: str) -> list[str]:
         """Return the text of each step that answered a prompt."""
-        [asked] = [entry.info.id for entry in self.history if _is(entry.info, prompt, entry.text)]
+        [asked] = [entry.info.id for entry in self.history if _is_prompt(entry.info, prompt, entry.text)]
         return [
             entry.text
             for entry in self.history
@@ -42,11 +42,11 @@ class Seen(Struct, frozen=True):
         ]
 
 
-def _is(info: object, prompt: str, text: str) -> bool:
+def _is_prompt(info: object, prompt: str, text: str) -> bool:
     return isinstance(info, UserMessage) and text == prompt
 
 
-def check_waits(screen: Screen, seen: Seen) -> None:
+def check_waits(screen: DemoScreen, seen: SessionFacts) -> None:
     screen.check(
         "The agent's process exited with code 0, and the file holds the waiting call.",
         holds=seen.call.status == "waiting" and (seen.why.code, seen.why.on) == ("async", (seen.call.id,)),
@@ -54,7 +54,7 @@ def check_waits(screen: Screen, seen: Seen) -> None:
     )
 
 
-def check_brought(screen: Screen, brought: Brought) -> None:
+def check_submissions(screen: DemoScreen, brought: WorkerReport) -> None:
     first = brought.first
     screen.check(
         "The call took one result: the same again was answered alike, the other one was refused.",
@@ -66,37 +66,39 @@ def check_brought(screen: Screen, brought: Brought) -> None:
     )
 
 
-def check_resumed(screen: Screen, seen: Seen, done: PendingToolCall, runs: Sequence[Effect]) -> None:
+def check_resumed(
+    screen: DemoScreen, seen: SessionFacts, done: PendingToolCall, runs: Sequence[Effect]
+) -> None:
     """Check for two steps: the call, and an answer with the result that only the worker could know."""
     result = done.result.output if done.result else ""
     started = [run.key for run in runs].count(done.id)
     screen.check(
         "The session went on exactly once, with the worker's words; the deploy was started once.",
-        holds=seen.said(SHIP) == ["", answer(result)] and started == 1,
+        holds=seen.answers_to(SHIP) == ["", report_text(result)] and started == 1,
         seen=(seen.history, runs),
     )
 
 
-def check_expired(screen: Screen, seen: Seen) -> None:
+def check_expired(screen: DemoScreen, seen: SessionFacts) -> None:
     call = seen.call
     screen.check(
         f'The call has expired, once; the agent was told "{TIMED_OUT}" and went on.',
         holds=(call.status, call.error) == ("expired", TIMED_OUT)
         and (call.time.completed or 0) > (call.timeout or 0)
-        and seen.said(SHIP_LATE) == ["", answer(TIMED_OUT)]
+        and seen.answers_to(SHIP_LATE) == ["", report_text(TIMED_OUT)]
         and seen.why.code == "idle",
         seen=seen,
     )
 
 
-class Ended(Struct, frozen=True):
+class EndedProcess(Struct, frozen=True):
     """A process that has exited, and its stdout."""
 
     pid: int
     output: bytes
 
 
-async def act_late(data: Path, screen: Screen) -> SessionId:
+async def act_late(data: Path, screen: DemoScreen) -> SessionId:
     screen.head(
         "7. A tool that takes a day",
         "deploy only starts its work: the result comes later, from somewhere else. So the agent's process "
@@ -104,40 +106,42 @@ async def act_late(data: Path, screen: Screen) -> SessionId:
     )
     async with open_runtime(data, model=Reporter(), serve=False) as runtime:
         session_id = (await runtime.create_session(title=SHIP)).id
-    call = await _left(screen, data, session_id, SHIP)
-    waits = await _look(data, session_id, call)
+    call = await _run_until_waiting(screen, data, session_id, SHIP)
+    waits = await _inspect_session(data, session_id, call)
     screen.line("why", waits.why.sentence)
     check_waits(screen, waits)
-    brought = await _bring(screen, data, call)
-    check_brought(screen, brought)
-    agent = await _process("agent", str(data), session_id, "")
+    brought = await _run_worker(screen, data, call)
+    check_submissions(screen, brought)
+    agent = await _run_process("agent", str(data), session_id, "")
     screen.explain(f"A new agent, process {agent.pid}, reads only the file:")
-    seen = await _look(data, session_id, call)
-    screen.line("agent", seen.said(SHIP)[-1])
-    check_resumed(screen, seen, brought.first, Ledger(data).of("deploy"))
+    seen = await _inspect_session(data, session_id, call)
+    screen.line("agent", seen.answers_to(SHIP)[-1])
+    check_resumed(screen, seen, brought.first, Ledger(data).effects_of("deploy"))
     return session_id
 
 
-async def act_expiry(data: Path, screen: Screen, session_id: SessionId) -> None:
+async def act_expiry(data: Path, screen: DemoScreen, session_id: SessionId) -> None:
     """Let a call expire while no process, this one included, has the file open."""
     screen.head(
         "8. A result that never comes",
         "Once more, and no result comes. The deadline passes while no process has the file open.",
     )
-    call = await _left(screen, data, session_id, SHIP_LATE)
+    call = await _run_until_waiting(screen, data, session_id, SHIP_LATE)
     while SystemClock().now() <= (call.timeout or 0):  # noqa: ASYNC110  the wall clock sets no event
-        await asyncio.sleep(LOOK_SECONDS)
-    agent = await _process("agent", str(data), session_id, "")
+        await asyncio.sleep(POLL_SECONDS)
+    agent = await _run_process("agent", str(data), session_id, "")
     screen.explain(f"A new agent, process {agent.pid}, finds it overdue:")
-    seen = await _look(data, session_id, call)
-    screen.line("agent", seen.said(SHIP_LATE)[-1])
+    seen = await _inspect_session(data, session_id, call)
+    screen.line("agent", seen.answers_to(SHIP_LATE)[-1])
     check_expired(screen, seen)
 
 
-async def _left(screen: Screen, data: Path, session_id: SessionId, prompt: str) -> PendingToolCall:
+async def _run_until_waiting(
+    screen: DemoScreen, data: Path, session_id: SessionId, prompt: str
+) -> PendingToolCall:
     """Run an agent process on a prompt until it waits, and return the call that it waits for."""
     screen.line("you", prompt)
-    agent = await _process("agent", str(data), session_id, prompt)
+    agent = await _run_process("agent", str(data), session_id, prompt)
     [call] = msgspec.json.decode(agent.output, type=tuple[PendingToolCall, ...])
     screen.line(
         "tool", f"{call.tool}({call.input['version']}) is {call.status}, known there as {call.external_ref}"
@@ -146,27 +150,27 @@ async def _left(screen: Screen, data: Path, session_id: SessionId, prompt: str) 
     return call
 
 
-async def _bring(screen: Screen, data: Path, call: PendingToolCall) -> Brought:
-    worker = await _process("worker", str(data), call.id)
+async def _run_worker(screen: DemoScreen, data: Path, call: PendingToolCall) -> WorkerReport:
+    worker = await _run_process("worker", str(data), call.id)
     screen.explain(f"The worker, process {worker.pid}, knows the id of the call. It submits the result:")
-    brought = msgspec.json.decode(worker.output, type=Brought)
+    brought = msgspec.json.decode(worker.output, type=WorkerReport)
     for done in (brought.first, brought.again):
         screen.line("worker", f"{done.result.output if done.result else done.error} -> {done.status}")
     screen.line("worker", f"no machine answers -> {brought.refused}")
     return brought
 
 
-async def _look(data: Path, session_id: SessionId, call: PendingToolCall) -> Seen:
+async def _inspect_session(data: Path, session_id: SessionId, call: PendingToolCall) -> SessionFacts:
     """Read the session without running it."""
     async with open_runtime(data, model=Reporter(), serve=False) as runtime:
-        return Seen(
+        return SessionFacts(
             call=await runtime.async_tools.get(call.id),
             why=await runtime.tasks.why(session_id),
             history=await runtime.messages(session_id),
         )
 
 
-async def _process(module: str, *arguments: str) -> Ended:
+async def _run_process(module: str, *arguments: str) -> EndedProcess:
     """Run a module as a process until it exits; raise if its exit code is not 0."""
     command = [sys.executable, "-P", "-m", f"asyncagents.cli.demo.{module}", *arguments]
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, start_new_session=True)
@@ -178,4 +182,4 @@ async def _process(module: str, *arguments: str) -> Ended:
             await process.wait()
     if process.returncode != 0:
         raise click.ClickException(f"{module} ended with exit code {process.returncode}")
-    return Ended(process.pid, output)
+    return EndedProcess(process.pid, output)

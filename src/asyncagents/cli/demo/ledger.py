@@ -27,11 +27,11 @@ class Ledger:
         with self._path.open("a", encoding="utf-8") as file:
             file.write(f"{tool} {key} {os.getpid()}\n")
 
-    def of(self, tool: str) -> list[Effect]:
+    def effects_of(self, tool: str) -> list[Effect]:
         lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
         effects = (Effect(name, key, int(pid)) for name, key, pid in map(str.split, lines))
         return [effect for effect in effects if effect.tool == tool]
 
     def stock(self) -> int:
         """Return the stock; effects with the same key count once."""
-        return STOCK - SOLD * len({effect.key for effect in self.of("update_stock")})
+        return STOCK - SOLD * len({effect.key for effect in self.effects_of("update_stock")})

@@ -9,11 +9,11 @@ import click
 from msgspec import Struct
 
 from asyncagents.cli.demo.checks import state_of, tool_parts
-from asyncagents.cli.demo.screen import Screen
+from asyncagents.cli.demo.screen import DemoScreen
 from asyncagents.domain.call.call import Call
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart, ToolWaiting
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, ToolPart, ToolWaiting
 from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import PartDelta, PartUpdated
 from asyncagents.domain.id import MessageId, SessionId
@@ -21,11 +21,11 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import AlreadySettled
 
 T = TypeVar("T")
-LOOK_SECONDS = 0.02
+POLL_SECONDS = 0.02
 APPROVAL = "approved by the manager"
 
 
-class Sent(Struct, frozen=True):
+class AcknowledgedPrompt(Struct, frozen=True):
     """An acknowledged prompt; sending it again with the same key has no effect."""
 
     session_id: SessionId
@@ -34,7 +34,9 @@ class Sent(Struct, frozen=True):
     message_id: MessageId
 
 
-async def show_turn(screen: Screen, runtime: Runtime, session_id: SessionId, text: str) -> tuple[str, Entry]:
+async def show_turn(
+    screen: DemoScreen, runtime: Runtime, session_id: SessionId, text: str
+) -> tuple[str, MessageWithParts]:
     """Send a prompt and print its turn; return the streamed text and the answer."""
     screen.line("you", text)
     key = f"demo:{text}"
@@ -53,23 +55,25 @@ async def show_turn(screen: Screen, runtime: Runtime, session_id: SessionId, tex
     return "".join(words), await runtime.prompt(session_id, text, key=key)
 
 
-def _show_call(screen: Screen, part: ToolPart) -> None:
+def _show_call(screen: DemoScreen, part: ToolPart) -> None:
     given = ", ".join(f"{name}={value}" for name, value in part.state.input.items())
     match part.state:
-        case ToolCompleted(output=said) | ToolWaiting(output=said) | ToolError(error=said):
+        case ToolCompleted(output=said) | ToolWaiting(output=said) | ToolFailed(error=said):
             screen.line("tool", f"{part.tool}({given}) -> {said}")
         case _:
             pass
 
 
-async def send(screen: Screen, runtime: Runtime, text: str) -> Sent:
+async def send(screen: DemoScreen, runtime: Runtime, text: str) -> AcknowledgedPrompt:
     session = await runtime.create_session(title=text)
     message_id = await runtime.send(session.id, text, key=text)
     screen.line("you", f"{text}  (acknowledged)")
-    return Sent(session.id, text, text, message_id)
+    return AcknowledgedPrompt(session.id, text, text, message_id)
 
 
-async def send_again(screen: Screen, runtime: Runtime, sent: Sent) -> tuple[Entry, ...]:
+async def send_again(
+    screen: DemoScreen, runtime: Runtime, sent: AcknowledgedPrompt
+) -> tuple[MessageWithParts, ...]:
     """Send a prompt again with its key: it is not repeated, and its one answer is returned."""
     screen.line("you", sent.text)
     answer = await runtime.prompt(sent.session_id, sent.text, key=sent.key)
@@ -80,7 +84,7 @@ async def send_again(screen: Screen, runtime: Runtime, sent: Sent) -> tuple[Entr
     return history
 
 
-async def approve(screen: Screen, runtime: Runtime, refund: Call) -> tuple[Entry, ...]:
+async def approve(screen: DemoScreen, runtime: Runtime, refund: Call) -> tuple[MessageWithParts, ...]:
     """Complete the call twice with one result; a different result is refused."""
     first = await runtime.complete(refund.id, APPROVAL)
     screen.line("manager", "approves the refund")
@@ -91,7 +95,7 @@ async def approve(screen: Screen, runtime: Runtime, refund: Call) -> tuple[Entry
     except AlreadySettled as error:
         third = error
     screen.line("manager", "rejects it")
-    history = await until(lambda: _rested(runtime, refund.session_id))
+    history = await poll(lambda: _history_at_rest(runtime, refund.session_id))
     screen.line("agent", history[-1].text)
     state = state_of(history, "refund")
     screen.check(
@@ -105,7 +109,7 @@ async def approve(screen: Screen, runtime: Runtime, refund: Call) -> tuple[Entry
     return history
 
 
-async def _rested(runtime: Runtime, session_id: SessionId) -> tuple[Entry, ...] | None:
+async def _history_at_rest(runtime: Runtime, session_id: SessionId) -> tuple[MessageWithParts, ...] | None:
     at_rest = isinstance(await runtime.status(session_id), Idle)
     return await runtime.messages(session_id) if at_rest else None
 
@@ -116,7 +120,7 @@ async def text_so_far(runtime: Runtime, session_id: SessionId) -> str | None:
     return newest.text or None if isinstance(newest.info, AssistantMessage) else None
 
 
-async def hear(process: Process, *words: str) -> None:
+async def wait_for_lines(process: Process, *words: str) -> None:
     """Wait until the child has printed each of these lines."""
     assert process.stdout is not None
     missing = set(words)
@@ -127,8 +131,8 @@ async def hear(process: Process, *words: str) -> None:
         missing.discard(line.decode().strip())
 
 
-async def until(look: Callable[[], Awaitable[T | None]]) -> T:
+async def poll(look: Callable[[], Awaitable[T | None]]) -> T:
     """Poll until `look` returns a value."""
     while (seen := await look()) is None:  # noqa: ASYNC110  another process sets no event here
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
     return seen

@@ -8,9 +8,9 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from asyncagents.cli.inspect.task_table import Style, drawn
-from asyncagents.cli.inspect.task_tree import Node
-from asyncagents.cli.inspect.task_watch import drawing
+from asyncagents.cli.inspect.task_table import TreeStyle, draw_forest
+from asyncagents.cli.inspect.task_tree import TaskNode
+from asyncagents.cli.inspect.task_watch import open_live_tree
 
 WIDTH = 96
 INDENT = 15
@@ -24,14 +24,14 @@ STYLES = {
 }
 
 
-class DoesNotHold(click.ClickException):
+class ClaimFailed(click.ClickException):
     """A claim of the demo does not hold; the exit code is 1."""
 
     def __init__(self, claim: str, seen: object) -> None:
         super().__init__(f"this does not hold: {claim}\nSeen instead: {seen}")
 
 
-class Screen:
+class DemoScreen:
     """Colours and width follow the terminal, `NO_COLOR` and pipes; texts are plain ASCII."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Screen:
         self._console.print("\n".join(wrap(text, self._console.width)))
 
     def line(self, speaker: str, text: str) -> None:
-        self._labelled(f"  {speaker}".ljust(INDENT), text, STYLES.get(speaker, ""))
+        self._print_labelled(f"  {speaker}".ljust(INDENT), text, STYLES.get(speaker, ""))
 
     def word(self, speaker: str, text: str, *, first: bool) -> None:
         """Append a word to the current line."""
@@ -63,16 +63,18 @@ class Screen:
         self._console.print()
 
     @contextmanager
-    def tree(self, worth: Callable[[Node], bool] = lambda node: False) -> Iterator[Callable[[Node], None]]:
+    def live_tree(
+        self, worth: Callable[[TaskNode], bool] = lambda node: False
+    ) -> Iterator[Callable[[TaskNode], None]]:
         """Redraw a tree as it changes; without a terminal print it once it is `worth` it, and at the end."""
         if self._console.is_terminal:
-            with drawing(self._console, Style()) as see:
+            with open_live_tree(self._console, TreeStyle()) as see:
                 yield lambda node: see([node])
             return
-        last: list[Node] = []
+        last: list[TaskNode] = []
         shown = False
 
-        def look(node: Node) -> None:
+        def look(node: TaskNode) -> None:
             nonlocal shown
             last[:] = [node]
             if not shown and worth(node):
@@ -83,18 +85,18 @@ class Screen:
         for node in last:
             self._print_tree(node)
 
-    def _print_tree(self, node: Node) -> None:
-        for line in drawn([node], Style(), self._console.width):
+    def _print_tree(self, node: TaskNode) -> None:
+        for line in draw_forest([node], TreeStyle(), self._console.width):
             self._console.print(line.text)
 
     def check(self, claim: str, *, holds: bool, seen: object) -> None:
         """Print a claim that holds; raise for one that does not."""
         if not holds:
-            raise DoesNotHold(claim, seen)
+            raise ClaimFailed(claim, seen)
         self.checks += 1
-        self._labelled("  ok  ", claim, "green")
+        self._print_labelled("  ok  ", claim, "green")
 
-    def _labelled(self, label: str, text: str, style: str) -> None:
+    def _print_labelled(self, label: str, text: str, style: str) -> None:
         """Print a text with a label, wrapped and indented below itself."""
         rows = wrap(text, max(20, self._console.width - len(label))) or [""]
         self._console.print(Text(label + f"\n{' ' * len(label)}".join(rows), style=style))

@@ -10,8 +10,8 @@ from asyncagents.cli.demo.crew import FOREVER, Foreman, crew_script
 from asyncagents.cli.demo.ledger import SOLD, Ledger
 from asyncagents.domain.call.call import Completed
 from asyncagents.engine.tool import AnyTool, Pending, Tool, ToolContext
-from asyncagents.llm.model import Model, ModelEvent, Request, TextDelta
-from asyncagents.llm.scripted import Script, ScriptedModel, Step, call, pause, say
+from asyncagents.llm.model import ChatRequest, Model, ModelEvent, TextDelta
+from asyncagents.llm.scripted import Script, ScriptedModel, ScriptStep, call, pause, say
 
 LOOK_UP = "What is in order 1042?"
 REFUND = "Refund order 1042."
@@ -88,24 +88,24 @@ class Shop:
         return Completed(f"charged {args.euros} EUR")
 
 
-class Typing:
+class SlowModel:
     """A model that delays each text delta, as a real one does."""
 
     def __init__(self, model: Model, seconds: float) -> None:
         self._model = model
         self._seconds = seconds
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         async for event in self._model.stream(request):
             if isinstance(event, TextDelta):
                 await asyncio.sleep(self._seconds)
             yield event
 
 
-def scripted(*, word_seconds: float = WORD_SECONDS, stuck: bool = False) -> Model:
+def shop_model(*, word_seconds: float = WORD_SECONDS, stuck: bool = False) -> Model:
     """Build the shop's model; `stuck`: some answers block halfway."""
     news = _words(NEWS)
-    letter: Step = [say(*news[:NEWS_HALF]), pause(FOREVER)] if stuck else [say(*news)]
+    letter: ScriptStep = [say(*news[:NEWS_HALF]), pause(FOREVER)] if stuck else [say(*news)]
     script: Script = {
         LOOK_UP: [
             [call("look_up", order=1042)],
@@ -128,7 +128,7 @@ def scripted(*, word_seconds: float = WORD_SECONDS, stuck: bool = False) -> Mode
         ],
     }
     crew = crew_script(stuck=stuck)
-    return Foreman(Typing(ScriptedModel({**script, **crew}, remember=False), word_seconds))
+    return Foreman(SlowModel(ScriptedModel({**script, **crew}, remember=False), word_seconds))
 
 
 def _words(text: str) -> list[str]:

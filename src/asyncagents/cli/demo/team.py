@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from asyncagents.app.runtime import open_runtime
 from asyncagents.cli.demo.checks import History, state_of
-from asyncagents.cli.demo.child import STEADY, STUCK, child
+from asyncagents.cli.demo.child import STEADY, STUCK, open_child
 from asyncagents.cli.demo.crew import (
     AGAIN,
     AT_ONCE,
@@ -17,16 +17,16 @@ from asyncagents.cli.demo.crew import (
     QUICK,
     STOCK,
     SUM,
-    Counter,
-    allow,
-    answer,
-    title,
+    CountTool,
+    allow_all,
+    count_answer,
+    task_title,
 )
 from asyncagents.cli.demo.ledger import Effect, Ledger
-from asyncagents.cli.demo.scene import LOOK_SECONDS
-from asyncagents.cli.demo.screen import Screen
-from asyncagents.cli.demo.shop import scripted
-from asyncagents.cli.inspect.task_tree import Node, tree
+from asyncagents.cli.demo.scene import POLL_SECONDS
+from asyncagents.cli.demo.screen import DemoScreen
+from asyncagents.cli.demo.shop import shop_model
+from asyncagents.cli.inspect.task_tree import TaskNode, read_tree
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.conversation.part import TextPart, ToolCompleted
 from asyncagents.domain.conversation.status import Busy
@@ -42,29 +42,29 @@ class Team(Struct, frozen=True):
     tasks: tuple[BackgroundTask, ...]
 
     @property
-    def said(self) -> str:
+    def answer(self) -> str:
         return self.history[-1].text
 
-    def by_title(self, thing: str) -> BackgroundTask:
-        [task] = [task for task in self.tasks if task.description == title(thing)]
+    def task_for(self, thing: str) -> BackgroundTask:
+        [task] = [task for task in self.tasks if task.description == task_title(thing)]
         return task
 
 
-async def team(runtime: Runtime, root_id: SessionId) -> Team:
+async def read_team(runtime: Runtime, root_id: SessionId) -> Team:
     return Team(await runtime.messages(root_id), await runtime.tasks.list(root_id))
 
 
-def check_same(screen: Screen, slow: Team, fast: Team) -> None:
+def check_same_results(screen: DemoScreen, slow: Team, fast: Team) -> None:
     results = [{task.description: task.result for task in each.tasks} for each in (slow, fast)]
-    wanted = {title(thing): answer(thing) for thing in STOCK}
+    wanted = {task_title(thing): count_answer(thing) for thing in STOCK}
     screen.check(
         "Both did the same work: five tasks each, with the same five results, and the same answer.",
-        holds=results == [wanted, wanted] and slow.said == fast.said == SUM,
-        seen=(results, slow.said, fast.said),
+        holds=results == [wanted, wanted] and slow.answer == fast.answer == SUM,
+        seen=(results, slow.answer, fast.answer),
     )
 
 
-def check_told(screen: Screen, found: Team) -> None:
+def check_notices(screen: DemoScreen, found: Team) -> None:
     """Check that the orchestrator's model reads one notice for each task."""
     told = [
         part.text
@@ -81,21 +81,21 @@ def check_told(screen: Screen, found: Team) -> None:
     )
 
 
-def check_as_before(screen: Screen, before: Team, after: Team) -> None:
-    kept = [(before.by_title(thing), after.by_title(thing)) for thing in QUICK]
+def check_unchanged(screen: DemoScreen, before: Team, after: Team) -> None:
+    kept = [(before.task_for(thing), after.task_for(thing)) for thing in QUICK]
     same = [(old.status, old.completed_at, old.result) for old, _ in kept] == [
         (new.status, new.completed_at, new.result) for _, new in kept
     ]
     results = {task.description: (task.status, task.result) for task in after.tasks}
-    wanted = {title(thing): ("completed", answer(thing)) for thing in STOCK}
+    wanted = {task_title(thing): ("completed", count_answer(thing)) for thing in STOCK}
     screen.check(
         "What had ended stayed as it was; the three that were cut off went on, and all have their result.",
-        holds=same and results == wanted and after.said == SUM,
-        seen=(kept, results, after.said),
+        holds=same and results == wanted and after.answer == SUM,
+        seen=(kept, results, after.answer),
     )
 
 
-def check_counted(screen: Screen, runs: Sequence[Effect], pid: int) -> None:
+def check_counts(screen: DemoScreen, runs: Sequence[Effect], pid: int) -> None:
     """Check that the ledger has each count once, all by the killed process."""
     screen.check(
         "Nothing was run twice: five counts in the world outside, all by the process that was killed.",
@@ -105,25 +105,25 @@ def check_counted(screen: Screen, runs: Sequence[Effect], pid: int) -> None:
     )
 
 
-class Worked(Struct, frozen=True):
+class TimedTeam(Struct, frozen=True):
     team: Team
     seconds: float
 
 
-async def act_team(data: Path, screen: Screen) -> None:
+async def act_team(data: Path, screen: DemoScreen) -> None:
     screen.head(
         "5. Five agents at once",
         "An agent can launch others. Here five helpers count things: first one after the other, each in a "
         "call that the orchestrator waits for; then at once, while it rests until notices wake it.",
     )
-    tools = [Counter(Ledger(data)).tool()]
+    tools = [CountTool(Ledger(data)).tool()]
     async with open_runtime(
-        data, model=scripted(word_seconds=0), tools=tools, policy=allow, delegation=True
+        data, model=shop_model(word_seconds=0), tools=tools, policy=allow_all, delegation=True
     ) as runtime:
-        slow = await _work(screen, runtime, ONE_BY_ONE)
-        fast = await _work(screen, runtime, AT_ONCE)
-    check_same(screen, slow.team, fast.team)
-    check_told(screen, fast.team)
+        slow = await _run_prompt(screen, runtime, ONE_BY_ONE)
+        fast = await _run_prompt(screen, runtime, AT_ONCE)
+    check_same_results(screen, slow.team, fast.team)
+    check_notices(screen, fast.team)
     screen.check(
         f"One after the other took {slow.seconds:.1f} s, at once {fast.seconds:.1f} s: "
         f"{slow.seconds / fast.seconds:.1f} times as fast.",
@@ -132,55 +132,57 @@ async def act_team(data: Path, screen: Screen) -> None:
     )
 
 
-async def _work(screen: Screen, runtime: Runtime, prompt: str) -> Worked:
+async def _run_prompt(screen: DemoScreen, runtime: Runtime, prompt: str) -> TimedTeam:
     """Send a prompt and show the tree until the orchestrator and all helpers rest."""
     session = await runtime.create_session(title=prompt)
     screen.line("you", prompt)
     began = asyncio.get_running_loop().time()
     await runtime.send(session.id, prompt)
-    with screen.tree(_all_at_work) as see:
+    with screen.live_tree(_all_at_work) as see:
         while await runtime.at_work(session.id):
-            see(await _tree(runtime, session.id))
-            await asyncio.sleep(LOOK_SECONDS)
+            see(await _read_tree(runtime, session.id))
+            await asyncio.sleep(POLL_SECONDS)
         seconds = asyncio.get_running_loop().time() - began
-        see(await _tree(runtime, session.id))
-    found = await team(runtime, session.id)
-    screen.line("agent", found.said)
-    return Worked(found, seconds)
+        see(await _read_tree(runtime, session.id))
+    found = await read_team(runtime, session.id)
+    screen.line("agent", found.answer)
+    return TimedTeam(found, seconds)
 
 
-async def _tree(runtime: Runtime, root_id: SessionId) -> Node:
-    return await tree(runtime, await runtime.session(root_id))
+async def _read_tree(runtime: Runtime, root_id: SessionId) -> TaskNode:
+    return await read_tree(runtime, await runtime.session(root_id))
 
 
-def _all_at_work(node: Node) -> bool:
+def _all_at_work(node: TaskNode) -> bool:
     return [each.state for each in node.below] == ["streaming"] * len(STOCK)
 
 
-async def act_team_crash(data: Path, screen: Screen) -> None:
-    async with open_runtime(data, model=scripted(), serve=False) as runtime:
+async def act_team_crash(data: Path, screen: DemoScreen) -> None:
+    async with open_runtime(data, model=shop_model(), serve=False) as runtime:
         session = await runtime.create_session(title=AGAIN)
         ledger = Ledger(data)
-        counted = len(ledger.of("count"))
-        before, pid = await _until_killed(data, screen, runtime, session.id)
-        async with child(data, STEADY) as process:
+        counted = len(ledger.effects_of("count"))
+        before, pid = await _run_until_killed(data, screen, runtime, session.id)
+        async with open_child(data, STEADY) as process:
             screen.explain(f"A new process, {process.pid}, takes over; it reads only the file.")
-            with screen.tree() as see:
+            with screen.live_tree() as see:
                 while await runtime.at_work(session.id):
-                    see(await _tree(runtime, session.id))
-                    await asyncio.sleep(LOOK_SECONDS)
-                see(await _tree(runtime, session.id))
-            after = await team(runtime, session.id)
-            screen.line("agent", after.said)
-        check_as_before(screen, before, after)
-        check_told(screen, after)
-        check_counted(screen, ledger.of("count")[counted:], pid)
+                    see(await _read_tree(runtime, session.id))
+                    await asyncio.sleep(POLL_SECONDS)
+                see(await _read_tree(runtime, session.id))
+            after = await read_team(runtime, session.id)
+            screen.line("agent", after.answer)
+        check_unchanged(screen, before, after)
+        check_notices(screen, after)
+        check_counts(screen, ledger.effects_of("count")[counted:], pid)
     screen.check("The new process ended in good order.", holds=process.returncode == 0, seen=process)
 
 
-async def _until_killed(data: Path, screen: Screen, runtime: Runtime, root_id: SessionId) -> tuple[Team, int]:
+async def _run_until_killed(
+    data: Path, screen: DemoScreen, runtime: Runtime, root_id: SessionId
+) -> tuple[Team, int]:
     """Kill the process when two helpers have ended and three have used their tool, but not answered."""
-    async with child(data, STUCK) as process:
+    async with open_child(data, STUCK) as process:
         screen.head(
             "6. A crash among them",
             f"Another process, {process.pid}, serves the same file; an orchestrator and five helpers work in "
@@ -188,16 +190,16 @@ async def _until_killed(data: Path, screen: Screen, runtime: Runtime, root_id: S
         )
         screen.line("you", AGAIN)
         await runtime.send(root_id, AGAIN)
-        with screen.tree() as see:
+        with screen.live_tree() as see:
             while not await _half_done(runtime, root_id):
-                see(await _tree(runtime, root_id))
-                await asyncio.sleep(LOOK_SECONDS)
-            see(await _tree(runtime, root_id))
-        before = await team(runtime, root_id)
+                see(await _read_tree(runtime, root_id))
+                await asyncio.sleep(POLL_SECONDS)
+            see(await _read_tree(runtime, root_id))
+        before = await read_team(runtime, root_id)
         process.kill()
         screen.line("kill -9", str(process.pid))
         code = await process.wait()
-        left = await _tree(runtime, root_id)
+        left = await _read_tree(runtime, root_id)
         screen.check(
             "The process died of signal 9, and what it left is known: 3 tasks that no process runs.",
             holds=code == -signal.SIGKILL and [node.state for node in left.below].count("left") == 3,
@@ -209,10 +211,10 @@ async def _until_killed(data: Path, screen: Screen, runtime: Runtime, root_id: S
 async def _half_done(runtime: Runtime, root_id: SessionId) -> bool:
     """Return whether the quick helpers have ended and the counts of the others are stored."""
     tasks = {task.description: task for task in await runtime.tasks.list(root_id)}
-    if len(tasks) < len(STOCK) or any(tasks[title(thing)].status != "completed" for thing in QUICK):
+    if len(tasks) < len(STOCK) or any(tasks[task_title(thing)].status != "completed" for thing in QUICK):
         return False
     for thing in set(STOCK) - set(QUICK):
-        history = await runtime.messages(tasks[title(thing)].session_id)
+        history = await runtime.messages(tasks[task_title(thing)].session_id)
         if not isinstance(state_of(history, "count"), ToolCompleted):
             return False
     return not isinstance(await runtime.status(root_id), Busy)

@@ -14,7 +14,7 @@ from asyncagents.domain.call.pending_tool import PendingToolCall
 from asyncagents.errors import AlreadySettled
 
 
-class Brought(Struct, frozen=True):
+class WorkerReport(Struct, frozen=True):
     """The answers to its three submissions."""
 
     first: PendingToolCall
@@ -22,7 +22,7 @@ class Brought(Struct, frozen=True):
     refused: str
 
 
-async def bring(data: Path, pending_id: str) -> Brought:
+async def submit_results(data: Path, pending_id: str) -> WorkerReport:
     """Submit a result twice, as a client that got no response does; then a different one."""
     output = f"v2 is live, build {os.getpid()}"  # cannot be known in advance
     async with open_runtime(data, config=Config(data_dir=data), serve=False) as runtime:
@@ -31,10 +31,10 @@ async def bring(data: Path, pending_id: str) -> Brought:
         try:
             await runtime.async_tools.submit_error(pending_id, "no machine answers")
         except AlreadySettled as error:
-            return Brought(first, again, str(error))
-        return Brought(first, again, "")
+            return WorkerReport(first, again, str(error))
+        return WorkerReport(first, again, "")
 
 
 if __name__ == "__main__":
-    told = asyncio.run(bring(Path(sys.argv[1]), sys.argv[2]))
+    told = asyncio.run(submit_results(Path(sys.argv[1]), sys.argv[2]))
     sys.stdout.buffer.write(msgspec.json.encode(told))

@@ -14,50 +14,50 @@ from asyncagents.cli.doctor.fleet import check_fleet
 from asyncagents.cli.doctor.report import Check
 from asyncagents.cli.doctor.sandbox import check_sandbox
 from asyncagents.cli.doctor.system import check_environment, check_programs, check_system
-from asyncagents.cli.exit import complaint
+from asyncagents.cli.exit import as_cli_error
 from asyncagents.config.env import system_environment
 from asyncagents.config.fleet import fleet_config
-from asyncagents.config.load import Loaded, load
+from asyncagents.config.load import LoadedConfig, load_config
 from asyncagents.config.paths import data_folder
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.engine.runtime.runtime import VERSION
 from asyncagents.errors import ConfigError, StoreError
-from asyncagents.llm.offer import Offer
+from asyncagents.llm.offer import ModelOffer
 from asyncagents.llm.roster import Roster
 from asyncagents.server.discovery import find_server, find_worker
-from asyncagents.store.sqlite.inspect import Inspection, inspect, owners_in, sqlite_version
+from asyncagents.store.sqlite.inspect import SqliteInspection, inspect, owners_in, sqlite_version
 
 OLDEST_SQLITE = (3, 35)
-ROOM = 100 * 1024 * 1024
+MIN_FREE_BYTES = 100 * 1024 * 1024
 MIB = 1024 * 1024
 DATA = "data directory"
-ELSEWHERE = "choose another one with --data-dir or ASYNCAGENTS_DATA_DIR"
+DATA_HINT = "choose another one with --data-dir or ASYNCAGENTS_DATA_DIR"
 
 
 async def check_all(directory: Path, chosen: Path | None, *, online: bool) -> list[Check]:
-    found = [*_programs(), *check_programs(), *check_system()]
+    found = [*_check_versions(), *check_programs(), *check_system()]
     try:
         data = data_folder(system_environment(), chosen)[0]
         fleet = fleet_config(system_environment())
-        found += _data(data, shared=fleet is not None)
+        found += _check_data(data, shared=fleet is not None)
         found += await check_fleet(fleet) if fleet is not None else ()
-        loaded = load(system_environment(), directory=directory, data_dir=chosen)
+        loaded = load_config(system_environment(), directory=directory, data_dir=chosen)
     except ConfigError as error:
         return [*found, Check("fail", "config", str(error))]
     roster = Roster(loaded.config)
     found += [
-        *_config(loaded),
+        *_check_config(loaded),
         *check_environment(system_environment(), loaded.config),
         *check_definitions(directory, loaded),
         *await check_sandbox(directory, loaded, data),
         *await check_extensions(directory, loaded, data, online=online),
-        _model(roster),
-        *_providers(loaded, roster),
+        _check_model(roster),
+        *_check_providers(loaded, roster),
     ]
-    return [*found, *await _online(roster)] if online else found
+    return [*found, *await _check_online(roster)] if online else found
 
 
-def _programs() -> Iterator[Check]:
+def _check_versions() -> Iterator[Check]:
     python = platform.python_version()
     yield Check(
         "ok", "asyncagents", f"{VERSION} on Python {python}, {platform.system()} {platform.machine()}"
@@ -70,45 +70,49 @@ def _programs() -> Iterator[Check]:
         yield Check("ok", "sqlite", version)
 
 
-def _data(data: Path, *, shared: bool) -> Iterator[Check]:
+def _check_data(data: Path, *, shared: bool) -> Iterator[Check]:
     """Check the data directory; `shared`: sessions are in a shared database, and its file is unused."""
     if not data.exists():
-        yield _missing(data)
+        yield _check_missing_data(data)
     elif not data.is_dir():
-        yield Check("fail", DATA, f"{data} is not a directory", ELSEWHERE)
+        yield Check("fail", DATA, f"{data} is not a directory", DATA_HINT)
     elif not os.access(data, os.R_OK | os.W_OK | os.X_OK):
-        yield Check("fail", DATA, f"{data} is not writable", f"`chmod u+rwx {data}`, or {ELSEWHERE}")
+        yield Check("fail", DATA, f"{data} is not writable", f"`chmod u+rwx {data}`, or {DATA_HINT}")
     else:
-        yield from _privacy_and_room(data)
-        yield from _unused(data / "asyncagents.db") if shared else _database(data / "asyncagents.db")
+        yield from _check_privacy_and_space(data)
+        yield from (
+            _check_unused_database(data / "asyncagents.db")
+            if shared
+            else _check_database(data / "asyncagents.db")
+        )
 
 
-def _unused(path: Path) -> Iterator[Check]:
-    yield _server(path.parent)
+def _check_unused_database(path: Path) -> Iterator[Check]:
+    yield _check_server(path.parent)
     if path.exists():
         told = f"{path} is not used while ASYNCAGENTS_STORE names a database"
         yield Check("ok", "file", f"{told}; `asyncagents migrate --from {path.parent}` moves its sessions")
 
 
-def _missing(data: Path) -> Check:
+def _check_missing_data(data: Path) -> Check:
     nearest = next(folder for folder in data.parents if folder.exists())
     if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
         return Check("ok", DATA, f"{data} does not exist yet; the first run creates it")
-    return Check("fail", DATA, f"{data} does not exist, and {nearest} is not writable", ELSEWHERE)
+    return Check("fail", DATA, f"{data} does not exist, and {nearest} is not writable", DATA_HINT)
 
 
-def _privacy_and_room(data: Path) -> Iterator[Check]:
+def _check_privacy_and_space(data: Path) -> Iterator[Check]:
     mode = stat.S_IMODE(data.stat().st_mode)
     free = shutil.disk_usage(data).free
     if mode & 0o077:
         yield Check("warn", DATA, f"{data} is accessible to other users ({mode:o})", f"`chmod 700 {data}`")
     else:
         yield Check("ok", DATA, f"{data}, private, {free // MIB} MiB free")
-    if free < ROOM:
+    if free < MIN_FREE_BYTES:
         yield Check("warn", "disk", f"only {free // MIB} MiB are free at {data}", "free some space")
 
 
-def _database(path: Path) -> Iterator[Check]:
+def _check_database(path: Path) -> Iterator[Check]:
     if not path.exists():
         yield Check("ok", "database", "none yet; the first run creates it")
         return
@@ -116,11 +120,11 @@ def _database(path: Path) -> Iterator[Check]:
     try:
         seen = inspect(path, owners)
     except StoreError as error:
-        told = complaint(error)
+        told = as_cli_error(error)
         yield Check("fail", "database", told.message, told.hint)
         return
-    yield _judged(path, seen)
-    yield _server(path.parent)
+    yield _check_inspection(path, seen)
+    yield _check_server(path.parent)
     alive, dead = sum(owners.values()), sum(not lives for lives in owners.values())
     yield Check("ok", "processes", f"{alive} running" + (f", {dead} died" if dead else ""))
     if seen.left and find_worker(path.parent) is None:
@@ -132,7 +136,7 @@ def _database(path: Path) -> Iterator[Check]:
         )
 
 
-def _server(data: Path) -> Check:
+def _check_server(data: Path) -> Check:
     found = find_server(data)
     if found is None:
         return Check("ok", "server", "none runs here; `asyncagents serve` starts one")
@@ -141,7 +145,7 @@ def _server(data: Path) -> Check:
     return Check("ok", "server", f"{found.url}, process {found.pid}, {what}")
 
 
-def _judged(path: Path, seen: Inspection) -> Check:
+def _check_inspection(path: Path, seen: SqliteInspection) -> Check:
     files = [path, path.with_name(f"{path.name}-wal")]
     size = sum(file.stat().st_size for file in files if file.exists()) / MIB
     text = f"{path.name}: schema {seen.schema}, {seen.sessions} sessions, {size:.1f} MiB"
@@ -160,23 +164,23 @@ def _judged(path: Path, seen: Inspection) -> Check:
     return Check("ok", "database", text)
 
 
-def _config(loaded: Loaded) -> Iterator[Check]:
+def _check_config(loaded: LoadedConfig) -> Iterator[Check]:
     read = [place.label for place in loaded.files if place.found]
     yield Check("ok", "config", ", ".join(read) if read else "no file; the environment and defaults apply")
     if any(place.found and place.scope == "project" for place in loaded.files):
-        yield _trust(loaded)
+        yield _check_trust(loaded)
     for warning in loaded.warnings:
         yield Check("warn", "config", warning)
 
 
-def _trust(loaded: Loaded) -> Check:
+def _check_trust(loaded: LoadedConfig) -> Check:
     if loaded.trusted:
         return Check("ok", "trust", "the project is trusted: all of its config applies")
     hint = "`asyncagents trust` shows what it asks for, and trusts it"
     return Check("warn", "trust", "the project is not trusted: its config may only choose models", hint)
 
 
-def _model(roster: Roster) -> Check:
+def _check_model(roster: Roster) -> Check:
     ref = roster.default_model()
     if ref is None:
         return Check("warn", "model", "there is no default model; `--model` is required", NO_MODEL)
@@ -187,9 +191,9 @@ def _model(roster: Roster) -> Check:
     return Check("ok", "model", f"{name} is the default; `--model` overrides it")
 
 
-def _providers(loaded: Loaded, roster: Roster) -> Iterator[Check]:
+def _check_providers(loaded: LoadedConfig, roster: Roster) -> Iterator[Check]:
     """Check the providers that have a key or stand in a config file; skip the other known ones."""
-    usable = _usable(roster)
+    usable = _usable_models(roster)
     for provider_id, known in loaded.keys.items():
         if known.found:
             lacks = (
@@ -200,18 +204,18 @@ def _providers(loaded: Loaded, roster: Roster) -> Iterator[Check]:
             yield Check("ok", provider_id, "it needs no key")
 
 
-def _usable(roster: Roster) -> dict[str, ModelRef]:
+def _usable_models(roster: Roster) -> dict[str, ModelRef]:
     """Return one usable model of each provider."""
     return {each.ref.provider_id: each.ref for each in reversed(roster.models()) if each.available}
 
 
-async def _online(roster: Roster) -> list[Check]:
-    from asyncagents.llm.probe import probe  # half a second to import
+async def _check_online(roster: Roster) -> list[Check]:
+    from asyncagents.llm.probe import probe_provider  # half a second to import
 
     found = []
-    for provider_id, ref in _usable(roster).items():
+    for provider_id, ref in _usable_models(roster).items():
         offer = roster.offer(ref)
-        assert isinstance(offer, Offer), "a usable model has an offer"
-        seen = await probe(offer)
+        assert isinstance(offer, ModelOffer), "a usable model has an offer"
+        seen = await probe_provider(offer)
         found.append(Check("fail" if seen.reached is False else "ok", f"{provider_id} online", seen.text))
     return found

@@ -6,15 +6,15 @@ from pathlib import Path
 
 from asyncagents.cli.doctor.report import Check
 from asyncagents.config.env import system_environment
-from asyncagents.config.load import Loaded
-from asyncagents.config.markdown.agents import Broken, find_agents
+from asyncagents.config.load import LoadedConfig
+from asyncagents.config.markdown.agents import BrokenFile, find_agents
 from asyncagents.config.markdown.skills import find_skills
 from asyncagents.engine.workplace.agents import Agents
 from asyncagents.errors import ConfigError
 from asyncagents.llm.alias import find_alias
 
 
-def check_definitions(directory: Path, loaded: Loaded) -> Iterator[Check]:
+def check_definitions(directory: Path, loaded: LoadedConfig) -> Iterator[Check]:
     """Check agents and skills; a broken file is a warning, as it does not affect the others."""
     environment = system_environment()
     agents = find_agents(
@@ -27,13 +27,13 @@ def check_definitions(directory: Path, loaded: Loaded) -> Iterator[Check]:
         yield Check("ok", "agents", f"{', '.join(names)}; {there.default().name} is the default")
     except ConfigError as error:
         yield Check("fail", "agents", str(error))
-    yield from _odd("agents", agents.broken, agents.warnings)
+    yield from _check_warnings("agents", agents.broken, agents.warnings)
     if skills.skills:
         yield Check("ok", "skills", ", ".join(sorted(skills.skills)))
-    yield from _odd("skills", skills.broken, skills.warnings)
+    yield from _check_warnings("skills", skills.broken, skills.warnings)
 
 
-def _odd(name: str, broken: Sequence[Broken], warnings: Sequence[str]) -> Iterator[Check]:
+def _check_warnings(name: str, broken: Sequence[BrokenFile], warnings: Sequence[str]) -> Iterator[Check]:
     for each in broken:
         yield Check("warn", name, f"{each.path} {each.reason}", "it is ignored; all others are used")
     for warning in warnings:

@@ -10,19 +10,19 @@ from asyncagents.config.fleet import Fleet
 from asyncagents.errors import StoreError
 
 MIB = 1024 * 1024
-LONG_SECONDS = 30
-CROWDED = 0.8
-POOLS = 5
+MAX_TRANSACTION_SECONDS = 30
+MAX_CONNECTION_SHARE = 0.8
+MAX_POOLS_SHOWN = 5
 """Pools that a message lists."""
 
 
 async def check_fleet(fleet: Fleet) -> list[Check]:
     try:
-        from asyncagents.store.postgres.inspect import Seen, inspect  # optional extra
+        from asyncagents.store.postgres.inspect import PostgresInspection, inspect  # optional extra
     except ModuleNotFoundError:
         return [Check("fail", "database", MISSING, "`pip install asyncagents[postgres]`")]
     try:
-        seen: Seen = await inspect(fleet.store, SystemRng())
+        seen: PostgresInspection = await inspect(fleet.store, SystemRng())
     except StoreError as error:
         hint = "check ASYNCAGENTS_STORE, and that the server runs and accepts this machine"
         return [Check("fail", "database", str(error), hint)]
@@ -43,26 +43,28 @@ async def check_fleet(fleet: Fleet) -> list[Check]:
                 "ok", "process", f"{where}: {each.runs} of {each.capacity} sessions, {', '.join(each.pools)}"
             )
         )
-    return [*found, *_troubles(seen)]
+    return [*found, *_check_health(seen)]
 
 
-def _troubles(seen: Any) -> Iterator[Check]:
+def _check_health(seen: Any) -> Iterator[Check]:
     """Check the health of the database; `seen` is the inspection, whose module needs the extra."""
     used, allowed = seen.connections
-    if used > CROWDED * allowed:
+    if used > MAX_CONNECTION_SHARE * allowed:
         hint = "raise max_connections, or lower ASYNCAGENTS_CONNECTIONS"
         yield Check("warn", "connections", f"{used} of {allowed} are in use", hint)
     for name in seen.unsafe:
         told = f"{name} is off: a crash of the server may lose acknowledged writes"
         yield Check("warn", "durability", told, f"`ALTER SYSTEM SET {name} = on`, and reload")
-    if seen.oldest_seconds > LONG_SECONDS:
+    if seen.oldest_seconds > MAX_TRANSACTION_SECONDS:
         told = f"one has been open for {seen.oldest_seconds:.0f} s and delays all change feeds"
         yield Check("warn", "transactions", told, "find it in pg_stat_activity and terminate it")
     if seen.left:
-        pools = ", ".join(f"{count} in {pool}" for pool, count in list(seen.left.items())[:POOLS])
-        more = f" and {len(seen.left) - POOLS} more pools" if len(seen.left) > POOLS else ""
+        pools = ", ".join(f"{count} in {pool}" for pool, count in list(seen.left.items())[:MAX_POOLS_SHOWN])
+        more = (
+            f" and {len(seen.left) - MAX_POOLS_SHOWN} more pools" if len(seen.left) > MAX_POOLS_SHOWN else ""
+        )
         hint = (
-            f"run `asyncagents worker --pools {','.join(list(seen.left)[:POOLS])}` "
+            f"run `asyncagents worker --pools {','.join(list(seen.left)[:MAX_POOLS_SHOWN])}` "
             "on a machine that has their directories"
         )
         yield Check("warn", "sessions", f"work that no process does: {pools}{more}", hint)

@@ -11,13 +11,13 @@ from msgspec import Struct
 from asyncagents.config.conceal import conceal_environment
 from asyncagents.config.env import system_environment
 from asyncagents.errors import ConfigError
-from asyncagents.plugins.find import Finder, Source
-from asyncagents.plugins.guarded_call import Custody
-from asyncagents.plugins.load import Importer, tools_in
-from asyncagents.plugins.tool.check import usable
+from asyncagents.plugins.find import PluginFinder, PluginSource
+from asyncagents.plugins.guarded_call import GuardedRunner
+from asyncagents.plugins.load import PluginImporter, tools_in
+from asyncagents.plugins.tool.check import usable_tools
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class ImportRequest(Struct, frozen=True, kw_only=True):
     """What to import: a file of tools, or a plugin."""
 
     directory: str
@@ -28,31 +28,33 @@ class Order(Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class ImportFinding(Struct, frozen=True, kw_only=True):
     """The names of the tools found; `why`: what is wrong."""
 
     names: tuple[str, ...] = ()
     why: tuple[str, ...] = ()
 
 
-async def look_at(order: Order) -> Finding:
-    importer = Importer(Custody())
+async def import_extension(order: ImportRequest) -> ImportFinding:
+    importer = PluginImporter(GuardedRunner())
     try:
         if order.tools is None:
-            strangers = Finder(system_environment()).strangers(Path(order.directory))
-            await importer.plugin(_source(order), strangers)
-            return Finding()
-        tools, odd = usable(tools_in(await importer.file(Path(order.tools))))
+            strangers = PluginFinder(system_environment()).untrusted_roots(Path(order.directory))
+            await importer.import_plugin(_source(order), strangers)
+            return ImportFinding()
+        tools, odd = usable_tools(tools_in(await importer.import_file(Path(order.tools))))
     except ConfigError as error:
-        return Finding(why=(str(error),))
+        return ImportFinding(why=(str(error),))
     if not (tools or odd):
         odd = ["has no tool: write a function and put @tool above it"]
-    return Finding(names=tuple(tool.name for tool in tools), why=tuple(odd))
+    return ImportFinding(names=tuple(tool.name for tool in tools), why=tuple(odd))
 
 
-def _source(order: Order) -> Source:
+def _source(order: ImportRequest) -> PluginSource:
     file = Path(order.file) if order.file else None
-    return Source(name=order.name, origin="", scope="user", file=file, module=order.module, error=order.error)
+    return PluginSource(
+        name=order.name, origin="", scope="user", file=file, module=order.module, error=order.error
+    )
 
 
 def main() -> None:
@@ -60,10 +62,10 @@ def main() -> None:
     conceal_environment()
     answer = os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
-    order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
+    order = msgspec.json.decode(sys.stdin.buffer.read(), type=ImportRequest)
     for number in range(3):
         os.dup2(nowhere, number)
-    found = asyncio.run(look_at(order))
+    found = asyncio.run(import_extension(order))
     with os.fdopen(answer, "wb") as pipe:
         pipe.write(msgspec.json.encode(found))
     os._exit(0)

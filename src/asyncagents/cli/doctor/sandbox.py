@@ -5,7 +5,7 @@ from pathlib import Path
 from asyncagents.cli.doctor.report import Check
 from asyncagents.config.child_environment import child_environment
 from asyncagents.config.env import system_environment
-from asyncagents.config.load import Loaded
+from asyncagents.config.load import LoadedConfig
 from asyncagents.config.markdown.agents import find_agents
 from asyncagents.config.trust import project_root
 from asyncagents.domain.agent.agent import Agent
@@ -20,10 +20,10 @@ NAMESPACES = (
 )
 
 
-async def check_sandbox(directory: Path, loaded: Loaded, data: Path) -> list[Check]:
+async def check_sandbox(directory: Path, loaded: LoadedConfig, data: Path) -> list[Check]:
     """Try the sandbox with and without network; recommend it if it works and no agent uses it."""
     environment = system_environment()
-    confined = _confined(directory, loaded)
+    confined = _sandboxed_agents(directory, loaded)
     root = project_root(environment, directory)
     processes = Processes(
         child_environment(environment, loaded.config), folder=data / "tool-output", root=root
@@ -39,10 +39,10 @@ async def check_sandbox(directory: Path, loaded: Loaded, data: Path) -> list[Che
         hint = '"sandbox": true in your asyncagents.json restricts their writes to the project'
         return [Check("ok", "sandbox", "bwrap works, but no agent uses a sandbox", hint)]
     found = [Check("ok", "sandbox", f"commands of {names} run in a sandbox")]
-    return [*found, _trusted(root)] if loaded.trusted else found
+    return [*found, _trust_warning(root)] if loaded.trusted else found
 
 
-def _confined(directory: Path, loaded: Loaded) -> list[Agent]:
+def _sandboxed_agents(directory: Path, loaded: LoadedConfig) -> list[Agent]:
     environment = system_environment()
     files = find_agents(environment, directory, trusted=loaded.trusted)
     try:
@@ -52,7 +52,7 @@ def _confined(directory: Path, loaded: Loaded) -> list[Agent]:
     return [agent for agent in agents if agent.sandbox is not None]
 
 
-def _trusted(root: Path) -> Check:
+def _trust_warning(root: Path) -> Check:
     told = f"{root} is trusted: a command may add a configuration file or a plugin there, which then applies"
     return Check(
         "warn", "sandbox", told, "keep settings in your own files, and run `asyncagents trust --remove`"

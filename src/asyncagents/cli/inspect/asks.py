@@ -8,7 +8,7 @@ import click
 import msgspec
 from msgspec import Struct
 
-from asyncagents.cli.ask.always_scope import covered
+from asyncagents.cli.ask.always_scope import describe_scope
 from asyncagents.cli.ask.view import lineage_text
 from asyncagents.cli.options import (
     data_dir_option,
@@ -17,12 +17,12 @@ from asyncagents.cli.options import (
     json_option,
     project_folder,
 )
-from asyncagents.cli.run.result import wait_of, what_of
-from asyncagents.cli.terminal.screen import ago, left, print_table
-from asyncagents.cli.terminal.tool_line import named
+from asyncagents.cli.run.result import open_call_text, wait_of
+from asyncagents.cli.terminal.screen import ago, print_table, time_left
+from asyncagents.cli.terminal.tool_line import tool_call_text
 from asyncagents.config.clock import SystemClock
 from asyncagents.domain.call.call import Call
-from asyncagents.domain.call.waiting import Waiting, awaited
+from asyncagents.domain.call.waiting import WaitingCall, describe_open_call
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.shape import encode
 from asyncagents.engine.runtime.runtime import Runtime
@@ -44,30 +44,32 @@ def asks(
     """
     import asyncio
 
-    from asyncagents.cli.lookup import look
+    from asyncagents.cli.lookup import with_runtime
 
-    scope = Scope(session, None if everywhere or session else project_folder(directory))
-    found = asyncio.run(look(data_directory(data_dir), lambda runtime: listed(runtime, scope), nothing=NONE))
+    scope = AskScope(session, None if everywhere or session else project_folder(directory))
+    found = asyncio.run(
+        with_runtime(data_directory(data_dir), lambda runtime: list_asks(runtime, scope), nothing=NONE)
+    )
     print_json(found) if as_json else print_all(found, scope)
 
 
-class Scope(Struct, frozen=True):
+class AskScope(Struct, frozen=True):
     """One tree, one directory, or (both None) everything."""
 
     session: str | None
     directory: Path | None
 
 
-class Found(Struct, frozen=True):
-    asks: tuple[Waiting, ...] = ()
-    calls: tuple[Waiting, ...] = ()
+class AskList(Struct, frozen=True):
+    asks: tuple[WaitingCall, ...] = ()
+    calls: tuple[WaitingCall, ...] = ()
     """Calls that wait for an outside result, not for a person."""
 
 
-NONE = Found()
+NONE = AskList()
 
 
-async def listed(runtime: Runtime, scope: Scope) -> Found:
+async def list_asks(runtime: Runtime, scope: AskScope) -> AskList:
     root_id = None
     if scope.session is not None:
         root_id = await runtime.root_of((await runtime.find_session(scope.session)).id)
@@ -78,14 +80,14 @@ async def listed(runtime: Runtime, scope: Scope) -> Found:
         if _is_in(lineage[-1], scope):
             open_calls = await runtime.open_calls(session_id)
             calls += [
-                Waiting(call, lineage)
+                WaitingCall(call, lineage)
                 for call in open_calls
                 if not call.asking and call.open and call.open.kind != "task"
             ]
-    return Found(tuple(sorted(asks, key=_since)), tuple(sorted(calls, key=_since)))
+    return AskList(tuple(sorted(asks, key=_since)), tuple(sorted(calls, key=_since)))
 
 
-def _is_in(session: Session, scope: Scope) -> bool:
+def _is_in(session: Session, scope: AskScope) -> bool:
     return scope.directory is None or session.directory == str(scope.directory)
 
 
@@ -95,13 +97,13 @@ async def _lineage(runtime: Runtime, session: Session) -> tuple[Session, ...]:
     return (*await _lineage(runtime, await runtime.session(session.parent_id)), session)
 
 
-def _since(waiting: Waiting) -> int:
+def _since(waiting: WaitingCall) -> int:
     return waiting.call.open.since if waiting.call.open else 0
 
 
-def print_all(found: Found, scope: Scope) -> None:
+def print_all(found: AskList, scope: AskScope) -> None:
     _print_rows(found.asks)
-    _print_lasting(found.asks)
+    _print_always(found.asks)
     if found.calls:
         click.echo(("\n" if found.asks else "") + "waiting for an outside result:")
         _print_rows(found.calls)
@@ -110,24 +112,24 @@ def print_all(found: Found, scope: Scope) -> None:
         click.echo(f"no open asks{where}", err=True)
 
 
-def _print_rows(rows: Sequence[Waiting]) -> None:
+def _print_rows(rows: Sequence[WaitingCall]) -> None:
     now = SystemClock().now()
     print_table([(*_cells(each, now), lineage_text(each.lineage)) for each in rows], flexible=3)
 
 
-def _print_lasting(rows: Sequence[Waiting]) -> None:
+def _print_always(rows: Sequence[WaitingCall]) -> None:
     """Print what `always` would allow for each ask, for people who answer by id."""
     asked = [state.ask for each in rows if (state := each.call.open) and state.ask and state.ask.always]
     if asked:
         click.echo("\nthe answer always would allow, in the project from then on:")
     for ask in asked:
-        click.echo(f"{ask.id}  {covered(ask.permission, ask.always, exact=ask.exact)}")
+        click.echo(f"{ask.id}  {describe_scope(ask.permission, ask.always, exact=ask.exact)}")
 
 
-def _cells(waiting: Waiting, now: int) -> tuple[str, ...]:
+def _cells(waiting: WaitingCall, now: int) -> tuple[str, ...]:
     call = waiting.call
-    until = f" ({left(waiting.until, now)})" if waiting.until is not None else ""
-    what = what_of(call) or named(call.tool, call.input)
+    until = f" ({time_left(waiting.until, now)})" if waiting.until is not None else ""
+    what = open_call_text(call) or tool_call_text(call.tool, call.input)
     return _id(call), ago(_since(waiting), now), call.tool, f"{what}{until}"
 
 
@@ -135,17 +137,17 @@ def _id(call: Call) -> str:
     return call.ask_id if call.asking and call.ask_id else call.id
 
 
-def print_json(found: Found) -> None:
+def print_json(found: AskList) -> None:
     rows = {"asks": [_row(each) for each in found.asks], "calls": [_row(each) for each in found.calls]}
     click.echo(msgspec.json.encode(rows))
 
 
-def _row(waiting: Waiting) -> dict[str, Any]:
+def _row(waiting: WaitingCall) -> dict[str, Any]:
     call, state = waiting.call, waiting.call.open
     assert state is not None, "a waiting call is open"
     request = state.ask or state.question
     return {
-        **msgspec.to_builtins(wait_of(awaited(call))),
+        **msgspec.to_builtins(wait_of(describe_open_call(call))),
         "id": _id(call),
         "since": state.since,
         "due": state.due,

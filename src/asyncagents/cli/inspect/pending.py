@@ -8,11 +8,11 @@ import click
 import msgspec
 from msgspec import Struct
 
-from asyncagents.cli.lookup import find
+from asyncagents.cli.lookup import find_session
 from asyncagents.cli.options import data_dir_option, data_directory, json_option
-from asyncagents.cli.run.result import what_of
-from asyncagents.cli.terminal.screen import ago, left, print_table
-from asyncagents.cli.terminal.tool_line import named
+from asyncagents.cli.run.result import open_call_text
+from asyncagents.cli.terminal.screen import ago, print_table, time_left
+from asyncagents.cli.terminal.tool_line import tool_call_text
 from asyncagents.config.clock import SystemClock
 from asyncagents.domain.call.call import Call
 from asyncagents.domain.call.pending_tool import PendingStatus, PendingToolCall
@@ -41,84 +41,90 @@ def pending(*, session: str | None, status: str, limit: int, as_json: bool, data
     """
     import asyncio
 
-    from asyncagents.cli.lookup import look
+    from asyncagents.cli.lookup import with_runtime
 
     known = cast("PendingStatus", status)
     found = asyncio.run(
-        look(data_directory(data_dir), lambda runtime: listed(runtime, known, session, limit), nothing=NONE)
+        with_runtime(
+            data_directory(data_dir),
+            lambda runtime: list_pending(runtime, known, session, limit),
+            nothing=NONE,
+        )
     )
     print_json(found) if as_json else print_rows(found, known)
 
 
-class Listed(Struct, frozen=True):
+class PendingRow(Struct, frozen=True):
     pending: PendingToolCall
     call: Call | None
     """The call row while it is open: its note, and whom it asks."""
 
 
-async def listed(
+async def list_pending(
     runtime: Runtime, status: PendingStatus, session: str | None, limit: int
-) -> tuple[Listed, ...]:
+) -> tuple[PendingRow, ...]:
     if session is None:
         found = list(await runtime.async_tools.list(status, limit=limit))
     else:
         found = []
-        for session_id in await _below(runtime, (await find(runtime, session)).id):
+        for session_id in await _subtree_ids(runtime, (await find_session(runtime, session)).id):
             found += await runtime.async_tools.list(status, session_id, limit=limit)
     found = sorted(found, key=lambda each: each.id)[:limit]
     known = {
-        call.id: call for each in {each.session_id for each in found} for call in await _open(runtime, each)
+        call.id: call
+        for each in {each.session_id for each in found}
+        for call in await _open_calls(runtime, each)
     }
-    return tuple(Listed(each, known.get(each.id)) for each in found)
+    return tuple(PendingRow(each, known.get(each.id)) for each in found)
 
 
-async def _below(runtime: Runtime, session_id: SessionId) -> list[SessionId]:
+async def _subtree_ids(runtime: Runtime, session_id: SessionId) -> list[SessionId]:
     below = [session_id]
     for child in await runtime.children(session_id):
-        below += await _below(runtime, child.id)
+        below += await _subtree_ids(runtime, child.id)
     return below
 
 
-async def _open(runtime: Runtime, session_id: SessionId) -> Sequence[Call]:
+async def _open_calls(runtime: Runtime, session_id: SessionId) -> Sequence[Call]:
     return await runtime.open_calls(session_id)
 
 
-NONE: tuple[Listed, ...] = ()
+NONE: tuple[PendingRow, ...] = ()
 
 
-def print_rows(found: Sequence[Listed], status: PendingStatus) -> None:
+def print_rows(found: Sequence[PendingRow], status: PendingStatus) -> None:
     now = SystemClock().now()
     print_table([tuple(_cells(each, now)) for each in found], flexible=4)
     if not found:
         click.echo(f"no call is {status}" if status != "waiting" else "no call waits for a result", err=True)
 
 
-def _cells(each: Listed, now: int) -> Iterator[str]:
+def _cells(each: PendingRow, now: int) -> Iterator[str]:
     told = each.pending
     yield told.id
     yield ago(told.time.completed or told.time.created, now)
-    yield left(told.timeout, now) if told.time.completed is None else ""
+    yield time_left(told.timeout, now) if told.time.completed is None else ""
     yield told.tool
     yield _what(each)
     yield told.external_ref or ""
     yield told.session_id
 
 
-def _what(each: Listed) -> str:
+def _what(each: PendingRow) -> str:
     told = each.pending
     if told.result is not None:
         return f"-> {told.result.title or told.result.output}"
     if told.error is not None:
         return f"failed: {told.error}"
-    said = what_of(each.call) if each.call is not None else ""
-    return said or named(told.tool, told.input)
+    said = open_call_text(each.call) if each.call is not None else ""
+    return said or tool_call_text(told.tool, told.input)
 
 
-def print_json(found: Sequence[Listed]) -> None:
+def print_json(found: Sequence[PendingRow]) -> None:
     click.echo(msgspec.json.encode([_builtins(each) for each in found]))
 
 
-def _builtins(each: Listed) -> dict[str, Any]:
+def _builtins(each: PendingRow) -> dict[str, Any]:
     """Return the pending call as JSON, with the note and questions that the table shows."""
     row: dict[str, Any] = msgspec.json.decode(encode(each.pending))
     state = each.call.open if each.call else None

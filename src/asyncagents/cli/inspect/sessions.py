@@ -14,14 +14,14 @@ from asyncagents.cli.options import (
     json_option,
     project_folder,
 )
-from asyncagents.cli.terminal.screen import ago, amount, dollars, print_table
+from asyncagents.cli.terminal.screen import ago, dollars, print_table, token_text
 from asyncagents.config.clock import SystemClock
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.conversation.status import Busy, Idle, Retry, Status, WaitingAsync
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import encode
 from asyncagents.engine.runtime.runtime import Runtime
-from asyncagents.engine.runtime.tasks import ANY
+from asyncagents.engine.runtime.tasks import ANY_POOL
 
 LIMIT = 20
 
@@ -39,11 +39,13 @@ def sessions(*, everywhere: bool, limit: int, as_json: bool, directory: Path, da
     """
     import asyncio
 
-    from asyncagents.cli.lookup import look
+    from asyncagents.cli.lookup import with_runtime
 
     where = None if everywhere else project_folder(directory)
     found = asyncio.run(
-        look(data_directory(data_dir), lambda runtime: listed(runtime, where, limit), nothing=NONE)
+        with_runtime(
+            data_directory(data_dir), lambda runtime: list_sessions(runtime, where, limit), nothing=NONE
+        )
     )
     if as_json:
         print_json(found)
@@ -55,24 +57,24 @@ def sessions(*, everywhere: bool, limit: int, as_json: bool, directory: Path, da
         )
 
 
-class Listed(Struct, frozen=True):
+class SessionListRow(Struct, frozen=True):
     session: Session
     status: Status
     word: str
     """The status for people, which also says whether a process runs the session."""
 
 
-NONE: tuple[Listed, ...] = ()
+NONE: tuple[SessionListRow, ...] = ()
 
 
-async def listed(runtime: Runtime, directory: Path | None, limit: int) -> tuple[Listed, ...]:
+async def list_sessions(runtime: Runtime, directory: Path | None, limit: int) -> tuple[SessionListRow, ...]:
     parents = {task.parent_session_id for task in await runtime.tasks.list(live=True)}
     found = await runtime.roots(directory, limit=limit)
     rows = []
     for session in found:
         status = await runtime.status(session.id)  # only of the listed ones: a million may wait
         word = await status_word(runtime, session.id, status, launched=session.id in parents)
-        rows.append(Listed(session, status, word))
+        rows.append(SessionListRow(session, status, word))
     return tuple(rows)
 
 
@@ -91,22 +93,22 @@ async def status_word(
         case Busy():
             if any(call.asking for call in await runtime.open_calls(session_id)):
                 return "asks"
-            taken = runtime.tasks.served_elsewhere(ANY) or await runtime.is_run(session_id)
+            taken = runtime.tasks.is_served_elsewhere(ANY_POOL) or await runtime.is_running(session_id)
             return "busy" if taken else "left"
 
 
-def print_rows(found: Sequence[Listed], *, everywhere: bool) -> None:
+def print_rows(found: Sequence[SessionListRow], *, everywhere: bool) -> None:
     now = SystemClock().now()
     rows = []
     for each in found:
         info = each.session
         where = (info.directory,) if everywhere else ()
-        when, spent = ago(info.time.updated, now), f"{amount(info.tokens)} tokens"
+        when, spent = ago(info.time.updated, now), f"{token_text(info.tokens)} tokens"
         rows.append((info.id, each.word, when, spent, dollars(info.cost), *where, info.title))
     print_table(rows, flexible=len(rows[0]) - 1)
 
 
-def print_json(found: Sequence[Listed]) -> None:
+def print_json(found: Sequence[SessionListRow]) -> None:
     """Print each session as stored, with its status."""
     rows = [
         {**msgspec.json.decode(encode(each.session)), "status": msgspec.to_builtins(each.status)}

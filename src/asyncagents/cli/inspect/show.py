@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from msgspec import Struct
 
-from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.cli.exit import USAGE, CliError
 from asyncagents.cli.inspect.sessions import status_word
 from asyncagents.cli.options import (
     data_dir_option,
@@ -16,12 +16,12 @@ from asyncagents.cli.options import (
     json_option,
     project_folder,
 )
-from asyncagents.cli.run.result import Wait, by_person, failure_text, wait_of
-from asyncagents.cli.terminal.screen import amount, dollars, one_line, plain
+from asyncagents.cli.run.result import OpenWait, failure_text, is_by_person, wait_of
+from asyncagents.cli.terminal.screen import dollars, one_line, plain, token_text
 from asyncagents.cli.terminal.tool_line import todo_lines, tool_lines
-from asyncagents.domain.call.waiting import awaited
+from asyncagents.domain.call.waiting import describe_open_call
 from asyncagents.domain.conversation.codec import UnknownPart
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import (
     CompactionPart,
@@ -53,34 +53,36 @@ def show(*, session: str | None, as_json: bool, directory: Path, data_dir: Path 
     """
     import asyncio
 
-    from asyncagents.cli.lookup import look
+    from asyncagents.cli.lookup import with_runtime
 
     where = project_folder(directory)
     found = asyncio.run(
-        look(data_directory(data_dir), lambda runtime: find(runtime, session, where), nothing=None)
+        with_runtime(
+            data_directory(data_dir), lambda runtime: read_transcript(runtime, session, where), nothing=None
+        )
     )
     if found is None:
         raise no_session(session, where)
     print_json(found) if as_json else print_transcript(found)
 
 
-ASIDE = 6
+MAX_ASIDE_LINES = 6
 """Lines shown of a text that only the model reads; --json has all."""
 
 
 SUMMARISED = "[the conversation is too long for the model and is summarised]"
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class SessionTranscript(Struct, frozen=True, kw_only=True):
     session: Session
     status: str
-    entries: tuple[Entry, ...]
-    waits: tuple[Wait, ...]
+    entries: tuple[MessageWithParts, ...]
+    waits: tuple[OpenWait, ...]
     children: tuple[Session, ...]
     todos: tuple[Todo, ...]
 
 
-async def find(runtime: Runtime, start: str | None, directory: Path) -> Found | None:
+async def read_transcript(runtime: Runtime, start: str | None, directory: Path) -> SessionTranscript | None:
     if start is not None:
         session = await runtime.find_session(start)
     else:
@@ -88,7 +90,7 @@ async def find(runtime: Runtime, start: str | None, directory: Path) -> Found | 
         if not newest:
             return None
         session = newest[0]
-    return Found(
+    return SessionTranscript(
         session=session,
         status=await status_word(
             runtime,
@@ -97,27 +99,27 @@ async def find(runtime: Runtime, start: str | None, directory: Path) -> Found | 
             launched=(await runtime.tasks.why(session.id)).code == "tasks",
         ),
         entries=await runtime.messages(session.id),
-        waits=tuple([wait_of(awaited(call)) for call in await runtime.open_calls(session.id)]),
+        waits=tuple([wait_of(describe_open_call(call)) for call in await runtime.open_calls(session.id)]),
         children=await runtime.children(session.id),
         todos=await runtime.todos(session.id),
     )
 
 
-def no_session(start: str | None, directory: Path) -> Complaint:
+def no_session(start: str | None, directory: Path) -> CliError:
     hint = "`asyncagents sessions --all` lists them"
     if start is not None:
-        return Complaint(str(NotFound("session", start)), hint=hint, code=USAGE)
-    return Complaint(f"there is no session of {directory}", hint=hint, code=USAGE)
+        return CliError(str(NotFound("session", start)), hint=hint, code=USAGE)
+    return CliError(f"there is no session of {directory}", hint=hint, code=USAGE)
 
 
-def print_json(found: Found) -> None:
+def print_json(found: SessionTranscript) -> None:
     click.echo(encode(found.entries))
 
 
-def print_transcript(found: Found) -> None:
+def print_transcript(found: SessionTranscript) -> None:
     session = found.session
     click.echo(one_line(session.title))
-    about = (session.id, session.directory, found.status, f"{amount(session.tokens)} tokens")
+    about = (session.id, session.directory, found.status, f"{token_text(session.tokens)} tokens")
     click.echo("  ".join((*about, dollars(session.cost))))
     for entry in found.entries:
         click.echo()
@@ -134,37 +136,37 @@ def print_transcript(found: Found) -> None:
         click.echo(f"\nstarted: {child.id}  {one_line(child.title)}")
 
 
-def _speaker(entry: Entry) -> str:
+def _speaker(entry: MessageWithParts) -> str:
     info = entry.info
     at = datetime.fromtimestamp(info.time.created / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     if isinstance(info, AssistantMessage):
         who = "summary" if info.summary else info.agent
         return f"{who} ({info.provider_id}/{info.model_id}), {at}"
-    return f"you, {at}" if by_person(entry) else f"asyncagents, {at}"
+    return f"you, {at}" if is_by_person(entry) else f"asyncagents, {at}"
 
 
-def _lines(entry: Entry) -> Iterator[str]:
+def _lines(entry: MessageWithParts) -> Iterator[str]:
     for part in entry.parts:
         yield from _part_lines(part)
     if isinstance(entry.info, AssistantMessage) and entry.info.error is not None:
         yield f"error: {failure_text(entry.info.error)}"
 
 
-def _aside(lines: list[str]) -> Iterator[str]:
+def _system_lines(lines: list[str]) -> Iterator[str]:
     """Render the first lines of a text that only the model reads, such as an attached file."""
-    yield from (f"[{line}]" for line in lines[:ASIDE])
-    if len(lines) > ASIDE:
-        yield f"[… {len(lines) - ASIDE} more lines]"
+    yield from (f"[{line}]" for line in lines[:MAX_ASIDE_LINES])
+    if len(lines) > MAX_ASIDE_LINES:
+        yield f"[… {len(lines) - MAX_ASIDE_LINES} more lines]"
 
 
 def _part_lines(part: Part | UnknownPart) -> Iterator[str]:
     match part:
         case TextPart(text=text, synthetic=True) if text:
-            yield from _aside(plain(text).splitlines())
+            yield from _system_lines(plain(text).splitlines())
         case TextPart(text=text) if text:
             yield from plain(text).splitlines()
         case CompactionPart() | SubtaskPart() | FilePart():
-            yield _beside(part)
+            yield _marker_line(part)
         case ReasoningPart(text=text) if text:
             yield from (f"| {line}" for line in plain(text).splitlines())
         case ToolPart(state=ToolPending()):
@@ -175,7 +177,7 @@ def _part_lines(part: Part | UnknownPart) -> Iterator[str]:
             pass
 
 
-def _beside(part: CompactionPart | SubtaskPart | FilePart) -> str:
+def _marker_line(part: CompactionPart | SubtaskPart | FilePart) -> str:
     match part:
         case CompactionPart(auto=auto):
             return SUMMARISED if auto else "/compact"

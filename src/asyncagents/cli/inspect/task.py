@@ -7,16 +7,16 @@ import click
 import msgspec
 from msgspec import Struct
 
-from asyncagents.cli.inspect.task_table import Style, drawn, name_of, state_text
-from asyncagents.cli.inspect.task_tree import Node, tree
+from asyncagents.cli.inspect.task_table import TreeStyle, draw_forest, node_name, state_text
+from asyncagents.cli.inspect.task_tree import TaskNode, read_tree
 from asyncagents.cli.lookup import find_task
 from asyncagents.cli.options import data_dir_option, data_directory, json_option
-from asyncagents.cli.terminal.labels import counted, took
-from asyncagents.cli.terminal.screen import amount, dollars, one_line, plain
+from asyncagents.cli.terminal.labels import count_text, run_duration
+from asyncagents.cli.terminal.screen import dollars, one_line, plain, token_text
 from asyncagents.config.clock import SystemClock
 from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.shape import encode
-from asyncagents.domain.task.summary import ENDED_BY, duration, tool_calls
+from asyncagents.domain.task.summary import ENDED_BY, duration, tool_calls_text
 from asyncagents.domain.task.view import BackgroundTask, TaskTotals
 from asyncagents.domain.why import Why
 from asyncagents.engine.runtime.runtime import Runtime
@@ -33,27 +33,29 @@ def task(*, id: str, as_json: bool, data_dir: Path | None) -> None:
     """
     import asyncio
 
-    from asyncagents.cli.lookup import look, unknown
+    from asyncagents.cli.lookup import unknown_session, with_runtime
 
-    found = asyncio.run(look(data_directory(data_dir), lambda runtime: whole(runtime, id), nothing=None))
+    found = asyncio.run(
+        with_runtime(data_directory(data_dir), lambda runtime: read_task(runtime, id), nothing=None)
+    )
     if found is None:
-        raise unknown(id)
+        raise unknown_session(id)
     print_json(found) if as_json else print_task(found)
 
 
-class Whole(Struct, frozen=True):
+class TaskDetails(Struct, frozen=True):
     task: BackgroundTask
-    node: Node
+    node: TaskNode
     why: Why
 
 
-async def whole(runtime: Runtime, start: str) -> Whole:
+async def read_task(runtime: Runtime, start: str) -> TaskDetails:
     task = await find_task(runtime, start)
-    node = await tree(runtime, await runtime.session(task.session_id))
-    return Whole(node.task or task, node, await runtime.tasks.why(task.session_id))
+    node = await read_tree(runtime, await runtime.session(task.session_id))
+    return TaskDetails(node.task or task, node, await runtime.tasks.why(task.session_id))
 
 
-def print_json(found: Whole) -> None:
+def print_json(found: TaskDetails) -> None:
     """Print the task as clients see it, with tokens, cost, why it does not proceed, and its own tasks."""
     session = found.node.session
     more = {
@@ -66,8 +68,8 @@ def print_json(found: Whole) -> None:
     click.echo(msgspec.json.encode({**task, **msgspec.json.decode(encode(more))}))
 
 
-def print_task(found: Whole) -> None:
-    click.echo(name_of(found.node))
+def print_task(found: TaskDetails) -> None:
+    click.echo(node_name(found.node))
     for name, value in _facts(found):
         click.echo(f"  {name:<10} {one_line(value, 300)}")
     task = found.task
@@ -80,14 +82,14 @@ def print_task(found: Whole) -> None:
         _print_text("result", task.result or "(empty)")
     if found.node.below:
         click.echo("\ntasks:")
-        for line in drawn(found.node.below, Style()):
+        for line in draw_forest(found.node.below, TreeStyle()):
             click.echo(f"  {line.text}")
 
 
 def _all_runs(totals: TaskTotals) -> str:
-    spent = f"{amount(totals.tokens)} tokens, {dollars(totals.cost)}"
+    spent = f"{token_text(totals.tokens)} tokens, {dollars(totals.cost)}"
     time = "" if totals.duration is None else f", {duration(totals.duration)}"
-    return f"{counted(totals.runs, 'run')}, {counted(totals.tool_calls, 'tool')}, {spent}{time}"
+    return f"{count_text(totals.runs, 'run')}, {count_text(totals.tool_calls, 'tool')}, {spent}{time}"
 
 
 def _print_text(name: str, text: str) -> None:
@@ -96,27 +98,27 @@ def _print_text(name: str, text: str) -> None:
         click.echo(f"  {line}".rstrip())
 
 
-def _facts(found: Whole) -> Iterator[tuple[str, str]]:
+def _facts(found: TaskDetails) -> Iterator[tuple[str, str]]:
     task, session = found.task, found.node.session
     progress = task.progress
     yield "id", task.session_id
     yield "state", state_text(found.node)
     if task.ended_by:
         yield "ended by", f"{task.ended_by}: {ENDED_BY[task.ended_by]}"
-    if not found.node.ended:
+    if not found.node.has_ended:
         yield "why", f"{found.why.sentence} ({found.why.code})"
     yield "agent", task.agent
     yield "launched", f"by {task.parent_agent}, {task.parent_session_id}, {task.started_at}"
     yield "kind", task.kind
     yield "batch", task.batch_id
-    yield "took", took(task, SystemClock().now())
+    yield "took", run_duration(task, SystemClock().now())
     if progress:
-        yield "tools", tool_calls(progress.tool_calls, progress.tool_calls_by_name)
+        yield "tools", tool_calls_text(progress.tool_calls, progress.tool_calls_by_name)
     spent = progress or session
-    yield "spent", f"{amount(spent.tokens)} tokens, {dollars(spent.cost)}"
+    yield "spent", f"{token_text(spent.tokens)} tokens, {dollars(spent.cost)}"
     if task.totals:
         yield "all runs", _all_runs(task.totals)
     if task.resume_count:
-        yield "resumed", counted(task.resume_count, "time")
+        yield "resumed", count_text(task.resume_count, "time")
     if task.result_retrieved_at:
         yield "read", f"by its parent, {task.result_retrieved_at}"

@@ -9,82 +9,82 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.cli.inspect.task_tree import Node, Scope, as_builtins
-from asyncagents.cli.terminal.labels import counted, label, took, tools_text
-from asyncagents.cli.terminal.screen import NARROWEST, ago, amount, dollars, one_line
+from asyncagents.cli.inspect.task_tree import TaskNode, TaskScope, as_builtins
+from asyncagents.cli.terminal.labels import count_text, run_duration, session_label, tools_text
+from asyncagents.cli.terminal.screen import NARROWEST, ago, dollars, one_line, token_text
 from asyncagents.config.clock import SystemClock
 
-ENDED = 5
+MAX_ENDED = 5
 """Ended tasks shown below a session."""
 WIDEST = 10_000
 GAP = "  "
-ID = 7
+ID_COLUMN = 7
 SHORT_ID = 16
 DISPENSABLE = (5, 1, 4, 3)
 """Columns dropped on a narrow terminal, in order: cost, agent, tokens, tools."""
 
 
-class Style(Struct, frozen=True):
+class TreeStyle(Struct, frozen=True):
     everything: bool = False
     """Include all ended tasks."""
     as_json: bool = False
 
 
-class Row(Struct, frozen=True):
+class TreeRow(Struct, frozen=True):
     """A row; the first cell has the branches of the tree and is cut to fit. `faint`: it has ended."""
 
     cells: tuple[str, ...]
     faint: bool = False
 
 
-class Drawn(Struct, frozen=True):
+class TreeLine(Struct, frozen=True):
     text: str
     faint: bool
 
 
-def print_json(nodes: Sequence[Node]) -> None:
+def print_json(nodes: Sequence[TaskNode]) -> None:
     click.echo(msgspec.json.encode([as_builtins(node) for node in nodes]))
 
 
-def tell_nothing(scope: Scope) -> None:
+def print_no_tasks(scope: TaskScope) -> None:
     where = f" of sessions of {scope.directory}; --all looks everywhere" if scope.directory else ""
     click.echo(f"no tasks{where}", err=True)
 
 
-def print_forest(nodes: Sequence[Node], style: Style) -> None:
+def print_forest(nodes: Sequence[TaskNode], style: TreeStyle) -> None:
     width = get_terminal_size().columns if sys.stdout.isatty() else WIDEST
-    for line in drawn(nodes, style, width):
+    for line in draw_forest(nodes, style, width):
         click.echo(click.style(line.text, dim=True) if line.faint else line.text)
 
 
-def drawn(nodes: Sequence[Node], style: Style, width: int = WIDEST) -> list[Drawn]:
+def draw_forest(nodes: Sequence[TaskNode], style: TreeStyle, width: int = WIDEST) -> list[TreeLine]:
     now = SystemClock().now()
     rows = [row for node in nodes for row in _rows(node, ("", ""), style, now)]
     if not rows:
         return []
-    for column in (ID, *DISPENSABLE):
+    for column in (ID_COLUMN, *DISPENSABLE):
         if NARROWEST + sum(_widths(rows)[1:]) <= width:
             break
-        rows = [_spared(row, column) for row in rows]
+        rows = [_shorten_cell(row, column) for row in rows]
     widths = _widths(rows)
     room = max(NARROWEST, width - sum(widths[1:]))
-    return [Drawn(_joined(row, [min(widths[0], room), *widths[1:]]), row.faint) for row in rows]
+    return [TreeLine(_join_cells(row, [min(widths[0], room), *widths[1:]]), row.faint) for row in rows]
 
 
-def _widths(rows: Sequence[Row]) -> list[int]:
+def _widths(rows: Sequence[TreeRow]) -> list[int]:
     """Return the column widths, each but the first with its gap; an empty column has width 0."""
     longest = [max(len(row.cells[column]) for row in rows) for column in range(len(rows[0].cells))]
     return [longest[0], *(length + len(GAP) if length else 0 for length in longest[1:])]
 
 
-def _spared(row: Row, column: int) -> Row:
+def _shorten_cell(row: TreeRow, column: int) -> TreeRow:
     """Cut an id to `SHORT_ID` characters; empty any other cell."""
     cells = list(row.cells)
-    cells[column] = cells[column][:SHORT_ID] if column == ID else ""
+    cells[column] = cells[column][:SHORT_ID] if column == ID_COLUMN else ""
     return replace(row, cells=tuple(cells))
 
 
-def _joined(row: Row, widths: Sequence[int]) -> str:
+def _join_cells(row: TreeRow, widths: Sequence[int]) -> str:
     first = _cut(row.cells[0], widths[0]).ljust(widths[0])
     others = [
         f"{GAP}{cell}".ljust(width) for cell, width in zip(row.cells[1:], widths[1:], strict=True) if width
@@ -97,53 +97,53 @@ def _cut(cell: str, width: int) -> str:
     return cell if len(cell) <= width else f"{cell[: width - 1]}…"
 
 
-def _rows(node: Node, branch: tuple[str, str], style: Style, now: int) -> Iterator[Row]:
+def _rows(node: TaskNode, branch: tuple[str, str], style: TreeStyle, now: int) -> Iterator[TreeRow]:
     """Yield the rows of a node; `branch`: prefixes of its own line and of the lines below it."""
     own, further = branch
-    yield Row((f"{own}{name_of(node)}", *_cells(node, now)), node.ended and not node.at_work)
-    shown = node.below if style.everything else _kept(node.below)
+    yield TreeRow((f"{own}{node_name(node)}", *_cells(node, now)), node.has_ended and not node.at_work)
+    shown = node.below if style.everything else _visible_nodes(node.below)
     hidden = len(node.below) - len(shown)
     if hidden:
         have = "has" if hidden == 1 else "have"
-        yield Row((f"{further}├─ … {hidden} more {have} ended", *[""] * 7), faint=True)
+        yield TreeRow((f"{further}├─ … {hidden} more {have} ended", *[""] * 7), faint=True)
     for each in shown:
         last = each is shown[-1]
         branches = (f"{further}{'└─ ' if last else '├─ '}", f"{further}{'   ' if last else '│  '}")
         yield from _rows(each, branches, style, now)
 
 
-def _kept(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+def _visible_nodes(nodes: tuple[TaskNode, ...]) -> tuple[TaskNode, ...]:
     """Return all nodes at work, and the newest of the others."""
     over = [node for node in nodes if not node.at_work]
-    hidden = {node.session.id for node in over[: max(0, len(over) - ENDED)]}
+    hidden = {node.session.id for node in over[: max(0, len(over) - MAX_ENDED)]}
     return tuple(node for node in nodes if node.session.id not in hidden)
 
 
-def name_of(node: Node) -> str:
+def node_name(node: TaskNode) -> str:
     task = node.task
     if task is None:
-        return label(node.session)
+        return session_label(node.session)
     marks = " (sync)" if task.kind == "sync" else ""
     marks += " (forked)" if task.is_forked else ""
     marks += " (resumed)" if task.resume_count else ""
     return f"{one_line(task.description, 60)}{marks}"
 
 
-def _cells(node: Node, now: int) -> tuple[str, ...]:
+def _cells(node: TaskNode, now: int) -> tuple[str, ...]:
     session, task = node.session, node.task
     spent = task.progress if task and task.progress else session
     return (
         one_line(session.agent or "", 20),
         state_text(node),
         tools_text(task) if task else "",
-        f"{amount(spent.tokens)} tokens",
+        f"{token_text(spent.tokens)} tokens",
         dollars(spent.cost),
-        took(task, now) if task else ago(session.time.updated, now),
+        run_duration(task, now) if task else ago(session.time.updated, now),
         session.id,
     )
 
 
-def state_text(node: Node) -> str:
+def state_text(node: TaskNode) -> str:
     """Return the state with a detail, such as the tool that runs."""
     task = node.task
     progress = task.progress if task else None
@@ -153,7 +153,7 @@ def state_text(node: Node) -> str:
         case "tool" if progress and progress.last_tools:
             return f"runs {one_line(progress.last_tools[-1], 30)}"
         case "waiting" if node.why and node.why.code in ("task", "tasks"):
-            return f"waits for {counted(len(node.why.on), 'task')}"
+            return f"waits for {count_text(len(node.why.on), 'task')}"
         case "cancelled" if task and task.ended_by:
             return f"cancelled by {task.ended_by}"
         case word:

@@ -15,49 +15,49 @@ from rich.live import Live
 from rich.text import Text
 
 from asyncagents.cli.exit import WAITING
-from asyncagents.cli.inspect.task_table import Drawn, Style, drawn, name_of, state_text
-from asyncagents.cli.inspect.task_tree import Node, Scope, as_builtins, forest
+from asyncagents.cli.inspect.task_table import TreeLine, TreeStyle, draw_forest, node_name, state_text
+from asyncagents.cli.inspect.task_tree import TaskNode, TaskScope, as_builtins, read_forest
 from asyncagents.cli.terminal.screen import one_line
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.why import Code
+from asyncagents.domain.why import WhyCode
 from asyncagents.engine.runtime.runtime import Runtime
 
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 STRANDED_LOOKS = 15
 """Polls in a row without a process before giving up: a server may be restarting."""
-WORKING: frozenset[Code] = frozenset({"working", "tool", "ready"})
+WORKING: frozenset[WhyCode] = frozenset({"working", "tool", "ready"})
 
-See: TypeAlias = Callable[[Sequence[Node]], None]
+ShowForest: TypeAlias = Callable[[Sequence[TaskNode]], None]
 """Shows the current forest."""
-Tell: TypeAlias = Callable[[str], object]
+PrintLine: TypeAlias = Callable[[str], object]
 """Prints a line that is not redrawn."""
 
 
-class Watched(Struct, frozen=True):
-    nodes: tuple[Node, ...] = ()
+class WatchResult(Struct, frozen=True):
+    nodes: tuple[TaskNode, ...] = ()
     """The forest at the last poll."""
     stranded: bool = False
     """True if the watch ended because no process does the work that is left."""
 
 
-async def watch_forest(runtime: Runtime, scope: Scope, style: Style) -> Watched:
+async def watch_forest(runtime: Runtime, scope: TaskScope, style: TreeStyle) -> WatchResult:
     """Show the forest until nothing is at work or, without a terminal, no process works on what is left."""
     told: set[SessionId] = set()
     looks = 0
-    with _watching(style) as (see, tell):
+    with _open_display(style) as (see, tell):
         while True:
-            nodes = await forest(runtime, scope)
+            nodes = await read_forest(runtime, scope)
             see(nodes)
-            _warn(nodes, told, tell)
+            _warn_unserved(nodes, told, tell)
             if not any(node.at_work for node in nodes):
-                return Watched(nodes)
+                return WatchResult(nodes)
             looks = looks + 1 if is_stranded(nodes) and not sys.stdout.isatty() else 0
             if looks >= STRANDED_LOOKS:
-                return Watched(nodes, stranded=True)
-            await asyncio.sleep(LOOK_SECONDS)
+                return WatchResult(nodes, stranded=True)
+            await asyncio.sleep(POLL_SECONDS)
 
 
-def unless_stranded(seen: Watched) -> tuple[Node, ...]:
+def nodes_or_exit(seen: WatchResult) -> tuple[TaskNode, ...]:
     """Return the last forest; exit with code 3 if no process does the work that is left."""
     if not seen.stranded:
         return seen.nodes
@@ -68,44 +68,44 @@ def unless_stranded(seen: Watched) -> tuple[Node, ...]:
     raise click.exceptions.Exit(WAITING)
 
 
-def is_stranded(nodes: Sequence[Node]) -> bool:
+def is_stranded(nodes: Sequence[TaskNode]) -> bool:
     """Return whether every tree with work left lacks a process, and no process works in any."""
-    trees = [[*flat(node)] for node in nodes if node.at_work]
+    trees = [[*flatten(node)] for node in nodes if node.at_work]
     working = any(each.why is not None and each.why.code in WORKING for tree in trees for each in tree)
     return not working and all(any(each.state == "left" for each in tree) for tree in trees)
 
 
-def _warn(nodes: Sequence[Node], told: set[SessionId], tell: Tell) -> None:
+def _warn_unserved(nodes: Sequence[TaskNode], told: set[SessionId], tell: PrintLine) -> None:
     """Warn once for each tree that it has work which no process does."""
     for node in nodes:
-        if node.session.id not in told and any(each.state == "left" for each in flat(node)):
+        if node.session.id not in told and any(each.state == "left" for each in flatten(node)):
             told.add(node.session.id)
             again = f"`asyncagents run --session {node.session.id}` continues it"
             tell(f"warning: there is work that no process does: {again}")
 
 
 @contextmanager
-def _watching(style: Style) -> Iterator[tuple[See, Tell]]:
+def _open_display(style: TreeStyle) -> Iterator[tuple[ShowForest, PrintLine]]:
     tell = partial(click.echo, err=True)
     if style.as_json:
-        yield Snapshots().see, tell
+        yield JsonSnapshots().show, tell
     elif sys.stdout.isatty():
         console = Console(highlight=False, markup=False, emoji=False)
-        with drawing(console, style) as see:
+        with open_live_tree(console, style) as see:
             # Through the same console: output of another stream would be drawn over.
             yield see, lambda text: console.print(Text(text))
     else:
-        yield Changes(click.echo).see, tell
+        yield StateChanges(click.echo).show, tell
 
 
 @contextmanager
-def drawing(console: Console, style: Style) -> Iterator[See]:
+def open_live_tree(console: Console, style: TreeStyle) -> Iterator[ShowForest]:
     """Redraw the forest in place; the last drawing stays."""
-    last: list[Drawn] = []
+    last: list[TreeLine] = []
     with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
 
-        def see(nodes: Sequence[Node]) -> None:
-            lines = drawn(nodes, style, console.width)
+        def see(nodes: Sequence[TaskNode]) -> None:
+            lines = draw_forest(nodes, style, console.width)
             if lines == last:
                 return
             last[:] = lines
@@ -115,13 +115,13 @@ def drawing(console: Console, style: Style) -> Iterator[See]:
         yield see
 
 
-class Snapshots:
+class JsonSnapshots:
     """Prints the forest as a JSON line whenever it changes."""
 
     def __init__(self) -> None:
         self._last = b""
 
-    def see(self, nodes: Sequence[Node]) -> None:
+    def show(self, nodes: Sequence[TaskNode]) -> None:
         now = msgspec.json.encode([as_builtins(node) for node in nodes])
         if now != self._last:
             self._last = now
@@ -129,23 +129,23 @@ class Snapshots:
             sys.stdout.flush()
 
 
-class Changes:
+class StateChanges:
     """Prints a line for each new state of a session or task."""
 
     def __init__(self, tell: Callable[[str], object]) -> None:
         self._tell = tell
         self._states: dict[SessionId, str] = {}
 
-    def see(self, nodes: Sequence[Node]) -> None:
-        for node in (each for root in nodes for each in flat(root)):
+    def show(self, nodes: Sequence[TaskNode]) -> None:
+        for node in (each for root in nodes for each in flatten(root)):
             state = state_text(node)
             if self._states.get(node.session.id) != state:
                 self._states[node.session.id] = state
                 agent = one_line(node.session.agent or "-", 40)
-                self._tell(f"{name_of(node)} ({agent}): {state}, {node.session.id}")
+                self._tell(f"{node_name(node)} ({agent}): {state}, {node.session.id}")
 
 
-def flat(node: Node) -> Iterator[Node]:
+def flatten(node: TaskNode) -> Iterator[TaskNode]:
     yield node
     for each in node.below:
-        yield from flat(each)
+        yield from flatten(each)

@@ -49,19 +49,21 @@ def tasks(  # noqa: PLR0913  its options
     """
     import asyncio
 
-    from asyncagents.cli.inspect.task_table import Style, print_forest, print_json, tell_nothing
-    from asyncagents.cli.inspect.task_tree import NONE, Scope, forest
-    from asyncagents.cli.inspect.task_watch import Watched, unless_stranded, watch_forest
-    from asyncagents.cli.lookup import look
+    from asyncagents.cli.inspect.task_table import TreeStyle, print_forest, print_json, print_no_tasks
+    from asyncagents.cli.inspect.task_tree import NONE, TaskScope, read_forest
+    from asyncagents.cli.inspect.task_watch import WatchResult, nodes_or_exit, watch_forest
+    from asyncagents.cli.lookup import with_runtime
 
-    scope = Scope(session, None if everything or session else project_folder(directory), limit)
-    style = Style(everything=everything, as_json=as_json)
+    scope = TaskScope(session, None if everything or session else project_folder(directory), limit)
+    style = TreeStyle(everything=everything, as_json=as_json)
     data = data_directory(data_dir)
     if watch:
-        seen = asyncio.run(look(data, lambda runtime: watch_forest(runtime, scope, style), nothing=Watched()))
-        shown = unless_stranded(seen)
+        seen = asyncio.run(
+            with_runtime(data, lambda runtime: watch_forest(runtime, scope, style), nothing=WatchResult())
+        )
+        shown = nodes_or_exit(seen)
     else:
-        shown = asyncio.run(look(data, lambda runtime: forest(runtime, scope), nothing=NONE))
+        shown = asyncio.run(with_runtime(data, lambda runtime: read_forest(runtime, scope), nothing=NONE))
         print_json(shown) if as_json else print_forest(shown, style)
     if not shown and not as_json:
-        tell_nothing(scope)
+        print_no_tasks(scope)

@@ -49,12 +49,14 @@ def webhooks(
     import asyncio
     from typing import cast
 
-    from asyncagents.cli.lookup import look
+    from asyncagents.cli.lookup import with_runtime
     from asyncagents.errors import NotFound
 
-    wanted = Wanted(cast("DeliveryState | None", state), after, limit)
+    wanted = WebhookQuery(cast("DeliveryState | None", state), after, limit)
     found = asyncio.run(
-        look(data_directory(data_dir), lambda runtime: listed(runtime, wanted, retry), nothing=NONE)
+        with_runtime(
+            data_directory(data_dir), lambda runtime: list_webhooks(runtime, wanted, retry), nothing=NONE
+        )
     )
     if retry and not found:
         raise NotFound("delivery", retry[0])
@@ -64,19 +66,19 @@ def webhooks(
 NONE: tuple[Delivery, ...] = ()
 
 
-class Wanted(Struct, frozen=True):
+class WebhookQuery(Struct, frozen=True):
     state: DeliveryState | None
     after: str
     limit: int
 
 
-async def listed(runtime: Runtime, wanted: Wanted, retry: Sequence[str]) -> tuple[Delivery, ...]:
+async def list_webhooks(runtime: Runtime, wanted: WebhookQuery, retry: Sequence[str]) -> tuple[Delivery, ...]:
     if retry:
-        return await _retried(runtime, tuple(dict.fromkeys(retry)))
+        return await _retry_webhooks(runtime, tuple(dict.fromkeys(retry)))
     return await runtime.deliveries.list(wanted.state, after=wanted.after, limit=wanted.limit)
 
 
-async def _retried(runtime: Runtime, ids: tuple[str, ...]) -> tuple[Delivery, ...]:
+async def _retry_webhooks(runtime: Runtime, ids: tuple[str, ...]) -> tuple[Delivery, ...]:
     """Retry dead webhooks, all or none: each is checked before the first is changed."""
     for each in ids:
         if (await runtime.deliveries.get(each)).state != "dead":
@@ -84,7 +86,7 @@ async def _retried(runtime: Runtime, ids: tuple[str, ...]) -> tuple[Delivery, ..
     return tuple([await runtime.deliveries.redeliver(each) for each in ids])
 
 
-def print_rows(found: Sequence[Delivery], wanted: Wanted) -> None:
+def print_rows(found: Sequence[Delivery], wanted: WebhookQuery) -> None:
     if not found:
         click.echo(f"no webhooks are {wanted.state}" if wanted.state else "no webhooks", err=True)
         return

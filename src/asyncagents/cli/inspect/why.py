@@ -8,9 +8,9 @@ import click
 import msgspec
 from msgspec import Struct
 
-from asyncagents.cli.lookup import find
+from asyncagents.cli.lookup import find_session
 from asyncagents.cli.options import data_dir_option, data_directory, json_option
-from asyncagents.cli.terminal.labels import label
+from asyncagents.cli.terminal.labels import session_label
 from asyncagents.cli.terminal.screen import one_line
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.why import Why
@@ -30,65 +30,69 @@ def why(*, id: str, as_json: bool, data_dir: Path | None) -> None:
     """
     import asyncio
 
-    from asyncagents.cli.lookup import look, unknown
+    from asyncagents.cli.lookup import unknown_session, with_runtime
 
-    found = asyncio.run(look(data_directory(data_dir), lambda runtime: chain(runtime, id), nothing=None))
+    found = asyncio.run(
+        with_runtime(data_directory(data_dir), lambda runtime: read_chain(runtime, id), nothing=None)
+    )
     if found is None:
-        raise unknown(id)
+        raise unknown_session(id)
     print_json(found) if as_json else print_reasons(found)
 
 
 _COMMAND = re.compile(r": (run it|start one)\b.* with `asyncagents [^`]+`")
-MOST = 10
+MAX_SHOWN = 10
 """Reasons printed below one session; --json has all."""
 
 
-class Reason(Struct, frozen=True):
+class WhyNode(Struct, frozen=True):
     title: str
     why: Why
-    below: tuple["Reason", ...] = ()
+    below: tuple["WhyNode", ...] = ()
 
 
-async def chain(runtime: Runtime, start: str) -> Reason:
+async def read_chain(runtime: Runtime, start: str) -> WhyNode:
     try:
-        session_id = (await find(runtime, start)).id
+        session_id = (await find_session(runtime, start)).id
     except Damaged:  # a complete id can still be explained
         session_id = SessionId(start if start.startswith("ses_") else f"ses_{start}")
-    return await _reason(runtime, session_id)
+    return await _read_node(runtime, session_id)
 
 
-async def _reason(runtime: Runtime, session_id: SessionId) -> Reason:
+async def _read_node(runtime: Runtime, session_id: SessionId) -> WhyNode:
     """Read a reason and those below it; terminates, as a task never waits for an ancestor."""
     why = await runtime.tasks.why(session_id)
     below = []
     for each in why.on:
         if each.startswith("ses_"):
             try:
-                below.append(await _reason(runtime, SessionId(each)))
+                below.append(await _read_node(runtime, SessionId(each)))
             except NotFound:  # it was deleted just now
                 continue
-    return Reason(await _title(runtime, session_id), why, tuple(below))
+    return WhyNode(await _title(runtime, session_id), why, tuple(below))
 
 
 async def _title(runtime: Runtime, session_id: SessionId) -> str:
     try:
-        return label(await runtime.session(session_id))
+        return session_label(await runtime.session(session_id))
     except Damaged:
         return ""
 
 
-def print_reasons(reason: Reason, indent: str = "", named: set[str] | None = None) -> None:
+def print_reasons(reason: WhyNode, indent: str = "", named: set[str] | None = None) -> None:
     """Print a reason and those below it; a command already suggested above is left out."""
     named = set() if named is None else named
     click.echo(f"{indent}{reason.why.session_id}  {one_line(reason.title)}".rstrip())
-    click.echo(f"{indent}  {reason.why.code}: {_shorter(one_line(reason.why.sentence, 1000), named)}")
-    for each in reason.below[:MOST]:
+    click.echo(
+        f"{indent}  {reason.why.code}: {_drop_repeated_command(one_line(reason.why.sentence, 1000), named)}"
+    )
+    for each in reason.below[:MAX_SHOWN]:
         print_reasons(each, f"{indent}    ", named)
-    if len(reason.below) > MOST:
-        click.echo(f"{indent}    … and {len(reason.below) - MOST} more; --json has them all")
+    if len(reason.below) > MAX_SHOWN:
+        click.echo(f"{indent}    … and {len(reason.below) - MAX_SHOWN} more; --json has them all")
 
 
-def _shorter(sentence: str, named: set[str]) -> str:
+def _drop_repeated_command(sentence: str, named: set[str]) -> str:
     found = _COMMAND.search(sentence)
     if found is None:
         return sentence
@@ -98,11 +102,11 @@ def _shorter(sentence: str, named: set[str]) -> str:
     return sentence
 
 
-def print_json(reason: Reason) -> None:
+def print_json(reason: WhyNode) -> None:
     click.echo(msgspec.json.encode(_builtins(reason)))
 
 
-def _builtins(reason: Reason) -> dict[str, Any]:
+def _builtins(reason: WhyNode) -> dict[str, Any]:
     return {
         "session": reason.why.session_id,
         "title": reason.title,

@@ -7,9 +7,9 @@ import click
 import msgspec
 from msgspec import Struct
 
-from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.cli.exit import USAGE, CliError
 from asyncagents.cli.options import data_dir_option, directory_option, json_option, project_folder
-from asyncagents.cli.project.open import open_place
+from asyncagents.cli.project.open import open_project
 from asyncagents.cli.terminal.screen import one_line, plain, print_table
 from asyncagents.config.file.check import suggestion
 from asyncagents.domain.agent.agent import Agent
@@ -40,7 +40,7 @@ def agents(
 LAYERS = ("defaults", "config", "built_in", "agent")
 
 
-class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AgentRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An agent as `--json` prints it; rules and prompt only if NAME was given."""
 
     name: str
@@ -60,34 +60,34 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
 async def show_agents(
     directory: Path, data_dir: Path | None, name: str | None, *, everyone: bool, as_json: bool
 ) -> None:
-    async with open_place(directory, data_dir) as opened:
+    async with open_project(directory, data_dir) as opened:
         agents = opened.project.agents
         if name is not None:
-            agent = find(agents, name)
+            agent = find_agent(agents, name)
             _print_json(_row(agent, agents, whole=True)) if as_json else _print_one(agent)
         else:
             rows = [_row(agent, agents) for agent in agents.list(hidden=everyone)]
             _print_json(rows) if as_json else _print_rows(rows)
-        tell_odd(opened.warnings)
+        print_warnings(opened.warnings)
 
 
-def tell_odd(warnings: Sequence[str]) -> None:
+def print_warnings(warnings: Sequence[str]) -> None:
     for warning in warnings:
         click.echo(f"warning: {plain(warning)}", err=True)
 
 
-def find(agents: Agents, name: str) -> Agent:
+def find_agent(agents: Agents, name: str) -> Agent:
     known = {agent.name: agent for agent in agents.list(hidden=True)}
     agents.check_trust(name)
     if name not in known:
         near = suggestion(name, list(known))
         instead = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}"
-        raise Complaint(f"there is no agent {name!r}: {instead}", code=USAGE)
+        raise CliError(f"there is no agent {name!r}: {instead}", code=USAGE)
     return known[name]
 
 
-def _row(agent: Agent, agents: Agents, *, whole: bool = False) -> Row:
-    return Row(
+def _row(agent: Agent, agents: Agents, *, whole: bool = False) -> AgentRow:
+    return AgentRow(
         name=agent.name,
         mode=agent.mode,
         model=_model(agent),
@@ -114,16 +114,16 @@ def _sandbox(sandbox: Sandbox | None) -> str | None:
     return ", ".join(("writes the project", *sandbox.write, network[sandbox.network]))
 
 
-def _print_json(what: Row | list[Row]) -> None:
+def _print_json(what: AgentRow | list[AgentRow]) -> None:
     click.echo(msgspec.json.encode(what))
 
 
-def _print_rows(rows: Sequence[Row]) -> None:
+def _print_rows(rows: Sequence[AgentRow]) -> None:
     head = ("", "agent", "mode", "model", "from", "")
     print_table([head, *(_cells(row) for row in rows)], flexible=5)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: AgentRow) -> tuple[str, ...]:
     mark = "*" if row.default else ""
     mode = f"{row.mode}, hidden" if row.hidden else row.mode
     return mark, row.name, mode, row.model or "-", row.origin, row.description or ""

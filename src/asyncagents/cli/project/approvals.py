@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 from msgspec import Struct
 
-from asyncagents.cli.ask.always_scope import covered
-from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.cli.ask.always_scope import describe_scope
+from asyncagents.cli.exit import USAGE, CliError
 from asyncagents.cli.options import (
     data_dir_option,
     data_directory,
@@ -17,9 +17,9 @@ from asyncagents.cli.options import (
 )
 from asyncagents.cli.terminal.screen import ago, print_table
 from asyncagents.config.clock import SystemClock
-from asyncagents.domain.agent.approval import PREFIX, Approval
+from asyncagents.domain.agent.approval import ID_PREFIX, Approval
 from asyncagents.domain.shape import encode
-from asyncagents.engine.runtime.approvals import MOST
+from asyncagents.engine.runtime.approvals import MAX_LIMIT
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import NotFound
 
@@ -42,10 +42,12 @@ def approvals(
         return
     import asyncio
 
-    from asyncagents.cli.lookup import look
+    from asyncagents.cli.lookup import with_runtime
 
     where = None if everywhere else project_folder(directory)
-    found = asyncio.run(look(data_directory(data_dir), lambda runtime: listed(runtime, where), nothing=NONE))
+    found = asyncio.run(
+        with_runtime(data_directory(data_dir), lambda runtime: list_approvals(runtime, where), nothing=NONE)
+    )
     print_json(found) if as_json else print_rows(found, where)
 
 
@@ -62,11 +64,14 @@ def withdraw(*, ids: tuple[str, ...], everything: bool, directory: Path, data_di
     """
     import asyncio
 
-    from asyncagents.cli.lookup import look
+    from asyncagents.cli.lookup import with_runtime
 
-    wanted = chosen(ids, project_folder(directory) if everything else None)
+    wanted = withdraw_scope(ids, project_folder(directory) if everything else None)
     data = data_directory(data_dir)
-    print_withdrawn(asyncio.run(look(data, lambda runtime: take_back(runtime, wanted), nothing=None)), wanted)
+    print_withdrawn(
+        asyncio.run(with_runtime(data, lambda runtime: withdraw_approvals(runtime, wanted), nothing=None)),
+        wanted,
+    )
 
 
 HINT = "`asyncagents approvals --all` lists all approvals"
@@ -75,60 +80,58 @@ HINT = "`asyncagents approvals --all` lists all approvals"
 NONE: tuple[Approval, ...] = ()
 
 
-class Wanted(Struct, frozen=True):
+class WithdrawScope(Struct, frozen=True):
     """The approvals to withdraw: by id, or all of a directory."""
 
     ids: tuple[str, ...]
     directory: Path | None
 
 
-def chosen(ids: tuple[str, ...], directory: Path | None) -> Wanted:
+def withdraw_scope(ids: tuple[str, ...], directory: Path | None) -> WithdrawScope:
     if bool(ids) == (directory is not None):
-        raise Complaint(
+        raise CliError(
             "name the approvals to withdraw by their ids, or all with --all", hint=HINT, code=USAGE
         )
-    return Wanted(tuple(dict.fromkeys(ids)), directory)
+    return WithdrawScope(tuple(dict.fromkeys(ids)), directory)
 
 
-async def listed(runtime: Runtime, directory: Path | None) -> tuple[Approval, ...]:
+async def list_approvals(runtime: Runtime, directory: Path | None) -> tuple[Approval, ...]:
     return await runtime.approvals.list(directory)
 
 
-async def take_back(runtime: Runtime, wanted: Wanted) -> int:
+async def withdraw_approvals(runtime: Runtime, wanted: WithdrawScope) -> int:
     """Withdraw the approvals and return their number. All ids are resolved before the first is withdrawn."""
     if wanted.directory is not None:
         return await runtime.approvals.withdraw_all(wanted.directory)
     known = await runtime.approvals.list(None)
-    found = dict.fromkeys([_find(known, each) for each in wanted.ids])
+    found = dict.fromkeys([_find_id(known, each) for each in wanted.ids])
     for approval_id in found:
         try:
             await runtime.approvals.withdraw(approval_id)
         except NotFound as error:
-            raise _unknown(approval_id) from error
+            raise _unknown_approval(approval_id) from error
     return len(found)
 
 
-def _find(known: Sequence[Approval], start: str) -> str:
+def _find_id(known: Sequence[Approval], start: str) -> str:
     """Complete a prefix to an id; an id older than the listed ones is returned unchanged."""
-    named = start if start.startswith(PREFIX) else f"{PREFIX}{start}"
+    named = start if start.startswith(ID_PREFIX) else f"{ID_PREFIX}{start}"
     found = [each.id for each in known if each.id.startswith(named)]
-    if named == PREFIX or (not found and len(known) < MOST):
-        raise _unknown(start)
+    if named == ID_PREFIX or (not found and len(known) < MAX_LIMIT):
+        raise _unknown_approval(start)
     if len(found) > 1 and named not in found:
-        raise Complaint(
-            f"several approvals begin with {start!r}: write more of the id", hint=HINT, code=USAGE
-        )
+        raise CliError(f"several approvals begin with {start!r}: write more of the id", hint=HINT, code=USAGE)
     return named if named in found or not found else found[0]
 
 
-def _unknown(start: str) -> Complaint:
-    return Complaint(str(NotFound("approval", start)), hint=HINT, code=USAGE)
+def _unknown_approval(start: str) -> CliError:
+    return CliError(str(NotFound("approval", start)), hint=HINT, code=USAGE)
 
 
-def print_withdrawn(count: int | None, wanted: Wanted) -> None:
+def print_withdrawn(count: int | None, wanted: WithdrawScope) -> None:
     """Print the number of withdrawn approvals; None means that there is no store yet."""
     if count is None and wanted.ids:
-        raise _unknown(wanted.ids[0])
+        raise _unknown_approval(wanted.ids[0])
     click.echo(
         f"withdrawn: {count or 0}; these calls ask again from now on" if count else "nothing to withdraw"
     )
@@ -141,12 +144,12 @@ def print_rows(found: Sequence[Approval], directory: Path | None) -> None:
         return
     now = SystemClock().now()
     print_table([_cells(each, now, everywhere=directory is None) for each in found], flexible=2)
-    if len(found) == MOST:
-        click.echo(f"only the {MOST} newest are listed", err=True)
+    if len(found) == MAX_LIMIT:
+        click.echo(f"only the {MAX_LIMIT} newest are listed", err=True)
 
 
 def _cells(known: Approval, now: int, *, everywhere: bool) -> tuple[str, ...]:
-    what = covered(known.permission, (known.pattern,), exact=known.exact)
+    what = describe_scope(known.permission, (known.pattern,), exact=known.exact)
     place = (known.directory or "(its sessions are deleted)",) if everywhere else ()
     return known.id, ago(known.time.created, now), what, *place
 

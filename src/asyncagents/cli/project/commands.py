@@ -8,11 +8,11 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents.cli.options import data_dir_option, directory_option, json_option, project_folder
-from asyncagents.cli.project.agents import tell_odd
-from asyncagents.cli.project.open import open_place
+from asyncagents.cli.project.agents import print_warnings
+from asyncagents.cli.project.open import open_project
 from asyncagents.cli.terminal.screen import plain, print_table
 from asyncagents.config.markdown.commands import FoundCommands
-from asyncagents.engine.input.intake import CommandInfo, listed
+from asyncagents.engine.input.intake import CommandInfo, command_infos
 
 
 @click.command()
@@ -29,7 +29,7 @@ def commands(*, as_json: bool, directory: Path, data_dir: Path | None) -> None:
     asyncio.run(show_commands(project_folder(directory), data_dir, as_json=as_json))
 
 
-class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CommandRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A command as `--json` prints it; `why_not`: why it cannot be used."""
 
     name: str
@@ -43,19 +43,19 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 async def show_commands(directory: Path, data_dir: Path | None, *, as_json: bool) -> None:
-    async with open_place(directory, data_dir) as opened:
-        material = opened.project.material
+    async with open_project(directory, data_dir) as opened:
+        material = opened.project.prompt_sources
         assert material is not None, "a project has one"
-        rows = [*map(_row, listed(material)), *_unusable(material.commands)]
+        rows = [*map(_row, command_infos(material)), *_unusable(material.commands)]
         if as_json:
             click.echo(msgspec.json.encode(rows))
         else:
             _print_rows(rows)
-            tell_odd(material.commands.warnings)
+            print_warnings(material.commands.warnings)
 
 
-def _row(info: CommandInfo) -> Row:
-    return Row(
+def _row(info: CommandInfo) -> CommandRow:
+    return CommandRow(
         name=info.name,
         source=info.source,
         description=info.description,
@@ -66,14 +66,14 @@ def _row(info: CommandInfo) -> Row:
     )
 
 
-def _unusable(found: FoundCommands) -> Iterator[Row]:
+def _unusable(found: FoundCommands) -> Iterator[CommandRow]:
     for each in found.broken:
-        yield Row(name=each.path.stem, source=str(each.path), why_not=each.reason)
-    for name, path in sorted(found.strange.items()):
-        yield Row(name=name, source=str(path), why_not="its project is not trusted")
+        yield CommandRow(name=each.path.stem, source=str(each.path), why_not=each.reason)
+    for name, path in sorted(found.untrusted_files.items()):
+        yield CommandRow(name=name, source=str(path), why_not="its project is not trusted")
 
 
-def _print_rows(rows: Sequence[Row]) -> None:
+def _print_rows(rows: Sequence[CommandRow]) -> None:
     usable = [row for row in rows if row.why_not is None]
     head = ("command", "arguments", "agent", "from", "")
     print_table([head, *(_cells(row) for row in usable)], flexible=4)
@@ -82,6 +82,6 @@ def _print_rows(rows: Sequence[Row]) -> None:
             click.echo(f"not usable: {plain(row.source)}: {plain(row.why_not)}", err=True)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: CommandRow) -> tuple[str, ...]:
     agent = f"{row.agent or 'general'}, as a task" if row.subtask else row.agent or "-"
     return f"/{row.name}", " ".join(row.hints) or "-", agent, row.source, row.description or ""

@@ -10,9 +10,9 @@ from asyncagents.cli.exit import BadConfig
 from asyncagents.cli.options import data_dir_option, directory_option
 from asyncagents.cli.terminal.screen import plain
 from asyncagents.config.env import system_environment
-from asyncagents.config.file.schema import schema_text
-from asyncagents.config.load import Loaded, Setting, load
-from asyncagents.config.paths import Place, places
+from asyncagents.config.file.schema import config_schema_text
+from asyncagents.config.load import LoadedConfig, LoadedSetting, load_config
+from asyncagents.config.paths import ConfigLocation, config_locations
 from asyncagents.errors import ConfigError
 
 WIDEST_VALUE = 60
@@ -30,14 +30,14 @@ def config(*, as_json: bool, schema: bool, paths: bool, directory: Path, data_di
     Secrets are shown as stars.
     """
     if schema:
-        click.echo(schema_text(), nl=False)
+        click.echo(config_schema_text(), nl=False)
         return
     try:
         environment = system_environment()
         if paths:
-            _print_places(places(environment, directory))
+            _print_paths(config_locations(environment, directory))
             return
-        loaded = load(environment, directory=directory, data_dir=data_dir)
+        loaded = load_config(environment, directory=directory, data_dir=data_dir)
     except ConfigError as error:
         raise BadConfig(str(error)) from error
     _print_json(loaded) if as_json else _print_table(loaded.settings)
@@ -45,17 +45,17 @@ def config(*, as_json: bool, schema: bool, paths: bool, directory: Path, data_di
         click.echo(f"warning: {plain(warning)}", err=True)
 
 
-def _print_places(found: tuple[Place, ...]) -> None:
+def _print_paths(found: tuple[ConfigLocation, ...]) -> None:
     for place in found:
         click.echo(f"{'read' if place.found else '-':<5} {place.scope:<9} {place.label}")
 
 
-def _print_json(loaded: Loaded) -> None:
+def _print_json(loaded: LoadedConfig) -> None:
     rows = {setting.key: {"value": setting.value, "origin": setting.origin} for setting in loaded.settings}
     click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
 
 
-def _print_table(settings: tuple[Setting, ...]) -> None:
+def _print_table(settings: tuple[LoadedSetting, ...]) -> None:
     rows = [(setting.key, _short(setting.value), setting.origin) for setting in settings]
     keys = max(len(key) for key, _, _ in rows)
     values = max(len(value) for _, value, _ in rows)

@@ -10,14 +10,14 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents.cli.options import data_dir_option, directory_option, json_option, project_folder
-from asyncagents.cli.project.open import open_place
+from asyncagents.cli.project.open import open_project
 from asyncagents.cli.terminal.screen import one_line, plain, print_table
 from asyncagents.config.env import system_environment
-from asyncagents.config.load import load
+from asyncagents.config.load import load_config
 from asyncagents.config.paths import data_folder
 from asyncagents.domain.call.call import Effect
 from asyncagents.errors import ToolError
-from asyncagents.tools.mcp.client import Link, Wanted
+from asyncagents.tools.mcp.client import McpClient, ServerSpec
 from asyncagents.tools.mcp.servers import open_servers, tool_name
 
 
@@ -56,13 +56,13 @@ def list_servers(
     context.exit(0 if good else FAILED)
 
 
-class ToolRow(Struct, frozen=True, kw_only=True):
+class McpToolRow(Struct, frozen=True, kw_only=True):
     name: str
     description: str
     effect: Effect
 
 
-class Row(Struct, frozen=True, kw_only=True):
+class McpServerRow(Struct, frozen=True, kw_only=True):
     """A server as `--json` prints it. `why`: what is wrong; `said`: the last lines of its stderr."""
 
     name: str
@@ -71,7 +71,7 @@ class Row(Struct, frozen=True, kw_only=True):
     connected: bool
     why: str | None = None
     said: tuple[str, ...] = ()
-    tools: tuple[ToolRow, ...] = ()
+    tools: tuple[McpToolRow, ...] = ()
     resources: int = 0
     prompts: int = 0
 
@@ -79,11 +79,11 @@ class Row(Struct, frozen=True, kw_only=True):
 async def show_servers(directory: Path, data_dir: Path | None, *, as_json: bool) -> bool:
     """Print the servers; return whether every enabled one can be used."""
     environment = system_environment()
-    for warning in load(environment, directory=directory).warnings:
+    for warning in load_config(environment, directory=directory).warnings:
         click.echo(f"warning: {plain(warning)}", err=True)
     logging.getLogger("asyncagents.tools").setLevel(logging.ERROR)  # each row says what is wrong
-    async with open_place(directory, data_dir) as opened:
-        rows = await ask_servers(opened.servers, data_folder(environment, data_dir)[0] / "tool-output")
+    async with open_project(directory, data_dir) as opened:
+        rows = await query_servers(opened.servers, data_folder(environment, data_dir)[0] / "tool-output")
     if as_json:
         click.echo(msgspec.json.encode(rows))
     elif rows:
@@ -93,36 +93,36 @@ async def show_servers(directory: Path, data_dir: Path | None, *, as_json: bool)
     return all(row.connected for row in rows if row.enabled)
 
 
-async def ask_servers(wanted: Sequence[Wanted], output: Path) -> list[Row]:
+async def query_servers(wanted: Sequence[ServerSpec], output: Path) -> list[McpServerRow]:
     """Start and query the servers concurrently."""
     async with open_servers(output) as servers:
-        servers.want("", tuple(wanted))
-        links = {link.name: link for link in servers.links("")}
+        servers.set_servers("", tuple(wanted))
+        links = {link.name: link for link in servers.clients("")}
         async with asyncio.TaskGroup() as group:
-            asked = {name: group.create_task(_asked(link)) for name, link in links.items()}
-        return [asked[each.name].result() if each.name in asked else _off(each) for each in wanted]
+            asked = {name: group.create_task(_query_server(link)) for name, link in links.items()}
+        return [asked[each.name].result() if each.name in asked else _disabled_row(each) for each in wanted]
 
 
-async def _asked(link: Link) -> Row:
+async def _query_server(link: McpClient) -> McpServerRow:
     try:
-        resources = len(await link.ask(lambda line: line.resources()))
-        prompts = len(await link.ask(lambda line: line.prompts()))
+        resources = len(await link.request(lambda line: line.list_resources()))
+        prompts = len(await link.request(lambda line: line.list_prompts()))
     except ToolError as error:
-        return Row(
+        return McpServerRow(
             name=link.name,
-            transport=_transport(link.wanted),
+            transport=_transport(link.spec),
             enabled=True,
             connected=False,
-            why=link.why or str(error),
+            why=link.failure or str(error),
             said=link.tail.lines,
         )
     tools = (
-        ToolRow(name=tool_name(link.name, each.name), description=each.description, effect=each.effect)
-        for each in link.offers
+        McpToolRow(name=tool_name(link.name, each.name), description=each.description, effect=each.effect)
+        for each in link.tools
     )
-    return Row(
+    return McpServerRow(
         name=link.name,
-        transport=_transport(link.wanted),
+        transport=_transport(link.spec),
         enabled=True,
         connected=True,
         tools=tuple(tools),
@@ -131,15 +131,15 @@ async def _asked(link: Link) -> Row:
     )
 
 
-def _off(wanted: Wanted) -> Row:
-    return Row(name=wanted.name, transport=_transport(wanted), enabled=False, connected=False)
+def _disabled_row(wanted: ServerSpec) -> McpServerRow:
+    return McpServerRow(name=wanted.name, transport=_transport(wanted), enabled=False, connected=False)
 
 
-def _transport(wanted: Wanted) -> str:
+def _transport(wanted: ServerSpec) -> str:
     return "stdio" if wanted.config.type == "local" else "http"
 
 
-def _print(rows: Sequence[Row]) -> None:
+def _print(rows: Sequence[McpServerRow]) -> None:
     print_table([("server", "by", ""), *((row.name, row.transport, _state(row)) for row in rows)], flexible=2)
     for row in rows:
         for line in row.said:
@@ -150,7 +150,7 @@ def _print(rows: Sequence[Row]) -> None:
         print_table([("tool", "effect", ""), *tools], flexible=2)
 
 
-def _state(row: Row) -> str:
+def _state(row: McpServerRow) -> str:
     if not row.enabled:
         return "disabled"
     if not row.connected:

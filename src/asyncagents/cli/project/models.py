@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from asyncagents.app.default_model import NO_MODEL
 from asyncagents.cli.options import directory_option, json_option, project_folder
-from asyncagents.cli.terminal.screen import print_table, short
+from asyncagents.cli.terminal.screen import print_table, short_number
 from asyncagents.domain.conversation.message import ModelRef
-from asyncagents.llm.roster import Choice
+from asyncagents.llm.roster import ModelChoice
 
 
 @click.command()
@@ -30,11 +30,11 @@ def models(*, search: str | None, everything: bool, as_json: bool, directory: Pa
     """
     from asyncagents.cli.terminal.screen import plain
     from asyncagents.config.env import system_environment
-    from asyncagents.config.load import load
+    from asyncagents.config.load import load_config
     from asyncagents.llm.roster import Roster
 
     folder = project_folder(directory)
-    loaded = load(system_environment(), directory=folder)
+    loaded = load_config(system_environment(), directory=folder)
     for warning in loaded.warnings:
         click.echo(f"warning: {plain(warning)}", err=True)
     roster = Roster(loaded.config)
@@ -49,7 +49,7 @@ def models(*, search: str | None, everything: bool, as_json: bool, directory: Pa
         print_list(found, roster.default_model(), everything=everything or search is not None)
 
 
-class Line(Struct, frozen=True, kw_only=True):
+class ModelRow(Struct, frozen=True, kw_only=True):
     """A model as `--json` prints it; prices in US dollars per million tokens, None if unknown."""
 
     model: str
@@ -63,13 +63,13 @@ class Line(Struct, frozen=True, kw_only=True):
     why_not: str | None
 
 
-def print_json(found: Sequence[Choice], default: ModelRef | None) -> None:
-    click.echo(msgspec.json.encode([_line(each, default) for each in found]))
+def print_json(found: Sequence[ModelChoice], default: ModelRef | None) -> None:
+    click.echo(msgspec.json.encode([_model_row(each, default) for each in found]))
 
 
-def _line(choice: Choice, default: ModelRef | None) -> Line:
+def _model_row(choice: ModelChoice, default: ModelRef | None) -> ModelRow:
     facts, price = choice.facts, choice.facts.price
-    return Line(
+    return ModelRow(
         model=f"{choice.ref.provider_id}/{choice.ref.model_id}",
         name=facts.name,
         context=facts.context,
@@ -82,11 +82,11 @@ def _line(choice: Choice, default: ModelRef | None) -> Line:
     )
 
 
-def print_list(found: Sequence[Choice], default: ModelRef | None, *, everything: bool) -> None:
-    lines = [_line(each, default) for each in found if each.available or everything]
+def print_list(found: Sequence[ModelChoice], default: ModelRef | None, *, everything: bool) -> None:
+    lines = [_model_row(each, default) for each in found if each.available or everything]
     if lines:
         head = ("model", "context", "output", "price", "")
-        print_table([head, *(_row(line) for line in lines)], flexible=4)
+        print_table([head, *(_cells(line) for line in lines)], flexible=4)
     if not found:
         click.echo("no model name matches; `asyncagents models --all` lists all known models", err=True)
     if not lines and found:
@@ -95,7 +95,7 @@ def print_list(found: Sequence[Choice], default: ModelRef | None, *, everything:
         _print_others([each for each in found if not each.available], {line.model for line in lines})
 
 
-def _row(line: Line) -> tuple[str, ...]:
+def _cells(line: ModelRow) -> tuple[str, ...]:
     unknown = "?"
     price = unknown
     if line.input_price is not None and line.output_price is not None:
@@ -103,14 +103,14 @@ def _row(line: Line) -> tuple[str, ...]:
     remark = "default" if line.default else ""
     return (
         line.model,
-        short(line.context) if line.context else unknown,
-        short(line.output) if line.output else unknown,
+        short_number(line.context) if line.context else unknown,
+        short_number(line.output) if line.output else unknown,
         price,
         line.why_not or remark,
     )
 
 
-def _print_others(others: Sequence[Choice], listed: Collection[str]) -> None:
+def _print_others(others: Sequence[ModelChoice], listed: Collection[str]) -> None:
     """Print one line for each provider with unlisted models; "more" if others of it are listed."""
     counts = Counter(each.ref.provider_id for each in others)
     first = {each.ref.provider_id: each.why_not for each in reversed(others)}

@@ -7,8 +7,8 @@ import click
 import msgspec
 
 from asyncagents.cli.options import data_dir_option, directory_option, json_option, project_folder
-from asyncagents.cli.project.agents import tell_odd
-from asyncagents.cli.project.open import open_place
+from asyncagents.cli.project.agents import print_warnings
+from asyncagents.cli.project.open import open_project
 from asyncagents.cli.terminal.screen import print_table
 from asyncagents.engine.workplace.hooks import PluginReport
 
@@ -29,11 +29,11 @@ def plugins(*, as_json: bool, directory: Path, data_dir: Path | None) -> None:
 
 
 async def show_plugins(directory: Path, data_dir: Path | None, *, as_json: bool) -> None:
-    async with open_place(directory, data_dir) as opened:
+    async with open_project(directory, data_dir) as opened:
         reports = opened.project.hooks.reports()
         click.echo(msgspec.json.encode(reports)) if as_json else _print(reports)
         shown = {_failure(report) for report in reports if report.error}
-        tell_odd([warning for warning in opened.warnings if warning not in shown])
+        print_warnings([warning for warning in opened.warnings if warning not in shown])
 
 
 def _failure(report: PluginReport) -> str:

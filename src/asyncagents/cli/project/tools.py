@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents.cli.options import data_dir_option, directory_option, json_option, project_folder
-from asyncagents.cli.project.agents import find, tell_odd
-from asyncagents.cli.project.open import open_place
+from asyncagents.cli.project.agents import find_agent, print_warnings
+from asyncagents.cli.project.open import open_project
 from asyncagents.cli.terminal.screen import print_table
 from asyncagents.domain.agent.permission import (
     GUARDED_PLACE,
@@ -18,7 +18,7 @@ from asyncagents.domain.agent.permission import (
     WEBFETCH_LOCAL,
     Action,
     evaluate,
-    hidden,
+    is_hidden,
     match,
     permission_of,
 )
@@ -50,75 +50,75 @@ def tools(
     )
 
 
-SHOWN = 3
+MAX_EXCEPTIONS = 3
 """Exceptions shown for a tool; --json has all."""
 
-_BESIDE = {"bash": UNCLEAR, WEBFETCH: WEBFETCH_LOCAL}
+_OTHER_PERMISSION = {"bash": UNCLEAR, WEBFETCH: WEBFETCH_LOCAL}
 """The other permission that a tool may ask for."""
 
 
-class Special(Struct, frozen=True):
+class PatternAction(Struct, frozen=True):
     """A pattern with another action than the tool's default."""
 
     pattern: str
     action: Action
 
 
-class Row(Struct, frozen=True, kw_only=True):
+class ToolRow(Struct, frozen=True, kw_only=True):
     name: str
     description: str
     effect: Effect
     permission: str
     action: Action
-    exceptions: tuple[Special, ...]
+    exceptions: tuple[PatternAction, ...]
     hidden: bool
 
 
 async def show_tools(
     directory: Path, data_dir: Path | None, agent: str | None, *, everything: bool, as_json: bool
 ) -> None:
-    async with open_place(directory, data_dir) as opened:
+    async with open_project(directory, data_dir) as opened:
         agents = opened.project.agents
-        rules = find(agents, agent or agents.default().name).layers.rules
-        rows = [judged(tool, rules) for tool in opened.project.tools.values()]
+        rules = find_agent(agents, agent or agents.default().name).layers.rules
+        rows = [tool_row(tool, rules) for tool in opened.project.tools.values()]
         rows = [row for row in rows if everything or not row.hidden]
         click.echo(msgspec.json.encode(rows)) if as_json else _print_rows(rows)
-        tell_odd(opened.warnings)
+        print_warnings(opened.warnings)
         if any(server.config.enabled for server in opened.servers):
             click.echo("tools of MCP servers are listed by `asyncagents mcp list`", err=True)
 
 
-def judged(tool: AnyTool, rules: Sequence[Rule]) -> Row:
+def tool_row(tool: AnyTool, rules: Sequence[Rule]) -> ToolRow:
     permission = permission_of(tool.name)
     action = evaluate(rules, permission, "*")
-    return Row(
+    return ToolRow(
         name=tool.name,
         description=tool.description.strip().partition("\n")[0],
         effect=tool.effect,
         permission=permission,
         action=action,
         exceptions=tuple(_exceptions(permission, action, rules)),
-        hidden=hidden(rules, tool.name),
+        hidden=is_hidden(rules, tool.name),
     )
 
 
-def _exceptions(permission: str, action: Action, rules: Sequence[Rule]) -> list[Special]:
+def _exceptions(permission: str, action: Action, rules: Sequence[Rule]) -> list[PatternAction]:
     patterns = dict.fromkeys(rule.pattern for rule in rules if match(rule.permission, permission))
-    found = [Special(each, evaluate(rules, permission, each)) for each in patterns if each != "*"]
-    if (other := _BESIDE.get(permission)) is not None:
-        found.append(Special(other, evaluate(rules, other, "*")))
+    found = [PatternAction(each, evaluate(rules, permission, each)) for each in patterns if each != "*"]
+    if (other := _OTHER_PERMISSION.get(permission)) is not None:
+        found.append(PatternAction(other, evaluate(rules, other, "*")))
     if permission in {"bash", "edit", "read"} and action != "deny":
-        found.append(Special(GUARDED_PLACE, evaluate(rules, GUARDED_PLACE, "*")))
+        found.append(PatternAction(GUARDED_PLACE, evaluate(rules, GUARDED_PLACE, "*")))
     return [each for each in found if each.action != action]
 
 
-def _print_rows(rows: Sequence[Row]) -> None:
+def _print_rows(rows: Sequence[ToolRow]) -> None:
     head = ("tool", "rules", "effect", "")
     print_table([head, *(_cells(row) for row in rows)], flexible=3)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    named = [f"{each.action} {each.pattern}" for each in row.exceptions[:SHOWN]]
+def _cells(row: ToolRow) -> tuple[str, ...]:
+    named = [f"{each.action} {each.pattern}" for each in row.exceptions[:MAX_EXCEPTIONS]]
     more = len(row.exceptions) - len(named)
     but = ", ".join([*named, *([f"{more} more"] if more else [])])
     said = f"{row.action} ({but})" if but else row.action

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import click
 
-from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.cli.exit import USAGE, CliError
 from asyncagents.cli.options import json_option
-from asyncagents.cli.project.trust_requests import settings_wanted, visible
+from asyncagents.cli.project.trust_requests import escape_unprintable, settings_needing_trust
 from asyncagents.cli.terminal.screen import plain
 from asyncagents.config.env import system_environment
-from asyncagents.config.trust import distrust, is_trusted, project_root, trusted_roots
-from asyncagents.config.trust import trust as trust_project
+from asyncagents.config.trust import distrust_project, is_trusted, project_root, trusted_roots
+from asyncagents.config.trust import trust_project as trust_project
 
 
 @click.command()
@@ -31,14 +31,14 @@ def trust(*, directory: Path, remove: bool, listing: bool, as_json: bool) -> Non
     """
 
     if listing:
-        show_all(as_json=as_json)
+        print_trusted(as_json=as_json)
     elif remove:
-        drop(directory, as_json=as_json)
+        remove_trust(directory, as_json=as_json)
     else:
-        add(directory, as_json=as_json)
+        add_trust(directory, as_json=as_json)
 
 
-def show_all(*, as_json: bool) -> None:
+def print_trusted(*, as_json: bool) -> None:
     roots = [str(root) for root in trusted_roots(system_environment())]
     if as_json:
         click.echo(json.dumps({"trusted": roots}))
@@ -46,12 +46,12 @@ def show_all(*, as_json: bool) -> None:
         click.echo(plain(root))
 
 
-def add(directory: Path, *, as_json: bool) -> None:
+def add_trust(directory: Path, *, as_json: bool) -> None:
     if not directory.is_dir():
-        raise Complaint(f"{directory} is not a directory", hint="pass the project's directory", code=USAGE)
+        raise CliError(f"{directory} is not a directory", hint="pass the project's directory", code=USAGE)
     environment = system_environment()
     root = project_root(environment, directory)
-    wishes = list(settings_wanted(environment, directory, root))
+    wishes = list(settings_needing_trust(environment, directory, root))
     trust_project(environment, root)
     if as_json:
         rows = [{"file": wish.file, "key": wish.key, "value": wish.value} for wish in wishes]
@@ -59,17 +59,17 @@ def add(directory: Path, *, as_json: bool) -> None:
         return
     for wish in wishes:
         words = f"{wish.file}: {wish.key} = {json.dumps(wish.value, ensure_ascii=False)}"
-        click.echo(visible(words))
+        click.echo(escape_unprintable(words))
     click.echo(plain(f"{root} is trusted; `asyncagents trust --remove` removes the trust"))
 
 
-def drop(directory: Path, *, as_json: bool) -> None:
+def remove_trust(directory: Path, *, as_json: bool) -> None:
     environment = system_environment()
     root = project_root(environment, directory)
-    was = distrust(environment, root)
+    was = distrust_project(environment, root)
     still = [each for each in trusted_roots(environment) if each in root.parents]
     if still:
-        raise Complaint(
+        raise CliError(
             f"{root} is still trusted, as it is below {still[0]}",
             hint=f"`asyncagents trust --remove {still[0]}`",
             code=USAGE,

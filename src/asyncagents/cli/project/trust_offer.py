@@ -5,15 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from asyncagents.app.default_model import no_model
+from asyncagents.app.default_model import no_model_error
 from asyncagents.cli.exit import first_error
-from asyncagents.cli.project.trust_requests import visible, wish_lines, wishes
+from asyncagents.cli.project.trust_requests import escape_unprintable, request_lines, trust_requests
 from asyncagents.cli.terminal.keyboard import Keyboard, find_keyboard
 from asyncagents.cli.terminal.screen import Screen
 from asyncagents.config.config import Config
 from asyncagents.config.env import system_environment
-from asyncagents.config.load import Loaded, load
-from asyncagents.config.trust import is_trusted, project_root, trust
+from asyncagents.config.load import LoadedConfig, load_config
+from asyncagents.config.trust import is_trusted, project_root, trust_project
 from asyncagents.errors import NotTrusted
 from asyncagents.llm.roster import Roster
 
@@ -37,16 +37,16 @@ def with_trust(directory: Path, screen: Screen, work: Callable[[], T], *, offers
     return work()
 
 
-def load_with_trust(directory: Path, data: Path, screen: Screen) -> Loaded:
+def load_with_trust(directory: Path, data: Path, screen: Screen) -> LoadedConfig:
     """Load the configuration of a server or worker, and print its warnings.
 
     If its model is in an untrusted file, offer to trust it at the terminal; a no leaves it untrusted.
     """
     environment = system_environment()
-    loaded = load(environment, directory=directory, data_dir=data)
+    loaded = load_config(environment, directory=directory, data_dir=data)
     error = untrusted_model(loaded.config)
     if error is not None and offer_trust(error, directory, screen):
-        loaded = load(environment, directory=directory, data_dir=data)
+        loaded = load_config(environment, directory=directory, data_dir=data)
     for warning in loaded.warnings:
         screen.warn(warning)
     return loaded
@@ -57,7 +57,7 @@ def untrusted_model(config: Config) -> NotTrusted | None:
     roster = Roster(config)
     ref = roster.default_model()
     problem = roster.problem(ref) if ref is not None else None
-    error = no_model(config) if ref is None else problem.error() if problem is not None else None
+    error = no_model_error(config) if ref is None else problem.error() if problem is not None else None
     return error if isinstance(error, NotTrusted) else None
 
 
@@ -68,30 +68,30 @@ def offer_trust(error: NotTrusted, directory: Path, screen: Screen) -> bool:
     if keyboard is None or is_trusted(environment, directory):
         return False
     root = project_root(environment, directory)
-    found = wishes(environment, directory, root)
-    lines, cut = wish_lines(found)
-    screen.tell(f"{visible(error.fact)}, which is not trusted.")
-    screen.tell(f"The files of {visible(str(root))} ask for:")
+    found = trust_requests(environment, directory, root)
+    lines, cut = request_lines(found)
+    screen.print_line(f"{escape_unprintable(error.fact)}, which is not trusted.")
+    screen.print_line(f"The files of {escape_unprintable(str(root))} ask for:")
     for line in lines:
-        screen.tell(line)
-    screen.tell(CONSEQUENCE)
+        screen.print_line(line)
+    screen.print_line(CONSEQUENCE)
     question = f"Trust this project? [y/N{'; s shows all' if cut else ''}] "
-    while (answer := _typed(keyboard, screen, question)) == "s" and cut:
-        for line in wish_lines(found, whole=True)[0]:
-            screen.tell(line)
+    while (answer := _read_answer(keyboard, screen, question)) == "s" and cut:
+        for line in request_lines(found, whole=True)[0]:
+            screen.print_line(line)
     if answer not in YES:
         return False
-    trust(environment, root)
+    trust_project(environment, root)
     screen.note("trusted; `asyncagents trust --remove` removes the trust")
     return True
 
 
-def _typed(keyboard: Keyboard, screen: Screen, question: str) -> str:
+def _read_answer(keyboard: Keyboard, screen: Screen, question: str) -> str:
     """Ask, and return the typed line in lower case; empty at the end of input."""
-    keyboard.forget()
-    screen.ask(question)
-    line = asyncio.run(keyboard.line())
+    keyboard.discard_input()
+    screen.show_prompt(question)
+    line = asyncio.run(keyboard.read_line())
     if line is not None:
-        screen.answered()
-    screen.unask()
+        screen.mark_answered()
+    screen.clear_prompt()
     return (line or "").lower()

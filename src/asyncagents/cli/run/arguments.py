@@ -11,19 +11,19 @@ from typing import Any, Literal, TextIO, TypeAlias
 import click
 from msgspec import Struct
 
-from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.cli.exit import USAGE, CliError
 from asyncagents.config.env import system_environment
 from asyncagents.config.secret import Secret
-from asyncagents.domain.agent.permission import Action, Written, permission_of, rules_of
+from asyncagents.domain.agent.permission import Action, ConfiguredRules, permission_of, rules_from_config
 from asyncagents.domain.conversation.session import Rule
 
 Format: TypeAlias = Literal["text", "json", "stream-json"]
-HEED_SECONDS = 0.2
-PIECE = 65_536
+SELECT_SECONDS = 0.2
+READ_BYTES = 65_536
 LONGEST_PROMPT = 10 * 1024 * 1024
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class RunArguments(Struct, frozen=True, kw_only=True):
     prompt: str = ""
     """The argument, then stdin."""
     files: tuple[Path, ...] = ()
@@ -50,7 +50,7 @@ class Order(Struct, frozen=True, kw_only=True):
     port: int | None = None
 
     @property
-    def sends(self) -> bool:
+    def has_prompt(self) -> bool:
         return bool(self.prompt or self.files)
 
     @property
@@ -58,7 +58,7 @@ class Order(Struct, frozen=True, kw_only=True):
         return self.newest or self.session is not None
 
 
-def make_order(
+def parse_arguments(
     *,
     prompt: str | None,
     as_json: bool,
@@ -66,16 +66,16 @@ def make_order(
     deny: Sequence[str],
     token: str | None,
     **given: Any,
-) -> Order:
+) -> RunArguments:
     """Build the arguments from the options of `run`; reads stdin if it is piped."""
     if as_json:
         given["format"] = "json"
     rules = session_rules(allow, deny, str(system_environment().home))
     secret = Secret(token) if token is not None else None
-    return Order(prompt=whole_prompt(prompt), rules=rules, token=secret, **given)
+    return RunArguments(prompt=read_prompt(prompt), rules=rules, token=secret, **given)
 
 
-def check(order: Order) -> None:
+def check_arguments(order: RunArguments) -> None:
     """Raise for contradicting options, before anything is opened."""
     if order.session is not None and order.newest:
         raise click.UsageError("--session and --continue both choose the session: give one of them.")
@@ -85,20 +85,20 @@ def check(order: Order) -> None:
         raise click.UsageError(
             "--allow and --deny are for a new session; leave out --session and --continue."
         )
-    if not order.sends and not order.resumes:
-        raise Complaint(
+    if not order.has_prompt and not order.resumes:
+        raise CliError(
             "the prompt is empty",
             hint='pass one, as in `asyncagents run "Hello"`, or pipe it in; '
             "`--continue` continues the last session",
             code=USAGE,
         )
-    _check_place(order)
+    _check_server_options(order)
     for option, given in (("--detach", order.detach), ("--key", order.key is not None)):
-        if given and not order.sends:
+        if given and not order.has_prompt:
             raise click.UsageError(f"{option} needs a prompt.")
 
 
-def _check_place(order: Order) -> None:
+def _check_server_options(order: RunArguments) -> None:
     if order.api and (order.attach is not None or order.detach):
         other = "--attach" if order.attach is not None else "--detach"
         raise click.UsageError(f"--api is for runs in this process; leave out {other}.")
@@ -110,11 +110,11 @@ def _check_place(order: Order) -> None:
 
 def session_rules(allow: Sequence[str], deny: Sequence[str], home: str) -> tuple[Rule, ...]:
     """Parse --allow, then --deny: of matching rules the last one wins."""
-    written = [*(_written(word, "allow") for word in allow), *(_written(word, "deny") for word in deny)]
-    return tuple(rule for each in written for rule in rules_of(each, home))
+    written = [*(_parse_rule(word, "allow") for word in allow), *(_parse_rule(word, "deny") for word in deny)]
+    return tuple(rule for each in written for rule in rules_from_config(each, home))
 
 
-def _written(word: str, action: Action) -> Written:
+def _parse_rule(word: str, action: Action) -> ConfiguredRules:
     """Parse `edit` or `edit:docs/*`; the name of a tool, such as `write`, means its permission, `edit`."""
     permission, _, pattern = word.partition(":")
     if not permission.strip():
@@ -122,26 +122,26 @@ def _written(word: str, action: Action) -> Written:
     return {permission_of(permission.strip()): {pattern.strip() or "*": action}}
 
 
-def whole_prompt(argument: str | None) -> str:
+def read_prompt(argument: str | None) -> str:
     """Return the argument followed by stdin."""
-    pieces = [argument or "", _piped()]
+    pieces = [argument or "", _read_stdin()]
     return "\n\n".join(piece for piece in pieces if piece.strip())
 
 
-def _piped() -> str:
+def _read_stdin() -> str:
     """Read stdin; empty for a terminal or a device such as /dev/null."""
     if sys.stdin is None or _is_device(sys.stdin):
         return ""
-    raw = _read(sys.stdin)
+    raw = _read_stream(sys.stdin)
     if len(raw) > LONGEST_PROMPT:
-        raise Complaint("stdin has more than 10 MiB", hint="attach files with --file", code=USAGE)
+        raise CliError("stdin has more than 10 MiB", hint="attach files with --file", code=USAGE)
     try:
         return raw.decode().rstrip("\n")
     except UnicodeDecodeError as error:
-        raise Complaint("stdin is not UTF-8 text", hint="attach it with --file", code=USAGE) from error
+        raise CliError("stdin is not UTF-8 text", hint="attach it with --file", code=USAGE) from error
 
 
-def _read(stream: TextIO) -> bytes:
+def _read_stream(stream: TextIO) -> bytes:
     """Read up to the limit. Polls with `select`: a Ctrl-C just before a blocking read would be delayed."""
     try:
         fd = stream.fileno()
@@ -149,8 +149,8 @@ def _read(stream: TextIO) -> bytes:
         return stream.buffer.read(LONGEST_PROMPT + 1)
     raw = bytearray()
     while len(raw) <= LONGEST_PROMPT:
-        if select.select([fd], [], [], HEED_SECONDS)[0]:
-            piece = os.read(fd, PIECE)
+        if select.select([fd], [], [], SELECT_SECONDS)[0]:
+            piece = os.read(fd, READ_BYTES)
             if not piece:
                 break
             raw += piece

@@ -2,11 +2,11 @@
 
 from msgspec import Struct
 
-from asyncagents.app.default_model import no_model
-from asyncagents.cli.exit import USAGE, Complaint
-from asyncagents.cli.run.arguments import Order
+from asyncagents.app.default_model import no_model_error
+from asyncagents.cli.exit import USAGE, CliError
+from asyncagents.cli.run.arguments import RunArguments
 from asyncagents.config.config import Config
-from asyncagents.config.file.builtin_providers import meant_model
+from asyncagents.config.file.builtin_providers import suggest_model
 from asyncagents.config.file.check import suggestion
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.session import Session
@@ -15,58 +15,60 @@ from asyncagents.engine.workplace.agents import Agents
 from asyncagents.errors import InvalidInput, ModelError, NotTrusted
 from asyncagents.llm.roster import Roster
 
-LISTED = "`asyncagents models` lists the models that can be used"
+MODELS_HINT = "`asyncagents models` lists the models that can be used"
 
 
-class Addressee(Struct, frozen=True):
+class AgentChoice(Struct, frozen=True):
     """Agent and model of a prompt; None: the host chooses."""
 
     agent: str | None
     model: ModelRef | None
 
 
-def choose(config: Config, agents: Agents, order: Order, session: Session | None) -> Addressee:
+def choose_agent_and_model(
+    config: Config, agents: Agents, order: RunArguments, session: Session | None
+) -> AgentChoice:
     """Choose agent and model. Raises if they are known to be unusable without a request."""
     roster = Roster(config)
-    agent = _agent(agents, order, session)
+    agent = _choose_agent(agents, order, session)
     own = agents.get(agent).model
     candidates = (
-        named_model(order.model, config),
+        parse_model(order.model, config),
         own if order.agent else None,
-        _last_used(session),
+        _last_model(session),
         own,
         roster.default_model(),
     )
     model = next((each for each in candidates if each is not None), None)
     if model is None:
-        error = no_model(config)
-        raise error if isinstance(error, NotTrusted) else Complaint(str(error), hint=LISTED, code=USAGE)
+        error = no_model_error(config)
+        raise error if isinstance(error, NotTrusted) else CliError(str(error), hint=MODELS_HINT, code=USAGE)
     try:
         roster.check(model)
     except NotTrusted:
         raise
     except (InvalidInput, ModelError) as error:
-        mine = order.model is None and model == _last_used(session)
-        hint = "this session used it last; --model chooses another" if mine else LISTED
-        raise Complaint(str(error), hint=hint, code=USAGE) from error
-    return Addressee(agent, model)
+        mine = order.model is None and model == _last_model(session)
+        hint = "this session used it last; --model chooses another" if mine else MODELS_HINT
+        raise CliError(str(error), hint=hint, code=USAGE) from error
+    return AgentChoice(agent, model)
 
 
-def named_model(model: str | None, config: Config | None = None) -> ModelRef | None:
+def parse_model(model: str | None, config: Config | None = None) -> ModelRef | None:
     """Parse --model. Raises `CliError` with a suggestion if the provider is missing."""
     configured = {name: each.models for name, each in config.provider.items()} if config else {}
-    meant = meant_model(model, configured) if model and "/" not in model else None
+    meant = suggest_model(model, configured) if model and "/" not in model else None
     if meant is not None:
-        raise Complaint(f"{model!r} is not a model: did you mean {meant}?", hint=LISTED, code=USAGE)
+        raise CliError(f"{model!r} is not a model: did you mean {meant}?", hint=MODELS_HINT, code=USAGE)
     return model_ref(model)
 
 
-def _last_used(session: Session | None) -> ModelRef | None:
+def _last_model(session: Session | None) -> ModelRef | None:
     used = session.model if session else None
     return ModelRef(provider_id=used.provider_id, model_id=used.id, variant=used.variant) if used else None
 
 
-def _agent(agents: Agents, order: Order, session: Session | None) -> str:
+def _choose_agent(agents: Agents, order: RunArguments, session: Session | None) -> str:
     """Choose the agent: --agent, else the session's, else the default. Raises if it is not defined here."""
     before = session.agent if session is not None else None
     name = order.agent or before or agents.default().name
@@ -79,7 +81,7 @@ def _agent(agents: Agents, order: Order, session: Session | None) -> str:
         gone = (
             f"this session's agent {name!r} is gone" if order.agent is None else f"there is no agent {name!r}"
         )
-        raise Complaint(f"{gone}: {instead}", hint="--agent chooses another" if before else "", code=USAGE)
+        raise CliError(f"{gone}: {instead}", hint="--agent chooses another" if before else "", code=USAGE)
     if order.agent and not agents.get(name).speaks_to_people:
-        raise Complaint(f"{name!r} is a subagent: only other agents can call it", code=USAGE)
+        raise CliError(f"{name!r} is a subagent: only other agents can call it", code=USAGE)
     return name

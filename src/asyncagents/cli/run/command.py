@@ -7,9 +7,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from asyncagents.cli.find_server import find_there
+from asyncagents.cli.find_server import find_target_server
 from asyncagents.cli.options import data_dir_option, data_directory, directory_option, project_folder
-from asyncagents.cli.run.arguments import Order
+from asyncagents.cli.run.arguments import RunArguments
 from asyncagents.cli.terminal.screen import Screen
 
 
@@ -87,33 +87,33 @@ def run(context: click.Context, /, *, directory: Path, **given: Any) -> None:
     Exit codes: 0 answered, 1 failed, 2 wrong usage, model, key, config or session, 3 waiting for a person or
     an outside result, 5 cancelled, 130 and 143 quit or stopped by a signal.
     """
-    from asyncagents.cli.run.arguments import check, make_order
-    from asyncagents.cli.terminal.screen import Screen, listen
+    from asyncagents.cli.run.arguments import check_arguments, parse_arguments
+    from asyncagents.cli.terminal.screen import Screen, log_to_screen
 
     named = context.get_parameter_source("directory") is ParameterSource.COMMANDLINE
-    order = make_order(directory=project_folder(directory), placed=named, **given)
-    check(order)
+    order = parse_arguments(directory=project_folder(directory), placed=named, **given)
+    check_arguments(order)
     data_directory(order.data_dir)
     screen = Screen()
-    listen(screen)
-    context.exit(carry_out(order, screen))
+    log_to_screen(screen)
+    context.exit(execute_run(order, screen))
 
 
-def carry_out(order: Order, screen: Screen) -> int:
+def execute_run(order: RunArguments, screen: Screen) -> int:
     """Run and return the exit code; if the project must be trusted, offer that at the terminal."""
     from asyncagents.cli.project.trust_offer import with_trust  # start-up: as below
 
     text = order.format == "text"
-    return with_trust(order.directory, screen, lambda: _carry_out(order, screen), offers=text)
+    return with_trust(order.directory, screen, lambda: _execute_run(order, screen), offers=text)
 
 
-def _carry_out(order: Order, screen: Screen) -> int:
+def _execute_run(order: RunArguments, screen: Screen) -> int:
     data = data_directory(order.data_dir)
-    there = find_there(data, order.attach, order.token)
+    there = find_target_server(data, order.attach, order.token)
     if there is None:
-        from asyncagents.cli.run.local import find_here, work_here  # start-up: as below
+        from asyncagents.cli.run.local import load_project, run_locally  # start-up: as below
 
-        return asyncio.run(work_here(order, find_here(order, screen), screen))
-    from asyncagents.cli.run.remote import work_there  # start-up: a client needs no runtime
+        return asyncio.run(run_locally(order, load_project(order, screen), screen))
+    from asyncagents.cli.run.remote import run_remotely  # start-up: a client needs no runtime
 
-    return asyncio.run(work_there(order, there, data, screen))
+    return asyncio.run(run_remotely(order, there, data, screen))

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from typing import TypeAlias
 
 from asyncagents.cli.ask.person import Asker
-from asyncagents.cli.exit import Complaint, complaint
+from asyncagents.cli.exit import CliError, as_cli_error
 from asyncagents.cli.host import Host
 from asyncagents.cli.run.view import View
 from asyncagents.domain.conversation.status import Idle
@@ -22,14 +22,14 @@ from asyncagents.domain.event import (
 )
 from asyncagents.domain.id import SessionId
 
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 """Interval to check for changes without an event: an ask that is left open, a full disk."""
 
-News: TypeAlias = Event | None
+EventOrTick: TypeAlias = Event | None
 """An event, or None for a tick of the poll."""
 
 
-async def follow(
+async def follow_tree(
     host: Host,
     root_id: SessionId,
     *,
@@ -41,17 +41,17 @@ async def follow(
 
     With an `asker`, open asks are put to the person at the terminal; an open ask counts as work.
     """
-    news: asyncio.Queue[News] = asyncio.Queue()
+    news: asyncio.Queue[EventOrTick] = asyncio.Queue()
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_pass_on(events, news)), group.create_task(_tick(news))]
+        tasks = [group.create_task(_forward_events(events, news)), group.create_task(_tick(news))]
         if asker is not None:
             tasks.append(group.create_task(asker.work()))
-        while await _goes_on(host, root_id, asker):
-            await _show(host, root_id, news, view)
+        while await _is_active(host, root_id, asker):
+            await _show_events(host, root_id, news, view)
             if asker is not None:
-                asker.look()
+                asker.recheck()
         if asker is not None:
-            asker.end()
+            asker.dismiss()
         await asyncio.sleep(0)  # forward the events that are already published
         for task in tasks:
             task.cancel()
@@ -60,28 +60,28 @@ async def follow(
             view.show(event)
 
 
-async def _goes_on(host: Host, root_id: SessionId, asker: Asker | None) -> bool:
+async def _is_active(host: Host, root_id: SessionId, asker: Asker | None) -> bool:
     """Return whether the tree works or asks. Checks twice: an answer between the checks starts work."""
     if asker is None:
         return await host.at_work(root_id)
     for _ in range(2):
-        if await host.at_work(root_id) or await asker.wanted():
+        if await host.at_work(root_id) or await asker.has_open_asks():
             return True
     return False
 
 
-async def _show(host: Host, root_id: SessionId, news: asyncio.Queue[News], view: View) -> None:
+async def _show_events(host: Host, root_id: SessionId, news: asyncio.Queue[EventOrTick], view: View) -> None:
     """Show events until one after which the tree may rest or ask."""
     while True:
         event = await news.get()
         if event is None:
-            view.pause()
-            _check(host, root_id)
+            view.show_held()
+            _raise_trouble(host, root_id)
             return
         view.show(event)
         match event:
             case SessionDeleted(session_id=session_id) if session_id == root_id:
-                raise was_deleted(root_id)
+                raise deleted_error(root_id)
             case SessionIdle() | SessionDeleted() | PermissionAsked() | QuestionAsked():
                 return
             case PermissionReplied() | QuestionReplied() | QuestionRejected():
@@ -92,24 +92,24 @@ async def _show(host: Host, root_id: SessionId, news: asyncio.Queue[News], view:
                 pass
 
 
-def was_deleted(root_id: SessionId) -> Complaint:
-    return Complaint(f"session {root_id} was deleted during the run")
+def deleted_error(root_id: SessionId) -> CliError:
+    return CliError(f"session {root_id} was deleted during the run")
 
 
-def _check(host: Host, root_id: SessionId) -> None:
+def _raise_trouble(host: Host, root_id: SessionId) -> None:
     """Raise if the store cannot write: accepted input is stored, so the run need not retry forever."""
     if host.trouble is not None:
-        told = complaint(host.trouble)
+        told = as_cli_error(host.trouble)
         again = f"`asyncagents run --session {root_id}` continues"
-        raise Complaint(told.message, hint=f"{told.hint}; {again}" if told.hint else again)
+        raise CliError(told.message, hint=f"{told.hint}; {again}" if told.hint else again)
 
 
-async def _pass_on(events: AsyncIterator[Event], news: asyncio.Queue[News]) -> None:
+async def _forward_events(events: AsyncIterator[Event], news: asyncio.Queue[EventOrTick]) -> None:
     async for event in events:
         news.put_nowait(event)
 
 
-async def _tick(news: asyncio.Queue[News]) -> None:
+async def _tick(news: asyncio.Queue[EventOrTick]) -> None:
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
         news.put_nowait(None)

@@ -8,25 +8,25 @@ from pathlib import Path
 from msgspec import Struct
 
 from asyncagents.app.runtime import open_runtime
-from asyncagents.cli.run.arguments import Order
-from asyncagents.cli.run.choose import Addressee, choose
-from asyncagents.cli.run.job import Job, supervised
+from asyncagents.cli.run.arguments import RunArguments
+from asyncagents.cli.run.choose import AgentChoice, choose_agent_and_model
+from asyncagents.cli.run.job import RunJob, run_with_signals
 from asyncagents.cli.terminal.screen import Screen
 from asyncagents.cli.terminal.signals import Signals
 from asyncagents.config.api import api_config
 from asyncagents.config.config import Config
 from asyncagents.config.env import system_environment
-from asyncagents.config.load import load
+from asyncagents.config.load import load_config
 from asyncagents.config.markdown.agents import find_agents
 from asyncagents.domain.conversation.session import Session
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.workplace.agents import Agents
 from asyncagents.errors import Conflict, NotTrusted
 from asyncagents.llm.alias import find_alias
-from asyncagents.server.discovery import Lock
+from asyncagents.server.discovery import ServerLock
 
 
-class Here(Struct, frozen=True):
+class LocalProject(Struct, frozen=True):
     """Config and agents of the directory of a run."""
 
     config: Config
@@ -35,69 +35,73 @@ class Here(Struct, frozen=True):
     """Warnings about settings that are ignored because the project is not trusted."""
 
 
-def find_here(order: Order, screen: Screen) -> Here:
+def load_project(order: RunArguments, screen: Screen) -> LocalProject:
     """Load config and agents of the directory, and print their warnings once."""
     environment = system_environment()
-    loaded = load(environment, directory=order.directory, data_dir=order.data_dir)
+    loaded = load_config(environment, directory=order.directory, data_dir=order.data_dir)
     alias = partial(find_alias, loaded.config)
     found = find_agents(environment, order.directory, trusted=loaded.trusted, alias=alias)
     distrust = (*loaded.distrust, *found.distrust)
-    for warning in (*loaded.warnings, *found.told):
+    for warning in (*loaded.warnings, *found.all_warnings):
         if warning not in distrust:
             screen.warn(warning)
-    return Here(loaded.config, Agents(loaded.config, found, home=str(environment.home)), distrust)
+    return LocalProject(loaded.config, Agents(loaded.config, found, home=str(environment.home)), distrust)
 
 
-def choose_here(place: Here, order: Order, session: Session | None, screen: Screen) -> Addressee:
+def choose_and_warn(
+    place: LocalProject, order: RunArguments, session: Session | None, screen: Screen
+) -> AgentChoice:
     """Choose agent and model, and print trust warnings, unless the error is about trust itself."""
     try:
-        chosen = choose(place.config, place.agents, order, session)
+        chosen = choose_agent_and_model(place.config, place.agents, order, session)
     except NotTrusted:
         raise
     except Exception:
-        _warn(place, screen)
+        _warn_untrusted(place, screen)
         raise
-    _warn(place, screen)
+    _warn_untrusted(place, screen)
     return chosen
 
 
-def _warn(place: Here, screen: Screen) -> None:
+def _warn_untrusted(place: LocalProject, screen: Screen) -> None:
     for warning in place.distrust:
         screen.warn(warning)
 
 
-async def work_here(order: Order, place: Here, screen: Screen) -> int:
+async def run_locally(order: RunArguments, place: LocalProject, screen: Screen) -> int:
     """Run in this process; return the exit code. Invalid arguments raise before anything is stored."""
     config = place.config
-    chosen = choose_here(place, order, None, screen) if order.sends and not order.resumes else None
-    if not order.sends:
-        _warn(place, screen)
+    chosen = choose_and_warn(place, order, None, screen) if order.has_prompt and not order.resumes else None
+    if not order.has_prompt:
+        _warn_untrusted(place, screen)
     with Signals() as signals:
         async with (
             open_runtime(config.data_dir, config=config, coding="each directory", serve=False) as runtime,
-            _answering(runtime, order, config.data_dir, screen),
+            _serve_api(runtime, order, config.data_dir, screen),
         ):
-            job = Job(
+            job = RunJob(
                 runtime,
                 order,
-                lambda session: choose_here(place, order, session, screen),
+                lambda session: choose_and_warn(place, order, session, screen),
                 screen=screen,
             )
-            return await supervised(job, signals, chosen)
+            return await run_with_signals(job, signals, chosen)
 
 
 @asynccontextmanager
-async def _answering(runtime: Runtime, order: Order, data: Path, screen: Screen) -> AsyncIterator[None]:
+async def _serve_api(
+    runtime: Runtime, order: RunArguments, data: Path, screen: Screen
+) -> AsyncIterator[None]:
     """Serve the API from before the first tool runs; sessions of other runs are not served here."""
     api = api_config(system_environment())
-    lock = _lock(data, screen) if order.api and api.enabled else None
+    lock = _try_lock(data, screen) if order.api and api.enabled else None
     if lock is None:
         yield
         return
-    from asyncagents.server.serve import Listening, open_server  # start-up: only with --api
+    from asyncagents.server.serve import ServerOptions, open_server  # start-up: only with --api
 
     port = order.port if order.port is not None else api.port
-    listening = Listening(port=port, serves_all=False)
+    listening = ServerOptions(port=port, serves_all=False)
     try:
         async with open_server(runtime, data, listening, directory=order.directory, lock=lock) as listing:
             screen.note(f"listening at {listing.url}")
@@ -106,10 +110,10 @@ async def _answering(runtime: Runtime, order: Order, data: Path, screen: Screen)
         lock.close()
 
 
-def _lock(data: Path, screen: Screen) -> Lock | None:
+def _try_lock(data: Path, screen: Screen) -> ServerLock | None:
     """Take the data directory's server lock; warn and return None if another server has it."""
     try:
-        return Lock(data)
+        return ServerLock(data)
     except Conflict as error:
-        screen.tell(f"warning: {error}")
+        screen.print_line(f"warning: {error}")
         return None

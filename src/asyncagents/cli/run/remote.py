@@ -7,37 +7,37 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Unpack
 
-from asyncagents.cli.exit import USAGE, Complaint, first_error
-from asyncagents.cli.find_server import TOKEN_VARIABLE, There
-from asyncagents.cli.run.arguments import Order
-from asyncagents.cli.run.choose import Addressee, named_model
-from asyncagents.cli.run.follow import was_deleted
-from asyncagents.cli.run.job import Job, supervised
-from asyncagents.cli.run.result import Where
+from asyncagents.cli.exit import USAGE, CliError, first_error
+from asyncagents.cli.find_server import TOKEN_VARIABLE, TargetServer
+from asyncagents.cli.run.arguments import RunArguments
+from asyncagents.cli.run.choose import AgentChoice, parse_model
+from asyncagents.cli.run.follow import deleted_error
+from asyncagents.cli.run.job import RunJob, run_with_signals
+from asyncagents.cli.run.result import RunLocation
 from asyncagents.cli.terminal.screen import Screen
 from asyncagents.cli.terminal.signals import Signals
 from asyncagents.client.client import Client, open_client
-from asyncagents.client.client import To as Sent
-from asyncagents.client.tasks import Tasks
-from asyncagents.client.transport import Lost
+from asyncagents.client.client import ClientPromptOptions as Sent
+from asyncagents.client.tasks import ClientTasks
+from asyncagents.client.transport import ServerUnreachable
 from asyncagents.domain.call.call import Reply
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.session import Rule, Session
 from asyncagents.domain.conversation.status import Idle, Status
 from asyncagents.domain.event import Event, SessionStatus
 from asyncagents.domain.http_shapes import SentFile
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.engine.input.compose import File
-from asyncagents.engine.input.message import To
+from asyncagents.engine.input.message import PromptOptions
 from asyncagents.errors import NotFound, RequestError, StoreError, Unauthorized, Unavailable
 from asyncagents.llm.model import Attachment
-from asyncagents.tools.project.prompt_sources import told_mime
+from asyncagents.tools.project.prompt_sources import detect_mime
 
 MOST_BYTES = 7 * 1024 * 1024
 """Limit of all files together: base64 adds a third, and the server limits the request body."""
 
 
-def attachments(paths: Iterable[Path]) -> list[Attachment]:
+def read_attachments(paths: Iterable[Path]) -> list[Attachment]:
     """Read files as attachments. Raises `CliError` if they are too large or of an unsupported type."""
     found, size = [], 0
     for path in paths:
@@ -45,7 +45,7 @@ def attachments(paths: Iterable[Path]) -> list[Attachment]:
             data = file.read(MOST_BYTES - size + 1)
         size += len(data)
         if size > MOST_BYTES:
-            raise Complaint(
+            raise CliError(
                 f"{path}: files of more than {MOST_BYTES // 2**20} MiB in total cannot be sent",
                 hint="attach a part of it, or a smaller file",
                 code=USAGE,
@@ -55,9 +55,9 @@ def attachments(paths: Iterable[Path]) -> list[Attachment]:
 
 
 def _attachment(path: Path, data: bytes) -> Attachment:
-    mime = told_mime(path.name, data)
+    mime = detect_mime(path.name, data)
     if mime is None:
-        raise Complaint(
+        raise CliError(
             f"{path} is neither text nor an image nor a PDF",
             hint="if it is text, save it as UTF-8",
             code=USAGE,
@@ -65,15 +65,15 @@ def _attachment(path: Path, data: bytes) -> Attachment:
     return Attachment(mime, f"data:{mime};base64,{b64encode(data).decode()}", path.name)
 
 
-BEHIND_SECONDS = 10.0
+EVENT_LAG_SECONDS = 10.0
 """Max wait for events to catch up with the stored state at the end; if none are lost it takes no time."""
-SILENT_SECONDS = 4
+SILENCE_NOTE_SECONDS = 4
 """After this much silence a note says that the server does not answer."""
 UNSERVED_SECONDS = 3.0
 """A ready session may wait this long for a process before the reason is looked up."""
 
 
-class Attached:
+class RemoteHost:
     """A run's `Host` that is a server.
 
     `own`: the server works on this data directory, so on this machine, and can read its files.
@@ -86,18 +86,18 @@ class Attached:
         self._own = own
         self._placed = own or placed
         self._root = asyncio.get_running_loop().create_future()
-        self._seen: dict[SessionId, Status] = {}
+        self._statuses: dict[SessionId, Status] = {}
         """The last status event of each session."""
         self._behind_since: float | None = None
         self._unserved_since: float | None = None
-        self._prompted: SessionId | None = None
+        self._prompted_id: SessionId | None = None
         """The session that was prompted: events of it will come."""
         self.session_id: SessionId | None = None
         """Set once there is a session to continue."""
         self.trouble: StoreError | None = None
 
     @property
-    def tasks(self) -> Tasks:
+    def tasks(self) -> ClientTasks:
         return self._client.tasks
 
     async def begin(
@@ -108,7 +108,7 @@ class Attached:
         directory: Path,
         key: str | None,
         permission: Sequence[Rule],
-        **to: Unpack[To],
+        **to: Unpack[PromptOptions],
     ) -> tuple[Session, MessageId]:
         session, message_id = await self._client.begin(
             text,
@@ -116,21 +116,23 @@ class Attached:
             directory=directory if self._placed else None,
             key=key,
             permission=permission,
-            **self._sent(to),
+            **self._client_options(to),
         )
-        self.session_id = self._prompted = session.id
+        self.session_id = self._prompted_id = session.id
         return session, message_id
 
-    async def send(self, session_id: SessionId, text: str, *, key: str | None, **to: Unpack[To]) -> MessageId:
-        message_id = await self._client.send(session_id, text, key=key, **self._sent(to))
-        self.session_id = self._prompted = session_id
+    async def send(
+        self, session_id: SessionId, text: str, *, key: str | None, **to: Unpack[PromptOptions]
+    ) -> MessageId:
+        message_id = await self._client.send(session_id, text, key=key, **self._client_options(to))
+        self.session_id = self._prompted_id = session_id
         return message_id
 
-    def _sent(self, to: To) -> Sent:
+    def _client_options(self, to: PromptOptions) -> Sent:
         sent = Sent(agent=to.get("agent"), model=to.get("model"))
         files = to.get("files") or ()
         if files:
-            sent["files"] = [str(file) for file in files] if self._own else _with_content(files)
+            sent["files"] = [str(file) for file in files] if self._own else _read_files(files)
         return sent
 
     def serve_tree(self, root_id: SessionId) -> None:
@@ -141,17 +143,17 @@ class Attached:
     @asynccontextmanager
     async def events(self) -> AsyncIterator[AsyncIterator[Event]]:
         """Stream the events of the tree passed to `serve_tree`, from now on."""
-        with self._told_if_silent():
+        with self._note_if_silent():
             cursor = await self._client.cursor()
-        async with aclosing(self._heard(cursor)) as events:
+        async with aclosing(self._stream_events(cursor)) as events:
             yield events
 
-    async def _heard(self, cursor: str) -> AsyncGenerator[Event, None]:
+    async def _stream_events(self, cursor: str) -> AsyncGenerator[Event, None]:
         root_id = await self._root
         async with self._client.events(root_id, tree=True, after=cursor) as events:
             async for event in events:
                 if isinstance(event, SessionStatus):
-                    self._seen[event.session_id] = event.status
+                    self._statuses[event.session_id] = event.status
                 yield event
 
     async def at_work(self, root_id: SessionId) -> bool:
@@ -161,17 +163,17 @@ class Attached:
         except NotFound as error:
             if not self._root.done():
                 raise
-            raise was_deleted(root_id) from error  # the deletion event may come later
+            raise deleted_error(root_id) from error  # the deletion event may come later
 
     async def _is_at_work(self, root_id: SessionId) -> bool:
-        with self._told_if_silent():
+        with self._note_if_silent():
             state = await self._client.state(root_id)
         self.trouble = StoreError(state.trouble) if state.trouble is not None else None
         if state.at_work or not self._root.done():
             await self._warn_unserved(root_id, waits=state.at_work and not state.is_run)
             self._behind_since = None
             return state.at_work
-        return await self._is_behind(root_id)
+        return await self._events_lag(root_id)
 
     async def _warn_unserved(self, root_id: SessionId, *, waits: bool) -> None:
         """Warn if the session waits because no worker serves it or its server has no model."""
@@ -185,22 +187,22 @@ class Attached:
         if why.code in ("no_worker", "no_model"):
             self._screen.warn(why.sentence)
 
-    async def _is_behind(self, root_id: SessionId) -> bool:
+    async def _events_lag(self, root_id: SessionId) -> bool:
         now = asyncio.get_running_loop().time()
         self._behind_since = self._behind_since or now
-        if now - self._behind_since > BEHIND_SECONDS:
+        if now - self._behind_since > EVENT_LAG_SECONDS:
             return False
         statuses = await self._client.statuses(root_id)
-        return (self._prompted is not None and self._prompted not in self._seen) or any(
+        return (self._prompted_id is not None and self._prompted_id not in self._statuses) or any(
             type(seen) is not type(statuses.get(session_id, Idle()))
-            for session_id, seen in self._seen.items()
+            for session_id, seen in self._statuses.items()
         )
 
     @contextmanager
-    def _told_if_silent(self) -> Iterator[None]:
+    def _note_if_silent(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        words = f"no answer from the server for {SILENT_SECONDS} s; waiting for it to come back"
-        timer = loop.call_later(SILENT_SECONDS, self._screen.note, words)
+        words = f"no answer from the server for {SILENCE_NOTE_SECONDS} s; waiting for it to come back"
+        timer = loop.call_later(SILENCE_NOTE_SECONDS, self._screen.note, words)
         try:
             yield
         finally:
@@ -231,90 +233,90 @@ class Attached:
     async def children(self, session_id: SessionId) -> tuple[Session, ...]:
         return await self._client.children(session_id)
 
-    async def messages(self, session_id: SessionId, *, limit: int) -> tuple[Entry, ...]:
+    async def messages(self, session_id: SessionId, *, limit: int) -> tuple[MessageWithParts, ...]:
         return await self._client.messages(session_id, limit=limit)
 
-    async def answer_to(self, message_id: MessageId) -> Entry | None:
+    async def answer_to(self, message_id: MessageId) -> MessageWithParts | None:
         return await self._client.answer_to(message_id)
 
     async def statuses(self, root_id: SessionId) -> dict[SessionId, Status]:
         return await self._client.statuses(root_id)
 
-    async def is_run(self, session_id: SessionId) -> bool:
+    async def is_running(self, session_id: SessionId) -> bool:
         return await self._client.is_run(session_id)
 
 
-def _with_content(files: Sequence[File]) -> list[SentFile]:
-    read = attachments(Path(str(file)) for file in files)
+def _read_files(files: Sequence[File]) -> list[SentFile]:
+    read = read_attachments(Path(str(file)) for file in files)
     return [SentFile(mime=each.mime, url=each.url, filename=each.filename) for each in read]
 
 
-PATIENCE_SECONDS = 10.0
+RECONNECT_SECONDS = 10.0
 """Time to reconnect before the server counts as lost."""
 
 
-async def work_there(order: Order, there: There, data: Path, screen: Screen) -> int:
+async def run_remotely(order: RunArguments, there: TargetServer, data: Path, screen: Screen) -> int:
     """Run in the server; return the exit code. Model and agent are checked by the server, not here."""
-    chosen = Addressee(order.agent, named_model(order.model))
-    where = Where(there.url, far=not there.own)
+    chosen = AgentChoice(order.agent, parse_model(order.model))
+    where = RunLocation(there.url, far=not there.own)
     with Signals() as signals:
         if where.far:
-            await _reach(there)
+            await _check_reachable(there)
         if order.format == "text":
             screen.note(f"working in the server at {there.url}")
-        async with _connected(there, data) as client:
-            host = Attached(client, screen, own=there.own, placed=order.placed)
-            job = Job(host, order, lambda session: chosen, screen=screen, where=where)
+        async with _open_client(there, data) as client:
+            host = RemoteHost(client, screen, own=there.own, placed=order.placed)
+            job = RunJob(host, order, lambda session: chosen, screen=screen, where=where)
             try:
-                return await supervised(job, signals)
+                return await run_with_signals(job, signals)
             except Exception as error:
                 screen.end_line()
-                raise _told(first_error(error), where, host.session_id) from error
+                raise _explain_error(first_error(error), where, host.session_id) from error
 
 
 @asynccontextmanager
-async def _connected(there: There, data: Path) -> AsyncIterator[Client]:
+async def _open_client(there: TargetServer, data: Path) -> AsyncIterator[Client]:
     """Connect by data directory if the server is our own, so that it is found again at a new address."""
     if there.own:
-        async with open_client(data=data, patience=PATIENCE_SECONDS) as client:
+        async with open_client(data=data, patience=RECONNECT_SECONDS) as client:
             yield client
     else:
         token = there.token.reveal() if there.token is not None else None
-        async with open_client(there.url, token=token, patience=PATIENCE_SECONDS) as client:
+        async with open_client(there.url, token=token, patience=RECONNECT_SECONDS) as client:
             yield client
 
 
-async def _reach(there: There) -> None:
+async def _check_reachable(there: TargetServer) -> None:
     """Fail at once, without reconnecting, if no server answers at the given address."""
     try:
         async with open_client(there.url, patience=0) as client:
             await client.health()
     except Unauthorized as error:  # for example a host name that the server does not accept
-        raise Complaint(f"the server at {there.url} refuses: {error}", code=USAGE) from error
+        raise CliError(f"the server at {there.url} refuses: {error}", code=USAGE) from error
     except (Unavailable, RequestError) as error:
-        raise Complaint(
+        raise CliError(
             f"no asyncagents server answers at {there.url}: {error}",
             hint="`asyncagents serve` starts one, and prints its address",
         ) from error
 
 
-def _told(error: BaseException, where: Where, session_id: SessionId | None) -> BaseException:
+def _explain_error(error: BaseException, where: RunLocation, session_id: SessionId | None) -> BaseException:
     match error:
-        case Unavailable() if not isinstance(error, Lost):
-            again = f"`{where.again(session_id)}` continues what was accepted" if session_id else ""
-            return Complaint(f"the server at {where.url} refuses: {error}", hint=again)
+        case Unavailable() if not isinstance(error, ServerUnreachable):
+            again = f"`{where.resume_command(session_id)}` continues what was accepted" if session_id else ""
+            return CliError(f"the server at {where.url} refuses: {error}", hint=again)
         case Unavailable() if session_id is not None:
-            return Complaint(
+            return CliError(
                 f"the server at {where.url} is lost: {error}",
-                hint=f"what was accepted is stored; `{where.again(session_id)}` continues it",
+                hint=f"what was accepted is stored; `{where.resume_command(session_id)}` continues it",
             )
         case Unavailable():
             hint = "`asyncagents sessions` shows whether the prompt was stored"
-            return Complaint(f"the server at {where.url} is lost: {error}", hint="" if where.far else hint)
+            return CliError(f"the server at {where.url} is lost: {error}", hint="" if where.far else hint)
         case NotFound() if where.far:
-            return Complaint(f"{error} at {where.url}", code=USAGE)
+            return CliError(f"{error} at {where.url}", code=USAGE)
         case Unauthorized():
-            return Complaint(
+            return CliError(
                 f"the server at {where.url} refuses: {error}",
                 hint=f"give its token as --token, or in {TOKEN_VARIABLE}",
                 code=USAGE,

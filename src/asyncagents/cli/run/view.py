@@ -7,11 +7,11 @@ import click
 import msgspec
 from msgspec import Struct
 
-from asyncagents.cli.run.result import Result, as_json
-from asyncagents.cli.run.tool_view import Tools
-from asyncagents.cli.terminal.screen import Screen, amount, dollars, one_line
+from asyncagents.cli.run.result import RunResult, as_json
+from asyncagents.cli.run.tool_view import ToolView
+from asyncagents.cli.terminal.screen import Screen, dollars, one_line, token_text
 from asyncagents.domain.conversation.codec import UnknownPart
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage, sort_key
 from asyncagents.domain.conversation.part import Part, ReasoningPart, TextPart
 from asyncagents.domain.conversation.status import Retry
@@ -23,7 +23,7 @@ from asyncagents.domain.event import (
     SessionCreated,
     SessionStatus,
     SessionUpdated,
-    frame,
+    encode_event,
 )
 from asyncagents.domain.id import Ids, MessageId, PartId, SessionId
 from asyncagents.domain.port import Clock
@@ -34,25 +34,25 @@ class View(Protocol):
         """Show an event, unless its content was shown before."""
         ...
 
-    def pause(self) -> None:
+    def show_held(self) -> None:
         """Show what was held back, after a moment without events."""
         ...
 
-    def answer(self, entry: Entry) -> None:
+    def show_answer(self, entry: MessageWithParts) -> None:
         """Show a stored answer."""
         ...
 
-    def end(self, result: Result) -> None: ...
+    def end(self, result: RunResult) -> None: ...
 
 
-class Fresh(Struct, frozen=True):
+class UnshownText(Struct, frozen=True):
     """A part, and the text of it that was not shown before."""
 
     part: Part
     words: str = ""
 
 
-class Words:
+class TextTracker:
     """Yields the text of a session's new messages once, from deltas or from parts that have grown.
 
     This process sends deltas, another one parts. `last` is the newest message before the run: if it is
@@ -63,7 +63,7 @@ class Words:
     def __init__(
         self,
         session_id: SessionId,
-        last: Entry | None,
+        last: MessageWithParts | None,
         *,
         live: bool = False,
         asked: MessageId | None = None,
@@ -74,14 +74,14 @@ class Words:
         self._before = sort_key(last.info) if last is not None else ""
         self._live = live
         self._ended = last is not None and last.info.time.completed is not None
-        unfinished = last if last is not None and _unfinished(last) else None
+        unfinished = last if last is not None and _is_unfinished(last) else None
         self._under_way = None if live else unfinished
         self._new: set[MessageId] = {unfinished.info.id} if unfinished is not None and live else set()
         self._early: dict[MessageId, dict[PartId, Part]] = {}
         self._parts: dict[PartId, TextPart | ReasoningPart] = {}
         self._shown: dict[PartId, int] = {}
 
-    def take(self, event: Event) -> Iterator[Fresh]:
+    def new_text(self, event: Event) -> Iterator[UnshownText]:
         match event:
             case MessageUpdated(session_id=self._session_id, info=AssistantMessage() as info):
                 if not info.summary or info.parent_id == self._asked:
@@ -89,7 +89,7 @@ class Words:
             case PartUpdated(session_id=self._session_id, part=part) if not isinstance(part, UnknownPart):
                 yield from self._part(part)
             case PartDelta(session_id=self._session_id, part_id=part_id) if part_id in self._parts:
-                yield from self._grown(self._parts[part_id], event.offset, event.delta)
+                yield from self._unshown_text(self._parts[part_id], event.offset, event.delta)
             case _:
                 pass
 
@@ -97,7 +97,7 @@ class Words:
         under_way = self._live and info.id == self._last_id and not self._ended
         return info.session_id == self._session_id and (sort_key(info) > self._before or under_way)
 
-    def _message(self, info: AssistantMessage) -> Iterator[Fresh]:
+    def _message(self, info: AssistantMessage) -> Iterator[UnshownText]:
         if self._under_way is not None and info.id == self._under_way.info.id and info.time.completed:
             entry, self._under_way = self._under_way, None
             if info.error is None:
@@ -107,13 +107,13 @@ class Words:
         if sort_key(info) > self._before:
             yield from self._begin(info.id, self._early.pop(info.id, {}).values())
 
-    def _begin(self, message_id: MessageId, parts: Iterable[Part]) -> Iterator[Fresh]:
+    def _begin(self, message_id: MessageId, parts: Iterable[Part]) -> Iterator[UnshownText]:
         self._new.add(message_id)
         for part in parts:
             yield from self._part(part)
 
-    def _part(self, part: Part) -> Iterator[Fresh]:
-        if self._under_way is not None and _goes_on(self._under_way, part):
+    def _part(self, part: Part) -> Iterator[UnshownText]:
+        if self._under_way is not None and _has_grown(self._under_way, part):
             self._new.add(part.message_id)
             self._under_way = None
         if part.message_id in self._new:
@@ -121,27 +121,27 @@ class Words:
         elif part.message_id > self._before:  # the role of its message is not known yet
             self._early.setdefault(part.message_id, {})[part.id] = part
 
-    def _new_part(self, part: Part) -> Iterator[Fresh]:
+    def _new_part(self, part: Part) -> Iterator[UnshownText]:
         if not isinstance(part, TextPart | ReasoningPart):
-            yield Fresh(part)
+            yield UnshownText(part)
         elif not (isinstance(part, TextPart) and part.synthetic):
             self._parts[part.id] = part
-            yield from self._grown(part, 0, part.text)
+            yield from self._unshown_text(part, 0, part.text)
 
-    def _grown(self, part: TextPart | ReasoningPart, offset: int, text: str) -> Iterator[Fresh]:
+    def _unshown_text(self, part: TextPart | ReasoningPart, offset: int, text: str) -> Iterator[UnshownText]:
         shown = self._shown.get(part.id, 0)
         words = text[shown - offset :] if offset <= shown else ""
         if words:
             self._shown[part.id] = shown + len(words)
-            yield Fresh(part, words)
+            yield UnshownText(part, words)
 
 
-def _unfinished(entry: Entry) -> bool:
+def _is_unfinished(entry: MessageWithParts) -> bool:
     info = entry.info
     return isinstance(info, AssistantMessage) and info.time.completed is None and not info.summary
 
 
-def _goes_on(entry: Entry, part: Part) -> bool:
+def _has_grown(entry: MessageWithParts, part: Part) -> bool:
     """Return whether the part adds text to the unfinished message; closing it adds none."""
     if part.message_id != entry.info.id:
         return False
@@ -156,30 +156,30 @@ def _length(part: Part | UnknownPart) -> int:
 class TextView:
     """Writes the answer to stdout; tools, todos, reasoning and retries to stderr."""
 
-    def __init__(self, screen: Screen, words: Words, *, tools: Tools, clock: Clock) -> None:
+    def __init__(self, screen: Screen, words: TextTracker, *, tools: ToolView, clock: Clock) -> None:
         self._summaries: set[tuple[MessageId, bool]] = set()
         self._screen = screen
         self._words = words
         self._tools = tools
         self._clock = clock
-        self._speaking: PartId | None = None
+        self._open_part_id: PartId | None = None
 
     def show(self, event: Event) -> None:
         match event:
-            case SessionStatus(session_id=self._tools.own, status=Retry() as retry):
+            case SessionStatus(session_id=self._tools.own_id, status=Retry() as retry):
                 seconds = max(0, retry.next - self._clock.now()) / 1000
                 self._screen.note(f"try {retry.attempt + 1} in {seconds:.0f} s: {one_line(retry.message)}")
             case _:
                 if isinstance(event, MessageUpdated) and isinstance(event.info, AssistantMessage):
-                    self._summary(event.info)
-                for fresh in self._words.take(event):
+                    self._note_summary(event.info)
+                for fresh in self._words.new_text(event):
                     self._write(fresh.part, fresh.words)
-                self._tools.take(event)
+                self._tools.show_event(event)
 
-    def pause(self) -> None:
+    def show_held(self) -> None:
         self._tools.show_held()
 
-    def _summary(self, info: AssistantMessage) -> None:
+    def _note_summary(self, info: AssistantMessage) -> None:
         """Note that a summary begins, and what it cost when it ends."""
         state = (info.id, info.time.completed is not None)
         if not info.summary or not self._words.is_new(info) or state in self._summaries:
@@ -188,25 +188,25 @@ class TextView:
         if not info.time.completed:
             self._screen.note("summarising the conversation")
         elif info.error is None:
-            spent = f"{amount(info.tokens)} tokens, {dollars(info.cost)}"
+            spent = f"{token_text(info.tokens)} tokens, {dollars(info.cost)}"
             self._screen.note(f"the conversation was summarised, {spent}")
 
     def _write(self, part: Part, words: str) -> None:
         match part:
             case TextPart():
-                if part.id != self._speaking:  # each text part starts on a new line
+                if part.id != self._open_part_id:  # each text part starts on a new line
                     self._screen.end_line()
-                self._speaking = part.id
-                self._screen.say(words)
+                self._open_part_id = part.id
+                self._screen.write_answer(words)
             case ReasoningPart():
-                self._screen.think(words)
+                self._screen.write_reasoning(words)
             case _:
                 pass
 
-    def answer(self, entry: Entry) -> None:
-        self._screen.say(entry.text)
+    def show_answer(self, entry: MessageWithParts) -> None:
+        self._screen.write_answer(entry.text)
 
-    def end(self, result: Result) -> None:
+    def end(self, result: RunResult) -> None:
         self._tools.show_held()
         self._screen.end_line()
 
@@ -217,13 +217,13 @@ class JsonView:
     def show(self, event: Event) -> None:
         pass
 
-    def pause(self) -> None:
+    def show_held(self) -> None:
         pass
 
-    def answer(self, entry: Entry) -> None:
+    def show_answer(self, entry: MessageWithParts) -> None:
         pass
 
-    def end(self, result: Result) -> None:
+    def end(self, result: RunResult) -> None:
         click.echo(as_json(result))
 
 
@@ -240,9 +240,9 @@ class StreamView:
         if isinstance(event, SessionCreated | SessionUpdated) and event.info.parent_id in self._tree:
             self._tree.add(event.session_id)
         if event.session_id in self._tree and self._is_new(event):
-            click.echo(frame(self._ids.event(), event))
+            click.echo(encode_event(self._ids.event(), event))
 
-    def pause(self) -> None:
+    def show_held(self) -> None:
         pass
 
     def _is_new(self, event: Event) -> bool:
@@ -254,9 +254,9 @@ class StreamView:
             case _:
                 return True
 
-    def answer(self, entry: Entry) -> None:
+    def show_answer(self, entry: MessageWithParts) -> None:
         pass
 
-    def end(self, result: Result) -> None:
+    def end(self, result: RunResult) -> None:
         whole = msgspec.json.decode(as_json(result))
         click.echo(msgspec.json.encode({"type": "result", **whole}))

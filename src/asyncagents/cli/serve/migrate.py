@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from asyncagents.app.backend import MISSING
-from asyncagents.cli.exit import CONFLICT, USAGE, Complaint
+from asyncagents.cli.exit import CONFLICT, USAGE, CliError
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.config.env import system_environment
 from asyncagents.config.fleet import STORE_VARIABLE, Fleet, fleet_config
@@ -42,36 +42,36 @@ def migrate(*, source: Path | None, pool: str | None, restored: bool) -> None:
 
     if restored and source is not None:
         raise click.UsageError("--restored and --from exclude each other")
-    asyncio.run(bring(restored=restored) if source is None else move_in(source, pool))
+    asyncio.run(upgrade_schema(restored=restored) if source is None else move_data(source, pool))
 
 
-async def bring(*, restored: bool = False) -> None:
+async def upgrade_schema(*, restored: bool = False) -> None:
     fleet = _fleet()
     try:
         from asyncagents.store.postgres.database import open_postgres  # optional extra
-        from asyncagents.store.postgres.migrate import begin_afresh, load_scripts  # optional extra
+        from asyncagents.store.postgres.migrate import load_scripts, reset_epoch  # optional extra
     except ModuleNotFoundError as error:
         raise ConfigError(f"{MISSING} ({error})") from error
     async with open_postgres(fleet.store, clock=SystemClock(), rng=SystemRng()):
         if restored:
-            await begin_afresh(fleet.store, SystemRng())
+            await reset_epoch(fleet.store, SystemRng())
             click.echo("event cursors and open connections of this database are reset")
         click.echo(f"the database is ready for this version (schema {len(load_scripts())})")
 
 
-async def move_in(source: Path, pool: str | None) -> None:
+async def move_data(source: Path, pool: str | None) -> None:
     fleet = _fleet()
-    await bring()
-    from asyncagents.store.postgres.move_from_sqlite import move  # optional extra
+    await upgrade_schema()
+    from asyncagents.store.postgres.move_from_sqlite import move_store  # optional extra
 
-    def told(table: str, rows: int) -> None:
+    def print_count(table: str, rows: int) -> None:
         click.echo(f"{table}: {rows}", err=True)
 
     path = source / "asyncagents.db"
     try:
-        done = await move(path, fleet.store, rng=SystemRng(), pool=pool or fleet.pool, told=told)
+        done = await move_store(path, fleet.store, rng=SystemRng(), pool=pool or fleet.pool, told=print_count)
     except Conflict as error:
-        raise Complaint(str(error), code=CONFLICT) from error
+        raise CliError(str(error), code=CONFLICT) from error
     click.echo(f"moved {done.rows['session']} sessions, {done.rows['message']} messages")
     if done.replaced:
         click.echo(f"{done.replaced} characters that PostgreSQL cannot store became U+FFFD", err=True)
@@ -81,5 +81,5 @@ def _fleet() -> Fleet:
     fleet = fleet_config(system_environment())
     if fleet is None:
         hint = f"set {STORE_VARIABLE}=postgresql://user@host/database"
-        raise Complaint(f"{STORE_VARIABLE} names no database", hint=hint, code=USAGE)
+        raise CliError(f"{STORE_VARIABLE} names no database", hint=hint, code=USAGE)
     return fleet

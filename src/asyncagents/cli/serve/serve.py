@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.app.runtime import open_runtime
-from asyncagents.cli.exit import CONFLICT, Complaint
+from asyncagents.cli.exit import CONFLICT, CliError
 from asyncagents.cli.options import data_dir_option, data_directory, directory_option, project_folder
 from asyncagents.cli.project.trust_offer import load_with_trust
 from asyncagents.cli.terminal.screen import Screen, plain
@@ -23,10 +23,10 @@ from asyncagents.config.api import api_config
 from asyncagents.config.config import Config
 from asyncagents.config.env import system_environment
 from asyncagents.config.fleet import CONCURRENCY, Fleet, fleet_config
-from asyncagents.domain.text import said
+from asyncagents.domain.text import error_text
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import AsyncAgentsError, Conflict
-from asyncagents.server.discovery import Lock
+from asyncagents.server.discovery import ServerLock
 
 
 @click.command()
@@ -88,11 +88,13 @@ def serve(  # noqa: PLR0913  its options
     that data; 130 and 143 exited at once.
     """
 
-    wanted = Wanted(hostname, port, auth=not no_auth, origins=origins, hosts=hosts, concurrency=concurrency)
-    work(wanted, project_folder(directory), data_directory(data_dir))
+    wanted = ServeOptions(
+        hostname, port, auth=not no_auth, origins=origins, hosts=hosts, concurrency=concurrency
+    )
+    run_server(wanted, project_folder(directory), data_directory(data_dir))
 
 
-class Log(logging.Handler):
+class StderrLogHandler(logging.Handler):
     """Writes every logged warning to stderr, store errors included; unexpected errors with a traceback.
 
     Repeated records are written each time, as a server runs for months.
@@ -103,7 +105,7 @@ class Log(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        message, why = record.getMessage(), said(error) if error is not None else ""
+        message, why = record.getMessage(), error_text(error) if error is not None else ""
         lines = [f"{record.levelname.lower()}: {message if why in message else f'{message}: {why}'}"]
         if record.levelno >= logging.ERROR and not isinstance(error, AsyncAgentsError | None):
             lines += traceback.format_exception(error)
@@ -112,16 +114,16 @@ class Log(logging.Handler):
 
 
 def log_to_stderr() -> None:
-    logging.getLogger().handlers = [Log()]
+    logging.getLogger().handlers = [StderrLogHandler()]
 
 
-COLLECT_AFTER = 10_000
+GC_THRESHOLD = 10_000
 """Allocations between garbage collections of the youngest generation."""
 SWITCH_SECONDS = 0.001
 """Interpreter switch interval: how long the writer thread waits for a busy event loop."""
 
 
-class Wanted(Struct, frozen=True):
+class ServeOptions(Struct, frozen=True):
     """The options of `asyncagents serve`."""
 
     hostname: str
@@ -132,7 +134,7 @@ class Wanted(Struct, frozen=True):
     concurrency: int
 
 
-def work(wanted: Wanted, directory: Path, data: Path) -> None:
+def run_server(wanted: ServeOptions, directory: Path, data: Path) -> None:
     import uvloop  # start-up: only servers and workers need it
 
     screen = Screen()
@@ -142,9 +144,9 @@ def work(wanted: Wanted, directory: Path, data: Path) -> None:
         runner.run(_serve(wanted, directory, data, loaded.config))
 
 
-async def _serve(wanted: Wanted, directory: Path, data: Path, config: Config) -> None:
+async def _serve(wanted: ServeOptions, directory: Path, data: Path, config: Config) -> None:
     api = api_config(system_environment())
-    with Signals() as signals, _alone(data) if api.enabled else nullcontext() as lock:
+    with Signals() as signals, _lock_data(data) if api.enabled else nullcontext() as lock:
         async with open_runtime(
             data,
             config=config,
@@ -157,13 +159,13 @@ async def _serve(wanted: Wanted, directory: Path, data: Path, config: Config) ->
             if lock is not None:
                 await _listen(runtime, wanted, directory, lock=lock, stop=signals)
                 return
-            _work_on(runtime, wanted)
+            _start_work(runtime, wanted)
             click.echo(f"running sessions of {data}; ASYNCAGENTS_API_ENABLED=false: not listening", err=True)
-            await signals.heard.wait()
-            signals.end_within(STOP_SECONDS)
+            await signals.received.wait()
+            signals.force_exit_after(STOP_SECONDS)
 
 
-def _fleet(wanted: Wanted) -> Fleet | None:
+def _fleet(wanted: ServeOptions) -> Fleet | None:
     fleet = fleet_config(system_environment())
     return fleet and replace(fleet, concurrency=wanted.concurrency, kind="serve")
 
@@ -174,56 +176,58 @@ def warn_without_model(runtime: Runtime, screen: Screen) -> None:
         screen.warn(f"{runtime.defaults.missing}; until then history can be read, and prompts are refused")
 
 
-def _work_on(runtime: Runtime, wanted: Wanted) -> None:
+def _start_work(runtime: Runtime, wanted: ServeOptions) -> None:
     """Start running sessions, unless this is a fleet where others run them or have the model."""
     alone = fleet_config(system_environment()) is None
-    if alone or (_runs(wanted) and runtime.defaults.missing is None):
+    if alone or (_runs_sessions(wanted) and runtime.defaults.missing is None):
         runtime.serve_tree()
 
 
-def _runs(wanted: Wanted) -> bool:
+def _runs_sessions(wanted: ServeOptions) -> bool:
     """Return whether this process runs sessions: a server of a database file always does."""
     return bool(wanted.concurrency) or fleet_config(system_environment()) is None
 
 
 @contextmanager
-def _alone(data: Path) -> Iterator[Lock]:
+def _lock_data(data: Path) -> Iterator[ServerLock]:
     """Take the server lock before the store is opened: a second server would claim sessions."""
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        lock = Lock(data)
+        lock = ServerLock(data)
     except Conflict as error:
-        raise Complaint(str(error), code=CONFLICT) from error
+        raise CliError(str(error), code=CONFLICT) from error
     with closing(lock):
         yield lock
 
 
-def _make_haste() -> None:
+def _tune_interpreter() -> None:
     """Tune garbage collection and thread switching for a long-running server."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(COLLECT_AFTER, 20, 20)
+    gc.set_threshold(GC_THRESHOLD, 20, 20)
     sys.setswitchinterval(SWITCH_SECONDS)
 
 
-async def _listen(runtime: Runtime, wanted: Wanted, directory: Path, *, lock: Lock, stop: Signals) -> None:
-    from asyncagents.server.serve import Listening, open_server  # start-up: only with the API
+async def _listen(
+    runtime: Runtime, wanted: ServeOptions, directory: Path, *, lock: ServerLock, stop: Signals
+) -> None:
+    from asyncagents.server.serve import ServerOptions, open_server  # start-up: only with the API
 
     port = wanted.port if wanted.port is not None else api_config(system_environment()).port
-    listening = Listening(
+    listening = ServerOptions(
         hostname=wanted.hostname,
         port=port,
         auth=wanted.auth,
         hosts=wanted.hosts,
         origins=wanted.origins,
-        runs=_runs(wanted),
+        runs=_runs_sessions(wanted),
     )
     async with open_server(runtime, lock.data, listening, directory=directory, lock=lock) as listing:
-        _work_on(runtime, wanted)  # after the API is up
-        _make_haste()
+        _start_work(runtime, wanted)  # after the API is up
+        _tune_interpreter()
         if port and listing.port != port:  # proxies and bookmarks may use the configured port
             click.echo(f"port {port} is in use by another program", err=True)
         click.echo(f"listening at {listing.url}")
-        await stop.heard.wait()
-        stop.end_within(STOP_SECONDS)
+        await stop.received.wait()
+        stop.force_exit_after(STOP_SECONDS)
         click.echo("stopping", err=True)

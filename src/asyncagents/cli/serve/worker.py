@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.app.runtime import open_runtime
-from asyncagents.cli.exit import USAGE, Complaint
+from asyncagents.cli.exit import USAGE, CliError
 from asyncagents.cli.options import data_dir_option, data_directory, directory_option, project_folder
 from asyncagents.cli.project.trust_offer import load_with_trust
 from asyncagents.cli.serve.serve import log_to_stderr
@@ -56,13 +56,13 @@ def worker(
     """
 
     names = tuple(name.strip() for name in pools.split(",") if name.strip()) if pools else ()
-    work(Wanted(names, concurrency, drain), project_folder(directory), data_directory(data_dir))
+    run_worker(WorkerOptions(names, concurrency, drain), project_folder(directory), data_directory(data_dir))
 
 
 NO_STORE = f"{STORE_VARIABLE} names no database; a file is served by `asyncagents serve`"
 
 
-class Wanted(Struct, frozen=True):
+class WorkerOptions(Struct, frozen=True):
     """The options of `asyncagents worker`."""
 
     pools: tuple[str, ...]
@@ -70,16 +70,16 @@ class Wanted(Struct, frozen=True):
     drain: float
 
 
-def work(wanted: Wanted, directory: Path, data: Path) -> None:
+def run_worker(wanted: WorkerOptions, directory: Path, data: Path) -> None:
     import uvloop  # start-up: only servers and workers need it
 
     log_to_stderr()
     loaded = load_with_trust(directory, data, Screen())
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_work(wanted, data, loaded.config))
+        runner.run(_run_worker(wanted, data, loaded.config))
 
 
-async def _work(wanted: Wanted, data: Path, config: Config) -> None:
+async def _run_worker(wanted: WorkerOptions, data: Path, config: Config) -> None:
     fleet = _fleet(wanted)
     with Signals() as signals:
         async with open_runtime(
@@ -95,15 +95,15 @@ async def _work(wanted: Wanted, data: Path, config: Config) -> None:
             else:
                 Screen().warn(f"{runtime.defaults.missing}; until then this worker claims no sessions")
             click.echo(f"working on {', '.join(fleet.pools)}, {fleet.concurrency} sessions at once")
-            await signals.heard.wait()
+            await signals.received.wait()
             click.echo(f"stopping: {runtime.live} sessions at work", err=True)
             await runtime.drain(wanted.drain)
-            signals.end_within(STOP_SECONDS)
+            signals.force_exit_after(STOP_SECONDS)
 
 
-def _fleet(wanted: Wanted) -> Fleet:
+def _fleet(wanted: WorkerOptions) -> Fleet:
     fleet = fleet_config(system_environment())
     if fleet is None:
-        raise Complaint(NO_STORE, hint=f"set {STORE_VARIABLE}=postgresql://…", code=USAGE)
+        raise CliError(NO_STORE, hint=f"set {STORE_VARIABLE}=postgresql://…", code=USAGE)
     pools = wanted.pools or fleet.pools
     return replace(fleet, pools=pools, concurrency=wanted.concurrency, kind="worker")

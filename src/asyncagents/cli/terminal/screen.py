@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from asyncagents.config.env import system_environment
 from asyncagents.domain.conversation.session import Tokens
-from asyncagents.domain.text import said
+from asyncagents.domain.text import error_text
 from asyncagents.errors import StoreError
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -27,14 +27,14 @@ Tone: TypeAlias = Literal["note", "loud", "add", "remove", "place"]
 _COLOURS: dict[Tone, str] = {"add": "green", "remove": "red", "place": "cyan"}
 
 
-class Line(Struct, frozen=True):
+class ScreenLine(Struct, frozen=True):
     """A line for stderr, and its style."""
 
     text: str
     tone: Tone = "note"
 
 
-class Piece(Struct, frozen=True):
+class HeldOutput(Struct, frozen=True):
     """Output held back while another program has the terminal."""
 
     text: str
@@ -49,23 +49,23 @@ class Screen:
         environment = system_environment()
         self._out_tty, self._err_tty = sys.stdout.isatty(), sys.stderr.isatty()
         plain_terminal = environment.get("NO_COLOR") or environment.get("TERM") == "dumb"
-        self._one = (self._out_tty and self._err_tty) or _same_file(sys.stdout, sys.stderr)
+        self._one_stream = (self._out_tty and self._err_tty) or _same_file(sys.stdout, sys.stderr)
         """stdout and stderr are the same terminal or file."""
-        self._dim = self._err_tty and not plain_terminal
+        self._styled = self._err_tty and not plain_terminal
         self._out_open = False
         self._err_open = False
-        self._asking = False
-        self._held: list[Piece] | None = None
+        self._prompt_visible = False
+        self._held: list[HeldOutput] | None = None
         self._warned: set[str] = set()
-        self.written = 0
+        self.write_count = 0
         """Number of writes: a covered prompt is repeated only after a pause in the output."""
 
     @property
-    def watched(self) -> bool:
+    def stderr_is_terminal(self) -> bool:
         """Return whether stderr is a terminal."""
         return self._err_tty
 
-    def say(self, text: str) -> None:
+    def write_answer(self, text: str) -> None:
         """Write a piece of the answer to stdout."""
         if not text:
             return
@@ -79,35 +79,35 @@ class Screen:
             self._echo("", err=False)
             self._out_open = False
 
-    def show(self, lines: Iterable[Line]) -> None:
+    def show_lines(self, lines: Iterable[ScreenLine]) -> None:
         for line in lines:
-            self._line(self._toned(plain(line.text), line.tone))
+            self._write_line(self._style_tone(plain(line.text), line.tone))
 
-    def ask(self, text: str) -> None:
+    def show_prompt(self, text: str) -> None:
         """Show a prompt without a line break; other output ends its line."""
         self._end_note()
-        self._give_way()
+        self._end_answer_line()
         shown = plain(text)
-        self._echo(click.style(shown, bold=True) if self._dim else shown, nl=False)
-        self._asking = True
+        self._echo(click.style(shown, bold=True) if self._styled else shown, nl=False)
+        self._prompt_visible = True
 
     @property
-    def asking(self) -> bool:
+    def prompt_visible(self) -> bool:
         """Return whether the prompt is the last output."""
-        return self._asking
+        return self._prompt_visible
 
-    def answered(self) -> None:
+    def mark_answered(self) -> None:
         """Forget the prompt: the person's Enter has ended its line."""
-        self._asking = False
+        self._prompt_visible = False
 
-    def unask(self) -> None:
+    def clear_prompt(self) -> None:
         """End the line of the prompt: no answer is expected any more."""
-        if self._asking:
-            self._asking = False
+        if self._prompt_visible:
+            self._prompt_visible = False
             click.echo(err=True)
 
     @contextmanager
-    def lent(self) -> Iterator[None]:
+    def suspend_output(self) -> Iterator[None]:
         """Hold output back inside the block, while another program has the terminal."""
         self._held = []
         try:
@@ -119,28 +119,28 @@ class Screen:
 
     def note(self, text: str) -> None:
         """Write a dim line to stderr."""
-        self._line(self._style(plain(text)))
+        self._write_line(self._style(plain(text)))
 
-    def tell(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Write a line to stderr."""
-        self._line(plain(text))
+        self._write_line(plain(text))
 
     def warn(self, text: str) -> None:
         """Write a warning, once for each text."""
         if text not in self._warned:
             self._warned.add(text)
-            self.tell(f"warning: {text}")
+            self.print_line(f"warning: {text}")
 
-    def _line(self, text: str) -> None:
+    def _write_line(self, text: str) -> None:
         self._end_note()
-        self._give_way()
+        self._end_answer_line()
         self._echo(text)
 
-    def think(self, text: str) -> None:
+    def write_reasoning(self, text: str) -> None:
         """Write a piece of reasoning to stderr."""
         if not text:
             return
-        self._give_way()
+        self._end_answer_line()
         self._echo(self._style(plain(text)), nl=False)
         self._err_open = not text.endswith("\n")
 
@@ -149,23 +149,23 @@ class Screen:
             self._echo("")
             self._err_open = False
 
-    def _give_way(self) -> None:
-        if self._one:
+    def _end_answer_line(self) -> None:
+        if self._one_stream:
             self.end_line()
 
     def _echo(self, text: str, *, err: bool = True, nl: bool = True) -> None:
-        self.written += 1
+        self.write_count += 1
         if self._held is not None:
-            self._held.append(Piece(text, err, nl))
+            self._held.append(HeldOutput(text, err, nl))
             return
-        self.unask()
+        self.clear_prompt()
         click.echo(text, err=err, nl=nl, color=None if err else True)
 
     def _style(self, text: str) -> str:
-        return self._toned(text, "note")
+        return self._style_tone(text, "note")
 
-    def _toned(self, text: str, tone: Tone) -> str:
-        if not self._dim or tone == "loud":
+    def _style_tone(self, text: str, tone: Tone) -> str:
+        if not self._styled or tone == "loud":
             return text
         return click.style(text, fg=_COLOURS[tone]) if tone in _COLOURS else click.style(text, dim=True)
 
@@ -178,7 +178,7 @@ def _same_file(one: TextIO, other: TextIO) -> bool:
         return False
 
 
-class Notes(logging.Handler):
+class ScreenLogHandler(logging.Handler):
     """Shows logged warnings on the screen, except store errors, which commands report themselves."""
 
     def __init__(self, screen: Screen) -> None:
@@ -190,13 +190,13 @@ class Notes(logging.Handler):
         if isinstance(error, StoreError):
             return
         message = record.getMessage()
-        why = said(error) if error is not None else ""
+        why = error_text(error) if error is not None else ""
         self._screen.warn(message if why in message else f"{message}: {why}")
 
 
-def listen(screen: Screen) -> None:
+def log_to_screen(screen: Screen) -> None:
     """Send logged warnings to the screen."""
-    logging.getLogger().handlers = [Notes(screen)]
+    logging.getLogger().handlers = [ScreenLogHandler(screen)]
 
 
 def plain(text: str) -> str:
@@ -233,7 +233,7 @@ def ago(then_ms: int, now_ms: int) -> str:
     return "just now"
 
 
-def left(due_ms: int | None, now_ms: int) -> str:
+def time_left(due_ms: int | None, now_ms: int) -> str:
     """Format the time until a deadline."""
     if due_ms is None:
         return "no limit"
@@ -244,13 +244,15 @@ def left(due_ms: int | None, now_ms: int) -> str:
     return f"{seconds} s left" if seconds > 0 else "overdue"
 
 
-def amount(tokens: Tokens | None) -> str:
+def token_text(tokens: Tokens | None) -> str:
     if tokens is None:
         return "0"
-    return short(tokens.input + tokens.output + tokens.reasoning + tokens.cache.read + tokens.cache.write)
+    return short_number(
+        tokens.input + tokens.output + tokens.reasoning + tokens.cache.read + tokens.cache.write
+    )
 
 
-def short(number: int) -> str:
+def short_number(number: int) -> str:
     """Format a number: 12,345 as 12.3k."""
     for size, unit in ((1_000_000, "M"), (1_000, "k")):
         if number >= size:

@@ -26,10 +26,19 @@ from asyncagents.config.config import (
     SandboxConfig,
     TelemetryConfig,
 )
-from asyncagents.config.file.builtin_providers import known_providers, meant_model
+from asyncagents.config.file.builtin_providers import builtin_providers, suggest_model
 from asyncagents.config.file.check import suggestion
 from asyncagents.config.secret import Secret
-from asyncagents.config.tree import DEFAULT, Branch, KeyPath, Leaf, at, dotted, origin_of, plain
+from asyncagents.config.tree import (
+    DEFAULT,
+    Branch,
+    ConfigLeaf,
+    KeyPath,
+    dotted_path,
+    origin_of,
+    plain_values,
+    subtree_at,
+)
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import ConfigError
 
@@ -38,24 +47,24 @@ _TYPO = 0.8
 _VARIABLE = re.compile(r"[A-Za-z0-9_*?.()-]+")
 
 
-def read_config(tree: Branch, *, data_dir: Path, variables: tuple[str, ...]) -> tuple[Config, list[str]]:
+def build_config(tree: Branch, *, data_dir: Path, variables: tuple[str, ...]) -> tuple[Config, list[str]]:
     """Return the configuration and the warnings; raises `ConfigError` for an invalid value."""
-    reader = _Reader(tree)
-    return reader.config(data_dir, variables), reader.warnings
+    reader = _Builder(tree)
+    return reader.build(data_dir, variables), reader.warnings
 
 
-def is_key(text: str) -> bool:
+def is_valid_key(text: str) -> bool:
     """Return whether a header can carry the key."""
     return all("!" <= character <= "~" for character in text)
 
 
-class _Reader:
+class _Builder:
     def __init__(self, tree: Branch) -> None:
         self._tree = tree
-        self._raw: dict[str, Any] = plain(tree)
+        self._raw: dict[str, Any] = plain_values(tree)
         self.warnings: list[str] = []
 
-    def config(self, data_dir: Path, variables: tuple[str, ...]) -> Config:
+    def build(self, data_dir: Path, variables: tuple[str, ...]) -> Config:
         raw = self._raw
         plugins = raw.get("plugin", [])
         return Config(
@@ -98,7 +107,7 @@ class _Reader:
         return names
 
     def _async_tools(self, raw: dict[str, Any]) -> AsyncToolsConfig:
-        self._url(("async_tools", "url"), raw.get("url"))
+        self._check_url(("async_tools", "url"), raw.get("url"))
         secrets = tuple(Secret(each.strip()) for each in raw.get("secrets", ()) if each.strip())
         others = {key: value for key, value in raw.items() if key not in ("secrets", "url")}
         url = raw.get("url", "").rstrip("/") or None
@@ -108,13 +117,13 @@ class _Reader:
         options = dict(raw.get("options", {}))
         base_url, key = options.pop("baseURL", None), options.pop("apiKey", "")
         deadlines = _deadlines(options)
-        self._url(("provider", id, "options", "baseURL"), base_url)
+        self._check_url(("provider", id, "options", "baseURL"), base_url)
         self._hint_provider(id, raw, base_url)
         return ProviderConfig(
             npm=raw.get("npm"),
             name=raw.get("name"),
             base_url=base_url or None,
-            api_key=self._key(("provider", id, "options", "apiKey"), key),
+            api_key=self._api_key(("provider", id, "options", "apiKey"), key),
             env=tuple(raw.get("env", ())),
             key_required=self._key_required(id, raw),
             headers=options.pop("headers", {}),
@@ -126,22 +135,22 @@ class _Reader:
             blacklist=tuple(raw.get("blacklist", ())),
         )
 
-    def _key(self, path: KeyPath, text: str) -> Secret | None:
+    def _api_key(self, path: KeyPath, text: str) -> Secret | None:
         """Strip whitespace around a key, such as a line end; refuse characters that a header cannot carry."""
         key = text.strip()
-        if not is_key(key):
+        if not is_valid_key(key):
             self._refuse(path, "holds an invalid character: copy the key again")
         return Secret(key) if key else None
 
     def _key_required(self, id: str, raw: dict[str, Any]) -> bool:
         """Return whether requests need a key; a server behind a configured URL may need none."""
-        known = known_providers().get(id)
+        known = builtin_providers().get(id)
         own_url = origin_of(self._tree, ("provider", id, "options", "baseURL")) != DEFAULT
         return bool(raw.get("env")) and (known is None or not (known.local or own_url))
 
     def _hint_provider(self, id: str, raw: dict[str, Any], url: str | None) -> None:
-        meant = suggestion(id, known_providers(), cutoff=_TYPO)
-        if meant and not url and "npm" not in raw and id not in known_providers():
+        meant = suggestion(id, builtin_providers(), cutoff=_TYPO)
+        if meant and not url and "npm" not in raw and id not in builtin_providers():
             self._warn(("provider", id), f"has no options.baseURL: did you mean {json.dumps(meant)}?")
 
     def _agent(self, name: str, raw: dict[str, Any]) -> AgentConfig:
@@ -167,16 +176,16 @@ class _Reader:
             self._refuse(path, 'has no type: write "local" with a command or "remote" with a url')
         if not raw.get(needed):
             self._refuse(path, f"has no {needed}: a {raw['type']} server needs one")
-        self._url((*path, "url"), raw.get("url"))
+        self._check_url((*path, "url"), raw.get("url"))
         return msgspec.convert(raw | {"timeout_seconds": _seconds(raw.get("timeout"))}, McpConfig)
 
     def _model(self, path: KeyPath) -> ModelRef | None:
-        leaf = at(self._tree, path)
-        if not isinstance(leaf, Leaf) or not leaf.value:
+        leaf = subtree_at(self._tree, path)
+        if not isinstance(leaf, ConfigLeaf) or not leaf.value:
             return None
         provider_id, _, model_id = leaf.value.partition("/")
         if not (provider_id and model_id):
-            meant = self._meant(leaf.value)
+            meant = self._suggest_model(leaf.value)
             hint = (
                 f": did you mean {json.dumps(meant)}?" if meant else ', as in "anthropic/claude-sonnet-4-5"'
             )
@@ -184,10 +193,10 @@ class _Reader:
         self._hint_model(path, provider_id)
         return ModelRef(provider_id=provider_id, model_id=model_id)
 
-    def _meant(self, text: str) -> str | None:
+    def _suggest_model(self, text: str) -> str | None:
         """Return the full model name, if a provider is known to have the model."""
         configured = {name: raw.get("models", {}) for name, raw in self._raw["provider"].items()}
-        return meant_model(text, configured)
+        return suggest_model(text, configured)
 
     def _hint_model(self, path: KeyPath, provider_id: str) -> None:
         meant = suggestion(provider_id, self._raw["provider"], cutoff=_TYPO)
@@ -195,15 +204,15 @@ class _Reader:
             got = json.dumps(provider_id, ensure_ascii=False)
             self._warn(path, f"names the unknown provider {got}: did you mean {json.dumps(meant)}?")
 
-    def _url(self, path: KeyPath, url: str | None) -> None:
+    def _check_url(self, path: KeyPath, url: str | None) -> None:
         if url and not url.startswith(("http://", "https://")):
             self._refuse(path, "must begin with http:// or https://")
 
     def _warn(self, path: KeyPath, what: str) -> None:
-        self.warnings.append(f"{origin_of(self._tree, path)}: {dotted(path)} {what}")
+        self.warnings.append(f"{origin_of(self._tree, path)}: {dotted_path(path)} {what}")
 
     def _refuse(self, path: KeyPath, why: str) -> NoReturn:
-        raise ConfigError(f"{origin_of(self._tree, path)}: {dotted(path)} {why}")
+        raise ConfigError(f"{origin_of(self._tree, path)}: {dotted_path(path)} {why}")
 
 
 def _model(raw: dict[str, Any]) -> ModelConfig:

@@ -8,10 +8,10 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents.config.config import CompactionConfig
-from asyncagents.config.tree import DEFAULT, Branch, Leaf
+from asyncagents.config.tree import DEFAULT, Branch, ConfigLeaf
 
 
-class Known(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BuiltinProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     npm: str
     base_url: str | None = None
@@ -25,41 +25,41 @@ class Known(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @cache
-def known_providers() -> dict[str, Known]:
+def builtin_providers() -> dict[str, BuiltinProvider]:
     raw = files(__package__).joinpath("providers.json").read_bytes()
-    return msgspec.json.decode(raw, type=dict[str, Known])
+    return msgspec.json.decode(raw, type=dict[str, BuiltinProvider])
 
 
-def meant_model(name: str, configured: Mapping[str, Collection[str]]) -> str | None:
+def suggest_model(name: str, configured: Mapping[str, Collection[str]]) -> str | None:
     """Complete a model name without a provider, if a provider is known to have the model."""
     name = name.strip("/")
     for provider_id, models in configured.items():
         if name in models:
             return f"{provider_id}/{name}"
-    for provider_id, known in known_providers().items():
+    for provider_id, known in builtin_providers().items():
         if name.startswith(known.models):
             return f"{provider_id}/{name}"
     return None
 
 
-def defaults() -> Branch:
+def default_tree() -> Branch:
     """Return the default settings as a tree."""
     compaction = CompactionConfig()
-    providers: Branch = {name: _entry(known) for name, known in known_providers().items()}
+    providers: Branch = {name: _provider_entry(known) for name, known in builtin_providers().items()}
     return {
         "provider": providers,
         "compaction": {
-            "auto": Leaf(compaction.auto, DEFAULT),
-            "prune": Leaf(compaction.prune, DEFAULT),
+            "auto": ConfigLeaf(compaction.auto, DEFAULT),
+            "prune": ConfigLeaf(compaction.prune, DEFAULT),
         },
     }
 
 
-def _entry(known: Known) -> Branch:
-    options: Branch = {"baseURL": Leaf(known.base_url, DEFAULT)} if known.base_url else {}
+def _provider_entry(known: BuiltinProvider) -> Branch:
+    options: Branch = {"baseURL": ConfigLeaf(known.base_url, DEFAULT)} if known.base_url else {}
     return {
-        "name": Leaf(known.name, DEFAULT),
-        "npm": Leaf(known.npm, DEFAULT),
-        "env": Leaf(known.env, DEFAULT),
+        "name": ConfigLeaf(known.name, DEFAULT),
+        "npm": ConfigLeaf(known.npm, DEFAULT),
+        "env": ConfigLeaf(known.env, DEFAULT),
         "options": options,
     }

@@ -9,14 +9,14 @@ import msgspec.inspect as mi
 
 from asyncagents.config.file.shape import MARK, ConfigFile, Mark
 from asyncagents.config.paths import Family
-from asyncagents.config.tree import KeyPath, dotted
+from asyncagents.config.tree import KeyPath, dotted_path
 from asyncagents.errors import ConfigError
 
 ROOT = mi.type_info(ConfigFile)
 # An open object accepts any key, so only a key very similar to a known one gets a warning.
 _CLOSE, _VERY_CLOSE = 0.6, 0.85
 
-_WORDS: dict[type[mi.Type], str] = {
+_TYPE_NAMES: dict[type[mi.Type], str] = {
     mi.DictType: "an object",
     mi.ListType: "a list",
     mi.StrType: "a string",
@@ -25,7 +25,7 @@ _WORDS: dict[type[mi.Type], str] = {
 }
 
 
-def check(
+def check_data(
     data: Any, label: str, *, family: Family, secret: Callable[[KeyPath], bool]
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the effective data and the warnings; raises `ConfigError` at the first value of a wrong type.
@@ -51,15 +51,15 @@ class _Checker:
         self.warnings: list[str] = []
 
     def check(self, value: Any, kind: mi.Type, path: KeyPath) -> Any:
-        if not fits(value, kind):
+        if not matches_type(value, kind):
             self._refuse(value, kind, path)
         match kind:
             case mi.Metadata(type=inner):
                 return self.check(value, inner, path)
             case mi.UnionType(types=types):
-                return self.check(value, next(inner for inner in types if fits(value, inner)), path)
+                return self.check(value, next(inner for inner in types if matches_type(value, inner)), path)
             case mi.StructType():
-                return self._object(value, kind, path)
+                return self._check_object(value, kind, path)
             case mi.DictType(value_type=inner):
                 return {key: self.check(below, inner, (*path, key)) for key, below in value.items()}
             case mi.ListType(item_type=inner):
@@ -67,65 +67,67 @@ class _Checker:
             case _:
                 return value
 
-    def _object(self, value: dict[str, Any], kind: mi.StructType, path: KeyPath) -> dict[str, Any]:
+    def _check_object(self, value: dict[str, Any], kind: mi.StructType, path: KeyPath) -> dict[str, Any]:
         fields = {field.encode_name: field.type for field in kind.fields}
         counts: dict[str, Any] = {}
         for key, below in value.items():
             if key not in fields:
-                self._unknown((*path, key), fields, closed=kind.forbid_unknown_fields)
+                self._warn_unknown_key((*path, key), fields, closed=kind.forbid_unknown_fields)
                 if not kind.forbid_unknown_fields:
                     counts[key] = below
             elif mark_of(fields[key]) is not Mark.INERT:
-                counts[key] = self._known(below, fields[key], (*path, key))
+                counts[key] = self._check_known_key(below, fields[key], (*path, key))
         return counts
 
-    def _known(self, value: Any, kind: mi.Type, path: KeyPath) -> Any:
+    def _check_known_key(self, value: Any, kind: mi.Type, path: KeyPath) -> Any:
         if self._family == "opencode" and mark_of(kind) is Mark.OURS:
             self.warnings.append(
-                f"{self._label}: OpenCode refuses the key {dotted(path)}: write it in asyncagents.json"
+                f"{self._label}: OpenCode refuses the key {dotted_path(path)}: write it in asyncagents.json"
             )
         return self.check(value, kind, path)
 
-    def _unknown(self, path: KeyPath, fields: dict[str, mi.Type], *, closed: bool) -> None:
+    def _warn_unknown_key(self, path: KeyPath, fields: dict[str, mi.Type], *, closed: bool) -> None:
         current = [name for name, kind in fields.items() if mark_of(kind) is not Mark.OLD]
         meant = suggestion(path[-1], current, cutoff=_CLOSE if closed else _VERY_CLOSE)
         if not closed and meant is None:
             return
         means = "is ignored" if closed else "is passed on"
         hint = f"did you mean {json.dumps(meant)}?" if meant else "remove it or correct its name"
-        self.warnings.append(f"{self._label}: the key {dotted(path)} is unknown and {means}: {hint}")
+        self.warnings.append(f"{self._label}: the key {dotted_path(path)} is unknown and {means}: {hint}")
 
     def _refuse(self, value: Any, kind: mi.Type, path: KeyPath) -> NoReturn:
-        words = [word for inner in _alternatives(kind) for word in _words(inner)]
-        got, hint = _got(value), ""
+        words = [word for inner in _alternatives(kind) for word in _type_names(inner)]
+        got, hint = _describe_value(value), ""
         if got == "a number" and any("number" in word for word in words):
             got = json.dumps(value)
         if isinstance(value, str) and words[0].startswith('"') and not self._secret(path):
             got = json.dumps(value, ensure_ascii=False)
             meant = suggestion(value, [word.strip('"') for word in words])
             hint = f": did you mean {json.dumps(meant)}?" if meant else ""
-        where = dotted(path) if path else "the whole"
-        raise ConfigError(f"{self._label}: {where} must be {_either(words)}, not {got}{hint}")
+        where = dotted_path(path) if path else "the whole"
+        raise ConfigError(f"{self._label}: {where} must be {_join_alternatives(words)}, not {got}{hint}")
 
 
-def fits(value: Any, kind: mi.Type) -> bool:
+def matches_type(value: Any, kind: mi.Type) -> bool:
     """Return whether a value has the type, without checking its elements."""
     match kind:
         case mi.Metadata(type=inner):
-            return fits(value, inner)
+            return matches_type(value, inner)
         case mi.UnionType(types=types):
-            return any(fits(value, inner) for inner in types)
+            return any(matches_type(value, inner) for inner in types)
         case mi.StructType() | mi.DictType():
             return isinstance(value, dict)
         case mi.ListType():
             return isinstance(value, list)
         case mi.TupleType(item_types=types):
-            return isinstance(value, list) and len(value) == len(types) and all(map(fits, value, types))
+            return (
+                isinstance(value, list) and len(value) == len(types) and all(map(matches_type, value, types))
+            )
         case _:
-            return _fits_scalar(value, kind)
+            return _matches_scalar(value, kind)
 
 
-def _fits_scalar(value: Any, kind: mi.Type) -> bool:
+def _matches_scalar(value: Any, kind: mi.Type) -> bool:
     match kind:
         case mi.StrType():
             return isinstance(value, str)
@@ -159,7 +161,7 @@ def _alternatives(kind: mi.Type) -> tuple[mi.Type, ...]:
             return (kind,)
 
 
-def _words(kind: mi.Type) -> list[str]:
+def _type_names(kind: mi.Type) -> list[str]:
     match kind:
         case mi.LiteralType(values=values):
             return [json.dumps(value) for value in values]
@@ -170,7 +172,7 @@ def _words(kind: mi.Type) -> list[str]:
         case mi.FloatType():
             return [f"a number{_bounds(kind)}"]
         case _:
-            return [_WORDS[type(kind)]]
+            return [_TYPE_NAMES[type(kind)]]
 
 
 def _bounds(kind: mi.IntType | mi.FloatType) -> str:
@@ -185,11 +187,11 @@ def _bounds(kind: mi.IntType | mi.FloatType) -> str:
             return f" from {lowest:g} to {highest:,.0f}"
 
 
-def _either(words: list[str]) -> str:
+def _join_alternatives(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-def _got(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     match value:
         case None | bool():
             return json.dumps(value)
@@ -207,29 +209,29 @@ def mark_of(kind: mi.Type) -> Mark | None:
     return (kind.extra or {}).get(MARK) if isinstance(kind, mi.Metadata) else None
 
 
-def meaningless(data: Any) -> set[KeyPath]:
+def inert_keys(data: Any) -> set[KeyPath]:
     """Return the paths of keys without effect; values of a wrong type are left to the check."""
-    return set(_below(data, ROOT, ()))
+    return set(_find_inert(data, ROOT, ()))
 
 
-def _below(value: Any, kind: mi.Type, path: KeyPath) -> Iterator[KeyPath]:
+def _find_inert(value: Any, kind: mi.Type, path: KeyPath) -> Iterator[KeyPath]:
     match kind:
         case mi.Metadata(type=inner):
-            yield from _below(value, inner, path)
+            yield from _find_inert(value, inner, path)
         case mi.UnionType(types=types):
-            for inner in [inner for inner in types if fits(value, inner)][:1]:
-                yield from _below(value, inner, path)
+            for inner in [inner for inner in types if matches_type(value, inner)][:1]:
+                yield from _find_inert(value, inner, path)
         case mi.DictType(value_type=inner) if isinstance(value, dict):
             for key, below in value.items():
-                yield from _below(below, inner, (*path, key))
+                yield from _find_inert(below, inner, (*path, key))
         case mi.StructType() if isinstance(value, dict):
-            yield from _of_object(value, kind, path)
+            yield from _find_inert_in_object(value, kind, path)
 
 
-def _of_object(value: dict[str, Any], kind: mi.StructType, path: KeyPath) -> Iterator[KeyPath]:
+def _find_inert_in_object(value: dict[str, Any], kind: mi.StructType, path: KeyPath) -> Iterator[KeyPath]:
     kinds = {field.encode_name: field.type for field in kind.fields}
     for key, below in value.items():
         if key in kinds and mark_of(kinds[key]) is not Mark.INERT:
-            yield from _below(below, kinds[key], (*path, key))
+            yield from _find_inert(below, kinds[key], (*path, key))
         elif key in kinds or kind.forbid_unknown_fields:
             yield (*path, key)

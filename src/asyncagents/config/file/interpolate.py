@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from asyncagents.config.env import Environment
-from asyncagents.config.file.redact import is_hidden
+from asyncagents.config.file.redact import is_secret_value
 from asyncagents.config.text_file import read_text
-from asyncagents.config.tree import KeyPath, dotted
+from asyncagents.config.tree import KeyPath, dotted_path
 from asyncagents.errors import ConfigError
 
 _ENV = re.compile(r"\{env:([^{}]+)\}")
@@ -51,41 +51,45 @@ class Interpolation:
             case list():
                 return [self.fill(item, path) for item in value]
             case str():
-                return _TOKEN.sub(lambda match: self._token(match, path), value)
+                return _TOKEN.sub(lambda match: self._replace_token(match, path), value)
             case _:
                 return value
 
-    def _token(self, match: re.Match[str], path: KeyPath) -> str:
+    def _replace_token(self, match: re.Match[str], path: KeyPath) -> str:
         self.used[path] = (*self.used.get(path, ()), match[0])
         if match[1]:
-            return self._variable(match[1], path)
-        return self._file(match[2], path)
+            return self._read_variable(match[1], path)
+        return self._read_file(match[2], path)
 
-    def _variable(self, name: str, path: KeyPath) -> str:
+    def _read_variable(self, name: str, path: KeyPath) -> str:
         self.variables.add(name)
         value = self._environment.get(name)
         if any("\ud800" <= character <= "\udfff" for character in value):
             raise ConfigError(
-                f"{self._label}: {dotted(path)} uses {{env:{name}}}, which is not UTF-8 text: set it again"
+                f"{self._label}: {dotted_path(path)} uses {{env:{name}}}, "
+                "which is not UTF-8 text: set it again"
             )
         if not value:
             self.warnings.append(
-                f"{self._label}: {dotted(path)} uses {{env:{name}}}, which is not set: it counts as empty"
+                f"{self._label}: {dotted_path(path)} uses {{env:{name}}}, "
+                "which is not set: it counts as empty"
             )
         return value
 
-    def _file(self, text: str, path: KeyPath) -> str:
-        name = _ENV.sub(lambda match: self._variable(match[1], path), text)
+    def _read_file(self, text: str, path: KeyPath) -> str:
+        name = _ENV.sub(lambda match: self._read_variable(match[1], path), text)
         file = self._environment.folder(name, base=self._folder)
         try:
             found = read_text(file)
         except ConfigError as error:
-            raise ConfigError(f"{self._label}: {dotted(path)} uses {{file:{text}}}, but {error}") from error
+            raise ConfigError(
+                f"{self._label}: {dotted_path(path)} uses {{file:{text}}}, but {error}"
+            ) from error
         if found is None:
             raise ConfigError(
-                f"{self._label}: {dotted(path)} uses {{file:{text}}}, but {file} does not exist: "
+                f"{self._label}: {dotted_path(path)} uses {{file:{text}}}, but {file} does not exist: "
                 f"create it or correct the path"
             )
-        secret = bool(path) and is_hidden(path, found.strip())
+        secret = bool(path) and is_secret_value(path, found.strip())
         self.files[str(file)] = self.files.get(str(file), False) or secret
         return found.strip()

@@ -32,20 +32,20 @@ def is_secret_name(name: str) -> bool:
     return _NAME.search(_CAMEL.sub("_", name).lower().replace("-", "_")) is not None
 
 
-def is_hidden(path: KeyPath, value: Any) -> bool:
+def is_secret_value(path: KeyPath, value: Any) -> bool:
     """Return whether this value of a file must never be printed."""
     match value:
         case list():
-            return bool(secrets_in(value)) or any(is_hidden(path, item) for item in value)
+            return bool(secrets_in(value)) or any(is_secret_value(path, item) for item in value)
         case dict():
-            return any(is_hidden((*path, key), below) for key, below in value.items())
+            return any(is_secret_value((*path, key), below) for key, below in value.items())
         case str():
-            return _is_secret_place(path) or is_secret_text(value)
+            return _is_secret_path(path) or is_secret_text(value)
         case _:
             return False
 
 
-def _is_secret_place(path: KeyPath) -> bool:
+def _is_secret_path(path: KeyPath) -> bool:
     named = (*path[_DEEP:-1], path[-1])
     return any(map(is_secret_name, named)) or not _PARENTS.isdisjoint(path[:-1])
 

@@ -8,7 +8,7 @@ import msgspec
 from asyncagents.config.file.shape import ConfigFile
 
 
-def schema() -> dict[str, Any]:
+def config_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Configuration of asyncagents",
@@ -18,5 +18,5 @@ def schema() -> dict[str, Any]:
     }
 
 
-def schema_text() -> str:
-    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+def config_schema_text() -> str:
+    return json.dumps(config_schema(), indent=2, ensure_ascii=False) + "\n"

@@ -13,15 +13,15 @@ from msgspec import Struct, field
 
 from asyncagents.config.config import AgentConfig
 from asyncagents.config.env import Environment
-from asyncagents.config.file.check import check
+from asyncagents.config.file.check import check_data
 from asyncagents.config.file.legacy import modernise
 from asyncagents.config.file.shape import AgentEntry
-from asyncagents.config.markdown.front_matter import BAD_HEAD, Data, Matter, parse
-from asyncagents.config.paths import config_folder, folders_up
+from asyncagents.config.markdown.front_matter import BAD_HEAD, Data, FrontMatter, parse_front_matter
+from asyncagents.config.paths import config_folder, worktree_folders
 from asyncagents.config.text_file import read_text
-from asyncagents.config.tree import Leaf, grow, plain
+from asyncagents.config.tree import ConfigLeaf, build_tree, plain_values
 from asyncagents.config.trust import project_root
-from asyncagents.config.untrusted_settings import TRUST_VARIABLE, Untrusted
+from asyncagents.config.untrusted_settings import TRUST_VARIABLE, UntrustedSettings
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import ConfigError
 
@@ -39,12 +39,12 @@ _TOOL_OF_CLAUDE = {
     "agent": "task",
 }
 
-Alias: TypeAlias = Callable[[str], ModelRef | None]
+AliasLookup: TypeAlias = Callable[[str], ModelRef | None]
 """Resolves a short model name such as `sonnet`; None if it is unknown."""
-Kind: TypeAlias = Literal["agent", "skill", "command"]
+DefinitionKind: TypeAlias = Literal["agent", "skill", "command"]
 
 
-class Folder(Struct, frozen=True, kw_only=True):
+class DefinitionFolder(Struct, frozen=True, kw_only=True):
     """A folder that may hold definitions."""
 
     path: Path
@@ -53,7 +53,7 @@ class Folder(Struct, frozen=True, kw_only=True):
     """Whether its files are for Claude Code, which has other keys and tool names."""
 
 
-class Broken(Struct, frozen=True):
+class BrokenFile(Struct, frozen=True):
     """A definition file that is invalid and left out."""
 
     path: Path
@@ -67,23 +67,23 @@ class AgentFile(Struct, frozen=True, kw_only=True):
     color: str | None = None
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class FoundDefinitions(Struct, frozen=True, kw_only=True):
     """The result of a search for definitions: invalid files and warnings."""
 
-    broken: tuple[Broken, ...] = ()
+    broken: tuple[BrokenFile, ...] = ()
     warnings: tuple[str, ...] = ()
     distrust: tuple[str, ...] = ()
     """The warnings about files that are ignored because the project is not trusted."""
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def all_warnings(self) -> tuple[str, ...]:
         """All invalid files and warnings, as texts for people."""
         return (*(f"{each.path} {each.reason}" for each in self.broken), *self.warnings)
 
 
-class FoundAgents(Found, frozen=True, kw_only=True):
+class FoundAgents(FoundDefinitions, frozen=True, kw_only=True):
     agents: dict[str, AgentFile] = field(default_factory=dict)
-    untrusted: Untrusted = Untrusted()
+    untrusted: UntrustedSettings = UntrustedSettings()
     """Agent files of an untrusted project by agent name; the files are not read."""
 
 
@@ -93,19 +93,19 @@ def no_alias(name: str) -> ModelRef | None:
 
 
 def find_agents(
-    environment: Environment, directory: Path, *, trusted: bool, alias: Alias = no_alias
+    environment: Environment, directory: Path, *, trusted: bool, alias: AliasLookup = no_alias
 ) -> FoundAgents:
     """Find agents; of several with one name, the nearest. Files of an untrusted project are not read."""
     warnings: list[str] = []
     agents: dict[str, AgentFile] = {}
-    broken: list[Broken] = []
+    broken: list[BrokenFile] = []
     searched, left_out = trusted_folders(definition_folders(environment, directory, "agent"), trusted=trusted)
     for folder in searched:
         for path in markdown_files(folder.path, warnings):
             try:
-                agent, odd = _read(path, folder, alias)
+                agent, odd = _read_agent(path, folder, alias)
             except ConfigError as error:
-                broken.append(Broken(path, str(error)))
+                broken.append(BrokenFile(path, str(error)))
                 continue
             if agents.setdefault(agent.name, agent) is agent:
                 warnings += odd
@@ -117,41 +117,49 @@ def find_agents(
         broken=tuple(broken),
         warnings=(*warnings, *distrust),
         distrust=tuple(distrust),
-        untrusted=Untrusted(str(root), {("agent", file_name(*each)): str(each[1]) for each in files[::-1]}),
+        untrusted=UntrustedSettings(
+            str(root), {("agent", definition_name(*each)): str(each[1]) for each in files[::-1]}
+        ),
     )
 
 
-def file_name(folder: Folder, path: Path) -> str:
+def definition_name(folder: DefinitionFolder, path: Path) -> str:
     """Name a definition by its path below its folder, without the suffix."""
     return path.relative_to(folder.path).with_suffix("").as_posix()
 
 
-def definition_folders(environment: Environment, directory: Path, kind: Kind) -> list[Folder]:
+def definition_folders(
+    environment: Environment, directory: Path, kind: DefinitionKind
+) -> list[DefinitionFolder]:
     """List the folders for a kind, the strongest first: the project's from inside out, then the user's."""
     user = list(_user_folders(environment, kind))
     own = {folder.path for folder in user}
     project = [
-        Folder(path=folder / dotted / name, scope="project", claude=dotted == ".claude")
-        for folder in reversed(folders_up(environment.folder(str(directory))))
-        for dotted, name in _names(kind)
+        DefinitionFolder(path=folder / dotted / name, scope="project", claude=dotted == ".claude")
+        for folder in reversed(worktree_folders(environment.folder(str(directory))))
+        for dotted, name in _folder_names(kind)
     ]
     return [*(folder for folder in project if folder.path not in own), *user]
 
 
-def trusted_folders(folders: list[Folder], *, trusted: bool) -> tuple[list[Folder], list[Folder]]:
+def trusted_folders(
+    folders: list[DefinitionFolder], *, trusted: bool
+) -> tuple[list[DefinitionFolder], list[DefinitionFolder]]:
     """Split folders into those to search and those left out because the project is not trusted."""
     searched = [folder for folder in folders if trusted or folder.scope == "user"]
     others = [folder for folder in folders if folder not in searched]
-    return searched, [folder for folder in others if not _leads_away(folder.path)]
+    return searched, [folder for folder in others if not _links_outside(folder.path)]
 
 
-def _leads_away(path: Path) -> bool:
+def _links_outside(path: Path) -> bool:
     """Return whether the folder links out of its project: an untrusted one could link to the whole disk."""
     real, around = os.path.realpath(path), os.path.realpath(path.parents[1])
     return os.path.commonpath([real, around]) != around
 
 
-def distrust_warning(paths: list[Path], kind: Kind | Literal["plugin", "tool"], root: Path) -> list[str]:
+def distrust_warning(
+    paths: list[Path], kind: DefinitionKind | Literal["plugin", "tool"], root: Path
+) -> list[str]:
     """Return one warning for all ignored files, or none."""
     if not paths:
         return []
@@ -180,7 +188,7 @@ def _walk(folder: Path, only: str | None) -> Iterator[Path]:
                 yield Path(place) / name
 
 
-def _names(kind: Kind) -> list[tuple[str, str]]:
+def _folder_names(kind: DefinitionKind) -> list[tuple[str, str]]:
     return [
         (".asyncagents", f"{kind}s"),
         (".agents", f"{kind}s"),
@@ -190,12 +198,14 @@ def _names(kind: Kind) -> list[tuple[str, str]]:
     ]
 
 
-def _user_folders(environment: Environment, kind: Kind) -> Iterator[Folder]:
+def _user_folders(environment: Environment, kind: DefinitionKind) -> Iterator[DefinitionFolder]:
     ours, opencode = config_folder(environment, "asyncagents"), config_folder(environment, "opencode")
     for path in (ours / f"{kind}s", opencode / kind, opencode / f"{kind}s"):
-        yield Folder(path=path, scope="user")
-    for dotted, name in _names(kind):
-        yield Folder(path=environment.home / dotted / name, scope="user", claude=dotted == ".claude")
+        yield DefinitionFolder(path=path, scope="user")
+    for dotted, name in _folder_names(kind):
+        yield DefinitionFolder(
+            path=environment.home / dotted / name, scope="user", claude=dotted == ".claude"
+        )
 
 
 def definition_text(path: Path) -> str:
@@ -207,23 +217,23 @@ def definition_text(path: Path) -> str:
     return text
 
 
-def read_matter(path: Path) -> Matter:
+def read_matter(path: Path) -> FrontMatter:
     """Read a file that must have front matter."""
-    matter = parse(definition_text(path))
+    matter = parse_front_matter(definition_text(path))
     if matter is None:
         raise ConfigError("has no head: begin it with --- and a description, or move it elsewhere")
     return matter
 
 
-def _read(path: Path, folder: Folder, alias: Alias) -> tuple[AgentFile, list[str]]:
+def _read_agent(path: Path, folder: DefinitionFolder, alias: AliasLookup) -> tuple[AgentFile, list[str]]:
     matter = read_matter(path)
-    name = matter.data.get("name", file_name(folder, path))
+    name = matter.data.get("name", definition_name(folder, path))
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError("has a name that cannot be typed: use letters, digits, - and _")
     data = {key: value for key, value in matter.data.items() if key != "name"}
     warnings: list[str] = []
     if folder.claude:
-        data, warnings = _from_claude(data, alias)
+        data, warnings = _convert_claude_agent(data, alias)
     warnings += [
         f"the key {key} is unknown and is handed to the model as an option: remove it or correct its name"
         for key in data
@@ -232,27 +242,27 @@ def _read(path: Path, folder: Folder, alias: Alias) -> tuple[AgentFile, list[str
     color = data.get("color")
     agent = AgentFile(
         name=name,
-        config=_config(name, data, matter.body),
+        config=_build_config(name, data, matter.body),
         origin=path,
         color=color if isinstance(color, str) else None,
     )
     return agent, [f"{path}: {warning}" for warning in warnings]
 
 
-def _config(name: str, data: Data, body: str) -> AgentConfig:
+def _build_config(name: str, data: Data, body: str) -> AgentConfig:
     """Check and modernise the front matter as an entry under `agent` of a configuration file."""
-    checked, _ = check(
+    checked, _ = check_data(
         {"agent": {name: data}}, BAD_HEAD, family="asyncagents", secret=lambda path: path[-1] not in _KNOWN
     )
-    tree = modernise(grow(checked, lambda _, value: Leaf(value, BAD_HEAD)), BAD_HEAD)
-    raw: dict[str, Any] = plain(tree["agent"])[name]
-    raw["model"] = named_model(raw.get("model"))
+    tree = modernise(build_tree(checked, lambda _, value: ConfigLeaf(value, BAD_HEAD)), BAD_HEAD)
+    raw: dict[str, Any] = plain_values(tree["agent"])[name]
+    raw["model"] = parse_model(raw.get("model"))
     if body:
         raw["prompt"] = body
     return msgspec.convert(raw, AgentConfig)
 
 
-def named_model(text: str | None) -> ModelRef | None:
+def parse_model(text: str | None) -> ModelRef | None:
     if not text:
         return None
     provider_id, _, model_id = text.partition("/")
@@ -261,7 +271,7 @@ def named_model(text: str | None) -> ModelRef | None:
     return ModelRef(provider_id=provider_id, model_id=model_id)
 
 
-def without_alias(data: Data, alias: Alias) -> tuple[Data, list[str]]:
+def resolve_alias(data: Data, alias: AliasLookup) -> tuple[Data, list[str]]:
     """Replace the short name of a model by its full name; drop an unknown one, with a warning.
 
     `inherit` means the session's own model, as does no model.
@@ -277,16 +287,16 @@ def without_alias(data: Data, alias: Alias) -> tuple[Data, list[str]]:
     return rest, [] if model == "inherit" else [unknown]
 
 
-def _from_claude(data: Data, alias: Alias) -> tuple[Data, list[str]]:
+def _convert_claude_agent(data: Data, alias: AliasLookup) -> tuple[Data, list[str]]:
     """Convert the keys of a Claude Code agent: a list of allowed tools, short model names."""
-    rest, warnings = without_alias(dict(data), alias)
+    rest, warnings = resolve_alias(dict(data), alias)
     allowed, denied = rest.pop("tools", None), rest.pop("disallowedTools", None)
     permission: Data = {}
     if allowed is not None and not isinstance(allowed, dict):
-        permission = {"*": "deny", **dict.fromkeys(_tools(allowed, warnings), "allow")}
+        permission = {"*": "deny", **dict.fromkeys(_tool_names(allowed, warnings), "allow")}
     elif allowed is not None:
         rest["tools"] = allowed
-    permission |= dict.fromkeys(_tools(denied, []), "deny")
+    permission |= dict.fromkeys(_tool_names(denied, []), "deny")
     if permission:
         own = rest.get("permission")
         rest["permission"] = permission | (own if isinstance(own, dict) else {})
@@ -294,7 +304,7 @@ def _from_claude(data: Data, alias: Alias) -> tuple[Data, list[str]]:
     return rest, warnings
 
 
-def _tools(listed: Any, warnings: list[str]) -> Iterable[str]:
+def _tool_names(listed: Any, warnings: list[str]) -> Iterable[str]:
     names = listed.split(",") if isinstance(listed, str) else listed if isinstance(listed, list) else []
     for name in (str(each).strip() for each in names):
         if "(" in name:

@@ -10,27 +10,27 @@ from msgspec import Struct, field
 
 from asyncagents.config.config import CommandConfig
 from asyncagents.config.env import Environment
-from asyncagents.config.file.check import check
+from asyncagents.config.file.check import check_data
 from asyncagents.config.file.shape import CommandEntry
 from asyncagents.config.markdown.agents import (
-    Alias,
-    Broken,
-    Folder,
-    Found,
+    AliasLookup,
+    BrokenFile,
+    DefinitionFolder,
+    FoundDefinitions,
     definition_folders,
+    definition_name,
     definition_text,
     distrust_warning,
-    file_name,
     markdown_files,
-    named_model,
     no_alias,
+    parse_model,
+    resolve_alias,
     trusted_folders,
-    without_alias,
 )
-from asyncagents.config.markdown.front_matter import BAD_HEAD, Data, Matter, parse
+from asyncagents.config.markdown.front_matter import BAD_HEAD, Data, FrontMatter, parse_front_matter
 from asyncagents.config.tree import KeyPath
 from asyncagents.config.trust import project_root
-from asyncagents.config.untrusted_settings import NONE_UNTRUSTED, Untrusted
+from asyncagents.config.untrusted_settings import NO_UNTRUSTED, UntrustedSettings
 from asyncagents.errors import ConfigError, UntrustedInput
 
 _NAME = re.compile(r"\w[\w.@/+-]{0,99}")
@@ -41,7 +41,7 @@ _OF_CLAUDE = ("argument-hint", "allowed-tools", "disable-model-invocation")
 _HINT = re.compile(r"(argument-hint\s*:\s*)([^\s|>].*)")
 
 
-class Command(Struct, frozen=True, kw_only=True):
+class CommandDefinition(Struct, frozen=True, kw_only=True):
     name: str
     config: CommandConfig
     scope: Literal["config", "project", "user", "built in"]
@@ -49,14 +49,14 @@ class Command(Struct, frozen=True, kw_only=True):
     """Its file; None for a command of the configuration."""
 
 
-class FoundCommands(Found, frozen=True, kw_only=True):
-    commands: dict[str, Command] = field(default_factory=dict)
-    strange: dict[str, Path] = field(default_factory=dict)
+class FoundCommands(FoundDefinitions, frozen=True, kw_only=True):
+    commands: dict[str, CommandDefinition] = field(default_factory=dict)
+    untrusted_files: dict[str, Path] = field(default_factory=dict)
     """Command files of an untrusted project by command name; the files are not read."""
-    untrusted: Untrusted = Untrusted()
+    untrusted: UntrustedSettings = UntrustedSettings()
     """These files, and the commands that an untrusted configuration names."""
 
-    def why_not(self, name: str) -> str | None:
+    def why_broken(self, name: str) -> str | None:
         """Return why the file of this command is invalid; None if there is no such file."""
         name = name.replace(":", "/")
         for each in self.broken:
@@ -70,7 +70,7 @@ class FoundCommands(Found, frozen=True, kw_only=True):
         if fact is not None:
             raise UntrustedInput(self.untrusted.sentence(fact), fact=fact)
 
-    def get(self, name: str) -> Command | None:
+    def get(self, name: str) -> CommandDefinition | None:
         """Find a command by name; one in a folder also by Claude Code's form `folder:name`."""
         return self.commands.get(name) or self.commands.get(name.replace(":", "/"))
 
@@ -81,58 +81,63 @@ def find_commands(
     *,
     trusted: bool,
     configured: Mapping[str, CommandConfig],
-    untrusted: Untrusted = NONE_UNTRUSTED,
-    alias: Alias = no_alias,
+    untrusted: UntrustedSettings = NO_UNTRUSTED,
+    alias: AliasLookup = no_alias,
 ) -> FoundCommands:
     """Find commands; the configured one of a name wins, then the nearest.
 
     Files of an untrusted project are not read.
     """
     warnings: list[str] = []
-    broken: list[Broken] = []
+    broken: list[BrokenFile] = []
     commands = {
-        name: Command(name=name, config=config, scope="config") for name, config in configured.items()
+        name: CommandDefinition(name=name, config=config, scope="config")
+        for name, config in configured.items()
     }
     folders = definition_folders(environment, directory, "command")
     searched, left_out = trusted_folders(folders, trusted=trusted)
     for folder in searched:
         for path in markdown_files(folder.path, warnings):
             try:
-                command, odd = _read(path, folder, alias)
+                command, odd = _read_command(path, folder, alias)
             except ConfigError as error:
-                broken.append(Broken(path, str(error)))
+                broken.append(BrokenFile(path, str(error)))
                 continue
             if commands.setdefault(command.name, command) is command:
                 warnings += [f"{path}: {warning}" for warning in odd]
     strange = [(folder, path) for folder in left_out for path in markdown_files(folder.path, [])]
     root = project_root(environment, directory)
     warnings += distrust_warning([path for _, path in strange], "command", root)
-    named: dict[KeyPath, str] = {("command", file_name(*each)): str(each[1]) for each in reversed(strange)}
+    named: dict[KeyPath, str] = {
+        ("command", definition_name(*each)): str(each[1]) for each in reversed(strange)
+    }
     return FoundCommands(
         commands=commands,
-        strange={file_name(*each): each[1] for each in reversed(strange)},
-        untrusted=Untrusted(str(root), {**named, **untrusted.named}),
+        untrusted_files={definition_name(*each): each[1] for each in reversed(strange)},
+        untrusted=UntrustedSettings(str(root), {**named, **untrusted.named}),
         broken=tuple(broken),
         warnings=tuple(warnings),
     )
 
 
-def _read(path: Path, folder: Folder, alias: Alias) -> tuple[Command, list[str]]:
-    name = file_name(folder, path)
+def _read_command(
+    path: Path, folder: DefinitionFolder, alias: AliasLookup
+) -> tuple[CommandDefinition, list[str]]:
+    name = definition_name(folder, path)
     if not _NAME.fullmatch(name):
         raise ConfigError("has a name that cannot be typed: use letters, digits, - and _")
-    matter = _matter(path)
+    matter = _read_matter(path)
     if not matter.body:
         raise ConfigError("has no text: write the prompt that the command stands for")
-    data, warnings = _known(matter.data, alias, claude=folder.claude)
-    config = _config(name, data, matter.body)
-    return Command(name=name, config=config, scope=folder.scope, origin=path), warnings
+    data, warnings = _known_keys(matter.data, alias, claude=folder.claude)
+    config = _build_config(name, data, matter.body)
+    return CommandDefinition(name=name, config=config, scope=folder.scope, origin=path), warnings
 
 
-def _matter(path: Path) -> Matter:
+def _read_matter(path: Path) -> FrontMatter:
     """Read the optional front matter and the body."""
     text = definition_text(path)
-    return parse(_with_quoted_hint(text)) or Matter({}, text.replace("\r\n", "\n").strip())
+    return parse_front_matter(_with_quoted_hint(text)) or FrontMatter({}, text.replace("\r\n", "\n").strip())
 
 
 def _with_quoted_hint(text: str) -> str:
@@ -145,7 +150,7 @@ def _with_quoted_hint(text: str) -> str:
     return "\n".join(lines)
 
 
-def _known(data: Data, alias: Alias, *, claude: bool) -> tuple[Data, list[str]]:
+def _known_keys(data: Data, alias: AliasLookup, *, claude: bool) -> tuple[Data, list[str]]:
     """Return the known keys, and warnings about the others."""
     warnings = [f"the key {key} of Claude Code is ignored here" for key in _OF_CLAUDE if key in data]
     warnings += [
@@ -156,14 +161,14 @@ def _known(data: Data, alias: Alias, *, claude: bool) -> tuple[Data, list[str]]:
     known = {key: value for key, value in data.items() if key in _KNOWN}
     if not claude:
         return known, warnings
-    known, odd = without_alias(known, alias)
+    known, odd = resolve_alias(known, alias)
     return known, [*warnings, *odd]
 
 
-def _config(name: str, data: Data, template: str) -> CommandConfig:
+def _build_config(name: str, data: Data, template: str) -> CommandConfig:
     """Check the front matter as an entry under `command` of a configuration file."""
-    checked, _ = check({"command": {name: data}}, BAD_HEAD, family="asyncagents", secret=lambda _: False)
+    checked, _ = check_data({"command": {name: data}}, BAD_HEAD, family="asyncagents", secret=lambda _: False)
     known = checked["command"][name]
     return msgspec.convert(
-        {**known, "template": template, "model": named_model(known.get("model"))}, CommandConfig
+        {**known, "template": template, "model": parse_model(known.get("model"))}, CommandConfig
     )

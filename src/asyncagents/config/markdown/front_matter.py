@@ -31,12 +31,12 @@ _RESERVED = "&*!%@`|>[]{},?"
 _CLOSING = {"[": "]", "{": "}"}
 
 
-class Matter(Struct, frozen=True):
+class FrontMatter(Struct, frozen=True):
     data: Data
     body: str
 
 
-class _Unreadable(ValueError):
+class _LineError(ValueError):
     """The message describes the problem of a line and follows its number."""
 
 
@@ -46,7 +46,7 @@ class _Line(Struct, frozen=True):
     text: str
 
 
-def parse(text: str) -> Matter | None:
+def parse_front_matter(text: str) -> FrontMatter | None:
     """Parse the front matter and the body; None without front matter. Raises `ConfigError` with the line."""
     lines = text.replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != _FENCE:
@@ -56,7 +56,7 @@ def parse(text: str) -> Matter | None:
         raise ConfigError("line 1: the head is not closed: end it with a line of ---")
     if end > MAX_LINES:
         raise ConfigError(f"line {MAX_LINES}: the head is longer than {MAX_LINES} lines: shorten it")
-    return Matter(_Reader(lines[1:end]).whole(), "\n".join(lines[end + 1 :]).strip())
+    return FrontMatter(_Reader(lines[1:end]).read_all(), "\n".join(lines[end + 1 :]).strip())
 
 
 class _Reader:
@@ -64,7 +64,7 @@ class _Reader:
         self._raw = raw
         self._at = 0
 
-    def whole(self) -> Data:
+    def read_all(self) -> Data:
         line = self._next()
         if line is None:
             return {}
@@ -93,12 +93,12 @@ class _Reader:
             if line.indent > indent:
                 _refuse(line.number, "is indented too far: put it under its key, or use | for long texts")
             try:
-                key, rest = _key(line.text)
+                key, rest = _parse_key(line.text)
                 if key in data:
                     _refuse(line.number, f"has the key {json.dumps(key)} a second time: remove one")
                 self._at += 1
                 data[key] = self._value(line, rest, depth)
-            except _Unreadable as error:
+            except _LineError as error:
                 _refuse(line.number, str(error))
         return data
 
@@ -106,7 +106,7 @@ class _Reader:
         if block := _BLOCK.fullmatch(rest):
             return self._block(line, folded=block[1] == ">", chomp=block[2])
         if rest and not rest.startswith("#"):
-            return _whole_value(rest)
+            return _parse_complete_value(rest)
         below = self._next()
         if below is None:
             return None
@@ -121,8 +121,8 @@ class _Reader:
             if _is_item(text) or not text or (text[0] not in "\"'[{" and ": " in text):
                 _refuse(line.number, "must be a list of plain texts or numbers: quote the item")
             try:
-                items.append(_whole_value(text))
-            except _Unreadable as error:
+                items.append(_parse_complete_value(text))
+            except _LineError as error:
                 _refuse(line.number, str(error))
             self._at += 1
         return items
@@ -165,45 +165,45 @@ def _refuse(number: int, why: str) -> NoReturn:
     raise ConfigError(f"line {number} {why}")
 
 
-def _key(text: str) -> tuple[str, str]:
+def _parse_key(text: str) -> tuple[str, str]:
     """Split a line into its key and the text after the colon."""
     if text[0] in "\"'":
-        key, rest = _quoted(text)
+        key, rest = _parse_quoted(text)
         end = _KEY_END.match(rest)
         if end is None:
-            raise _Unreadable("has no colon after its key: write key: value")
+            raise _LineError("has no colon after its key: write key: value")
         return key, rest[end.end() :]
     if text[0] in _RESERVED or text == "-" or text.startswith("- "):
-        raise _Unreadable(f"begins with {text[0]}: write key: value, and quote a key that begins so")
+        raise _LineError(f"begins with {text[0]}: write key: value, and quote a key that begins so")
     place = text.find(": ")
     if place < 0 and not text.endswith(":"):
-        raise _Unreadable("has no colon after its key: write key: value")
+        raise _LineError("has no colon after its key: write key: value")
     key = (text[:place] if place >= 0 else text[:-1]).strip()
     return key, "" if place < 0 else text[place + 2 :].strip()
 
 
-def _whole_value(text: str) -> Value:
+def _parse_complete_value(text: str) -> Value:
     """Parse a text that holds one value and an optional comment."""
-    value, rest = _value(text, "")
+    value, rest = _parse_value(text, "")
     if rest.strip() and not rest.lstrip().startswith("#"):
-        raise _Unreadable("goes on after its value: quote all of it, or remove the rest")
+        raise _LineError("goes on after its value: quote all of it, or remove the rest")
     return value
 
 
-def _value(text: str, stops: str) -> tuple[Value, str]:
+def _parse_value(text: str, stops: str) -> tuple[Value, str]:
     """Parse the value at the start of a text; returns the rest too. In brackets it ends at one of `stops`."""
     match text[:1]:
         case '"' | "'":
-            return _quoted(text)
+            return _parse_quoted(text)
         case "[":
-            return _between(text)
+            return _parse_list(text)
         case "{":
-            return _pairs(text)
+            return _parse_map(text)
         case _:
-            return _plain(text, stops)
+            return _parse_plain(text, stops)
 
 
-def _plain(text: str, stops: str) -> tuple[Value, str]:
+def _parse_plain(text: str, stops: str) -> tuple[Value, str]:
     if stops:
         end = next((place for place, character in enumerate(text) if character in stops), len(text))
     else:
@@ -211,11 +211,11 @@ def _plain(text: str, stops: str) -> tuple[Value, str]:
         end = comment.start() if comment else len(text)
     word = text[:end].strip()
     if word and word[0] in _RESERVED:
-        raise _Unreadable(f"has a text that begins with {word[0]}: quote it")
-    return _scalar(word), text[end:]
+        raise _LineError(f"has a text that begins with {word[0]}: quote it")
+    return _parse_scalar(word), text[end:]
 
 
-def _scalar(word: str) -> Value:
+def _parse_scalar(word: str) -> Value:
     if word.lower() in _WORDS and word in {word.lower(), word.upper(), word.capitalize()}:
         return _WORDS[word.lower()]
     if _INT.fullmatch(word):
@@ -223,62 +223,62 @@ def _scalar(word: str) -> Value:
     return float(word) if _FLOAT.fullmatch(word) else word
 
 
-def _quoted(text: str) -> tuple[str, str]:
+def _parse_quoted(text: str) -> tuple[str, str]:
     found = _QUOTED.match(text)
     if found is None:
-        raise _Unreadable(f"has a {text[0]} that is not closed: close it on the same line")
+        raise _LineError(f"has a {text[0]} that is not closed: close it on the same line")
     if text[0] == "'":
         return found[0][1:-1].replace("''", "'"), text[found.end() :]
     try:
         value = json.loads(found[0], strict=False)
         value.encode()
     except ValueError as error:
-        raise _Unreadable("has an invalid escape: write \\\\ for a backslash") from error
+        raise _LineError("has an invalid escape: write \\\\ for a backslash") from error
     return value, text[found.end() :]
 
 
-def _between(text: str) -> tuple[Value, str]:
+def _parse_list(text: str) -> tuple[Value, str]:
     items: list[Value] = []
     rest = text[1:].lstrip()
     while not rest.startswith("]"):
-        _flat(rest)
-        item, rest = _value(rest, ",]")
+        _refuse_nesting(rest)
+        item, rest = _parse_value(rest, ",]")
         items.append(item)
-        rest = _after(rest, "[")
+        rest = _skip_separator(rest, "[")
     return items, rest[1:]
 
 
-def _pairs(text: str) -> tuple[Value, str]:
+def _parse_map(text: str) -> tuple[Value, str]:
     pairs: dict[str, Value] = {}
     rest = text[1:].lstrip()
     while not rest.startswith("}"):
-        key, rest = _quoted(rest) if rest[:1] in {'"', "'"} else _plain_key(rest)
+        key, rest = _parse_quoted(rest) if rest[:1] in {'"', "'"} else _parse_plain_key(rest)
         end = _KEY_END.match(rest)
         if end is None or key in pairs:
-            raise _Unreadable("has a { that holds no key: value, or a key twice: write {key: value}")
-        _flat(rest[end.end() :])
-        pairs[key], rest = _value(rest[end.end() :], ",}")
-        rest = _after(rest, "{")
+            raise _LineError("has a { that holds no key: value, or a key twice: write {key: value}")
+        _refuse_nesting(rest[end.end() :])
+        pairs[key], rest = _parse_value(rest[end.end() :], ",}")
+        rest = _skip_separator(rest, "{")
     return pairs, rest[1:]
 
 
-def _plain_key(text: str) -> tuple[str, str]:
+def _parse_plain_key(text: str) -> tuple[str, str]:
     end = next((place for place, character in enumerate(text) if character in ":,}"), len(text))
     if not text[:end].strip() or text[0] in _RESERVED:
-        raise _Unreadable("has a { that holds no key: value: write {key: value} on one line")
+        raise _LineError("has a { that holds no key: value: write {key: value} on one line")
     return text[:end].strip(), text[end:]
 
 
-def _flat(rest: str) -> None:
+def _refuse_nesting(rest: str) -> None:
     if rest[:1] in _CLOSING:
-        raise _Unreadable("has brackets in brackets: write the outer one over several lines")
+        raise _LineError("has brackets in brackets: write the outer one over several lines")
 
 
-def _after(rest: str, opened: str) -> str:
+def _skip_separator(rest: str, opened: str) -> str:
     """Skip the comma after an item; at the closing bracket return the rest unchanged."""
     rest = rest.lstrip()
     if rest.startswith(","):
         return rest[1:].lstrip()
     if not rest.startswith(_CLOSING[opened]):
-        raise _Unreadable(f"has a {opened} that is not closed: close it on the same line")
+        raise _LineError(f"has a {opened} that is not closed: close it on the same line")
     return rest

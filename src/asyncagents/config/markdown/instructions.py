@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from asyncagents.config.env import Environment
-from asyncagents.config.paths import config_folder, folders_up
+from asyncagents.config.paths import config_folder, worktree_folders
 from asyncagents.config.text_file import read_text
 from asyncagents.config.trust import project_root
 from asyncagents.errors import ConfigError
@@ -38,13 +38,13 @@ def find_instructions(
 ) -> Instructions:
     """Collect all files, each once. Links out of the project are not followed."""
     collection = _Collection()
-    collection.first(_user_files(environment))
+    collection.add_first(_user_files(environment))
     root = project_root(environment, directory)
-    folders = folders_up(environment.folder(str(directory)))
+    folders = worktree_folders(environment.folder(str(directory)))
     for folder in folders:
-        collection.first([folder / name for name in NAMES], root)
+        collection.add_first([folder / name for name in NAMES], root)
     for pattern in patterns:
-        found = collection.inside(pattern, folders)
+        found = collection.find_matches(pattern, folders)
         for path in found:
             collection.add(path, root)
     return Instructions(tuple(collection.files), tuple(collection.warnings))
@@ -57,7 +57,7 @@ class _Collection:
         self._seen: set[str] = set()
         self._room = MAX_ALL
 
-    def first(self, paths: list[Path], root: Path | None = None) -> None:
+    def add_first(self, paths: list[Path], root: Path | None = None) -> None:
         """Add the first path that exists."""
         for path in paths:
             if os.path.isfile(path):
@@ -91,9 +91,9 @@ class _Collection:
             self._room = max(0, self._room - len(text))
             self.files.append(Instruction(path, text))
 
-    def inside(self, pattern: str, folders: list[Path]) -> list[Path]:
+    def find_matches(self, pattern: str, folders: list[Path]) -> list[Path]:
         """List the files that a pattern matches, from the root inwards, sorted by name."""
-        if reason := _unfit(pattern):
+        if reason := _pattern_problem(pattern):
             self.warnings.append(f"instructions: {pattern!r} {reason}")
             return []
         found = [path for folder in folders for path in _glob(folder, pattern)]
@@ -112,7 +112,7 @@ def _user_files(environment: Environment) -> list[Path]:
     ]
 
 
-def _unfit(pattern: str) -> str | None:
+def _pattern_problem(pattern: str) -> str | None:
     if "://" in pattern:
         return "is an address, and only files are read: save it in the project"
     path = Path(pattern)

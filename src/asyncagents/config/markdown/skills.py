@@ -7,8 +7,8 @@ from msgspec import Struct, field
 
 from asyncagents.config.env import Environment
 from asyncagents.config.markdown.agents import (
-    Broken,
-    Found,
+    BrokenFile,
+    FoundDefinitions,
     definition_folders,
     distrust_warning,
     markdown_files,
@@ -30,7 +30,7 @@ class Skill(Struct, frozen=True, kw_only=True):
     """Its `SKILL.md`; the files that it refers to lie beside it."""
 
 
-class FoundSkills(Found, frozen=True, kw_only=True):
+class FoundSkills(FoundDefinitions, frozen=True, kw_only=True):
     skills: dict[str, Skill] = field(default_factory=dict)
 
 
@@ -38,14 +38,14 @@ def find_skills(environment: Environment, directory: Path, *, trusted: bool) -> 
     """Find skills; of several with one name, the nearest. Files of an untrusted project are not read."""
     warnings: list[str] = []
     skills: dict[str, Skill] = {}
-    broken: list[Broken] = []
+    broken: list[BrokenFile] = []
     searched, left_out = trusted_folders(definition_folders(environment, directory, "skill"), trusted=trusted)
     for folder in searched:
         for path in markdown_files(folder.path, warnings, only=FILE):
             try:
-                skill = _head(path)
+                skill = _read_skill_head(path)
             except ConfigError as error:
-                broken.append(Broken(path, str(error)))
+                broken.append(BrokenFile(path, str(error)))
                 continue
             skills.setdefault(skill.name, skill)
     strange = [path for folder in left_out for path in markdown_files(folder.path, [], only=FILE)]
@@ -61,7 +61,7 @@ def read_skill(skill: Skill) -> str:
         raise ToolError(f"the skill {skill.name} cannot be read: {error}") from error
 
 
-def _head(path: Path) -> Skill:
+def _read_skill_head(path: Path) -> Skill:
     data = read_matter(path).data
     name, description = data.get("name", path.parent.name), data.get("description")
     if not isinstance(name, str) or not _NAME.fullmatch(name):

@@ -4,7 +4,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from asyncagents.domain.agent.permission import Layers
+from asyncagents.domain.agent.permission import RuleLayers
 from asyncagents.domain.agent.sandbox import Sandbox
 from asyncagents.domain.conversation.message import ModelRef
 
@@ -14,7 +14,7 @@ Mode: TypeAlias = Literal["primary", "subagent", "all"]
 class Agent(Struct, frozen=True, kw_only=True):
     name: str
     mode: Mode
-    layers: Layers
+    layers: RuleLayers
     """Without the session's own rules and the project's approvals, which are applied on top."""
     prompt: str
     description: str | None = None

@@ -5,7 +5,7 @@ import hashlib
 from asyncagents.domain.agent.permission import exact_permission, pattern_permission
 from asyncagents.domain.shape import Shape
 
-PREFIX = "apr_"
+ID_PREFIX = "apr_"
 _DIGITS = 10
 
 
@@ -50,13 +50,13 @@ def approval_of(
 def approval_id(project_id: str, kept_as: str, pattern: str, at: int) -> str:
     """Derive the id from content and time, so that an approval given anew after a withdrawal differs."""
     told = "\0".join((project_id, kept_as, pattern)).encode("utf-8", "surrogatepass")
-    return f"{PREFIX}{hashlib.sha256(told).hexdigest()[:_DIGITS]}{at:x}"
+    return f"{ID_PREFIX}{hashlib.sha256(told).hexdigest()[:_DIGITS]}{at:x}"
 
 
 def time_in_id(approval_id: str) -> int | None:
     """Read the time of an approval from its id; None if the id is not one of an approval."""
-    digits = approval_id.removeprefix(PREFIX)[_DIGITS:]
-    if not approval_id.startswith(PREFIX) or not 0 < len(digits) < 15:
+    digits = approval_id.removeprefix(ID_PREFIX)[_DIGITS:]
+    if not approval_id.startswith(ID_PREFIX) or not 0 < len(digits) < 15:
         return None
     try:
         return int(digits, 16)

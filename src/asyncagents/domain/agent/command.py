@@ -20,11 +20,11 @@ from typing import TypeAlias, assert_never
 
 from msgspec import Struct
 
-from asyncagents.domain.text import whole
+from asyncagents.domain.text import replace_surrogates
 
 _INVOCATION = re.compile(r"/(\w[\w.@/+:-]{0,99})(?:\s+(.*))?", re.DOTALL)
-_PLACE = re.compile(r"\$(?:ARGUMENTS(?!\w)|[1-9](?!\d))")
-_ALL = "$ARGUMENTS"
+_PLACEHOLDER = re.compile(r"\$(?:ARGUMENTS(?!\w)|[1-9](?!\d))")
+_ALL_ARGUMENTS = "$ARGUMENTS"
 
 _WORD_PART = re.compile(
     r"""(?P<space>[ \t\r\n]+)|"(?P<double>(?:\\.|[^"\\])*+)"|'(?P<single>[^']*+)'"""
@@ -41,8 +41,8 @@ _CALL = re.compile(r"[\w.]+\(")
 _MAX_PATH = 4096
 _CLOSING = {")": "(", "]": "[", "}": "{"}
 
-_BARE = re.compile(rf"""\\.|'[^']*'|"|\$?\(|\)|{_PLACE.pattern}""", re.DOTALL)
-_IN_QUOTES = re.compile(rf"""\\.|"|\$\(|{_PLACE.pattern}""", re.DOTALL)
+_BARE = re.compile(rf"""\\.|'[^']*'|"|\$?\(|\)|{_PLACEHOLDER.pattern}""", re.DOTALL)
+_IN_QUOTES = re.compile(rf"""\\.|"|\$\(|{_PLACEHOLDER.pattern}""", re.DOTALL)
 
 
 class Invocation(Struct, frozen=True):
@@ -85,35 +85,35 @@ class Mention(Struct, frozen=True):
         return f"@{self.path}"
 
 
-class _Shell(Struct, frozen=True):
+class _ShellTemplate(Struct, frozen=True):
     written: str
     command: str
-    places: tuple[str, ...]
+    placeholders: tuple[str, ...]
 
 
-_Part: TypeAlias = TextPiece | _Shell | FilePiece
+_Part: TypeAlias = TextPiece | _ShellTemplate | FilePiece
 
 
-class _Words(Struct, frozen=True):
+class _Arguments(Struct, frozen=True):
     """The typed arguments, and the highest number among the template's placeholders."""
 
     text: str
     words: tuple[str, ...]
     highest: int
 
-    def numbered(self, number: int) -> str:
+    def argument(self, number: int) -> str:
         end = None if number == self.highest else number
         return " ".join(self.words[number - 1 : end])
 
     def fill(self, text: str) -> str:
         """Replace placeholders in one pass, so that a typed placeholder is not replaced."""
-        return _PLACE.sub(lambda place: self._value(place[0]), text)
+        return _PLACEHOLDER.sub(lambda place: self._value(place[0]), text)
 
     def _value(self, place: str) -> str:
-        return self.text if place == _ALL else self.numbered(int(place[1:]))
+        return self.text if place == _ALL_ARGUMENTS else self.argument(int(place[1:]))
 
 
-def invocation(prompt: str) -> Invocation | None:
+def parse_invocation(prompt: str) -> Invocation | None:
     """Parse a prompt of the form `/name arguments`; does not check that the command exists."""
     called = _INVOCATION.fullmatch(prompt)
     return Invocation(called[1], (called[2] or "").strip()) if called else None
@@ -123,45 +123,49 @@ def split_arguments(text: str) -> tuple[str, ...]:
     """Split words as a shell does; an unclosed quote is an ordinary character."""
     parts = _WORD_PART.finditer(text)
     runs = groupby(parts, key=lambda part: part["space"] is None)
-    return tuple("".join(map(_unquoted, run)) for is_word, run in runs if is_word)
+    return tuple("".join(map(_unquote, run)) for is_word, run in runs if is_word)
 
 
-def _unquoted(part: re.Match[str]) -> str:
+def _unquote(part: re.Match[str]) -> str:
     if part["double"] is not None:
         return _ESCAPED_IN_QUOTES.sub(r"\1", part["double"])
     return part["single"] or part["escaped"] or part["plain"] or ""
 
 
-def mentions(text: str) -> tuple[Mention, ...]:
+def parse_mentions(text: str) -> tuple[Mention, ...]:
     """Find possible mentions of files and agents in a typed text, outside of code."""
-    fences = _fences(text)
+    fences = _fence_bounds(text)
     found = []
     for mark in _MARK.finditer(text):
         in_code = bisect(fences, mark.start()) % 2 == 1
-        path = "" if in_code or mark["shell"] else _path(mark["file"] or "")
+        path = "" if in_code or mark["shell"] else _trim_path(mark["file"] or "")
         if path:
             found.append(Mention(path, mark.start()))
     return tuple(found)
 
 
-def hints(template: str) -> tuple[str, ...]:
+def argument_hints(template: str) -> tuple[str, ...]:
     """List the placeholders of a template, as hints for typing the arguments."""
-    return tuple(sorted(set(_places(_split(template))), key=lambda place: (place == _ALL, place)))
+    return tuple(
+        sorted(
+            set(_placeholders(_split_template(template))), key=lambda place: (place == _ALL_ARGUMENTS, place)
+        )
+    )
 
 
-def fill(template: str, arguments: str) -> tuple[Piece, ...]:
+def fill_template(template: str, arguments: str) -> tuple[Piece, ...]:
     """Return the pieces of a template in order; arguments never add a shell or file piece."""
-    parts = list(_split(template))
-    places = set(_places(parts))
-    highest = max((int(place[1:]) for place in places if place != _ALL), default=0)
-    typed = _Words(arguments.strip(), split_arguments(arguments), highest)
-    pieces = [_filled(part, typed) for part in parts]
+    parts = list(_split_template(template))
+    places = set(_placeholders(parts))
+    highest = max((int(place[1:]) for place in places if place != _ALL_ARGUMENTS), default=0)
+    typed = _Arguments(arguments.strip(), split_arguments(arguments), highest)
+    pieces = [_fill_part(part, typed) for part in parts]
     if typed.text and not places:
-        return _followed(pieces, typed.text)
+        return _append_arguments(pieces, typed.text)
     return tuple(pieces)
 
 
-def _followed(pieces: list[Piece], text: str) -> tuple[Piece, ...]:
+def _append_arguments(pieces: list[Piece], text: str) -> tuple[Piece, ...]:
     match pieces:
         case []:
             return (TextPiece(text),)
@@ -171,33 +175,33 @@ def _followed(pieces: list[Piece], text: str) -> tuple[Piece, ...]:
             return (*pieces, TextPiece(f"\n\n{text}"))
 
 
-def _filled(part: _Part, typed: _Words) -> Piece:
+def _fill_part(part: _Part, typed: _Arguments) -> Piece:
     match part:
         case TextPiece():
             return TextPiece(typed.fill(part.text))
-        case _Shell():
+        case _ShellTemplate():
             return ShellPiece(part.written, _script(part, typed))
         case FilePiece():
-            path = _speakable(typed.fill(part.path)).strip()
+            path = _shell_safe(typed.fill(part.path)).strip()
             # An empty path would be the folder itself.
             return FilePiece(path, typed=part.typed) if path else TextPiece(part.text)
         case _:
             assert_never(part)
 
 
-def _places(parts: Iterable[_Part]) -> Iterator[str]:
+def _placeholders(parts: Iterable[_Part]) -> Iterator[str]:
     for part in parts:
-        if isinstance(part, _Shell):
-            yield from part.places
+        if isinstance(part, _ShellTemplate):
+            yield from part.placeholders
         else:
-            yield from _PLACE.findall(part.text)
+            yield from _PLACEHOLDER.findall(part.text)
 
 
-def _split(template: str) -> Iterator[_Part]:
-    fences = _fences(template)
+def _split_template(template: str) -> Iterator[_Part]:
+    fences = _fence_bounds(template)
     done = 0
     for mark in _MARK.finditer(template):
-        part = _part(mark, in_code=bisect(fences, mark.start()) % 2 == 1)
+        part = _parse_mark(mark, in_code=bisect(fences, mark.start()) % 2 == 1)
         if part is None:
             continue
         if mark.start() > done:
@@ -208,15 +212,15 @@ def _split(template: str) -> Iterator[_Part]:
         yield TextPiece(template[done:])
 
 
-def _part(mark: re.Match[str], *, in_code: bool) -> _Shell | FilePiece | None:
-    command = _speakable(mark["shell"] or "").strip()
+def _parse_mark(mark: re.Match[str], *, in_code: bool) -> _ShellTemplate | FilePiece | None:
+    command = _shell_safe(mark["shell"] or "").strip()
     if command:
-        return _shell(command)
-    path = "" if in_code else _path(mark["file"] or "")
-    return FilePiece(path, typed=bool(_PLACE.search(path))) if path else None
+        return _parse_shell(command)
+    path = "" if in_code else _trim_path(mark["file"] or "")
+    return FilePiece(path, typed=bool(_PLACEHOLDER.search(path))) if path else None
 
 
-def _fences(template: str) -> list[int]:
+def _fence_bounds(template: str) -> list[int]:
     """Return the positions where fenced code begins and ends, alternating; an unclosed fence has no end."""
     bounds: list[int] = []
     opened = ""
@@ -227,7 +231,7 @@ def _fences(template: str) -> list[int]:
     return bounds
 
 
-def _path(text: str) -> str:
+def _trim_path(text: str) -> str:
     """Strip trailing punctuation of the sentence; empty if the text is a call or not a path."""
     if _CALL.match(text) or len(text) > _MAX_PATH:
         return ""
@@ -240,7 +244,7 @@ def _path(text: str) -> str:
     return text[:end]
 
 
-def _shell(command: str) -> _Shell:
+def _parse_shell(command: str) -> _ShellTemplate:
     """Turn placeholders into shell parameters, quoted where the template does not quote them.
 
     The shell reads the template's text only: a misjudged quote can split a value into words, but never
@@ -257,15 +261,15 @@ def _shell(command: str) -> _Shell:
         found = token[0]
         written += command[at : token.start()], found
         at = token.end()
-        if _PLACE.fullmatch(found):
+        if _PLACEHOLDER.fullmatch(found):
             places.append(found)
             written[-1] = _parameter(found, bare=not (quoted[-1] or has_document))
         elif found in {'"', "(", "$(", ")"}:
-            _step(quoted, found)
-    return _Shell(command, "".join([*written, command[at:]]), tuple(places))
+            _step_quotes(quoted, found)
+    return _ShellTemplate(command, "".join([*written, command[at:]]), tuple(places))
 
 
-def _step(quoted: list[bool], found: str) -> None:
+def _step_quotes(quoted: list[bool], found: str) -> None:
     """Enter or leave quotes or brackets."""
     if found == ")" or (found == '"' and quoted[-1]):
         del quoted[max(1, len(quoted) - 1) :]
@@ -276,22 +280,24 @@ def _step(quoted: list[bool], found: str) -> None:
 def _parameter(place: str, *, bare: bool) -> str:
     if not bare:
         return place
-    return '"$@"' if place == _ALL else f'"{place}"'
+    return '"$@"' if place == _ALL_ARGUMENTS else f'"{place}"'
 
 
-def _script(shell: _Shell, typed: _Words) -> str:
-    if not shell.places:
+def _script(shell: _ShellTemplate, typed: _Arguments) -> str:
+    if not shell.placeholders:
         return shell.command
-    numbers = [int(place[1:]) for place in shell.places if place != _ALL]
-    words = [typed.numbered(number) for number in range(1, max(numbers) + 1)] if numbers else typed.words
-    lines = [" ".join(["set --", *map(_quoted, words)]), shell.command]
-    return "\n".join([f"ARGUMENTS={_quoted(typed.text)}", *lines] if _ALL in shell.places else lines)
+    numbers = [int(place[1:]) for place in shell.placeholders if place != _ALL_ARGUMENTS]
+    words = [typed.argument(number) for number in range(1, max(numbers) + 1)] if numbers else typed.words
+    lines = [" ".join(["set --", *map(_quote, words)]), shell.command]
+    return "\n".join(
+        [f"ARGUMENTS={_quote(typed.text)}", *lines] if _ALL_ARGUMENTS in shell.placeholders else lines
+    )
 
 
-def _quoted(text: str) -> str:
-    return shlex.quote(_speakable(text))
+def _quote(text: str) -> str:
+    return shlex.quote(_shell_safe(text))
 
 
-def _speakable(text: str) -> str:
+def _shell_safe(text: str) -> str:
     """Remove what a shell argument cannot hold: NUL and unpaired surrogates."""
-    return whole(text.replace("\0", ""))
+    return replace_surrogates(text.replace("\0", ""))

@@ -8,12 +8,12 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-Level: TypeAlias = Literal["guarded", "secret", "sealed"]
+GuardLevel: TypeAlias = Literal["guarded", "secret", "sealed"]
 """`guarded`: changes ask. `secret`: reading asks, too. `sealed`: no tool reads or changes it."""
-Parts: TypeAlias = tuple[str, ...]
+PathParts: TypeAlias = tuple[str, ...]
 """The names of an absolute path, from the root down."""
 
-_STRICTNESS: dict[Level, int] = {"guarded": 0, "secret": 1, "sealed": 2}
+_STRICTNESS: dict[GuardLevel, int] = {"guarded": 0, "secret": 1, "sealed": 2}
 # Other version control systems also run hooks and programs from their configuration.
 _REPOSITORIES = (".git", ".hg", ".jj")
 _OUR_FOLDERS = (".asyncagents", ".agents", ".opencode", ".claude")
@@ -24,8 +24,8 @@ _GIT_WHY = "git, or its like, obeys it: it can name programs that are run"
 _OUR_WHY = "it says what agents are and what they may do"
 _OUTPUT = re.compile(r"output-[^/]*\.txt")
 # A file system may also find a file by its short name, and without a trailing dot, blank or `:stream`.
-_SHORT = re.compile(r"([^~]{1,6})~[0-9]+")
-_LETTERS_OF_SHORT = 6
+_SHORT_NAME = re.compile(r"([^~]{1,6})~[0-9]+")
+_SHORT_NAME_LETTERS = 6
 _OBEYED = frozenset({"config", "config.worktree", "commondir", "hooks", "head"})
 _FILE_PIECES = frozenset({"config", "config.worktree", "commondir", "head"})
 _PIECES = _OBEYED | {"gitdir", "info", "objects", "refs", "packed-refs", "modules", "worktrees"}
@@ -34,7 +34,7 @@ _PIECES = _OBEYED | {"gitdir", "info", "objects", "refs", "packed-refs", "module
 class Guard(Struct, frozen=True):
     """The level of a guarded place, and the reason as a text for people."""
 
-    level: Level
+    level: GuardLevel
     why: str
 
 
@@ -43,7 +43,7 @@ class KnownPlace(Struct, frozen=True, kw_only=True):
 
     path: str
     """Absolute."""
-    level: Level = "guarded"
+    level: GuardLevel = "guarded"
     why: str
     ending: str | None = None
     """If given, only files directly in the folder whose names end with it."""
@@ -55,7 +55,7 @@ class GuardedPlaces(Struct, frozen=True, kw_only=True, cache_hash=True):
     """The folder of saved outputs: its files can be read by name, the folder cannot be listed."""
 
 
-def split_path(path: str) -> Parts:
+def split_path(path: str) -> PathParts:
     """Split an absolute path into names; a backslash also separates names, as it does in rules."""
     return tuple(part for part in path.replace("\\", "/").split("/") if part)
 
@@ -66,14 +66,14 @@ def fold_name(name: str) -> str:
     return unicodedata.normalize("NFKC", seen).casefold().partition(":")[0].rstrip(" .")
 
 
-def guard_of_name(parts: Parts) -> Guard | None:
+def guard_of_name(parts: PathParts) -> Guard | None:
     """Return the guard of a path that belongs to git or to us, judged by names alone, at any depth."""
     names = [fold_name(part) for part in parts]
     at = 0
     while at < len(names):
-        if any(_is_called(names[at], folder) for folder in _REPOSITORIES):
+        if any(_has_name(names[at], folder) for folder in _REPOSITORIES):
             return Guard("guarded", _GIT_WHY)
-        if any(_is_called(names[at], folder) for folder in _OUR_FOLDERS):
+        if any(_has_name(names[at], folder) for folder in _OUR_FOLDERS):
             if names[at + 1 : at + 2] != [_CHECKOUTS] or len(names) <= at + 3:
                 return Guard("guarded", _OUR_WHY)
             at += 2
@@ -87,7 +87,7 @@ def is_guarded_name(name: str) -> bool:
     return guard_of_name(split_path(name)) is not None
 
 
-def guard_of(parts: Parts, places: GuardedPlaces) -> Guard | None:
+def guard_of(parts: PathParts, places: GuardedPlaces) -> Guard | None:
     """Return the strictest guard of a resolved path; None if it is not guarded."""
     if _is_saved_output(parts, places):
         return Guard("guarded", "it is output that was saved")
@@ -100,7 +100,7 @@ def guard_of(parts: Parts, places: GuardedPlaces) -> Guard | None:
     return strictest_guard(found)
 
 
-def _covers(known: KnownPlace, parts: Parts, depth: int) -> bool:
+def _covers(known: KnownPlace, parts: PathParts, depth: int) -> bool:
     """Tell whether a guarded place at this depth covers the path."""
     return known.ending is None or (depth == len(parts) - 1 and parts[-1].endswith(known.ending))
 
@@ -110,15 +110,15 @@ def strictest_guard(guards: Collection[Guard]) -> Guard | None:
 
 
 @lru_cache(maxsize=64)
-def _index(places: GuardedPlaces) -> dict[Parts, list[KnownPlace]]:
+def _index(places: GuardedPlaces) -> dict[PathParts, list[KnownPlace]]:
     """Index places by path, ignoring case, since some file systems ignore it."""
-    found: dict[Parts, list[KnownPlace]] = {}
+    found: dict[PathParts, list[KnownPlace]] = {}
     for each in places.known:
         found.setdefault(tuple(part.casefold() for part in split_path(each.path)), []).append(each)
     return found
 
 
-def is_below(parts: Parts, above: Parts) -> bool:
+def is_below(parts: PathParts, above: PathParts) -> bool:
     """Tell whether the first path is the second or lies in it, ignoring case."""
     if len(parts) < len(above):
         return False
@@ -127,14 +127,14 @@ def is_below(parts: Parts, above: Parts) -> bool:
     )
 
 
-def secrets_below(parts: Parts, places: GuardedPlaces) -> Iterator[KnownPlace]:
+def secrets_below(parts: PathParts, places: GuardedPlaces) -> Iterator[KnownPlace]:
     """Yield the secret and sealed places below a folder that is read as a whole."""
     for known in places.known:
         if known.level != "guarded" and is_below(split_path(known.path), parts):
             yield known
 
 
-def unreadable_around(parts: Parts, places: GuardedPlaces) -> GuardedPlaces:
+def places_for_reading(parts: PathParts, places: GuardedPlaces) -> GuardedPlaces:
     """Keep the secret and sealed places that matter when files below a folder are read."""
     known = tuple(
         each
@@ -152,7 +152,7 @@ def makes_repository(piece: str, present: Collection[str]) -> bool:
     worktree, HEAD and commondir, and the others where commondir points to. In any order of creation, the file
     that makes git obey a configuration or a hook is detected.
     """
-    if not is_piece(piece):
+    if not is_repository_piece(piece):
         return False
     have = {fold_name(name) for name in present} | {fold_name(piece)}
     if "head" in have and have & {"objects", "refs", "commondir", "config", "config.worktree", "hooks"}:
@@ -160,12 +160,12 @@ def makes_repository(piece: str, present: Collection[str]) -> bool:
     return {"objects", "refs"} <= have and bool(have & _OBEYED)
 
 
-def is_piece(name: str) -> bool:
+def is_repository_piece(name: str) -> bool:
     """Tell whether a repository has a file or folder of this name at its top level."""
     return fold_name(name) in _PIECES
 
 
-def is_file_piece(name: str) -> bool:
+def is_repository_file(name: str) -> bool:
     """Tell whether git requires a file, not a folder, of this name."""
     return fold_name(name) in _FILE_PIECES
 
@@ -176,15 +176,15 @@ def is_repository(present: Collection[str]) -> bool:
     return "head" in have and (have >= {"objects", "refs"} or "commondir" in have)
 
 
-def _is_called(folded: str, name: str) -> bool:
+def _has_name(folded: str, name: str) -> bool:
     """Compare names, also by the short name that some file systems keep."""
     if folded == name:
         return True
-    short = _SHORT.fullmatch(folded)
-    return short is not None and name.lstrip(".")[:_LETTERS_OF_SHORT] == short[1]
+    short = _SHORT_NAME.fullmatch(folded)
+    return short is not None and name.lstrip(".")[:_SHORT_NAME_LETTERS] == short[1]
 
 
-def _is_saved_output(parts: Parts, places: GuardedPlaces) -> bool:
+def _is_saved_output(parts: PathParts, places: GuardedPlaces) -> bool:
     folder = split_path(places.output)
     return (
         bool(folder)

@@ -13,8 +13,8 @@ from asyncagents.domain.agent.sandbox import Sandbox, narrowest
 from asyncagents.domain.conversation.session import Rule
 
 Action: TypeAlias = Literal["allow", "deny", "ask"]
-Fits: TypeAlias = Callable[[str], bool]
-Written: TypeAlias = Mapping[str, Action | Mapping[str, Action]]
+Matcher: TypeAlias = Callable[[str], bool]
+ConfiguredRules: TypeAlias = Mapping[str, Action | Mapping[str, Action]]
 """Rules as configured: per permission an action, or actions by pattern, in order."""
 
 UNCLEAR = "unclear_command"
@@ -43,7 +43,7 @@ POLLING = ("async_task_result", "asyncagents_output")
 _PERMISSION_OF |= dict.fromkeys(DELEGATING, TASK)
 
 
-class Layers(Struct, frozen=True, kw_only=True):
+class RuleLayers(Struct, frozen=True, kw_only=True):
     """An agent's rules by origin; a later field wins over an earlier one."""
 
     defaults: tuple[Rule, ...] = ()
@@ -70,38 +70,40 @@ class RuleSet(Struct, frozen=True, cache_hash=True):
         """Apply the map to the rules' action: `false` denies, `true` turns ask into allow, never a deny."""
         by_rules = evaluate(self.rules, permission, pattern)
         for rule in reversed(self.tools):
-            if _meant(rule, permission):
-                return _lay_over(rule.action, by_rules, guarded=permission == GUARDED_PLACE)
+            if _applies_to(rule, permission):
+                return _apply_tools_map(rule.action, by_rules, guarded=permission == GUARDED_PLACE)
         return by_rules
 
-    def about(self, permission: str) -> Callable[[str], Action]:
+    def for_permission(self, permission: str) -> Callable[[str], Action]:
         """Return a function that evaluates one permission for many patterns, as `evaluate` does."""
-        by_rules = partial(_first, _about(self.rules, permission))
-        mapped = next((rule.action for rule in reversed(self.tools) if _meant(rule, permission)), None)
+        by_rules = partial(_first_match, _matchers_for(self.rules, permission))
+        mapped = next((rule.action for rule in reversed(self.tools) if _applies_to(rule, permission)), None)
         if mapped is None:
             return by_rules
-        return lambda pattern: _lay_over(mapped, by_rules(pattern), guarded=permission == GUARDED_PLACE)
+        return lambda pattern: _apply_tools_map(
+            mapped, by_rules(pattern), guarded=permission == GUARDED_PLACE
+        )
 
     def hides(self, tool: str) -> bool:
-        return hidden(self.rules, tool) or hidden(self.tools, tool)
+        return is_hidden(self.rules, tool) or is_hidden(self.tools, tool)
 
 
-class Effective(Struct, frozen=True, cache_hash=True):
+class LineageRules(Struct, frozen=True, cache_hash=True):
     """The rules of a lineage: the session's own, then those of each ancestor; the strictest action wins."""
 
     sets: tuple[RuleSet, ...]
 
     @classmethod
-    def of(cls, *rules: tuple[Rule, ...]) -> "Effective":
+    def from_rules(cls, *rules: tuple[Rule, ...]) -> "LineageRules":
         """Build one from plain rules, without a `tools` map."""
         return cls(tuple(RuleSet(each) for each in dict.fromkeys(rules)))
 
     def evaluate(self, permission: str, pattern: str) -> Action:
         return strictest(each.evaluate(permission, pattern) for each in self.sets)
 
-    def about(self, permission: str) -> Callable[[str], Action]:
+    def for_permission(self, permission: str) -> Callable[[str], Action]:
         """Return a function that evaluates one permission for many patterns; rules are filtered once."""
-        sets = tuple(each.about(permission) for each in self.sets)
+        sets = tuple(each.for_permission(permission) for each in self.sets)
         if len(sets) == 1:
             return sets[0]
         return lambda pattern: strictest(judge_one(pattern) for judge_one in sets)
@@ -129,9 +131,9 @@ class Effective(Struct, frozen=True, cache_hash=True):
         )
 
 
-def narrowed(child: Effective, parent: Effective) -> Effective:
+def narrow_to_parent(child: LineageRules, parent: LineageRules) -> LineageRules:
     """Limit a child to what its parent may do, by keeping both lists of rules."""
-    return Effective(tuple(dict.fromkeys(child.sets + parent.sets)))
+    return LineageRules(tuple(dict.fromkeys(child.sets + parent.sets)))
 
 
 def strictest(actions: Iterable[Action]) -> Action:
@@ -142,36 +144,36 @@ def strictest(actions: Iterable[Action]) -> Action:
 def evaluate(rules: Sequence[Rule], permission: str, pattern: str) -> Action:
     """Return the action of the last rule that matches; `ask` without one."""
     for rule in reversed(rules):
-        if _meant(rule, permission) and match(rule.pattern, pattern):
+        if _applies_to(rule, permission) and match(rule.pattern, pattern):
             return rule.action
     return "ask"
 
 
-def _about(rules: Sequence[Rule], permission: str) -> tuple[tuple[Fits, Action], ...]:
+def _matchers_for(rules: Sequence[Rule], permission: str) -> tuple[tuple[Matcher, Action], ...]:
     """List matchers and actions of a permission, last rule first, down to a rule for `*`."""
-    found: list[tuple[Fits, Action]] = []
+    found: list[tuple[Matcher, Action]] = []
     for rule in reversed(rules):
-        if _meant(rule, permission):
-            found.append((_quick(rule.pattern), rule.action))
+        if _applies_to(rule, permission):
+            found.append((_build_matcher(rule.pattern), rule.action))
             if rule.pattern == "*":
                 break
     return tuple(found)
 
 
-def _lay_over(mapped: Action, by_rules: Action, *, guarded: bool) -> Action:
+def _apply_tools_map(mapped: Action, by_rules: Action, *, guarded: bool) -> Action:
     if mapped != "allow":
         return "deny"
     return "allow" if by_rules == "ask" and not guarded else by_rules
 
 
-def _first(said: Sequence[tuple[Fits, Action]], pattern: str) -> Action:
+def _first_match(said: Sequence[tuple[Matcher, Action]], pattern: str) -> Action:
     for fits, action in said:
         if fits(pattern):
             return action
     return "ask"
 
 
-def _quick(pattern: str) -> Fits:
+def _build_matcher(pattern: str) -> Matcher:
     """Build a function that does the same as `match` for one pattern and many texts."""
     head, star, tail = pattern.partition("*")
     if star and not head and not set(tail) & set("*?\\/"):
@@ -179,7 +181,7 @@ def _quick(pattern: str) -> Fits:
     return partial(match, pattern)
 
 
-def _meant(rule: Rule, permission: str) -> bool:
+def _applies_to(rule: Rule, permission: str) -> bool:
     """Tell whether a rule applies to a permission. Those in `_BY_NAME` are only allowed by a rule with their
     own name."""
     if permission in _BY_NAME and rule.action == "allow":
@@ -193,7 +195,7 @@ def permissions_needed(permission: str, patterns: Sequence[str], also: Sequence[
     return tuple(dict.fromkeys((permission, *also, *((GUARDED_PLACE,) if named else ()))))
 
 
-def judge(rules: Effective, approved: Sequence[Rule], permission: str, patterns: Sequence[str]) -> Action:
+def judge(rules: LineageRules, approved: Sequence[Rule], permission: str, patterns: Sequence[str]) -> Action:
     """Evaluate with approvals: one turns an ask into allow, but never a deny or a guarded place."""
     return strictest(
         "allow"
@@ -229,7 +231,7 @@ def decide(rules: Sequence[Rule], permission: str, patterns: Sequence[str]) -> A
     return strictest(evaluate(rules, permission, pattern) for pattern in patterns or ("*",))
 
 
-def hidden(rules: Sequence[Rule], tool: str) -> bool:
+def is_hidden(rules: Sequence[Rule], tool: str) -> bool:
     """Tell whether a tool is denied for every pattern, so that it is not offered to the model."""
     permission = permission_of(tool)
     last = next((rule for rule in reversed(rules) if match(rule.permission, permission)), None)
@@ -240,16 +242,16 @@ def permission_of(tool: str) -> str:
     return _PERMISSION_OF.get(tool, tool)
 
 
-def rules_of(written: Written, home: str) -> tuple[Rule, ...]:
+def rules_from_config(written: ConfiguredRules, home: str) -> tuple[Rule, ...]:
     """Build the rules of a configuration, expanding `~` and `$HOME` at the start of a pattern."""
     return tuple(
-        Rule(permission=permission, pattern=_at_home(pattern, home), action=action)
+        Rule(permission=permission, pattern=_expand_home(pattern, home), action=action)
         for permission, actions in written.items()
         for pattern, action in ({"*": actions} if isinstance(actions, str) else actions).items()
     )
 
 
-def rules_of_tools(tools: Mapping[str, bool]) -> tuple[Rule, ...]:
+def rules_from_tools(tools: Mapping[str, bool]) -> tuple[Rule, ...]:
     """Build rules from a `tools` map, in order; if two tools share a permission, the stricter counts."""
     wanted: dict[str, bool] = {}
     for tool, used in tools.items():
@@ -266,7 +268,7 @@ def at_least(under: Sequence[Rule], permission: str, action: Action) -> tuple[Ru
 
     One appended plain rule would also loosen what they deny.
     """
-    said = [(rule.pattern, rule.action) for rule in under if _meant(rule, permission)]
+    said = [(rule.pattern, rule.action) for rule in under if _applies_to(rule, permission)]
     unsaid: tuple[str, Action] = ("*", "ask")
     return tuple(
         Rule(permission=permission, pattern=pattern, action=strictest((said_action, action)))
@@ -274,7 +276,7 @@ def at_least(under: Sequence[Rule], permission: str, action: Action) -> tuple[Ru
     )
 
 
-def confined(under: Sequence[Rule], permissions: Sequence[str]) -> tuple[Rule, ...]:
+def confine_to(under: Sequence[Rule], permissions: Sequence[str]) -> tuple[Rule, ...]:
     """Build rules to append to `under` so that everything but these permissions is denied."""
     nothing = Rule(permission="*", pattern="*", action="deny")
     return nothing, *(rule for permission in permissions for rule in at_least(under, permission, "allow"))
@@ -286,33 +288,33 @@ def match(pattern: str, text: str) -> bool:
     `git *` also matches `git` alone. A backslash counts as a slash on both sides.
     """
     pattern, text = pattern.replace("\\", "/"), text.replace("\\", "/")
-    return (pattern.endswith(" *") and _fits(pattern[:-2], text)) or _fits(pattern, text)
+    return (pattern.endswith(" *") and _matches_whole(pattern[:-2], text)) or _matches_whole(pattern, text)
 
 
-def _fits(pattern: str, text: str) -> bool:
+def _matches_whole(pattern: str, text: str) -> bool:
     """Match piece by piece from the left, each at its first position, without backtracking."""
     head, *rest = pattern.split("*")
     if not rest:
-        return len(head) == len(text) and _stands(head, text, 0)
+        return len(head) == len(text) and _matches_at(head, text, 0)
     *middle, tail = rest
     place, end = len(head), len(text) - len(tail)
-    if place > end or not _stands(head, text, 0) or not _stands(tail, text, end):
+    if place > end or not _matches_at(head, text, 0) or not _matches_at(tail, text, end):
         return False
     for piece in middle:
-        found = _find(piece, text, place, end)
+        found = _find_piece(piece, text, place, end)
         if found < 0:
             return False
         place = found + len(piece)
     return True
 
 
-def _stands(piece: str, text: str, place: int) -> bool:
+def _matches_at(piece: str, text: str, place: int) -> bool:
     if "?" not in piece:
         return text.startswith(piece, place)
     return _expression(piece).match(text, place) is not None
 
 
-def _find(piece: str, text: str, place: int, end: int) -> int:
+def _find_piece(piece: str, text: str, place: int, end: int) -> int:
     if "?" not in piece:
         return text.find(piece, place, end)
     found = _expression(piece).search(text, place, end)
@@ -325,7 +327,7 @@ def _expression(piece: str) -> re.Pattern[str]:
     return re.compile(".".join(re.escape(part) for part in piece.split("?")), re.DOTALL)
 
 
-def _at_home(pattern: str, home: str) -> str:
+def _expand_home(pattern: str, home: str) -> str:
     for word in ("~", "$HOME"):
         if pattern == word or pattern.startswith(f"{word}/"):
             return home.rstrip("/") + pattern[len(word) :]

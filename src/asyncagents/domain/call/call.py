@@ -1,6 +1,6 @@
 """Tool calls: one row with four states, settled once."""
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -10,31 +10,31 @@ from asyncagents.domain.call.result_file import ResultFile, file_parts, name_fil
 from asyncagents.domain.conversation.part import (
     PartTime,
     ToolCompleted,
-    ToolError,
+    ToolFailed,
     ToolPart,
     ToolPending,
     ToolRunning,
     ToolState,
     ToolWaiting,
 )
-from asyncagents.domain.envelope import enclosed
+from asyncagents.domain.envelope import escape_tags
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
-from asyncagents.domain.text import result_read
+from asyncagents.domain.text import shorten_result
 
 Effect: TypeAlias = Literal["none", "idempotent", "once"]
 """What a second run does: nothing, the same under the same effect key, or harm."""
 
-Kind: TypeAlias = Literal["ask", "question", "async", "wait", "task"]
-ASKING: frozenset[Kind] = frozenset({"ask", "question"})
+OpenKind: TypeAlias = Literal["ask", "question", "async", "wait", "task"]
+ASKING_KINDS: frozenset[OpenKind] = frozenset({"ask", "question"})
 
 IN_DOUBT = (
     "The process stopped while this tool was running, so whether it took effect is unknown. "
     "Check before you do it again."
 )
 REJECTED = "The user rejected this tool call."
-BY_HAND = "by hand"
+WRITTEN_BY_PERSON = "by hand"
 """Grant of a call whose arguments a person wrote: it is not asked about."""
-OWN = "own"
+RUN_BY_PERSON = "own"
 """Grant of a command that a person runs: no rules apply, and only an abort ends it."""
 EDITED = "The user changed the arguments of this call before approving it; it ran as shown."
 REJECTED_TOO = "Not run: the user rejected another tool call of this turn."
@@ -50,7 +50,7 @@ WAIT_ENDED = "The wait ended early: new input arrived."
 CANCELLED = "cancelled"
 LONG_WAIT_MS = 60_000
 """Blocking prompts return while a call waits for a timer of at least this length."""
-UNSURE = (
+START_UNSURE = (
     "The process stopped while this tool was starting its work, so whether it began is unknown; "
     "a result is waited for."
 )
@@ -99,8 +99,10 @@ class Answers(Struct, frozen=True, tag="answers"):
 Reply: TypeAlias = Once | Always | Reject | Answers
 
 
-class Later(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AsyncState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an async call keeps from its start until long after it is settled."""
+
+    schema_name: ClassVar[str] = "Later"
 
     due: int | None = None
     """The deadline: the call fails if it has no result by then."""
@@ -122,12 +124,14 @@ class Running(Struct, frozen=True, tag="running", omit_defaults=True):
     """The tool may be running, in the run that holds this fence."""
 
     fence: int
-    later: Later | None = None
+    later: AsyncState | None = None
     """For an async tool: the state that the call keeps from here on."""
 
 
-class Watch(Struct, frozen=True, omit_defaults=True):
+class WaitFor(Struct, frozen=True, omit_defaults=True):
     """The task whose end a wait is for, or any task; the result then describes that task."""
+
+    schema_name: ClassVar[str] = "Watch"
 
     task_id: SessionId
     tool: str
@@ -137,7 +141,7 @@ class Watch(Struct, frozen=True, omit_defaults=True):
 class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
     """No code runs: the result comes from outside, or from the deadline."""
 
-    kind: Kind
+    kind: OpenKind
     since: int
     due: int | None = None
     warn: int | None = None
@@ -155,15 +159,15 @@ class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
     """The person, role or channel that is asked, as free text."""
     approval: bool = False
     """Whether its one question is an approval; the answer is then rendered as a decision."""
-    watch: Watch | None = None
+    watch: WaitFor | None = None
     child_waits: bool = False
     """For a call that waits for tasks: all of them only wait for the outside, so blocking prompts return."""
     title: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
-    later: Later | None = None
+    later: AsyncState | None = None
     """The state that an async call keeps from here on."""
 
-    def lapsed(self, now: int) -> bool:
+    def has_lapsed(self, now: int) -> bool:
         """Tell whether an approval is past its deadline, even if no sweep has expired it yet."""
         return self.approval and self.due is not None and self.due <= now
 
@@ -220,26 +224,26 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether the model has read that this call is pending; its result then arrives in a later message."""
     compacted: int | None = None
     """When its output was pruned from what the model reads."""
-    later: Later | None = None
+    later: AsyncState | None = None
     """None: the call is not one of an async tool."""
     state: CallState = Requested()
 
     @property
-    def of_a_kind(self) -> tuple[str, dict[str, Any]]:
+    def repeat_key(self) -> tuple[str, dict[str, Any]]:
         """The tool and the model's own arguments; equal for a repeated call."""
         own = self.input if self.proposed is None else self.proposed
         return self.tool, own if self.written is None else self.written
 
-    def to(self, state: CallState) -> "Call":
+    def with_state(self, state: CallState) -> "Call":
         """Return the call in another state; the state's `later` moves to the call."""
         if isinstance(state, Running | Open) and state.later is not None:
             return replace(self, state=replace(state, later=None), later=state.later)
         return replace(self, state=state)
 
     @property
-    def own(self) -> bool:
+    def is_run_by_person(self) -> bool:
         """Whether a person runs it, without a model."""
-        return OWN in self.granted
+        return RUN_BY_PERSON in self.granted
 
     @property
     def open(self) -> Open | None:
@@ -253,10 +257,10 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def only_asks(self) -> bool:
         """Whether the call waits for a person's answer only."""
-        return isinstance(self.state, Open) and self.state.kind in ASKING
+        return isinstance(self.state, Open) and self.state.kind in ASKING_KINDS
 
     @property
-    def holding(self) -> bool:
+    def blocks_session(self) -> bool:
         """Whether the session cannot continue until it is settled."""
         if not isinstance(self.state, Open):
             return False
@@ -266,7 +270,7 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def holds_prompts(self) -> bool:
         """Whether blocking prompts wait while it is open: for a person, a task or a short timer."""
         match self.state:
-            case Open(kind="task") | Open(kind="wait", watch=Watch()):
+            case Open(kind="task") | Open(kind="wait", watch=WaitFor()):
                 return not self.state.child_waits
             case Open(kind="wait", due=int(due), since=since):
                 return due - since < LONG_WAIT_MS
@@ -274,23 +278,23 @@ class Call(Struct, frozen=True, kw_only=True, omit_defaults=True):
                 return self.only_asks
 
     @property
-    def settled(self) -> bool:
+    def is_settled(self) -> bool:
         return isinstance(self.state, Settled)
 
 
-def moved(call: Call, state: CallState, now: int) -> Call:
+def move_call(call: Call, state: CallState, now: int) -> Call:
     """Move an unsettled call to its next state; an ask or question gives it a new `ask_id`."""
     match state:
         case Running():
-            return replace(call.to(state), started=call.started or now)
+            return replace(call.with_state(state), started=call.started or now)
         case Open(ask=ask, question=question) if ask or question:
             request = ask or question
             assert request is not None
             before = (*call.asked_before, call.ask_id) if call.ask_id else ()
-            asks = replace(call.to(state), ask_id=request.id, asked_before=before)
+            asks = replace(call.with_state(state), ask_id=request.id, asked_before=before)
             return replace(asks, reply=None, answered_by="")
         case Open() | Requested() | Settled():
-            return call.to(state)
+            return call.with_state(state)
 
 
 def render(call: Call) -> ToolPart:
@@ -342,7 +346,7 @@ def _settled_state(call: Call, result: Result, time: PartTime) -> ToolState:
                 attachments=file_parts(files, call.part_id, call.session_id, call.message_id) or None,
             )
         case Failed(error, metadata):
-            return ToolError(input=call.input, error=error, metadata=metadata or None, time=time)
+            return ToolFailed(input=call.input, error=error, metadata=metadata or None, time=time)
 
 
 def pending_text(call_id: str, tool: str) -> str:
@@ -357,19 +361,23 @@ def result_text(call: Call) -> str:
     """
     match call.state:
         case Settled(Completed(output, files=files)):
-            words = f"{result_read(output)}\n\n{name_files(files)}" if files else result_read(output)
-            return _arrival(call.call_id, call.tool, failed=False) + enclosed(words, files=True)
+            words = f"{shorten_result(output)}\n\n{name_files(files)}" if files else shorten_result(output)
+            return _late_result_heading(call.call_id, call.tool, failed=False) + escape_tags(
+                words, files=True
+            )
         case Settled(Failed(error)):
-            return _arrival(call.call_id, call.tool, failed=True) + enclosed(result_read(error), files=True)
+            return _late_result_heading(call.call_id, call.tool, failed=True) + escape_tags(
+                shorten_result(error), files=True
+            )
         case _:
             raise ValueError(f"call {call.id} has no result yet")
 
 
-def _arrival(call_id: str, tool: str, *, failed: bool) -> str:
+def _late_result_heading(call_id: str, tool: str, *, failed: bool) -> str:
     return f"The pending call {call_id} ({tool}) has {'failed' if failed else 'completed'}:\n\n"
 
 
-class Arrived(Struct, frozen=True):
+class LateResult(Struct, frozen=True):
     """The values that `result_text` was built from."""
 
     call_id: str
@@ -378,15 +386,15 @@ class Arrived(Struct, frozen=True):
     failed: bool
 
     @property
-    def head(self) -> str:
+    def heading(self) -> str:
         """The text before the result."""
-        return _arrival(self.call_id, self.tool, failed=self.failed)
+        return _late_result_heading(self.call_id, self.tool, failed=self.failed)
 
 
-def arrived(text: str) -> Arrived | None:
+def parse_late_result(text: str) -> LateResult | None:
     """Parse a text of `result_text`; None if it is another text."""
     line, blank, result = text.partition("\n\n")
     call_id, _, tool = line.removeprefix("The pending call ").rpartition(" (")
     tool, _, how = tool.rpartition(") has ")
-    found = Arrived(call_id, tool, result, how == "failed:")
-    return found if blank and text.startswith(found.head) else None
+    found = LateResult(call_id, tool, result, how == "failed:")
+    return found if blank and text.startswith(found.heading) else None

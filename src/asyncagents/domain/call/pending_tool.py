@@ -55,10 +55,10 @@ def pending_status(call: Call) -> PendingStatus | None:
         case Settled(Failed(), expired=True):
             return "expired"
         case Settled(result):  # a timer that expires completes the call
-            return _status(result)
+            return _settled_status(result)
 
 
-def pending_tool(call: Call) -> PendingToolCall:
+def pending_tool_call(call: Call) -> PendingToolCall:
     later, done = call.later, call.state if isinstance(call.state, Settled) else None
     result = done.result if done else None
     return PendingToolCall(
@@ -69,23 +69,23 @@ def pending_tool(call: Call) -> PendingToolCall:
         call_id=call.call_id,
         tool=call.tool,
         input=call.input,
-        status=pending_status(call) or ("waiting" if call.open else _status(result)),
+        status=pending_status(call) or ("waiting" if call.open else _settled_status(result)),
         webhook_url=(later.webhook_url if later else "") or None,
         external_ref=(later.external_ref if later else "") or None,
         timeout=later.due if later else call.open.due if call.open else None,
         estimated_duration=later.estimated if later else None,
         time=PendingTime(created=call.created, started=call.started, completed=done.at if done else None),
-        result=_told(result) if isinstance(result, Completed) else None,
+        result=_tool_result(result) if isinstance(result, Completed) else None,
         error=result.error if isinstance(result, Failed) else None,
     )
 
 
-def _status(result: Completed | Failed | None) -> PendingStatus:
+def _settled_status(result: Completed | Failed | None) -> PendingStatus:
     """Return the status of a settled call; `processing` without a result."""
     if result is None:
         return "processing"
     return "completed" if isinstance(result, Completed) else "failed"
 
 
-def _told(result: Completed) -> ToolResult:
+def _tool_result(result: Completed) -> ToolResult:
     return ToolResult(title=result.title, output=result.output, metadata=result.metadata)

@@ -20,7 +20,7 @@ MOST_BYTES_TOGETHER = 10 * 1024 * 1024
 MOST_PIXELS_A_SIDE = 8_000
 
 PDF = "application/pdf"
-NO_SUCH_KIND = "it is neither a PNG, JPEG, GIF or WebP image nor a PDF"
+UNSUPPORTED_TYPE = "it is neither a PNG, JPEG, GIF or WebP image nor a PDF"
 _PNG, _PDF = b"\x89PNG\r\n\x1a\n", b"%PDF-"
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
@@ -37,18 +37,18 @@ class ResultFile(Struct, frozen=True, omit_defaults=True):
         """Build the file from its bytes, which determine its type. Raises `InvalidInput` for other types."""
         mime = mime_of(data)
         if mime is None:
-            raise InvalidInput(f"{filename or 'a file'} cannot be shown to a model: {NO_SUCH_KIND}")
+            raise InvalidInput(f"{filename or 'a file'} cannot be shown to a model: {UNSUPPORTED_TYPE}")
         return cls(mime, f"data:{mime};base64,{b64encode(data).decode()}", filename)
 
 
-class FileTray:
+class FileCollector:
     """Collects the files of one result, as many as a model can be shown."""
 
     def __init__(self) -> None:
         self.files: list[ResultFile] = []
         self._room = MOST_BYTES_TOGETHER
 
-    def put(self, data: bytes | None, filename: str = "") -> str | None:
+    def add(self, data: bytes | None, filename: str = "") -> str | None:
         """Add a file, or return why it is left out. `data` None: its base64 is invalid."""
         why = "its base64 is broken" if data is None else self._problem(data)
         if data is None or why is not None:
@@ -69,13 +69,13 @@ def file_problem(data: bytes) -> str | None:
     """Return why a model cannot be shown these bytes: one broken image would fail every later request."""
     mime = mime_of(data)
     if mime is None:
-        return NO_SUCH_KIND
+        return UNSUPPORTED_TYPE
     most = MOST_PDF_BYTES if mime == PDF else MOST_IMAGE_BYTES
     if len(data) > most:
         return f"it is larger than {most} bytes"
     if mime == PDF:
         return None if b"%%EOF" in data[-2_048:] else "the document is cut short or broken"
-    frame = frame_of(data)
+    frame = image_size(data)
     if frame is None or not all(frame) or (mime == "image/png" and b"IEND" not in data[-4_096:]):
         return "the image is cut short or broken"
     if max(frame) > MOST_PIXELS_A_SIDE:
@@ -85,8 +85,8 @@ def file_problem(data: bytes) -> str | None:
 
 def fit_files(output: str, files: Sequence[ResultFile]) -> tuple[str, tuple[ResultFile, ...]]:
     """Keep the files that a model can be shown; the output says what was left out, and why."""
-    tray = FileTray()
-    tried = [(file, tray.put(_bytes_in(file.url), file.filename)) for file in files]
+    tray = FileCollector()
+    tried = [(file, tray.add(_decode_data_url(file.url), file.filename)) for file in files]
     notes = [
         f"[{file.filename or 'a file'} ({file.mime}) is not shown here: {why}]" for file, why in tried if why
     ]
@@ -124,7 +124,7 @@ def decode_base64(data: str) -> bytes | None:
         return None
 
 
-def _bytes_in(url: str) -> bytes | None:
+def _decode_data_url(url: str) -> bytes | None:
     head, comma, data = url.partition(",")
     return decode_base64(data) if comma and head.startswith("data:") and head.endswith(";base64") else None
 
@@ -136,7 +136,7 @@ def mime_of(data: bytes) -> str | None:
     return next((mime for start, mime in starts.items() if data.startswith(start)), None)
 
 
-def frame_of(data: bytes) -> tuple[int, int] | None:
+def image_size(data: bytes) -> tuple[int, int] | None:
     """Read the width and height of an image; None if it is broken or not an image."""
     try:
         match mime_of(data):
@@ -145,9 +145,9 @@ def frame_of(data: bytes) -> tuple[int, int] | None:
             case "image/gif":
                 width, height = struct.unpack("<HH", data[6:10])
             case "image/jpeg":
-                return _jpeg_frame(data)
+                return _jpeg_size(data)
             case "image/webp":
-                return _webp_frame(data)
+                return _webp_size(data)
             case _:
                 return None
     except (struct.error, IndexError):
@@ -155,7 +155,7 @@ def frame_of(data: bytes) -> tuple[int, int] | None:
     return width, height
 
 
-def _jpeg_frame(data: bytes) -> tuple[int, int] | None:
+def _jpeg_size(data: bytes) -> tuple[int, int] | None:
     """Walk from segment to segment until the one that holds the frame."""
     at = 2
     while data[at] == 0xFF:
@@ -172,7 +172,7 @@ def _jpeg_frame(data: bytes) -> tuple[int, int] | None:
     return None
 
 
-def _webp_frame(data: bytes) -> tuple[int, int] | None:
+def _webp_size(data: bytes) -> tuple[int, int] | None:
     match data[12:16]:
         case b"VP8 ":
             width, height = struct.unpack("<HH", data[26:30])

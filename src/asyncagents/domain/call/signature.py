@@ -20,14 +20,14 @@ Headers: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]] | Iterable[tu
 TOLERANCE_MS = 5 * 60 * 1000
 """Max distance of a timestamp from our clock, in the past or future."""
 
-MOST_CHARACTERS = 4096
+MOST_HEADER_CHARACTERS = 4096
 MOST_SIGNATURES = 16
 """Max signatures to compare per delivery; a rotation of secrets needs two."""
 
-PLAIN = "x-webhook-signature"
+PLAIN_HEADER = "x-webhook-signature"
 _PREFIXES = ("webhook-", "svix-")
 _PARTS = ("id", "timestamp", "signature")
-_KEY = "whsec_"
+_SECRET_PREFIX = "whsec_"
 # No dot: `id.timestamp.body` would be ambiguous. No quote, no brace: a JSON body that was signed plainly
 # can never pass as the signed text of the other scheme.
 _ID = re.compile(r"[A-Za-z0-9_:@/+=~-]{1,256}", re.ASCII)
@@ -40,20 +40,20 @@ _UNSIGNED = (
 )
 
 
-class Genuine(Struct, frozen=True):
+class ValidSignature(Struct, frozen=True):
     """The sender knows a secret and signed these bytes."""
 
 
-class Forged(Struct, frozen=True):
+class InvalidSignature(Struct, frozen=True):
     """No valid signature. The reason depends on the headers and the clock only and may be sent to anyone."""
 
     reason: str
 
 
-Verdict: TypeAlias = Genuine | Forged
+SignatureCheck: TypeAlias = ValidSignature | InvalidSignature
 
 
-class Claim(Struct, frozen=True):
+class UncheckedSignature(Struct, frozen=True):
     """A well-formed signature within the tolerance, not compared yet."""
 
     signatures: tuple[bytes, ...]
@@ -63,7 +63,8 @@ class Claim(Struct, frozen=True):
 
 def sign_standard(secret: str, id: str, timestamp: int, body: bytes) -> str:
     """Return the value of `webhook-signature`; `timestamp` is in seconds, as in the header."""
-    return f"v1,{b64encode(_standard(_standard_key(secret), _head(id, str(timestamp)), body)).decode()}"
+    digest = _standard_digest(_standard_key(secret), _signed_head(id, str(timestamp)), body)
+    return f"v1,{b64encode(digest).decode()}"
 
 
 def sign_plain(secret: str, body: bytes) -> str:
@@ -71,42 +72,42 @@ def sign_plain(secret: str, body: bytes) -> str:
     return digest(_bytes(secret), body, "sha256").hex()
 
 
-def verify(headers: Headers, body: bytes, secrets: Iterable[str], now_ms: int) -> Verdict:
+def verify_signature(headers: Headers, body: bytes, secrets: Iterable[str], now_ms: int) -> SignatureCheck:
     """Check that one of the secrets signed these bytes, in time. Without a secret nothing is valid."""
-    claim = read_claim(headers, now_ms)
-    return claim if isinstance(claim, Forged) else check(claim, body, secrets)
+    claim = read_signature(headers, now_ms)
+    return claim if isinstance(claim, InvalidSignature) else check_signature(claim, body, secrets)
 
 
-def read_claim(headers: Headers, now_ms: int) -> Claim | Forged:
+def read_signature(headers: Headers, now_ms: int) -> UncheckedSignature | InvalidSignature:
     """Check everything that needs no secret, so that it can run before the secret is looked up."""
-    found = _chosen(headers)
+    found = _signature_headers(headers)
     for prefix in _PREFIXES:
         if any(f"{prefix}{part}" in found for part in _PARTS):
-            return _standard_claim({part: found.get(f"{prefix}{part}", []) for part in _PARTS}, now_ms)
-    return _plain_claim(found[PLAIN]) if PLAIN in found else Forged(_UNSIGNED)
+            return _read_standard({part: found.get(f"{prefix}{part}", []) for part in _PARTS}, now_ms)
+    return _read_plain(found[PLAIN_HEADER]) if PLAIN_HEADER in found else InvalidSignature(_UNSIGNED)
 
 
-def check(claim: Claim, body: bytes, secrets: Iterable[str]) -> Verdict:
+def check_signature(claim: UncheckedSignature, body: bytes, secrets: Iterable[str]) -> SignatureCheck:
     """Compare every signature with every secret, without an early exit, so that timing reveals nothing."""
     genuine = False
-    for expected in _expected(claim, body, secrets):
+    for expected in _expected_signatures(claim, body, secrets):
         for given in claim.signatures:
             genuine |= compare_digest(expected, given)
-    return Genuine() if genuine else Forged(_MISMATCH)
+    return ValidSignature() if genuine else InvalidSignature(_MISMATCH)
 
 
-def _expected(claim: Claim, body: bytes, secrets: Iterable[str]) -> list[bytes]:
+def _expected_signatures(claim: UncheckedSignature, body: bytes, secrets: Iterable[str]) -> list[bytes]:
     # A blank secret, from a setting that was not filled in, would be known to anyone.
-    known = [secret for secret in dict.fromkeys(secrets) if secret.removeprefix(_KEY).strip()]
+    known = [secret for secret in dict.fromkeys(secrets) if secret.removeprefix(_SECRET_PREFIX).strip()]
     if claim.head is not None:
-        return [b64encode(_standard(_standard_key(secret), claim.head, body)) for secret in known]
+        return [b64encode(_standard_digest(_standard_key(secret), claim.head, body)) for secret in known]
     # Recipes for the plain header differ in whether they decode the key; both prove the secret.
     keys = [key for secret in known for key in dict.fromkeys((_bytes(secret), _standard_key(secret)))]
     return [digest(key, body, "sha256").hex().encode() for key in keys]
 
 
-def _chosen(headers: Headers) -> dict[str, list[str]]:
-    wanted = {PLAIN, *(f"{prefix}{part}" for prefix in _PREFIXES for part in _PARTS)}
+def _signature_headers(headers: Headers) -> dict[str, list[str]]:
+    wanted = {PLAIN_HEADER, *(f"{prefix}{part}" for prefix in _PREFIXES for part in _PARTS)}
     found: dict[str, list[str]] = {}
     for name, value in _pairs(headers):
         if (lowered := _text(name).strip().lower()) in wanted:
@@ -126,70 +127,74 @@ def _text(raw: str | bytes) -> str:
     return raw if isinstance(raw, str) else raw.decode("latin-1")
 
 
-def _standard_claim(found: dict[str, list[str]], now_ms: int) -> Claim | Forged:
-    message_id, timestamp = _only(found["id"]), _only(found["timestamp"])
+def _read_standard(found: dict[str, list[str]], now_ms: int) -> UncheckedSignature | InvalidSignature:
+    message_id, timestamp = _single_value(found["id"]), _single_value(found["timestamp"])
     if message_id is None or not _ID.fullmatch(message_id):
-        return Forged(
+        return InvalidSignature(
             "webhook-id is missing, ambiguous or invalid: use letters, digits and _ : @ / + = ~ - only"
         )
     if timestamp is None or not _TIMESTAMP.fullmatch(timestamp):
-        return Forged("webhook-timestamp is missing, ambiguous or not a number of seconds since 1970")
+        return InvalidSignature(
+            "webhook-timestamp is missing, ambiguous or not a number of seconds since 1970"
+        )
     if abs(now_ms - int(timestamp) * 1000) > TOLERANCE_MS:
-        return Forged(
+        return InvalidSignature(
             "webhook-timestamp is more than five minutes off: sign each attempt anew, check the clock"
         )
-    listed = _listed(found["signature"])
+    listed = _split_values(found["signature"])
     if listed is None:
-        return Forged(_too_many("webhook-signature"))
+        return InvalidSignature(_too_many("webhook-signature"))
     # A proxy joins repeated headers with a comma and a space. Other versions (v1a) are ignored.
     given = (word.removesuffix(",").partition(",") for word in listed)
     signatures = tuple(_bytes(value) for version, _, value in given if version == "v1" and value)
     if not signatures:
-        return Forged("webhook-signature has no signature of version v1: write v1, a comma and base64")
-    return Claim(signatures, _head(message_id, timestamp))
+        return InvalidSignature(
+            "webhook-signature has no signature of version v1: write v1, a comma and base64"
+        )
+    return UncheckedSignature(signatures, _signed_head(message_id, timestamp))
 
 
-def _plain_claim(values: list[str]) -> Claim | Forged:
-    listed = _listed(values)
+def _read_plain(values: list[str]) -> UncheckedSignature | InvalidSignature:
+    listed = _split_values(values)
     if listed is None:
-        return Forged(_too_many("X-Webhook-Signature"))
+        return InvalidSignature(_too_many("X-Webhook-Signature"))
     given = (_bytes(word).removesuffix(b",").lower().removeprefix(b"sha256=") for word in listed)
     signatures = tuple(word for word in given if word)
     if not signatures:
-        return Forged("X-Webhook-Signature is empty: write the hex HMAC-SHA256 of the body")
-    return Claim(signatures, None)
+        return InvalidSignature("X-Webhook-Signature is empty: write the hex HMAC-SHA256 of the body")
+    return UncheckedSignature(signatures, None)
 
 
-def _only(values: list[str]) -> str | None:
+def _single_value(values: list[str]) -> str | None:
     """Return the one value, possibly repeated; None if there is none or values differ."""
     return values[0] if len(set(values)) == 1 else None
 
 
-def _listed(values: list[str]) -> list[str] | None:
+def _split_values(values: list[str]) -> list[str] | None:
     """Split header values into words; None if they exceed the limits."""
-    if sum(map(len, values)) > MOST_CHARACTERS:
+    if sum(map(len, values)) > MOST_HEADER_CHARACTERS:
         return None
     words = [word for value in values for word in value.split()]
     return words if len(words) <= MOST_SIGNATURES else None
 
 
 def _too_many(name: str) -> str:
-    return f"{name} is too long: at most {MOST_SIGNATURES} signatures, {MOST_CHARACTERS} characters"
+    return f"{name} is too long: at most {MOST_SIGNATURES} signatures, {MOST_HEADER_CHARACTERS} characters"
 
 
-def _head(id: str, timestamp: str) -> bytes:
+def _signed_head(id: str, timestamp: str) -> bytes:
     return _bytes(f"{id}.{timestamp}.")
 
 
-def _standard(key: bytes, head: bytes, body: bytes) -> bytes:
+def _standard_digest(key: bytes, head: bytes, body: bytes) -> bytes:
     return digest(key, head + body, "sha256")
 
 
 def _standard_key(secret: str) -> bytes:
     """Return the key of a secret: the decoded bytes of `whsec_` and base64, else its text."""
-    if not secret.startswith(_KEY):
+    if not secret.startswith(_SECRET_PREFIX):
         return _bytes(secret)
-    encoded = secret.removeprefix(_KEY).rstrip("=")
+    encoded = secret.removeprefix(_SECRET_PREFIX).rstrip("=")
     try:
         return b64decode(_bytes(encoded + "=" * (-len(encoded) % 4)), validate=True) or _bytes(secret)
     except ValueError:

@@ -1,24 +1,26 @@
 """A call that waits for a person, with the lineage of its session."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
 from asyncagents.domain.call.ask import PermissionRequest, QuestionRequest
-from asyncagents.domain.call.call import Call, Kind
+from asyncagents.domain.call.call import Call, OpenKind
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.shape import Shape
 
 
-class Awaited(Shape, frozen=True, kw_only=True):
+class OpenCall(Shape, frozen=True, kw_only=True):
     """An open call: a person answers it under `ask_id`, or a program submits its result under `id`."""
+
+    schema_name: ClassVar[str] = "Awaited"
 
     id: CallId
     session_id: SessionId
     tool: str
     input: dict[str, Any]
-    kind: Kind
+    kind: OpenKind
     since: int
     """In ms since the epoch."""
     due: int | None = None
@@ -36,11 +38,11 @@ class Awaited(Shape, frozen=True, kw_only=True):
     """From the root of the tree down to the session that waits."""
 
 
-def awaited(call: Call, lineage: tuple[Session, ...] = ()) -> Awaited:
+def describe_open_call(call: Call, lineage: tuple[Session, ...] = ()) -> OpenCall:
     """Build the view of an open call."""
     state = call.open
     assert state is not None, "only what is open waits"
-    return Awaited(
+    return OpenCall(
         id=call.id,
         session_id=call.session_id,
         tool=call.tool,
@@ -58,12 +60,13 @@ def awaited(call: Call, lineage: tuple[Session, ...] = ()) -> Awaited:
     )
 
 
-def is_outside(call: Call) -> bool:
+def waits_outside_tree(call: Call) -> bool:
     """Tell whether a call is open and waits for something else than a task of the same tree."""
     return call.open is not None and call.open.kind != "task" and call.open.watch is None
 
 
-class Waiting(Struct, frozen=True):
+class WaitingCall(Struct, frozen=True):
+    schema_name: ClassVar[str] = "Waiting"
     call: Call
     lineage: tuple[Session, ...]
     """The sessions from the root of the tree down to the one that asks."""

@@ -6,24 +6,24 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from asyncagents.domain.call.call import Call
-from asyncagents.domain.call.pending_tool import ToolResult, pending_tool
+from asyncagents.domain.call.pending_tool import ToolResult, pending_tool_call
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.shape import Shape
 
 DeliveryState: TypeAlias = Literal["owed", "delivered", "dead"]
-STATES: tuple[DeliveryState, ...] = ("owed", "delivered", "dead")
-DELETED = "The session was deleted before there was a result."
+DELIVERY_STATES: tuple[DeliveryState, ...] = ("owed", "delivered", "dead")
+SESSION_DELETED = "The session was deleted before there was a result."
 
 
-class Told(Shape, frozen=True, kw_only=True):
+class WebhookBody(Shape, frozen=True, kw_only=True):
     pending_id: CallId
     result: ToolResult | None = None
     error: str | None = None
 
 
-def told(call: Call) -> Told:
-    settled = pending_tool(call)
-    return Told(pending_id=call.id, result=settled.result, error=settled.error)
+def webhook_body(call: Call) -> WebhookBody:
+    settled = pending_tool_call(call)
+    return WebhookBody(pending_id=call.id, result=settled.result, error=settled.error)
 
 
 class DeliveryTime(Shape, frozen=True, kw_only=True):
@@ -46,22 +46,22 @@ class Delivery(Shape, frozen=True, kw_only=True):
     time: DeliveryTime
 
 
-class Delivered(Struct, frozen=True):
+class DeliveryDone(Struct, frozen=True):
     """The receiver accepted the webhook."""
 
 
-class Again(Struct, frozen=True):
+class DeliveryRetry(Struct, frozen=True):
     at: int
     why: str
 
 
-class Dead(Struct, frozen=True):
+class DeliveryDead(Struct, frozen=True):
     """The delivery is not tried again unless a person retries it."""
 
     why: str
 
 
-Verdict: TypeAlias = Delivered | Again | Dead
+DeliveryOutcome: TypeAlias = DeliveryDone | DeliveryRetry | DeliveryDead
 
 
 def host_of(url: str) -> str:

@@ -2,14 +2,14 @@
 
 from asyncagents.domain.id import MessageId
 
-MARK = "[SYSTEM"
+SYSTEM_PREFIX = "[SYSTEM"
 
 
 def asks_to_continue(before: str, after: str) -> bool:
     """Tell whether a note that begins with `[SYSTEM` was appended to the text."""
-    return after.startswith(before) and after[len(before) :].lstrip().startswith(MARK)
+    return after.startswith(before) and after[len(before) :].lstrip().startswith(SYSTEM_PREFIX)
 
 
-def continuation_keys(prompt: MessageId | None) -> str:
+def continuation_key_prefix(prompt: MessageId | None) -> str:
     """Return the prefix of the keys of all continuations after this prompt."""
     return f"nudge:{prompt}:"

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.conversation.codec import UnknownPart
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage, Message, UserMessage
 from asyncagents.domain.conversation.part import (
     CompactionPart,
@@ -17,7 +17,7 @@ from asyncagents.domain.conversation.part import (
     ReasoningPart,
     TextPart,
     ToolCompleted,
-    ToolError,
+    ToolFailed,
     ToolPart,
     ToolPending,
     ToolRunning,
@@ -32,38 +32,40 @@ UNDER_WAY = (
 )
 
 
-class Placed(Struct, frozen=True):
+class PositionedMessage(Struct, frozen=True):
     """A message and its position in what the model reads; None: not read yet."""
 
-    entry: Entry
+    entry: MessageWithParts
     position: int | None
 
 
-class Duplicate(Struct, frozen=True, kw_only=True):
+class ConversationCopy(Struct, frozen=True, kw_only=True):
     """Copied messages in the order of their ids. `summary`, `tail`: as in `Control`."""
 
-    messages: tuple[Placed, ...]
+    messages: tuple[PositionedMessage, ...]
     summary: int = 0
     tail: int = 0
 
 
-def duplicate(source: Sequence[Placed], *, to: SessionId, ids: Ids, now: int) -> Duplicate:
+def copy_conversation(
+    source: Sequence[PositionedMessage], *, to: SessionId, ids: Ids, now: int
+) -> ConversationCopy:
     """Copy messages given in the order of their ids; messages without a position get the last positions."""
     read = sorted((each for each in source if each.position is not None), key=lambda each: each.position or 0)
     unread = [each for each in source if each.position is None]
     places = {each.entry.info.id: place for place, each in enumerate((*read, *unread), 1)}
     names = {each.entry.info.id: named for each, named in zip(source, ids.messages(len(source)), strict=True)}
     copier = _Copier(to, ids, names, now)
-    copies = tuple(Placed(copier.copy(each.entry), places[each.entry.info.id]) for each in source)
-    return Duplicate(messages=copies, **_begin(read, places))
+    copies = tuple(PositionedMessage(copier.copy(each.entry), places[each.entry.info.id]) for each in source)
+    return ConversationCopy(messages=copies, **_reading_start(read, places))
 
 
-def _begin(read: Sequence[Placed], places: Mapping[MessageId, int]) -> dict[str, int]:
+def _reading_start(read: Sequence[PositionedMessage], places: Mapping[MessageId, int]) -> dict[str, int]:
     """Return the positions of the newest complete summary and its tail, if there is one."""
     requests = {each.entry.info.id: each.entry for each in read}
     for each in reversed(read):
         info = each.entry.info
-        if isinstance(info, AssistantMessage) and _sums_up(info) and info.parent_id in requests:
+        if isinstance(info, AssistantMessage) and _is_complete_summary(info) and info.parent_id in requests:
             place = places[info.id]
             wish = next((p for p in requests[info.parent_id].parts if isinstance(p, CompactionPart)), None)
             tail = wish.tail_start_id if wish else None
@@ -71,7 +73,7 @@ def _begin(read: Sequence[Placed], places: Mapping[MessageId, int]) -> dict[str,
     return {}
 
 
-def _sums_up(info: AssistantMessage) -> bool:
+def _is_complete_summary(info: AssistantMessage) -> bool:
     return bool(info.summary) and info.error is None and info.time.completed is not None
 
 
@@ -82,11 +84,11 @@ class _Copier:
         self._names = names
         self._now = now
 
-    def copy(self, entry: Entry) -> Entry:
-        info = self._message(entry.info, calls=any(isinstance(part, ToolPart) for part in entry.parts))
-        return Entry(info=info, parts=tuple(self._parts(entry, info.id)))
+    def copy(self, entry: MessageWithParts) -> MessageWithParts:
+        info = self._copy_message(entry.info, calls=any(isinstance(part, ToolPart) for part in entry.parts))
+        return MessageWithParts(info=info, parts=tuple(self._copy_parts(entry, info.id)))
 
-    def _message(self, info: Message, *, calls: bool) -> Message:
+    def _copy_message(self, info: Message, *, calls: bool) -> Message:
         named = self._names[info.id]
         match info:
             case UserMessage():
@@ -94,19 +96,19 @@ class _Copier:
             case AssistantMessage():
                 parent_id = self._names.get(info.parent_id, info.parent_id)
                 info = replace(info, id=named, session_id=self._to, parent_id=parent_id)
-                return info if info.time.completed is not None else self._ended(info, calls=calls)
+                return info if info.time.completed is not None else self._end_message(info, calls=calls)
             case _:
                 assert_never(info)
 
-    def _ended(self, info: AssistantMessage, *, calls: bool) -> AssistantMessage:
+    def _end_message(self, info: AssistantMessage, *, calls: bool) -> AssistantMessage:
         """End an incomplete step: the copy does not continue it."""
         finish = info.finish or ("tool-calls" if calls else "stop")
         return replace(info, time=replace(info.time, completed=self._now), finish=finish)
 
-    def _parts(self, entry: Entry, message_id: MessageId) -> Iterator[Part | UnknownPart]:
+    def _copy_parts(self, entry: MessageWithParts, message_id: MessageId) -> Iterator[Part | UnknownPart]:
         for part, part_id in zip(entry.parts, self._ids.parts(len(entry.parts)), strict=True):
             if isinstance(part, UnknownPart):
-                yield self._unknown(part, part_id, message_id)
+                yield self._copy_unknown_part(part, part_id, message_id)
                 continue
             part = replace(part, id=part_id, session_id=self._to, message_id=message_id)
             match part:
@@ -117,18 +119,18 @@ class _Copier:
                 case CompactionPart(tail_start_id=tail) if tail is not None:
                     yield replace(part, tail_start_id=self._names.get(tail))
                 case ToolPart():
-                    yield replace(part, state=self._closed(part.state, message_id))
+                    yield replace(part, state=self._close_state(part.state, message_id))
                 case _:
                     yield part
 
-    def _closed(self, state: ToolState, message_id: MessageId) -> ToolState:
+    def _close_state(self, state: ToolState, message_id: MessageId) -> ToolState:
         match state:
             case ToolCompleted(attachments=files) if files:
                 named = {"session_id": self._to, "message_id": message_id}
                 return replace(
                     state, attachments=tuple(replace(file, id=self._ids.part(), **named) for file in files)
                 )
-            case ToolCompleted() | ToolError():
+            case ToolCompleted() | ToolFailed():
                 return state
             case ToolPending() | ToolRunning() | ToolWaiting():
                 time = PartTime(start=self._now, end=self._now)
@@ -136,7 +138,7 @@ class _Copier:
             case _:
                 assert_never(state)
 
-    def _unknown(self, part: UnknownPart, part_id: PartId, message_id: MessageId) -> UnknownPart:
+    def _copy_unknown_part(self, part: UnknownPart, part_id: PartId, message_id: MessageId) -> UnknownPart:
         named = {"id": part_id, "sessionID": self._to, "messageID": message_id}
         raw = msgspec.json.encode({**msgspec.json.decode(part.raw), **named})
         return UnknownPart(raw, type=part.type, id=part_id, session_id=self._to, message_id=message_id)

@@ -1,12 +1,15 @@
 """A message with its parts."""
 
+from typing import ClassVar
+
 from asyncagents.domain.conversation.codec import UnknownPart
 from asyncagents.domain.conversation.message import Message
 from asyncagents.domain.conversation.part import Part, TextPart
 from asyncagents.domain.shape import Shape
 
 
-class Entry(Shape, frozen=True, kw_only=True):
+class MessageWithParts(Shape, frozen=True, kw_only=True):
+    schema_name: ClassVar[str] = "Entry"
     info: Message
     parts: tuple[Part | UnknownPart, ...]
 

@@ -4,7 +4,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from asyncagents.domain.shape import Kept, Shape, encode
+from asyncagents.domain.shape import RawValue, Shape, encode
 
 
 class Failure:
@@ -112,7 +112,7 @@ FAILURE_NAMES = tuple(str(kind.__struct_config__.tag) for kind in KnownFailure._
 """Names on the wire and in rows; they do not depend on the class names."""
 
 
-class UnknownFailure(Kept, Failure):
+class UnknownFailure(RawValue, Failure):
     """A failure with an unknown name, kept as received."""
 
     __slots__ = ("name",)
@@ -140,40 +140,40 @@ def failure_name(failure: Failure) -> str:
     return str(failure.__struct_config__.tag)
 
 
-def told(failure: Failure) -> tuple[str, str]:
+def describe_failure(failure: Failure) -> tuple[str, str]:
     """Return the name and the message of a failure."""
     name = failure_name(failure)
     words = NO_TEXT if isinstance(failure, MessageOutputLengthError) else name
     return name, getattr(getattr(failure, "data", None), "message", "") or words
 
 
-def provider_auth(provider_id: str, message: str) -> ProviderAuthError:
+def provider_auth_error(provider_id: str, message: str) -> ProviderAuthError:
     return ProviderAuthError(data=ProviderCause(provider_id=provider_id, message=message))
 
 
-def unknown(message: str, ref: str | None = None) -> UnknownError:
+def unknown_error(message: str, ref: str | None = None) -> UnknownError:
     return UnknownError(data=UnknownCause(message=message, ref=ref))
 
 
-def output_length() -> MessageOutputLengthError:
+def output_length_error() -> MessageOutputLengthError:
     return MessageOutputLengthError(data=NoCause())
 
 
-def aborted(message: str = "Aborted") -> MessageAbortedError:
+def aborted_error(message: str = "Aborted") -> MessageAbortedError:
     return MessageAbortedError(data=Cause(message=message))
 
 
-def structured_output(message: str, retries: int) -> StructuredOutputError:
+def structured_output_error(message: str, retries: int) -> StructuredOutputError:
     return StructuredOutputError(data=StructuredCause(message=message, retries=retries))
 
 
-def context_overflow(message: str, response_body: str | None = None) -> ContextOverflowError:
+def context_overflow_error(message: str, response_body: str | None = None) -> ContextOverflowError:
     return ContextOverflowError(data=OverflowCause(message=message, response_body=response_body))
 
 
-def content_filter(message: str) -> ContentFilterError:
+def content_filter_error(message: str) -> ContentFilterError:
     return ContentFilterError(data=Cause(message=message))
 
 
-def api(message: str, *, is_retryable: bool, status_code: int | None = None) -> APIError:
+def api_error(message: str, *, is_retryable: bool, status_code: int | None = None) -> APIError:
     return APIError(data=APICause(message=message, is_retryable=is_retryable, status_code=status_code))

@@ -35,7 +35,7 @@ class JsonFormat(Shape, frozen=True, kw_only=True, tag_field="type", tag="json_s
     retry_count: int | None = None
 
 
-OutputFormat: TypeAlias = TextFormat | JsonFormat
+MessageFormat: TypeAlias = TextFormat | JsonFormat
 
 
 class UserSummary(Shape, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ class UserMessage(Shape, frozen=True, kw_only=True, tag_field="role", tag="user"
     time: MessageTime
     agent: str
     model: ModelRef
-    format: OutputFormat | None = None
+    format: MessageFormat | None = None
     summary: UserSummary | None = None
     system: str | None = None
     tools: dict[str, bool] | None = None

@@ -1,6 +1,6 @@
 """Parts of a message, ordered by id, and the states of a tool part."""
 
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
@@ -8,7 +8,7 @@ from asyncagents.domain.conversation.failure import APIError
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
-from asyncagents.domain.shape import Kept, Shape
+from asyncagents.domain.shape import RawValue, Shape
 
 
 class PartTime(Shape, frozen=True, kw_only=True):
@@ -23,8 +23,10 @@ class RetryTime(Shape, frozen=True, kw_only=True):
     created: int
 
 
-class Span(Shape, frozen=True, kw_only=True):
+class TextSpan(Shape, frozen=True, kw_only=True):
     """A range of the user's text."""
+
+    schema_name: ClassVar[str] = "Span"
 
     value: str
     start: int
@@ -43,7 +45,7 @@ class Range(Shape, frozen=True, kw_only=True):
 
 class FileSource(Shape, frozen=True, kw_only=True, tag_field="type", tag="file"):
     path: str
-    text: Span
+    text: TextSpan
 
 
 class SymbolSource(Shape, frozen=True, kw_only=True, tag_field="type", tag="symbol"):
@@ -51,19 +53,19 @@ class SymbolSource(Shape, frozen=True, kw_only=True, tag_field="type", tag="symb
     range: Range
     name: str
     kind: int
-    text: Span
+    text: TextSpan
 
 
 class ResourceSource(Shape, frozen=True, kw_only=True, tag_field="type", tag="resource"):
     client_name: str
     uri: str
-    text: Span
+    text: TextSpan
 
 
-Source: TypeAlias = FileSource | SymbolSource | ResourceSource
+PartSource: TypeAlias = FileSource | SymbolSource | ResourceSource
 
 
-class Addressed(Shape, frozen=True, kw_only=True):
+class PartHeader(Shape, frozen=True, kw_only=True):
     """The ids of a part: its own, its session's and its message's."""
 
     id: PartId
@@ -71,7 +73,7 @@ class Addressed(Shape, frozen=True, kw_only=True):
     message_id: MessageId
 
 
-class TextPart(Addressed, frozen=True, kw_only=True, tag_field="type", tag="text"):
+class TextPart(PartHeader, frozen=True, kw_only=True, tag_field="type", tag="text"):
     """`synthetic`: from the runtime, for the model only; `ignored`: for people, not for the model."""
 
     text: str
@@ -81,25 +83,25 @@ class TextPart(Addressed, frozen=True, kw_only=True, tag_field="type", tag="text
     metadata: dict[str, Any] | None = None
 
 
-class ReasoningPart(Addressed, frozen=True, kw_only=True, tag_field="type", tag="reasoning"):
+class ReasoningPart(PartHeader, frozen=True, kw_only=True, tag_field="type", tag="reasoning"):
     text: str
     time: PartTime
     metadata: dict[str, Any] | None = None
 
 
-class FilePart(Addressed, frozen=True, kw_only=True, tag_field="type", tag="file"):
+class FilePart(PartHeader, frozen=True, kw_only=True, tag_field="type", tag="file"):
     mime: str
     url: str
     filename: str | None = None
-    source: Source | None = None
+    source: PartSource | None = None
 
 
-class AgentPart(Addressed, frozen=True, kw_only=True, tag_field="type", tag="agent"):
+class AgentPart(PartHeader, frozen=True, kw_only=True, tag_field="type", tag="agent"):
     name: str
-    source: Span | None = None
+    source: TextSpan | None = None
 
 
-class SubtaskPart(Addressed, frozen=True, kw_only=True, tag_field="type", tag="subtask"):
+class SubtaskPart(PartHeader, frozen=True, kw_only=True, tag_field="type", tag="subtask"):
     prompt: str
     description: str
     agent: str
@@ -107,33 +109,33 @@ class SubtaskPart(Addressed, frozen=True, kw_only=True, tag_field="type", tag="s
     command: str | None = None
 
 
-class CompactionPart(Addressed, frozen=True, kw_only=True, tag_field="type", tag="compaction"):
+class CompactionPart(PartHeader, frozen=True, kw_only=True, tag_field="type", tag="compaction"):
     auto: bool
     overflow: bool | None = None
     tail_start_id: MessageId | None = msgspec.field(default=None, name="tail_start_id")
 
 
-class StepStartPart(Addressed, frozen=True, kw_only=True, tag_field="type", tag="step-start"):
+class StepStartPart(PartHeader, frozen=True, kw_only=True, tag_field="type", tag="step-start"):
     snapshot: str | None = None
 
 
-class StepFinishPart(Addressed, frozen=True, kw_only=True, tag_field="type", tag="step-finish"):
+class StepFinishPart(PartHeader, frozen=True, kw_only=True, tag_field="type", tag="step-finish"):
     reason: str
     cost: float
     tokens: Tokens
     snapshot: str | None = None
 
 
-class PatchPart(Addressed, frozen=True, kw_only=True, tag_field="type", tag="patch"):
+class PatchPart(PartHeader, frozen=True, kw_only=True, tag_field="type", tag="patch"):
     hash: str
     files: tuple[str, ...]
 
 
-class SnapshotPart(Addressed, frozen=True, kw_only=True, tag_field="type", tag="snapshot"):
+class SnapshotPart(PartHeader, frozen=True, kw_only=True, tag_field="type", tag="snapshot"):
     snapshot: str
 
 
-class RetryPart(Addressed, frozen=True, kw_only=True, tag_field="type", tag="retry"):
+class RetryPart(PartHeader, frozen=True, kw_only=True, tag_field="type", tag="retry"):
     attempt: int
     error: APIError
     time: RetryTime
@@ -162,7 +164,8 @@ class ToolCompleted(Shape, frozen=True, kw_only=True, tag_field="status", tag="c
     attachments: tuple[FilePart, ...] | None = None
 
 
-class ToolError(Shape, frozen=True, kw_only=True, tag_field="status", tag="error"):
+class ToolFailed(Shape, frozen=True, kw_only=True, tag_field="status", tag="error"):
+    schema_name: ClassVar[str] = "ToolError"
     input: dict[str, Any]
     error: str
     time: PartTime
@@ -180,10 +183,10 @@ class ToolWaiting(Shape, frozen=True, kw_only=True, tag_field="status", tag="wai
     metadata: dict[str, Any] | None = None
 
 
-ToolState: TypeAlias = ToolPending | ToolRunning | ToolCompleted | ToolError | ToolWaiting
+ToolState: TypeAlias = ToolPending | ToolRunning | ToolCompleted | ToolFailed | ToolWaiting
 
 
-class ToolPart(Addressed, frozen=True, kw_only=True, tag_field="type", tag="tool"):
+class ToolPart(PartHeader, frozen=True, kw_only=True, tag_field="type", tag="tool"):
     """`call_id` is the provider's id of the call."""
 
     call_id: str
@@ -208,7 +211,7 @@ Part: TypeAlias = (
 )
 
 
-class UnknownPart(Kept):
+class UnknownPart(RawValue):
     """A part of an unknown type or in an unknown state, kept as received."""
 
     __slots__ = ("id", "message_id", "session_id", "type")

@@ -7,11 +7,11 @@ from asyncagents.domain.conversation.part import (
     AgentPart,
     FilePart,
     Part,
+    PartSource,
     PartTime,
-    Source,
-    Span,
     SubtaskPart,
     TextPart,
+    TextSpan,
 )
 from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.domain.shape import Shape
@@ -33,13 +33,13 @@ class FileInput(Shape, frozen=True, kw_only=True, tag_field="type", tag="file"):
     url: str
     id: PartId | None = None
     filename: str | None = None
-    source: Source | None = None
+    source: PartSource | None = None
 
 
 class AgentInput(Shape, frozen=True, kw_only=True, tag_field="type", tag="agent"):
     name: str
     id: PartId | None = None
-    source: Span | None = None
+    source: TextSpan | None = None
 
 
 class SubtaskInput(Shape, frozen=True, kw_only=True, tag_field="type", tag="subtask"):
@@ -54,7 +54,7 @@ class SubtaskInput(Shape, frozen=True, kw_only=True, tag_field="type", tag="subt
 PartInput: TypeAlias = TextInput | FileInput | AgentInput | SubtaskInput
 
 
-def addressed(part: PartInput, part_id: PartId, *, session_id: SessionId, message_id: MessageId) -> Part:
+def build_part(part: PartInput, part_id: PartId, *, session_id: SessionId, message_id: MessageId) -> Part:
     """Build the stored part of a prompt."""
     where: dict[str, Any] = {"id": part_id, "session_id": session_id, "message_id": message_id}
     said = {name: getattr(part, name) for name in part.__struct_fields__ if name != "id"}

@@ -106,7 +106,7 @@ class Revert(Shape, frozen=True, kw_only=True):
     """Which files were not restored, and why."""
 
     @property
-    def unfinished(self) -> bool:
+    def is_unfinished(self) -> bool:
         return self.snapshot is not None and self.diff is None
 
 
@@ -188,7 +188,7 @@ _THINGS = (
 )  # fmt: skip
 
 
-def slug(rng: Rng) -> str:
+def random_slug(rng: Rng) -> str:
     """Generate a readable name such as `calm-river`; not unique."""
     return f"{_QUALITIES[rng.below(len(_QUALITIES))]}-{_THINGS[rng.below(len(_THINGS))]}"
 

@@ -7,18 +7,20 @@ from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.id import Ids, MessageId, SessionId
 
 
-class Addressee(Struct, frozen=True):
+class MessageTarget(Struct, frozen=True):
     session_id: SessionId
     agent: str
     model: ModelRef
 
 
-class Remark(Struct, frozen=True):
+class SystemMessage(Struct, frozen=True):
     message: UserMessage
     part: TextPart
 
 
-def remark(to: Addressee, text: str, *, ids: Ids, now: int, message_id: MessageId | None = None) -> Remark:
+def build_system_message(
+    to: MessageTarget, text: str, *, ids: Ids, now: int, message_id: MessageId | None = None
+) -> SystemMessage:
     """Build a system message; `message_id`: an id generated earlier, to sort before later messages."""
     message = UserMessage(
         id=message_id or ids.message(),
@@ -28,4 +30,4 @@ def remark(to: Addressee, text: str, *, ids: Ids, now: int, message_id: MessageI
         model=to.model,
     )
     part = TextPart(id=ids.part(), session_id=to.session_id, message_id=message.id, text=text, synthetic=True)
-    return Remark(message, part)
+    return SystemMessage(message, part)

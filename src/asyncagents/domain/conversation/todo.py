@@ -16,10 +16,10 @@ class Todo(Shape, frozen=True, kw_only=True):
     """Always set on our own todos; may be empty in an imported list."""
 
 
-def unfinished(todos: tuple[Todo, ...]) -> tuple[Todo, ...]:
+def unfinished_todos(todos: tuple[Todo, ...]) -> tuple[Todo, ...]:
     """Return the todos that are neither completed nor cancelled."""
     return tuple(todo for todo in todos if todo.status in ("pending", "in_progress"))
 
 
-def left(todos: tuple[Todo, ...]) -> int:
-    return len(unfinished(todos))
+def count_unfinished(todos: tuple[Todo, ...]) -> int:
+    return len(unfinished_todos(todos))

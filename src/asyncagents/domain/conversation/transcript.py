@@ -6,7 +6,7 @@ from itertools import chain
 from msgspec import Struct
 
 from asyncagents.domain.conversation.codec import UnknownPart
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.failure import Failure, failure_name
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import (
@@ -16,11 +16,11 @@ from asyncagents.domain.conversation.part import (
     SubtaskPart,
     TextPart,
     ToolCompleted,
-    ToolError,
+    ToolFailed,
     ToolPart,
     ToolState,
 )
-from asyncagents.domain.envelope import envelope, line
+from asyncagents.domain.envelope import envelope, one_line
 from asyncagents.domain.shape import encode
 
 _INPUT_MOST = 500
@@ -36,14 +36,14 @@ class Transcript(Struct, frozen=True, kw_only=True):
     thinking_max_chars: int = 2_000
 
 
-def transcript(entries: Sequence[Entry], wanted: Transcript) -> str:
+def transcript(entries: Sequence[MessageWithParts], wanted: Transcript) -> str:
     """Render messages oldest first, each with its id, and the number left out by the limit."""
     since = wanted.since_message_id
     seen = 0
     if since is not None:
         seen = next((at for at, entry in enumerate(entries, 1) if entry.info.id == since), 0)
         if not seen:
-            return f'There is no message "{line(since)}" in this session: leave since_message_id out.'
+            return f'There is no message "{one_line(since)}" in this session: leave since_message_id out.'
     new = entries[seen:]
     shown = new if wanted.message_limit is None else new[: max(wanted.message_limit, 1)]
     if not shown:
@@ -53,12 +53,12 @@ def transcript(entries: Sequence[Entry], wanted: Transcript) -> str:
     return f"{told}\n\n{_more(left, shown[-1])}" if left else told
 
 
-def _more(left: int, last: Entry) -> str:
+def _more(left: int, last: MessageWithParts) -> str:
     later = "later message" if left == 1 else "later messages"
     return f'Not shown: {left} {later}. Go on with since_message_id="{last.info.id}".'
 
 
-def _message(entry: Entry, wanted: Transcript) -> str:
+def _message(entry: MessageWithParts, wanted: Transcript) -> str:
     info = entry.info
     role, error = ("assistant", info.error) if isinstance(info, AssistantMessage) else ("user", None)
     inside = list(chain.from_iterable(_part(part, wanted) for part in entry.parts))
@@ -87,7 +87,7 @@ def _call(part: ToolPart, wanted: Transcript) -> str:
     state = part.state
     inside = [envelope("task_input", _cut(encode(state.input).decode(), _INPUT_MOST))]
     inside += _outcome(state, wanted)
-    head = f'<task_call tool="{line(part.tool)}" status="{state.__struct_config__.tag}">'
+    head = f'<task_call tool="{one_line(part.tool)}" status="{state.__struct_config__.tag}">'
     return "\n".join((head, *inside, "</task_call>"))
 
 
@@ -98,7 +98,7 @@ def _outcome(state: ToolState, wanted: Transcript) -> Iterator[str]:
             yield envelope("task_output", state.output)
             for file in state.attachments or ():
                 yield envelope("task_file", file.filename or "a file", mime=file.mime)
-        case ToolError():
+        case ToolFailed():
             yield envelope("task_error", state.error)
         case _:
             return

@@ -1,7 +1,7 @@
 """The task board: pages, groups, statistics and the snapshot that a board starts with."""
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias, get_args
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 from msgspec import Struct, field
 
@@ -92,13 +92,15 @@ class BoardSnapshot(Shape, frozen=True, kw_only=True):
     truncated: bool = False
 
 
-class Removed(Shape, frozen=True, kw_only=True):
+class TaskRemoved(Shape, frozen=True, kw_only=True):
     """A task that was removed from the board."""
+
+    schema_name: ClassVar[str] = "Removed"
 
     session_id: SessionId
 
 
-class Sum(Struct, frozen=True):
+class TaskSum(Struct, frozen=True):
     """Sums over the tasks of one status and agent. Times, in ms, are of ended tasks only."""
 
     status: str
@@ -140,12 +142,12 @@ def _tool_calls(shown: BackgroundTask) -> int:
     return counted.tool_calls if counted else 0
 
 
-def kind_sought(kind: KindFilter) -> TaskKind | None:
+def kind_of_filter(kind: KindFilter) -> TaskKind | None:
     """Translate a filter for the store; None: both kinds."""
     return None if kind == "all" else kind
 
 
-def task_stats(sums: Iterable[Sum]) -> TaskStats:
+def task_stats(sums: Iterable[TaskSum]) -> TaskStats:
     by_status: dict[TaskStatus, int] = dict.fromkeys(STATUSES, 0)
     by_agent: dict[str, int] = {}
     known = [(status, each) for each in sums for status in STATUSES if each.status == status]

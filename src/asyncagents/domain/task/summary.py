@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from asyncagents.domain.conversation.session import Tokens
-from asyncagents.domain.envelope import line
+from asyncagents.domain.envelope import one_line
 from asyncagents.domain.task.account import all_runs, is_mixed
 from asyncagents.domain.task.task import Account, EndedBy, Task, Totals
 
@@ -26,60 +26,60 @@ def duration(ms: int) -> str:
     return f"{minutes}m {seconds}s" if minutes else f"{seconds}s"
 
 
-def facts(task: Task) -> str:
+def metadata_text(task: Task) -> str:
     """Return the metadata of an ended run in its envelope; a missing account is left out."""
-    return "\n".join(("<task_metadata>", *_facts(task), "</task_metadata>"))
+    return "\n".join(("<task_metadata>", *_metadata_lines(task), "</task_metadata>"))
 
 
-def _facts(task: Task) -> Iterator[str]:
+def _metadata_lines(task: Task) -> Iterator[str]:
     yield f"session_id: {task.id}"
     yield f"status: {task.status}"
     if task.ended_by:
         yield f"ended_by: {task.ended_by} ({ENDED_BY[task.ended_by]})"
     if task.account:
-        yield from _accounted(task, task.account)
+        yield from _account_lines(task, task.account)
     sums = all_runs(task, task.account)
     if sums:
-        yield from _summed(task, sums)
+        yield from _total_lines(task, sums)
 
 
-def _accounted(task: Task, account: Account) -> Iterator[str]:
+def _account_lines(task: Task, account: Account) -> Iterator[str]:
     """Yield the lines of the ended run."""
-    yield f"finish: {finish(account)}"
+    yield f"finish: {finish_text(account)}"
     if not is_mixed(task):
-        yield f"tool_calls: {tool_calls(account.tool_calls, account.by_name)}"
+        yield f"tool_calls: {tool_calls_text(account.tool_calls, account.by_name)}"
         yield f"tokens: {_tokens(account.tokens)}"
         yield f"cost: ${account.cost:.4f}"
     yield f"duration: {duration(account.ms)}"
 
 
-def _summed(task: Task, sums: Totals) -> Iterator[str]:
+def _total_lines(task: Task, sums: Totals) -> Iterator[str]:
     """Yield the lines of the sums over all runs."""
     yield f"runs: {task.run + 1}"
-    yield f"total_tool_calls: {tool_calls(sums.tool_calls, sums.by_name)}"
+    yield f"total_tool_calls: {tool_calls_text(sums.tool_calls, sums.by_name)}"
     yield f"total_tokens: {_tokens(sums.tokens)}"
     yield f"total_cost: ${sums.cost:.4f}"
     if sums.ms is not None:
         yield f"total_duration: {duration(sums.ms)}"
 
 
-def finish(account: Account) -> str:
-    return line(account.finish) or "none (no step of the model ended)"
+def finish_text(account: Account) -> str:
+    return one_line(account.finish) or "none (no step of the model ended)"
 
 
-def tool_calls(count: int, by_name: Mapping[str, int]) -> str:
+def tool_calls_text(count: int, by_name: Mapping[str, int]) -> str:
     """Format counts, as in `3 (read 2, bash 1)`, most used first; limited, as models may invent names."""
     named = sorted(by_name.items(), key=lambda item: (-item[1], item[0]))
     if not named:
         return str(count)
-    told = [f"{line(name)} {times}" for name, times in named[:MOST_NAMES]]
+    told = [f"{one_line(name)} {times}" for name, times in named[:MOST_NAMES]]
     if len(named) > MOST_NAMES:
         told.append(f"{len(named) - MOST_NAMES} more")
     return f"{count} ({', '.join(told)})"
 
 
-def tool_names(names: Sequence[str]) -> str:
-    return ", ".join(map(line, names))
+def tool_names_text(names: Sequence[str]) -> str:
+    return ", ".join(map(one_line, names))
 
 
 def _tokens(tokens: Tokens) -> str:
@@ -87,16 +87,16 @@ def _tokens(tokens: Tokens) -> str:
     return f"{tokens.input} input, {tokens.output} output, {tokens.reasoning} reasoning, {cache}"
 
 
-def silence(task: Task) -> str:
+def no_text_note(task: Task) -> str:
     """Return the note for a run that completed without a final text."""
     said = "The agent ended without a final text."
     if task.account is None or is_mixed(task):
         return f"{said} Resume the task to ask for one."
-    calls = tool_calls(task.account.tool_calls, task.account.by_name)
-    return f"{said} Finish: {finish(task.account)}; tool calls: {calls}. Resume the task to ask for one."
+    calls = tool_calls_text(task.account.tool_calls, task.account.by_name)
+    return f"{said} Finish: {finish_text(task.account)}; tool calls: {calls}. Resume the task to ask for one."
 
 
-def failed(task: Task) -> tuple[str, str]:
+def task_failure(task: Task) -> tuple[str, str]:
     """Return the error type and message of a failed or cancelled task."""
     if task.live:
         raise ValueError(f"task {task.id} has not ended: it is {task.status}")
@@ -105,4 +105,4 @@ def failed(task: Task) -> tuple[str, str]:
     if task.status == "cancelled":
         return "MessageAbortedError", message or f"Cancelled: {by or 'nobody said why'}."
     name = task.error.name if task.error else "UnknownError"
-    return line(name), message or f"It failed: {by or 'no message was given'}."
+    return one_line(name), message or f"It failed: {by or 'no message was given'}."

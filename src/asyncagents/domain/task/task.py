@@ -63,7 +63,7 @@ class Totals(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The duration of all runs; None if it is unknown for some."""
 
 
-class Follow(Struct, frozen=True):
+class FollowUp(Struct, frozen=True):
     """A follow-up that the child has not read yet."""
 
     message_id: MessageId
@@ -101,7 +101,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     began: int = 0
     """When this run began."""
     resumes: int = 0
-    follow: Follow | None = None
+    follow: FollowUp | None = None
     status: TaskStatus = "running"
     ended: int | None = None
     ended_by: EndedBy | None = None
@@ -128,7 +128,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return "background" if self.background else "sync"
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class TaskOutcome(Struct, frozen=True, kw_only=True):
     """How a run ended: its status, with a result or an error."""
 
     status: TaskStatus
@@ -154,7 +154,7 @@ class TaskEnd(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ended_by: EndedBy | None = None
 
 
-def ended(task: Task, outcome: Outcome, account: Account, now: int) -> Task:
+def end_run(task: Task, outcome: TaskOutcome, account: Account, now: int) -> Task:
     """End the run of a live task and keep its totals, whatever happens to the child later."""
     assert task.live, "it ended before"
     return replace(
@@ -172,7 +172,7 @@ def ended(task: Task, outcome: Outcome, account: Account, now: int) -> Task:
     )
 
 
-def end_of(task: Task) -> TaskEnd:
+def task_end(task: Task) -> TaskEnd:
     """Build the end of the latest run, for its notice."""
     assert task.account is not None, "it has ended"
     return TaskEnd(
@@ -190,14 +190,16 @@ def end_of(task: Task) -> TaskEnd:
     )
 
 
-class Before(Struct, frozen=True):
+class RunBaseline(Struct, frozen=True):
     """Totals at the start of a run: those of the session, and the sums over earlier runs."""
 
     base: Account
     earlier: Totals
 
 
-def resumed(task: Task, follow: Follow, call_id: CallId | None, before: Before | None = None) -> Task:
+def resume_run(
+    task: Task, follow: FollowUp, call_id: CallId | None, before: RunBaseline | None = None
+) -> Task:
     """Add a follow-up: an ended task begins another run, a live one reads it before its next step."""
     calls = task.calls if call_id is None else (*task.calls, call_id)
     task = replace(task, status="resumed", resumes=task.resumes + 1, follow=follow, calls=calls)

@@ -10,7 +10,7 @@ from asyncagents.domain.shape import Shape
 from asyncagents.domain.task.account import all_runs, is_mixed
 from asyncagents.domain.task.task import Account, EndedBy, Phase, Progress, Task, TaskKind, TaskStatus, Totals
 
-_LAST = 253_402_300_799_999
+_LAST_MS = 253_402_300_799_999
 """The latest time that `datetime` can express."""
 
 
@@ -80,7 +80,7 @@ class BackgroundTask(Shape, frozen=True, kw_only=True):
 
 def background_task(task: Task, progress: Progress | None) -> BackgroundTask:
     """Build the view of a task; `progress`: of a live task, an ended one has its account."""
-    latest = _so_far(progress) if task.live else task.account
+    latest = _account_so_far(progress) if task.live else task.account
     return BackgroundTask(
         session_id=task.id,
         parent_session_id=task.parent_id,
@@ -91,25 +91,25 @@ def background_task(task: Task, progress: Progress | None) -> BackgroundTask:
         agent=task.agent,
         kind=task.kind,
         status=task.status,
-        started_at=moment(task.created),
+        started_at=iso_time(task.created),
         batch_id=task.batch,
         resume_count=task.resumes,
         is_forked=task.forked,
-        completed_at=_moment_of(task.ended),
-        result_retrieved_at=_moment_of(task.retrieved),
+        completed_at=_optional_iso_time(task.ended),
+        result_retrieved_at=_optional_iso_time(task.retrieved),
         result=task.result,
         error=f"{task.error.name}: {task.error.message}" if task.error else None,
-        pending_resume=_pending(task),
-        progress=_live(task, progress) if task.live else _accounted(task),
+        pending_resume=_pending_resume(task),
+        progress=_live_progress(task, progress) if task.live else _ended_progress(task),
         totals=_totals(task, all_runs(task, latest)),
         ended_by=task.ended_by,
         gone=task.gone,
     )
 
 
-def _pending(task: Task) -> PendingResume | None:
+def _pending_resume(task: Task) -> PendingResume | None:
     follow = task.follow
-    return PendingResume(prompt=follow.prompt, queued_at=moment(follow.at)) if follow else None
+    return PendingResume(prompt=follow.prompt, queued_at=iso_time(follow.at)) if follow else None
 
 
 def _totals(task: Task, sums: Totals | None) -> TaskTotals | None:
@@ -125,7 +125,7 @@ def _totals(task: Task, sums: Totals | None) -> TaskTotals | None:
     )
 
 
-def _so_far(progress: Progress | None) -> Account | None:
+def _account_so_far(progress: Progress | None) -> Account | None:
     if progress is None:
         return None
     return Account(
@@ -136,15 +136,15 @@ def _so_far(progress: Progress | None) -> Account | None:
     )
 
 
-def _live(task: Task, progress: Progress | None) -> TaskProgress | None:
+def _live_progress(task: Task, progress: Progress | None) -> TaskProgress | None:
     if progress is None:
         return None
     return TaskProgress(
-        started_at=moment(task.began or task.created),
+        started_at=iso_time(task.began or task.created),
         tool_calls=progress.tool_calls,
         tool_calls_by_name=progress.by_name,
         last_tools=progress.last_tools,
-        last_update=moment(progress.updated),
+        last_update=iso_time(progress.updated),
         tokens=progress.tokens,
         cost=progress.cost,
         phase=progress.phase,
@@ -152,28 +152,28 @@ def _live(task: Task, progress: Progress | None) -> TaskProgress | None:
     )
 
 
-def _accounted(task: Task) -> TaskProgress | None:
+def _ended_progress(task: Task) -> TaskProgress | None:
     """Return the progress of an ended run; None if an older version stored only the sums of all runs."""
     account = task.account
     if account is None or is_mixed(task):
         return None
     return TaskProgress(
-        started_at=moment(task.began or task.created),
+        started_at=iso_time(task.began or task.created),
         tool_calls=account.tool_calls,
         tool_calls_by_name=account.by_name,
         last_tools=account.last_tools,
-        last_update=moment(task.created if task.ended is None else task.ended),
+        last_update=iso_time(task.created if task.ended is None else task.ended),
         tokens=account.tokens,
         cost=account.cost,
         duration=account.ms,
     )
 
 
-def _moment_of(ms: int | None) -> str | None:
-    return None if ms is None else moment(ms)
+def _optional_iso_time(ms: int | None) -> str | None:
+    return None if ms is None else iso_time(ms)
 
 
-def moment(ms: int) -> str:
+def iso_time(ms: int) -> str:
     """Format a time, as in `2026-11-16T09:40:00.123Z`."""
-    seconds, rest = divmod(min(ms, _LAST), 1000)
+    seconds, rest = divmod(min(ms, _LAST_MS), 1000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"

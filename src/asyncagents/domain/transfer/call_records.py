@@ -6,25 +6,25 @@ import msgspec
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import (
-    UNSURE,
+    START_UNSURE,
+    AsyncState,
     Call,
     Completed,
     Failed,
-    Later,
     Open,
     Result,
     Running,
     Settled,
 )
 from asyncagents.domain.call.pending_tool import PendingToolCall
-from asyncagents.domain.conversation.codec import BROKEN
-from asyncagents.domain.conversation.part import ToolCompleted, ToolError, ToolPart, ToolWaiting
+from asyncagents.domain.conversation.codec import DECODE_ERRORS
+from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, ToolPart, ToolWaiting
 from asyncagents.domain.id import CallId
-from asyncagents.domain.transfer.records import CUT_OFF, a_name
+from asyncagents.domain.transfer.records import CALL_CUT_OFF, check_id
 from asyncagents.errors import InvalidInput
 
-_SAID_BY_PART = ("session_id", "message_id", "part_id", "call_id", "tool", "input")
-_SAID_BY_STATE = ("output", "title", "metadata", "error", "files")
+_PART_FIELDS = ("session_id", "message_id", "part_id", "call_id", "tool", "input")
+_RESULT_FIELDS = ("output", "title", "metadata", "error", "files")
 _REQUESTED = {"type": "requested"}
 """The state of a mark without one: defaults are left out of an export."""
 
@@ -32,16 +32,16 @@ _REQUESTED = {"type": "requested"}
 def call_mark(call: Call) -> dict[str, Any]:
     """Build the mark of a call: all fields that its part does not hold."""
     said: dict[str, Any] = msgspec.to_builtins(call)
-    mark = {name: value for name, value in said.items() if name not in _SAID_BY_PART}
+    mark = {name: value for name, value in said.items() if name not in _PART_FIELDS}
     if isinstance(call.state, Settled):
         result = {
-            name: value for name, value in mark["state"]["result"].items() if name not in _SAID_BY_STATE
+            name: value for name, value in mark["state"]["result"].items() if name not in _RESULT_FIELDS
         }
         mark["state"] = {**mark["state"], "result": result}
     return mark
 
 
-def marked_call(mark: dict[str, Any], part: ToolPart) -> Call:
+def call_from_mark(mark: dict[str, Any], part: ToolPart) -> Call:
     """Rebuild the call that an exported part was rendered from."""
     said = {
         **mark,
@@ -57,9 +57,9 @@ def marked_call(mark: dict[str, Any], part: ToolPart) -> Call:
         if state["type"] == "settled":
             said["state"] = {**state, "result": _result(state["result"], part)}
         call = msgspec.convert(said, Call)
-    except (*BROKEN, KeyError, TypeError) as error:
+    except (*DECODE_ERRORS, KeyError, TypeError) as error:
         raise InvalidInput(f"the mark of the call of part {part.id} is unreadable: {error}") from error
-    a_name(call.id, "call")
+    check_id(call.id, "call")
     return call
 
 
@@ -72,7 +72,7 @@ def _result(mark: dict[str, Any], part: ToolPart) -> dict[str, Any]:
             ]
             said = {"output": output, "title": title, "metadata": metadata, "files": files}
             return {**mark, "type": "completed", **said}
-        case ToolError(error=error, metadata=metadata):
+        case ToolFailed(error=error, metadata=metadata):
             return {**mark, "type": "failed", "error": error, "metadata": metadata or {}}
         case _:
             raise InvalidInput(f"part {part.id} has no result, though its call is marked as settled")
@@ -87,16 +87,16 @@ def at_rest(call: Call, *, now: int) -> Call:
         case Settled():
             return call
         case Open(kind="async" | "wait" | "question", ask=None, watch=None) if call.later is not None:
-            return _checked(call)
+            return _check_question(call)
         case Open() | Running() if call.later is not None:  # its work may have begun
             since = call.started or call.created
-            waits = Open(kind="async", since=since, due=call.later.due, note=UNSURE, blocks=False)
-            return replace(call.to(waits), granted=(), ask_id=None)
+            waits = Open(kind="async", since=since, due=call.later.due, note=START_UNSURE, blocks=False)
+            return replace(call.with_state(waits), granted=(), ask_id=None)
         case _:
-            return call.to(Settled(Failed(CUT_OFF), now))
+            return call.with_state(Settled(Failed(CALL_CUT_OFF), now))
 
 
-def _checked(call: Call) -> Call:
+def _check_question(call: Call) -> Call:
     """Return the call. Raises `InvalidInput` if its question has the ids of another call."""
     question = call.open.question if call.open else None
     if question and (question.id, question.session_id) != (call.ask_id, call.session_id):
@@ -104,24 +104,24 @@ def _checked(call: Call) -> Call:
     return call
 
 
-def unannounced(call: Call) -> Call:
+def without_webhook(call: Call) -> Call:
     """Drop the webhook address, which in an untrusted export may be anything."""
     if call.later is None or not call.later.webhook_url:
         return call
     return replace(call, later=replace(call.later, webhook_url=""))
 
 
-def pending_call(record: PendingToolCall, part: ToolPart, *, turn: int, agent: str, shown: bool) -> Call:
+def call_from_record(record: PendingToolCall, part: ToolPart, *, turn: int, agent: str, shown: bool) -> Call:
     """Build a call from another program's record of it."""
     _check_same(record, part)
-    later = Later(
+    later = AsyncState(
         due=record.timeout,
         estimated=record.estimated_duration,
         external_ref=record.external_ref or "",
         webhook_url=record.webhook_url or "",
     )
     return Call(
-        id=CallId(a_name(record.id, "pending call")),
+        id=CallId(check_id(record.id, "pending call")),
         session_id=part.session_id,
         message_id=part.message_id,
         part_id=part.id,
@@ -134,22 +134,22 @@ def pending_call(record: PendingToolCall, part: ToolPart, *, turn: int, agent: s
         started=record.time.started or part.state.time.start if isinstance(part.state, ToolWaiting) else None,
         shown_pending=shown,
         later=later,
-        state=_state(record, part),
+        state=_record_state(record, part),
     )
 
 
-def _state(record: PendingToolCall, part: ToolPart) -> Open | Settled:
+def _record_state(record: PendingToolCall, part: ToolPart) -> Open | Settled:
     if record.status in ("waiting", "processing"):
         note = part.state.output if isinstance(part.state, ToolWaiting) else None
         since = record.time.created
         return Open(kind="async", since=since, due=record.timeout, note=note or "", blocks=False)
     ended = record.time.completed or record.time.created
-    return Settled(_given(record), ended, expired=record.status == "expired")
+    return Settled(_record_result(record), ended, expired=record.status == "expired")
 
 
-def _given(record: PendingToolCall) -> Result:
+def _record_result(record: PendingToolCall) -> Result:
     if record.result is None:
-        return Failed(record.error or CUT_OFF)
+        return Failed(record.error or CALL_CUT_OFF)
     return Completed(record.result.output, record.result.title, record.result.metadata)
 
 

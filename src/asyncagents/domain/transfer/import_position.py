@@ -4,16 +4,16 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from asyncagents.domain.control import WANTED
+from asyncagents.domain.control import SUMMARY_WANTED
 from asyncagents.domain.conversation.message import AssistantMessage, sort_key
 from asyncagents.domain.conversation.part import CompactionPart
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import MessageId
-from asyncagents.domain.transfer.records import BroughtMessage, BroughtPart, MessageMark, SessionMark
+from asyncagents.domain.transfer.records import ImportedMessage, ImportedPart, MessageMark, SessionMark
 from asyncagents.errors import InvalidInput
 
 
-def placed(session: Session, messages: Sequence[BroughtMessage]) -> list[BroughtMessage]:
+def assign_positions(session: Session, messages: Sequence[ImportedMessage]) -> list[ImportedMessage]:
     """Assign positions and turns in this order; reverted messages get none, a user message begins a turn."""
     until: str | None = session.revert.message_id if session.revert else None
     until = next((sort_key(each.info) for each in messages if each.info.id == until), until)
@@ -28,37 +28,41 @@ def placed(session: Session, messages: Sequence[BroughtMessage]) -> list[Brought
     return found
 
 
-def read_from(
-    mark: SessionMark | None, messages: Sequence[BroughtMessage], parts: Sequence[BroughtPart], *, waits: bool
+def complete_session_mark(
+    mark: SessionMark | None,
+    messages: Sequence[ImportedMessage],
+    parts: Sequence[ImportedPart],
+    *,
+    waits: bool,
 ) -> SessionMark:
     """Check the mark of a session, or derive one from its messages."""
     if mark is None:
-        mark = _summarised(SessionMark(), messages, parts)
+        mark = _with_summary(SessionMark(), messages, parts)
         mark = replace(mark, turn=max((each.mark.turn or 0 for each in messages), default=0))
     else:
-        _check(mark, messages)
-    compacting = WANTED if mark.compacting == WANTED else 0
+        _check_session_mark(mark, messages)
+    compacting = SUMMARY_WANTED if mark.compacting == SUMMARY_WANTED else 0
     return replace(mark, in_turn=waits and mark.turn > 0, compacting=compacting)
 
 
-def _summarised(
-    mark: SessionMark, messages: Sequence[BroughtMessage], parts: Sequence[BroughtPart]
+def _with_summary(
+    mark: SessionMark, messages: Sequence[ImportedMessage], parts: Sequence[ImportedPart]
 ) -> SessionMark:
     places = {each.info.id: each.mark.position for each in messages if each.mark.position is not None}
     newest = next((each for each in reversed(messages) if _is_summary(each, places)), None)
     if newest is None or newest.mark.position is None or not isinstance(newest.info, AssistantMessage):
         return mark
     asked = newest.info.parent_id
-    tails = [part.part.tail_start_id for part in parts if _asks(part, asked)]  # type: ignore[union-attr]
+    tails = [part.part.tail_start_id for part in parts if _requests_summary(part, asked)]  # type: ignore[union-attr]
     tail = next((places[each] for each in tails if each in places), newest.mark.position)
     return replace(mark, summary=newest.mark.position, tail=min(tail or 0, newest.mark.position))
 
 
-def _asks(part: BroughtPart, asked: MessageId) -> bool:
+def _requests_summary(part: ImportedPart, asked: MessageId) -> bool:
     return isinstance(part.part, CompactionPart) and part.part.message_id == asked
 
 
-def _is_summary(each: BroughtMessage, places: dict[MessageId, int]) -> bool:
+def _is_summary(each: ImportedMessage, places: dict[MessageId, int]) -> bool:
     """Tell whether a message is a complete summary whose request is known."""
     info = each.info
     if not isinstance(info, AssistantMessage) or not info.summary or info.error is not None:
@@ -66,7 +70,7 @@ def _is_summary(each: BroughtMessage, places: dict[MessageId, int]) -> bool:
     return each.info.id in places and info.parent_id in places and not each.mark.hidden
 
 
-def _check(mark: SessionMark, messages: Sequence[BroughtMessage]) -> None:
+def _check_session_mark(mark: SessionMark, messages: Sequence[ImportedMessage]) -> None:
     if mark.summary or mark.tail:
         places = {each.info.id: each.mark.position for each in messages if each.mark.position is not None}
         at = next((each for each in messages if each.mark.position == mark.summary), None)

@@ -11,16 +11,16 @@ from asyncagents.domain.conversation.message import Message
 from asyncagents.domain.conversation.part import Part
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.conversation.todo import Todo
-from asyncagents.domain.fact import Source
+from asyncagents.domain.fact import InputSource
 from asyncagents.domain.id import MessageId
 from asyncagents.domain.shape import Shape
 from asyncagents.domain.task.task import Task, TaskEnd
 from asyncagents.errors import InvalidInput
 
-MARK = "asyncagents"
+MARK_KEY = "asyncagents"
 """The key of our mark in an exported session, message or part; other programs ignore it."""
-CUT_OFF = "Cut off: the session was exported before this call had a result, and imported elsewhere."
-CUT_SHORT = "Cut off: the session was exported while it was at work, and imported elsewhere."
+CALL_CUT_OFF = "Cut off: the session was exported before this call had a result, and imported elsewhere."
+SESSION_CUT_OFF = "Cut off: the session was exported while it was at work, and imported elsewhere."
 LARGEST = 2**53
 """The largest valid position, turn or time."""
 
@@ -29,7 +29,7 @@ Version: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
-def a_name(value: object, kind: str) -> str:
+def check_id(value: object, kind: str) -> str:
     """Return an id that is safe as a file name and as a key. Raises `InvalidInput` for others."""
     if isinstance(value, str) and _NAME.fullmatch(value) and value != "index":
         return value
@@ -42,7 +42,7 @@ class InputMark(Shape, frozen=True, kw_only=True):
 
     key: str
     state: Literal["queued", "held", "aborted", "promoted"]
-    source: Source = "person"
+    source: InputSource = "person"
     turn: Count | None = None
     answer_id: MessageId | None = None
 
@@ -87,26 +87,26 @@ class SessionMark(Shape, frozen=True, kw_only=True):
     version: Version = 1
 
 
-class BroughtMessage(Struct, frozen=True, kw_only=True):
+class ImportedMessage(Struct, frozen=True, kw_only=True):
     info: Message
     raw: bytes
     mark: MessageMark
 
 
-class BroughtPart(Struct, frozen=True):
+class ImportedPart(Struct, frozen=True):
     part: Part | UnknownPart
     raw: bytes
     version: int = 1
 
 
-class Brought(Struct, frozen=True, kw_only=True):
+class SessionImport(Struct, frozen=True, kw_only=True):
     """A session to import: no step or tool runs, and its open calls wait for results from outside."""
 
     info: Session
     raw: bytes
     mark: SessionMark
-    messages: tuple[BroughtMessage, ...]
-    parts: tuple[BroughtPart, ...]
+    messages: tuple[ImportedMessage, ...]
+    parts: tuple[ImportedPart, ...]
     calls: tuple[Call, ...] = ()
     """Calls that had a row, and pending ones; their parts are rendered from them."""
     todos: tuple[Todo, ...] | None = None

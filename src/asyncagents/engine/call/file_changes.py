@@ -5,22 +5,22 @@ import logging
 from collections.abc import Sequence
 
 from asyncagents.domain.call.call import Running
-from asyncagents.domain.control import Lease, Snapshot
+from asyncagents.domain.control import Claim, Snapshot
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.id import Ids
 from asyncagents.engine.call.undo import Reverts
 from asyncagents.engine.decide import CallModel, Park, Rest, decide
-from asyncagents.engine.run import Footprint, Run
+from asyncagents.engine.run import OpenSnapshot, Run
 from asyncagents.engine.workplace.snapshots import NoSnapshots, Snapshots
-from asyncagents.engine.workplace.workplace import Workplace, Workplaces, enter
+from asyncagents.engine.workplace.workplace import Workplace, Workplaces, workplace_at
 from asyncagents.errors import NotFound, Unavailable
 from asyncagents.store.store import Store
-from asyncagents.store.verb.file_changes import Changed, Told, begun
-from asyncagents.store.verb.step import Move
+from asyncagents.store.verb.file_changes import StepFileChanges, TurnFileChanges, unfinished_snapshot
+from asyncagents.store.verb.step import CallMove
 
-LAST_SECONDS = 30.0
+FINAL_SNAPSHOT_SECONDS = 30.0
 """Time limit of the final snapshot of a turn."""
-HARMLESS = frozenset(
+FILELESS_TOOLS = frozenset(
     {
         "todowrite", "asyncagents_task", "asyncagents_output", "asyncagents_cancel", "asyncagents_clear",
         "async_task", "async_task_result",
@@ -30,15 +30,15 @@ HARMLESS = frozenset(
 _log = logging.getLogger(__name__)
 
 
-class Trail:
+class FileChanges:
     def __init__(self, *, store: Store, workplaces: Workplaces, ids: Ids) -> None:
         self._store = store
         self._workplaces = workplaces
         self._ids = ids
         self.reverts = Reverts(store=store, workplaces=workplaces)
 
-    async def before(
-        self, run: Run, lease: Lease, snapshot: Snapshot, place: Workplace, *, moves: Sequence[Move]
+    async def take_before(
+        self, run: Run, lease: Claim, snapshot: Snapshot, place: Workplace, *, moves: Sequence[CallMove]
     ) -> None:
         """Take a snapshot if a starting call may change files; if that fails, the step runs without."""
         if isinstance(place.snapshots, NoSnapshots):
@@ -46,59 +46,68 @@ class Trail:
         starting = {move.call_id for move in moves if isinstance(move.state, Running)}
         steps = {
             call.message_id
-            for call in snapshot.requested
-            if call.id in starting and call.tool not in HARMLESS and place.effects.get(call.tool) != "none"
+            for call in snapshot.requested_calls
+            if call.id in starting
+            and call.tool not in FILELESS_TOOLS
+            and place.effects.get(call.tool) != "none"
         }
         if not steps:
             return
-        await self._know(run, snapshot)
+        await self._load_open_snapshot(run, snapshot)
         step = max(steps)
-        if run.footprint is not None and run.footprint.message_id == step:
+        if run.open_snapshot is not None and run.open_snapshot.message_id == step:
             return
         try:
             taken = await place.snapshots.take()
         except Unavailable as error:
             _log.debug("session=%s action=snapshot the step runs without: %s", lease.session_id, error)
             return
-        await self._store.reverts.keep_before(lease, step, taken)
-        run.footprint = Footprint(step, taken)
+        await self._store.reverts.save_snapshot_before(lease, step, taken)
+        run.open_snapshot = OpenSnapshot(step, taken)
 
-    async def _know(self, run: Run, snapshot: Snapshot) -> None:
+    async def _load_open_snapshot(self, run: Run, snapshot: Snapshot) -> None:
         """Find the open snapshot of an earlier run of the same turn, once."""
-        if run.footprint_known:
+        if run.open_snapshot_known:
             return
-        run.footprint_known = True
+        run.open_snapshot_known = True
         if snapshot.step is None or snapshot.step.finish != "tool-calls":
             return
         step = await self._store.message(snapshot.step.id)
-        taken = begun(step)
+        taken = unfinished_snapshot(step)
         if taken is not None:
-            run.footprint = Footprint(step.info.id, taken)
+            run.open_snapshot = OpenSnapshot(step.info.id, taken)
 
-    async def look(self, run: Run, lease: Lease, snapshot: Snapshot) -> None:
+    async def catch_up(self, run: Run, lease: Claim, snapshot: Snapshot) -> None:
         """Finish an unfinished undo, and close the step's snapshot, before the next decision is performed."""
         if snapshot.info is not None and snapshot.info.revert is not None:
-            await self.reverts.complete(snapshot.info)
-            own = any(call.own for call in snapshot.requested)  # a person's shell command is input, too
+            await self.reverts.complete_revert(snapshot.info)
+            own = any(
+                call.is_run_by_person for call in snapshot.requested_calls
+            )  # a person's shell command is input, too
             if own or isinstance(decide(snapshot), CallModel):  # before its history is read
-                await self._store.reverts.clear(lease)
-        if snapshot.requested or snapshot.executing or snapshot.abandoned or snapshot.holding:
+                await self._store.reverts.drop_undone(lease)
+        if (
+            snapshot.requested_calls
+            or snapshot.executing_calls
+            or snapshot.abandoned_calls
+            or snapshot.blocking_calls
+        ):
             return
-        await self._know(run, snapshot)
-        if run.footprint is not None or run.left_traces:
-            await self._close(run, lease, snapshot)
+        await self._load_open_snapshot(run, snapshot)
+        if run.open_snapshot is not None or run.has_changed_files:
+            await self._close_step(run, lease, snapshot)
             if isinstance(decide(snapshot), Park | Rest):
-                await self._sum_up(run, lease, snapshot)
+                await self._store_summary(run, lease, snapshot)
 
-    async def end(self, run: Run, lease: Lease, snapshot: Snapshot) -> None:
+    async def end_turn(self, run: Run, lease: Claim, snapshot: Snapshot) -> None:
         """Record the file changes of an ending turn, within a time limit."""
-        await self._know(run, snapshot)
-        if run.footprint is None and not run.left_traces:
+        await self._load_open_snapshot(run, snapshot)
+        if run.open_snapshot is None and not run.has_changed_files:
             return
         try:
-            async with asyncio.timeout(LAST_SECONDS):
-                await self._close(run, lease, snapshot)
-                await self._sum_up(run, lease, snapshot)
+            async with asyncio.timeout(FINAL_SNAPSHOT_SECONDS):
+                await self._close_step(run, lease, snapshot)
+                await self._store_summary(run, lease, snapshot)
         except TimeoutError:
             _log.warning(
                 "session=%s action=snapshot timed out: file changes of the last step are unknown",
@@ -107,39 +116,39 @@ class Trail:
 
     async def _snapshots(self, snapshot: Snapshot) -> Snapshots | None:
         assert snapshot.info is not None, "it comes from a store"
-        place = await enter(self._workplaces, snapshot.info.directory)
+        place = await workplace_at(self._workplaces, snapshot.info.directory)
         return None if isinstance(place.snapshots, NoSnapshots) else place.snapshots
 
-    async def _close(self, run: Run, lease: Lease, snapshot: Snapshot) -> None:
-        step, run.footprint = run.footprint, None
+    async def _close_step(self, run: Run, lease: Claim, snapshot: Snapshot) -> None:
+        step, run.open_snapshot = run.open_snapshot, None
         snapshots = await self._snapshots(snapshot)
         if step is None or snapshots is None:
             return
         try:
             after = await snapshots.take()
-            files = await snapshots.changed(step.before, after)
+            files = await snapshots.changed_files(step.before, after)
         except Unavailable as error:
             _log.warning(
                 "session=%s action=snapshot file changes of a step are unknown: %s", lease.session_id, error
             )
             return
-        changed = Changed(
+        changed = StepFileChanges(
             message_id=step.message_id,
             before=step.before,
             after=after,
             files=files,
             part_id=self._ids.part(),
         )
-        await self._store.reverts.keep_after(lease, changed)
-        run.left_traces = run.left_traces or bool(files)
+        await self._store.reverts.save_snapshot_after(lease, changed)
+        run.has_changed_files = run.has_changed_files or bool(files)
 
-    async def _sum_up(self, run: Run, lease: Lease, snapshot: Snapshot) -> None:
-        if not run.left_traces or not isinstance(snapshot.last, AssistantMessage):
+    async def _store_summary(self, run: Run, lease: Claim, snapshot: Snapshot) -> None:
+        if not run.has_changed_files or not isinstance(snapshot.last, AssistantMessage):
             return
-        run.left_traces = False
+        run.has_changed_files = False
         snapshots, asked_id = await self._snapshots(snapshot), snapshot.last.parent_id
-        turn = await self._store.reverts.stretch(lease.session_id, asked_id)
-        whole = await self._store.reverts.stretch(lease.session_id)
+        turn = await self._store.reverts.snapshot_range(lease.session_id, asked_id)
+        whole = await self._store.reverts.snapshot_range(lease.session_id)
         if snapshots is None or turn is None or whole is None:
             return
         try:
@@ -151,6 +160,8 @@ class Trail:
             )
             return
         try:
-            await self._store.reverts.keep_summary(lease, Told(asked_id=asked_id, diffs=diffs, total=total))
+            await self._store.reverts.save_turn_summary(
+                lease, TurnFileChanges(asked_id=asked_id, diffs=diffs, total=total)
+            )
         except NotFound:  # the prompt is gone
             return

@@ -6,38 +6,38 @@ from msgspec.structs import replace
 from asyncagents.config.secret import Secret
 from asyncagents.domain.call.call import Completed, Failed
 from asyncagents.domain.call.result_file import fit_files
-from asyncagents.engine.tool import Ask, Outcome, Pending, Together
+from asyncagents.engine.tool import Ask, Outcome, Pending, WithFacts
 from asyncagents.errors import InvalidInput
-from asyncagents.store.body import body
+from asyncagents.store.body import encode_body
 
-_results: msgspec.json.Decoder[Completed | Failed] = msgspec.json.Decoder(Completed | Failed)
-_pendings = msgspec.json.Decoder(Pending)
-_asks = msgspec.json.Decoder(tuple[Ask, ...])
+_result_decoder: msgspec.json.Decoder[Completed | Failed] = msgspec.json.Decoder(Completed | Failed)
+_pending_decoder = msgspec.json.Decoder(Pending)
+_asks_decoder = msgspec.json.Decoder(tuple[Ask, ...])
 
 
-def asked(planned: object) -> tuple[Ask, ...]:
+def check_asks(planned: object) -> tuple[Ask, ...]:
     """Check the asks of a plan: one that cannot be decoded again would make its session unreadable."""
     if planned == ():
         return ()
     try:
-        return _asks.decode(body(planned))
+        return _asks_decoder.decode(encode_body(planned))
     except (msgspec.ValidationError, InvalidInput) as error:
         raise TypeError(f"its plan is to return Asks: {error}") from error
 
 
-def checked(outcome: object) -> Outcome:
+def check_outcome(outcome: object) -> Outcome:
     """Check that an outcome can be stored and read again; what this raises fails the call, not the run."""
     match outcome:
         case Completed() | Failed():
-            _results.decode(body(outcome))
-            return _with_files_that_fit(outcome)
-        case Together(Completed() | Failed() as result):
-            _results.decode(body(result))
-            return replace(outcome, result=_with_files_that_fit(result))
-        case Together():
+            _result_decoder.decode(encode_body(outcome))
+            return _drop_oversized_files(outcome)
+        case WithFacts(Completed() | Failed() as result):
+            _result_decoder.decode(encode_body(result))
+            return replace(outcome, result=_drop_oversized_files(result))
+        case WithFacts():
             pass
         case Pending(kind=kind, questions=questions, approval=approval):
-            _pendings.decode(body(replace(outcome, secret=None, webhook_secret=None)))
+            _pending_decoder.decode(encode_body(replace(outcome, secret=None, webhook_secret=None)))
             if not all(isinstance(each, Secret | None) for each in (outcome.secret, outcome.webhook_secret)):
                 raise TypeError("a secret is given as Secret(…), so that nobody prints it")
             odd = kind == "wait" if questions else kind == "question"
@@ -50,12 +50,12 @@ def checked(outcome: object) -> Outcome:
     return outcome
 
 
-def known_result(known: object) -> Completed | Failed:
+def check_reconciled(known: object) -> Completed | Failed:
     """Check the result that a tool's `reconcile` returned."""
-    return _with_files_that_fit(_results.decode(body(known)))
+    return _drop_oversized_files(_result_decoder.decode(encode_body(known)))
 
 
-def _with_files_that_fit(result: Completed | Failed) -> Completed | Failed:
+def _drop_oversized_files(result: Completed | Failed) -> Completed | Failed:
     """Leave out files that are too large for a model; the result still counts, as the work is done."""
     if isinstance(result, Failed) or not result.files:
         return result

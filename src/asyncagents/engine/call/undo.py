@@ -11,18 +11,18 @@ from msgspec.structs import replace
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.conversation.session import FileDiff, Revert, Session
 from asyncagents.domain.id import MessageId, PartId, SessionId
-from asyncagents.engine.workplace.snapshots import NoSnapshots, PutBack, Snapshots
-from asyncagents.engine.workplace.workplace import Workplaces, enter
+from asyncagents.engine.workplace.snapshots import FileToRestore, NoSnapshots, Snapshots
+from asyncagents.engine.workplace.workplace import Workplaces, workplace_at
 from asyncagents.errors import NotFound, Unavailable
 from asyncagents.store.store import Store
-from asyncagents.store.verb.file_changes import EVERY
-from asyncagents.store.verb.revert import Files, Undoing
+from asyncagents.store.verb.file_changes import AFTER_ALL_IDS
+from asyncagents.store.verb.revert import UndoDiffs, UndoPlan
 
 STOP_SECONDS = 5.0
-MOST_NOTES = 20
+MAX_NOTES = 20
 _log = logging.getLogger(__name__)
 
-Stopped: TypeAlias = Callable[[tuple[SessionId, ...], float], Awaitable[bool]]
+WaitUntilStopped: TypeAlias = Callable[[tuple[SessionId, ...], float], Awaitable[bool]]
 """Waits until no process runs these sessions, for so many seconds."""
 
 
@@ -31,27 +31,27 @@ class Reverts:
         self._store = store
         self._rows = store.reverts
         self._workplaces = workplaces
-        self.stopped: Stopped = _at_once
+        self.wait_until_stopped: WaitUntilStopped = _do_not_wait
         self._locks: dict[SessionId, tuple[asyncio.Lock, int]] = {}
 
     @asynccontextmanager
-    async def _alone(self, session_id: SessionId) -> AsyncIterator[None]:
+    async def _lock_session(self, session_id: SessionId) -> AsyncIterator[None]:
         """Lock a session and its project: its files are restored by one caller at a time."""
         lock, users = self._locks.get(session_id, (asyncio.Lock(), 0))
         self._locks[session_id] = lock, users + 1
         try:
-            async with lock, await self._alone_in_project(session_id):
+            async with lock, await self._lock_project(session_id):
                 yield
         finally:
             lock, users = self._locks.pop(session_id)
             if users > 1:
                 self._locks[session_id] = lock, users - 1
 
-    async def _alone_in_project(self, session_id: SessionId) -> AbstractAsyncContextManager[None]:
+    async def _lock_project(self, session_id: SessionId) -> AbstractAsyncContextManager[None]:
         """Return the project's lock against other processes that restore the same files."""
         directory = (await self._store.session(session_id)).directory
-        place = await enter(self._workplaces, directory)
-        return nullcontext() if isinstance(place.snapshots, NoSnapshots) else place.snapshots.alone()
+        place = await workplace_at(self._workplaces, directory)
+        return nullcontext() if isinstance(place.snapshots, NoSnapshots) else place.snapshots.lock()
 
     async def revert(
         self,
@@ -60,25 +60,25 @@ class Reverts:
         part_id: PartId | None = None,
     ) -> Session:
         """Undo from a message on. The mark is stored first: a repeat after a crash ends the same way."""
-        async with self._alone(session_id):
-            undoing = await self._rows.look(session_id, message_id, part_id)
-            snapshot, why_not = await self._now(undoing.info)
+        async with self._lock_session(session_id):
+            undoing = await self._rows.plan_undo(session_id, message_id, part_id)
+            snapshot, why_not = await self._snapshot_before_undo(undoing.info)
             if undoing.info.revert is not None:
                 await self._redo_files(session_id)  # as if nothing had been undone
             point = undoing.point
             wanted = Revert(message_id=point.message_id, part_id=point.part_id, snapshot=snapshot)
-            marked = await self._rows.mark(session_id, wanted, wakes=undoing.wakes)
-            await self.stopped(marked.stopping, STOP_SECONDS)
+            marked = await self._rows.mark_undone(session_id, wanted, wakes=undoing.wakes)
+            await self.wait_until_stopped(marked.stopping, STOP_SECONDS)
             if snapshot is None:
-                return await self._rows.files_put_back(session_id, replace(wanted, note=why_not), None)
+                return await self._rows.record_restored_files(session_id, replace(wanted, note=why_not), None)
             # stopped runs have stored what they did to files
-            return await self._put_back(await self._rows.marked(session_id) or undoing, wanted)
+            return await self._restore_files(await self._rows.current_undo(session_id) or undoing, wanted)
 
-    async def _now(self, info: Session) -> tuple[str | None, str | None]:
+    async def _snapshot_before_undo(self, info: Session) -> tuple[str | None, str | None]:
         """Return the snapshot of the files before the undo, or why there is none."""
         if info.revert is not None and info.revert.snapshot is not None:
             return info.revert.snapshot, None
-        place = await enter(self._workplaces, info.directory)
+        place = await workplace_at(self._workplaces, info.directory)
         if isinstance(place.snapshots, NoSnapshots):
             return None, f"Files are as they were: {place.snapshots.why}."
         try:
@@ -86,67 +86,77 @@ class Reverts:
         except Unavailable as error:
             return None, f"Files are as they were: {error}."
 
-    async def _put_back(self, undoing: Undoing, revert: Revert) -> Session:
+    async def _restore_files(self, undoing: UndoPlan, revert: Revert) -> Session:
         """Restore each file as it was before the first undone step that changed it."""
         assert revert.snapshot is not None
-        snapshots = await self._snapshots(undoing.info)
+        snapshots = await self._require_snapshots(undoing.info)
         now = revert.snapshot  # a file that is not in it could not be restored by a redo, and stays
-        left = await snapshots.put_back([PutBack(file, to, now) for file, to in _plan(undoing).items()])
+        left = await snapshots.restore_files(
+            [FileToRestore(file, to, now) for file, to in _files_to_restore(undoing).items()]
+        )
         after = await snapshots.take()
-        text = await snapshots.text(revert.snapshot, after)
-        done = replace(revert, diff=text, note=_noted(left))
-        undone = await self._changed(undoing.info, snapshots, first=undoing.point.message_id)
-        rest = await self._changed(undoing.info, snapshots, last=undoing.point.message_id)
-        return await self._rows.files_put_back(undoing.info.id, done, Files(undone=undone, left=rest))
+        text = await snapshots.patch_text(revert.snapshot, after)
+        done = replace(revert, diff=text, note=_restore_note(left))
+        undone = await self._changed_files(undoing.info, snapshots, first=undoing.point.message_id)
+        rest = await self._changed_files(undoing.info, snapshots, last=undoing.point.message_id)
+        return await self._rows.record_restored_files(
+            undoing.info.id, done, UndoDiffs(undone=undone, left=rest)
+        )
 
-    async def _changed(
-        self, info: Session, snapshots: Snapshots, *, first: str = "", last: str = EVERY
+    async def _changed_files(
+        self, info: Session, snapshots: Snapshots, *, first: str = "", last: str = AFTER_ALL_IDS
     ) -> tuple[FileDiff, ...]:
-        steps = await self._rows.stretch(info.id, first, last)
+        steps = await self._rows.snapshot_range(info.id, first, last)
         return () if steps is None else await snapshots.diffs(steps.before, steps.after)
 
-    async def _snapshots(self, info: Session) -> Snapshots:
-        place = await enter(self._workplaces, info.directory)
+    async def _require_snapshots(self, info: Session) -> Snapshots:
+        place = await workplace_at(self._workplaces, info.directory)
         if isinstance(place.snapshots, NoSnapshots):
             raise Unavailable(f"files cannot be restored now: {place.snapshots.why}")
         return place.snapshots
 
-    async def complete(self, info: Session) -> None:
+    async def complete_revert(self, info: Session) -> None:
         """Finish restoring files that a dead process left unfinished; called before a model is asked."""
-        if info.revert is None or not info.revert.unfinished:
+        if info.revert is None or not info.revert.is_unfinished:
             return
         session_id = info.id
         try:
-            async with self._alone(session_id):
-                undoing = await self._rows.marked(session_id)
-                if undoing is not None and undoing.info.revert is not None and undoing.info.revert.unfinished:
-                    await self._put_back(undoing, undoing.info.revert)
+            async with self._lock_session(session_id):
+                undoing = await self._rows.current_undo(session_id)
+                if (
+                    undoing is not None
+                    and undoing.info.revert is not None
+                    and undoing.info.revert.is_unfinished
+                ):
+                    await self._restore_files(undoing, undoing.info.revert)
         except Unavailable as error:
             _log.warning("session=%s action=restore_files failed: %s", session_id, error)
 
     async def unrevert(self, session_id: SessionId) -> Session:
         """Redo: restore the files, then remove the mark. Runs that the undo ended stay ended."""
-        async with self._alone(session_id):
+        async with self._lock_session(session_id):
             await self._redo_files(session_id)
-            return await self._rows.unmark(session_id, await self._whole(session_id))
+            return await self._rows.unmark(session_id, await self._all_changed_files(session_id))
 
-    async def _whole(self, session_id: SessionId) -> tuple[FileDiff, ...] | None:
+    async def _all_changed_files(self, session_id: SessionId) -> tuple[FileDiff, ...] | None:
         """Return all files that a session changed, with nothing undone; None if unavailable."""
         info = await self._store.session(session_id)
         try:
-            return await self._changed(info, await self._snapshots(info))
+            return await self._changed_files(info, await self._require_snapshots(info))
         except Unavailable:
             return None
 
     async def _redo_files(self, session_id: SessionId) -> None:
         """Restore the undone changes; the mark is unfinished meanwhile, so that new input waits."""
         await self._rows.reopen(session_id)
-        undoing = await self._rows.marked(session_id)
+        undoing = await self._rows.current_undo(session_id)
         revert = undoing.info.revert if undoing is not None else None
         if undoing is None or revert is None or revert.snapshot is None:
             return
-        snapshots, plan = await self._snapshots(undoing.info), _plan(undoing)
-        await snapshots.put_back([PutBack(file, revert.snapshot, was) for file, was in plan.items()])
+        snapshots, plan = await self._require_snapshots(undoing.info), _files_to_restore(undoing)
+        await snapshots.restore_files(
+            [FileToRestore(file, revert.snapshot, was) for file, was in plan.items()]
+        )
 
     async def diff(self, session_id: SessionId, message_id: MessageId | None = None) -> tuple[FileDiff, ...]:
         """Return the files that a session changed, or that the turn of one prompt changed."""
@@ -157,18 +167,18 @@ class Reverts:
                 raise NotFound("message", message_id)
             summary = asked.summary if isinstance(asked, UserMessage) else None
             return summary.diffs if summary is not None else ()
-        last = info.revert.message_id if info.revert is not None else EVERY
-        place = await enter(self._workplaces, info.directory)
+        last = info.revert.message_id if info.revert is not None else AFTER_ALL_IDS
+        place = await workplace_at(self._workplaces, info.directory)
         if isinstance(place.snapshots, NoSnapshots):
             return ()
-        return await self._changed(info, place.snapshots, last=last)
+        return await self._changed_files(info, place.snapshots, last=last)
 
 
-async def _at_once(sessions: tuple[SessionId, ...], seconds: float) -> bool:
+async def _do_not_wait(sessions: tuple[SessionId, ...], seconds: float) -> bool:
     return True
 
 
-def _plan(undoing: Undoing) -> dict[str, str]:
+def _files_to_restore(undoing: UndoPlan) -> dict[str, str]:
     """Return the oldest snapshot of each changed file."""
     wanted: dict[str, str] = {}
     for patch in undoing.patches:
@@ -177,8 +187,8 @@ def _plan(undoing: Undoing) -> dict[str, str]:
     return wanted
 
 
-def _noted(left: tuple[str, ...]) -> str | None:
+def _restore_note(left: tuple[str, ...]) -> str | None:
     if not left:
         return None
-    more = f" And {len(left) - MOST_NOTES} more." if len(left) > MOST_NOTES else ""
-    return f"Not put back: {'; '.join(left[:MOST_NOTES])}.{more}"
+    more = f" And {len(left) - MAX_NOTES} more." if len(left) > MAX_NOTES else ""
+    return f"Not put back: {'; '.join(left[:MAX_NOTES])}.{more}"

@@ -9,20 +9,20 @@ from typing import TypeAlias
 from asyncagents.domain.event import Event
 from asyncagents.domain.id import SessionId
 
-QUEUE = 1024
+QUEUE_SIZE = 1024
 
-Draft: TypeAlias = Callable[[], list[Event]]
+DraftEvents: TypeAlias = Callable[[], list[Event]]
 
 
 class Subscription:
     """The queue of one listener; for many small events, so it is not an `asyncio.Queue`."""
 
-    aside = False
+    is_relay = False
     """Whether it only relays events to other processes."""
 
     def __init__(self, size: int) -> None:
         self._events: deque[Event] = deque()
-        self._news = asyncio.Event()
+        self._ready = asyncio.Event()
         self._size = size
         self.lagging = False
         self.closed = False
@@ -34,12 +34,12 @@ class Subscription:
             self._events.append(event)
         else:
             self.lagging = True
-        self._news.set()
+        self._ready.set()
 
     def close(self) -> None:
         """End the subscription: no more events follow."""
         self.closed = self.lagging = True
-        self._news.set()
+        self._ready.set()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Yield events; end when the listener has fallen behind (the store's feed has what it missed)."""
@@ -47,16 +47,16 @@ class Subscription:
             while self._events:
                 yield self._events.popleft()
             if not self.lagging:
-                self._news.clear()
-                await self._news.wait()
+                self._ready.clear()
+                await self._ready.wait()
 
 
-class Relaying(Subscription):
+class RelaySubscription(Subscription):
     """A subscription that relays streaming texts between processes."""
 
-    aside = True
+    is_relay = True
 
-    def growing(self, wanted: Callable[[SessionId], bool]) -> list[Event]:
+    def streaming_events(self, wanted: Callable[[SessionId], bool]) -> list[Event]:
         raise NotImplementedError
 
     def amend(self, event: Event) -> Event:
@@ -67,43 +67,43 @@ class Relaying(Subscription):
 class Bus:
     """Publishes events without waiting: a slow listener is cut off rather than slowing the engine."""
 
-    def __init__(self, *, size: int = QUEUE) -> None:
+    def __init__(self, *, size: int = QUEUE_SIZE) -> None:
         self._size = size
         self._listeners: dict[SessionId | None, dict[Subscription, None]] = {}
         self._closed = False
-        self._drafts: dict[SessionId, Draft] = {}
-        self.elsewhere: Callable[[Callable[[SessionId], bool]], list[Event]] = lambda wanted: []
+        self._drafts: dict[SessionId, DraftEvents] = {}
+        self.remote_streaming_events: Callable[[Callable[[SessionId], bool]], list[Event]] = lambda wanted: []
         """Parts that stream in other processes, as far as they are known here."""
         self._amend: Callable[[Event], Event] = lambda event: event
-        self.upto = 0
+        self.complete_revision = 0
         """Newest store revision up to which all events were published, or are being published."""
-        self.at = 0
+        self.latest_revision = 0
         """Newest store revision of any published event; the current one has this revision or an older one."""
 
-    def reached(self, upto: int, at: int = 0) -> None:
-        self.upto = max(self.upto, upto)
-        self.at = max(self.at, at, upto)
+    def advance_revision(self, upto: int, at: int = 0) -> None:
+        self.complete_revision = max(self.complete_revision, upto)
+        self.latest_revision = max(self.latest_revision, at, upto)
 
-    def begins(self, session_id: SessionId, draft: Draft) -> None:
+    def add_draft(self, session_id: SessionId, draft: DraftEvents) -> None:
         """Register the draft that a session streams; listeners that come later read its parts so far."""
         self._drafts[session_id] = draft
 
-    def ends(self, session_id: SessionId, draft: Draft) -> None:
+    def remove_draft(self, session_id: SessionId, draft: DraftEvents) -> None:
         if self._drafts.get(session_id) == draft:
             del self._drafts[session_id]
 
-    def is_written_here(self, session_id: SessionId) -> bool:
+    def is_streaming_here(self, session_id: SessionId) -> bool:
         return session_id in self._drafts
 
     @property
-    def is_heard(self) -> bool:
+    def has_listeners(self) -> bool:
         """Whether there is a listener other than a relay."""
-        return any(not each.aside for listeners in self._listeners.values() for each in listeners)
+        return any(not each.is_relay for listeners in self._listeners.values() for each in listeners)
 
-    def being_written(self, wanted: Callable[[SessionId], bool]) -> list[Event]:
+    def streaming_events(self, wanted: Callable[[SessionId], bool]) -> list[Event]:
         """Return the parts that are streaming, with all text published so far."""
         drafts = [draft for session_id, draft in self._drafts.items() if wanted(session_id)]
-        return [event for draft in drafts for event in draft()] + self.elsewhere(wanted)
+        return [event for draft in drafts for event in draft()] + self.remote_streaming_events(wanted)
 
     def publish(self, event: Event) -> None:
         if not self._listeners:
@@ -121,10 +121,10 @@ class Bus:
             for listener in listeners:
                 listener.close()
 
-    def pass_on(self, relay: "Relaying") -> None:
+    def attach_relay(self, relay: "RelaySubscription") -> None:
         """Attach the relay to other processes, for the lifetime of the bus."""
         self._listeners.setdefault(None, {})[relay] = None
-        self.elsewhere = relay.growing
+        self.remote_streaming_events = relay.streaming_events
         self._amend = relay.amend
 
     @contextmanager

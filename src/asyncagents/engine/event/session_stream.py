@@ -22,18 +22,18 @@ from asyncagents.domain.event import (
     TodoUpdated,
 )
 from asyncagents.domain.id import PartId, SessionId
-from asyncagents.engine.event.bus import QUEUE, Bus, Subscription
+from asyncagents.engine.event.bus import QUEUE_SIZE, Bus, Subscription
 from asyncagents.errors import Closed, NotFound
 from asyncagents.store.store import Store
-from asyncagents.store.verb.feed import at_revision
+from asyncagents.store.verb.feed import cursor_revision
 
-SILENCE_SECONDS = 15.0
+CURSOR_INTERVAL_SECONDS = 15.0
 """After so long without an event a cursor is yielded alone, to keep a later catch-up short."""
-KNOWN = 10_000
+MAX_KNOWN_SESSIONS = 10_000
 """Max cached sessions; beyond it those of other trees are dropped."""
 
 
-class Heard(Struct, frozen=True):
+class EventBatch(Struct, frozen=True):
     """A batch of events; resume from `cursor` after handling it. `reset`: `events` is the full state."""
 
     events: tuple[Event, ...]
@@ -41,7 +41,7 @@ class Heard(Struct, frozen=True):
     reset: bool = False
 
 
-class Circle:
+class SessionTree:
     """The sessions that are followed: one, or all of its tree."""
 
     def __init__(self, store: Store, session_id: SessionId, *, tree: bool) -> None:
@@ -52,71 +52,71 @@ class Circle:
         self._known: dict[SessionId, bool] = {session_id: True}
 
     @property
-    def ear(self) -> SessionId | None:
+    def subscription_key(self) -> SessionId | None:
         """The session to subscribe to; None (all) for a tree, which may grow."""
         return None if self._tree else self.session_id
 
-    async def enter(self) -> None:
+    async def load(self) -> None:
         """Read the sessions of the tree. Raises `NotFound`."""
         self._root_id = (await self.store.control(self.session_id)).root_id
         ahead = [self._root_id] if self._tree else []
         while ahead:
             session_id = ahead.pop()
-            self._learn(session_id, True)
+            self._remember(session_id, True)
             ahead += [each.id for each in await self.store.children(session_id)]
 
     def is_foreign(self, session_id: SessionId | None) -> bool:
         """Whether a session is known to be in another tree; False while that is unknown."""
         return session_id is None or not self._known.get(session_id, self._tree)
 
-    def may_hold(self, session_id: SessionId) -> bool:
+    def may_contain(self, session_id: SessionId) -> bool:
         """Whether a session is, or may be, of the tree: a child may have come during a catch-up."""
         return not self.is_foreign(session_id)
 
-    def holds(self, session_id: SessionId) -> bool:
+    def contains(self, session_id: SessionId) -> bool:
         return self._known.get(session_id, False)
 
-    async def of(self, events: list[Event] | tuple[Event, ...]) -> tuple[Event, ...]:
+    async def filter_events(self, events: list[Event] | tuple[Event, ...]) -> tuple[Event, ...]:
         """Return the events of sessions in the tree."""
-        return tuple([event for event in events if await self._is_ours(event)])
+        return tuple([event for event in events if await self._concerns_tree(event)])
 
-    async def _is_ours(self, event: Event) -> bool:
+    async def _concerns_tree(self, event: Event) -> bool:
         session_id = event.session_id
         if session_id is None or self.is_foreign(session_id):
             return False
         if session_id not in self._known:
-            self._learn(session_id, await self._belongs(session_id, event))
+            self._remember(session_id, await self._is_member(session_id, event))
         return self._known[session_id]
 
-    def _learn(self, session_id: SessionId, ours: bool) -> None:
-        if len(self._known) >= KNOWN:
+    def _remember(self, session_id: SessionId, ours: bool) -> None:
+        if len(self._known) >= MAX_KNOWN_SESSIONS:
             self._known = {known: True for known, is_ours in self._known.items() if is_ours}
         self._known[session_id] = ours
 
-    async def _belongs(self, session_id: SessionId, event: Event) -> bool:
+    async def _is_member(self, session_id: SessionId, event: Event) -> bool:
         """Whether a session is in the tree; a deleted one is found by its parent."""
         told = event.info if isinstance(event, SessionCreated | SessionDeleted) else None
-        if told is not None and told.parent_id is not None and self.holds(told.parent_id):
+        if told is not None and told.parent_id is not None and self.contains(told.parent_id):
             return True
         try:
             return (await self.store.control(session_id)).root_id == self._root_id
         except NotFound:
             return False
 
-    async def state(self) -> tuple[Event, ...]:
+    async def full_state(self) -> tuple[Event, ...]:
         """Return the full state as events, for a client that cannot catch up."""
-        await self.enter()
+        await self.load()
         ours = [session_id for session_id, is_ours in self._known.items() if is_ours]
-        events = [event for session_id in ours for event in await self._state_of(session_id)]
+        events = [event for session_id in ours for event in await self._session_state(session_id)]
         asked = [each.call for each in await self.store.asks(self._root_id)]
         for call in asked:
-            if call.open and call.open.ask and self.holds(call.session_id):
+            if call.open and call.open.ask and self.contains(call.session_id):
                 events.append(PermissionAsked(request=call.open.ask))
-            elif call.open and call.open.question and self.holds(call.session_id):
+            elif call.open and call.open.question and self.contains(call.session_id):
                 events.append(QuestionAsked(request=call.open.question))
         return tuple(events)
 
-    async def _state_of(self, session_id: SessionId) -> list[Event]:
+    async def _session_state(self, session_id: SessionId) -> list[Event]:
         info = await self.store.session(session_id)
         events: list[Event] = [SessionUpdated(session_id=session_id, info=info)]
         for entry in await self.store.messages(session_id, limit=1_000_000):
@@ -131,7 +131,7 @@ class Circle:
 H = TypeVar("H", bound=tuple[Any, ...])
 
 
-def still_new(heard: Iterable[H], upto: int, growing: Iterable[Any]) -> deque[H]:
+def drop_replayed(heard: Iterable[H], upto: int, growing: Iterable[Any]) -> deque[H]:
     """Drop events at or below revision `upto`, and deltas whose part is in `growing` or has not started.
     Each item begins with its revision and its event."""
     whole = {event.part.id for event in growing if isinstance(event, PartUpdated)}
@@ -147,94 +147,96 @@ def still_new(heard: Iterable[H], upto: int, growing: Iterable[Any]) -> deque[H]
     return kept
 
 
-class _Ear(Subscription):
+class _Queue(Subscription):
     """Queues each event with the revision that was being published when it came."""
 
-    def __init__(self, bus: Bus, circle: Circle) -> None:
-        super().__init__(QUEUE)
+    def __init__(self, bus: Bus, circle: SessionTree) -> None:
+        super().__init__(QUEUE_SIZE)
         self._bus = bus
-        self._circle = circle
-        self._heard: deque[tuple[int, Event]] = deque()
-        self._told = 0
+        self._sessions = circle
+        self._queued: deque[tuple[int, Event]] = deque()
+        self._replayed_revision = 0
 
     def push(self, event: Event) -> None:
-        if self.lagging or self._circle.is_foreign(event.session_id):
+        if self.lagging or self._sessions.is_foreign(event.session_id):
             return
-        if self._bus.at < self._told and not isinstance(event, PartDelta):
+        if self._bus.latest_revision < self._replayed_revision and not isinstance(event, PartDelta):
             return
-        if len(self._heard) < self._size:
-            self._heard.append((self._bus.at, event))
+        if len(self._queued) < self._size:
+            self._queued.append((self._bus.latest_revision, event))
         else:
             self.lagging = True
-        self._news.set()
+        self._ready.set()
 
-    def skip(self, upto: int, growing: list[Event]) -> None:
+    def skip_replayed(self, upto: int, growing: list[Event]) -> None:
         """Drop events that the catch-up and the streaming parts cover."""
-        self._told = upto
-        self._heard = still_new(self._heard, upto, growing)
+        self._replayed_revision = upto
+        self._queued = drop_replayed(self._queued, upto, growing)
 
     def take(self) -> tuple[list[Event], int]:
         """Return all queued events, and the revision up to which they are complete."""
-        events, self._heard = [event for _, event in self._heard], deque()
-        return events, self._bus.upto
+        events, self._queued = [event for _, event in self._queued], deque()
+        return events, self._bus.complete_revision
 
-    async def news(self) -> bool:
+    async def wait_for_events(self) -> bool:
         """Wait for events. Returns False if none came for a while."""
-        if self._heard or self.lagging:
+        if self._queued or self.lagging:
             return True
-        self._news.clear()
+        self._ready.clear()
         try:
-            async with asyncio.timeout(SILENCE_SECONDS):
-                await self._news.wait()
+            async with asyncio.timeout(CURSOR_INTERVAL_SECONDS):
+                await self._ready.wait()
         except TimeoutError:
             return False
         return True
 
 
-async def follow(circle: Circle, bus: Bus, *, after: str | None = None) -> AsyncGenerator[Heard, None]:
+async def follow_sessions(
+    circle: SessionTree, bus: Bus, *, after: str | None = None
+) -> AsyncGenerator[EventBatch, None]:
     """Yield batches of events without end. A slow reader may miss states, never the last of them.
 
     The first batch is a cursor, the next the parts that are streaming, as they are. Raises `NotFound` before
     that, and `Closed` when the runtime ends.
     """
-    await circle.enter()
+    await circle.load()
     cursor = after
     while True:
-        ear = _Ear(bus, circle)
-        with bus.attach(ear, circle.ear):
+        ear = _Queue(bus, circle)
+        with bus.attach(ear, circle.subscription_key):
             if cursor is None:
                 cursor = await circle.store.cursor()
-                yield Heard((), cursor)
+                yield EventBatch((), cursor)
             else:
                 async with aclosing(_catch_up(circle, cursor)) as pieces:
                     async for heard in pieces:
                         yield heard
                         cursor = heard.cursor
-            growing, silent = bus.being_written(circle.may_hold), False
-            ear.skip(at_revision(cursor), growing)
+            growing, silent = bus.streaming_events(circle.may_contain), False
+            ear.skip_replayed(cursor_revision(cursor), growing)
             while not ear.lagging:  # the queue of a lagging subscription is incomplete
                 events, upto = ear.take()
-                told = await circle.of([*events, *growing])
-                cursor, growing = later(cursor, upto), []
+                told = await circle.filter_events([*events, *growing])
+                cursor, growing = advance_cursor(cursor, upto), []
                 if told or silent:
-                    yield Heard(told, cursor)
-                silent = not await ear.news()
+                    yield EventBatch(told, cursor)
+                silent = not await ear.wait_for_events()
             if ear.closed:
                 raise Closed("the runtime was closed")
 
 
-async def _catch_up(circle: Circle, cursor: str) -> AsyncGenerator[Heard, None]:
+async def _catch_up(circle: SessionTree, cursor: str) -> AsyncGenerator[EventBatch, None]:
     more = True
     while more:
         piece = await circle.store.feed(cursor)
         if piece.reset:
-            yield Heard(await circle.state(), piece.cursor, reset=True)
+            yield EventBatch(await circle.full_state(), piece.cursor, reset=True)
         else:
-            yield Heard(await circle.of(piece.events), piece.cursor)
+            yield EventBatch(await circle.filter_events(piece.events), piece.cursor)
         cursor, more = piece.cursor, piece.more
 
 
-def later(cursor: str, upto: int) -> str:
+def advance_cursor(cursor: str, upto: int) -> str:
     """Return the cursor at revision `upto`; it never goes back."""
     epoch, zero, rev = cursor.split("-")
     return f"{epoch}-{zero}-{max(int(rev), upto)}"

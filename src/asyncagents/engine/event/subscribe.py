@@ -10,22 +10,22 @@ from asyncagents.engine.event.bus import Bus, Subscription
 from asyncagents.errors import Closed
 from asyncagents.store.store import Store
 
-Listening: TypeAlias = AbstractAsyncContextManager[AsyncIterator[Event]]
+EventSubscription: TypeAlias = AbstractAsyncContextManager[AsyncIterator[Event]]
 
 
 @asynccontextmanager
-async def listening(
+async def subscribe_events(
     bus: Bus, store: Store, session_id: SessionId | None
 ) -> AsyncIterator[AsyncIterator[Event]]:
     """Yield the events from here on, of one session or all."""
     cursor = await store.cursor()  # before it subscribes: everything it may miss comes after
     with bus.subscribe(session_id) as subscription:
-        happening = _heard(bus, store, subscription, cursor, session_id=session_id)
+        happening = _read_events(bus, store, subscription, cursor, session_id=session_id)
         async with aclosing(happening) as events:
             yield events
 
 
-async def _heard(
+async def _read_events(
     bus: Bus, store: Store, subscription: Subscription, cursor: str, *, session_id: SessionId | None
 ) -> AsyncGenerator[Event, None]:
     """Yield live events; a listener that falls behind catches up from the store, from its last cursor."""

@@ -24,12 +24,19 @@ from asyncagents.domain.task.board import BoardSnapshot, KindFilter, TaskGroup, 
 from asyncagents.errors import AsyncAgentsError, Closed
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit
-from asyncagents.store.verb.board_feed import Change, Look, Moved, Point, narrowed, point
+from asyncagents.store.verb.board_feed import (
+    BoardChanges,
+    BoardCursor,
+    TaskChange,
+    TaskProgressed,
+    filter_kind,
+    parse_board_cursor,
+)
 
-QUEUE = 1024
+MAX_QUEUED_CHANGES = 1024
 
 
-class News(Struct, frozen=True):
+class BoardUpdate(Struct, frozen=True):
     """`type`: `task.created`, `task.updated`, `task.completed`, `task.error` or `task.cancelled`, with the
     whole task; `task.removed`, with its `sessionID`; or `reset`: take a fresh snapshot.
 
@@ -41,83 +48,85 @@ class News(Struct, frozen=True):
     body: bytes
 
 
-class Follower:
+class BoardSubscriber:
     """Looks are shared with all subscribers; one that falls behind is detached and queues nothing."""
 
-    def __init__(self, point: Point, *, kind: KindFilter = "background", size: int = QUEUE) -> None:
+    def __init__(
+        self, point: BoardCursor, *, kind: KindFilter = "background", size: int = MAX_QUEUED_CHANGES
+    ) -> None:
         self.point = point
         self._kind = kind
         self._size = size
-        self._looks: deque[Look] = deque()
-        self._waiting = 0
+        self._looks: deque[BoardChanges] = deque()
+        self._queued = 0
         self._created: set[SessionId] = set()
-        self._news = asyncio.Event()
-        self.cut_off = True
+        self._ready = asyncio.Event()
+        self.is_detached = True
 
-    def join(self) -> None:
-        self.cut_off = False
+    def attach(self) -> None:
+        self.is_detached = False
 
-    def push(self, look: Look) -> bool:
+    def push(self, look: BoardChanges) -> bool:
         """Queue a look. Returns False if the subscriber has fallen behind and was detached."""
         size = len(look.changes) + len(look.moved)
-        if self._looks and self._waiting + size > self._size:
-            self.cut()
+        if self._looks and self._queued + size > self._size:
+            self.detach()
             return False
         self._looks.append(look)
-        self._waiting += size
-        self._news.set()
+        self._queued += size
+        self._ready.set()
         return True
 
-    def cut(self) -> None:
+    def detach(self) -> None:
         """Drop the queue; the subscriber reads from the store, from its point."""
-        self.cut_off = True
+        self.is_detached = True
         self._looks.clear()
-        self._waiting = 0
-        self._news.set()
+        self._queued = 0
+        self._ready.set()
 
-    async def next(self) -> Look | None:
+    async def next(self) -> BoardChanges | None:
         """Wait for the next look; None if the subscriber was detached."""
-        while not self._looks and not self.cut_off:
-            self._news.clear()
-            await self._news.wait()
-        if self.cut_off:
+        while not self._looks and not self.is_detached:
+            self._ready.clear()
+            await self._ready.wait()
+        if self.is_detached:
             return None
         look = self._looks.popleft()
-        self._waiting -= len(look.changes) + len(look.moved)
+        self._queued -= len(look.changes) + len(look.moved)
         return look
 
-    def reset(self, look: Look) -> News:
+    def reset_to(self, look: BoardChanges) -> BoardUpdate:
         self.point = look.point
         self._created.clear()
-        return News(str(look.point), "reset", b"{}")
+        return BoardUpdate(str(look.point), "reset", b"{}")
 
-    def take(self, look: Look) -> Iterator[News]:
+    def apply(self, look: BoardChanges) -> Iterator[BoardUpdate]:
         """Yield the updates of a look that are new to this subscriber, and advance its point."""
-        look = narrowed(look, self._kind, self.point.base)
+        look = filter_kind(look, self._kind, self.point.base)
         fresh = [each for each in look.changes if each.rev > self.point.rev]
         known = [
             each for each in look.changes if each.rev <= self.point.rev and each.became == "task.updated"
         ]
         for each, following in zip_longest(fresh, fresh[1:]):
             before = str(self.point)
-            *first, last = self._became(each)
+            *first, last = self._event_types(each)
             if following is None:
-                self._reach(look)
+                self._advance_point(look)
             elif following.rev > each.rev:
                 self.point = replace(self.point, rev=each.rev)
-            yield from (News(before, kind, each.body) for kind in first)
-            yield News(str(self.point), last, each.body)
-        self._reach(look)
-        yield from self._moved(look, [*known, *look.moved])
+            yield from (BoardUpdate(before, kind, each.body) for kind in first)
+            yield BoardUpdate(str(self.point), last, each.body)
+        self._advance_point(look)
+        yield from self._progress_updates(look, [*known, *look.moved])
 
-    def _reach(self, look: Look) -> None:
+    def _advance_point(self, look: BoardChanges) -> None:
         """Advance the point to a look's revision, after its last piece also the base: all tasks are known."""
         rev = max(self.point.rev, look.point.rev)
         self.point = replace(self.point, rev=rev, base=self.point.base if look.more else rev)
         if not look.more:
             self._created.clear()
 
-    def _became(self, change: Change) -> tuple[str, ...]:
+    def _event_types(self, change: TaskChange) -> tuple[str, ...]:
         """Return the event types of a change; a task that was created and ended since has both."""
         if change.became == "task.removed":
             self._created.discard(change.task_id)
@@ -129,24 +138,26 @@ class Follower:
             return ("task.created", change.became) if has_ended else ("task.created",)
         return (change.became,) if has_ended else ("task.updated",)
 
-    def _moved(self, look: Look, moved: list[Change | Moved]) -> Iterator[News]:
+    def _progress_updates(
+        self, look: BoardChanges, moved: list[TaskChange | TaskProgressed]
+    ) -> Iterator[BoardUpdate]:
         """Yield progress, also of tasks whose rows were known: progress is not in their rows."""
         if look.point.level <= self.point.level:  # the subscriber has read newer progress
             return
         for each, following in zip_longest(moved, moved[1:]):
             if following is None:
                 self.point = replace(self.point, level=look.point.level)
-            yield News(str(self.point), "task.updated", each.body)
+            yield BoardUpdate(str(self.point), "task.updated", each.body)
         self.point = replace(self.point, level=look.point.level)
 
 
-GAP_SECONDS = 0.02
+READ_INTERVAL_SECONDS = 0.02
 """Between two reads; changes in between are sent together."""
 PROGRESS_SECONDS = 1.0
-SHARE = 10
+PROGRESS_TIME_SHARE = 10
 """Reading the progress of live tasks takes at most one part in so many of the time."""
 
-_TOLD_AT_ONCE = (
+_IMMEDIATE_EVENTS = (
     SessionDeleted, TaskCancelled, TaskCleared, TaskCompleted, TaskCreated, TaskFailed, TaskUpdated,
 )  # fmt: skip
 _log = logging.getLogger(__name__)
@@ -158,19 +169,19 @@ class Board:
     One task reads for all subscribers, from `_point` on; None: there is no subscriber.
     """
 
-    def __init__(self, store: Store, *, size: int = QUEUE) -> None:
+    def __init__(self, store: Store, *, size: int = MAX_QUEUED_CHANGES) -> None:
         self._store = store.board
         self._size = size
-        self._point: Point | None = None
-        self._followers: dict[Follower, None] = {}
+        self._point: BoardCursor | None = None
+        self._subscribers: dict[BoardSubscriber, None] = {}
         self._group: asyncio.TaskGroup | None = None
         self._reader: asyncio.Task[None] | None = None
-        self._wanted = asyncio.Event()
+        self._read_wanted = asyncio.Event()
         self._next_progress = 0.0
-        self._told: dict[SessionId, int] = {}
+        self._last_sent: dict[SessionId, int] = {}
         """Hash of the last progress sent of each live task, since the last subscriber joined."""
         self._closed = False
-        store.listen(self._committed)
+        store.listen(self._on_commit)
 
     async def page(self, query: TaskQuery) -> TaskPage:
         """List tasks, the newest first."""
@@ -191,33 +202,33 @@ class Board:
         """Return the state that a board begins with, and the cursor to follow it from."""
         return await self._store.snapshot(kind)
 
-    def follow(self, after: str, *, kind: KindFilter = "background") -> AsyncGenerator[News, None]:
+    def follow(self, after: str, *, kind: KindFilter = "background") -> AsyncGenerator[BoardUpdate, None]:
         """Stream changes after a cursor, without end: the last state of each task, not each step to it."""
-        return self._news(Follower(point(after), kind=kind, size=self._size))
+        return self._stream_updates(BoardSubscriber(parse_board_cursor(after), kind=kind, size=self._size))
 
-    async def _news(self, follower: Follower) -> AsyncGenerator[News, None]:
+    async def _stream_updates(self, follower: BoardSubscriber) -> AsyncGenerator[BoardUpdate, None]:
         try:
             while not self._closed:
-                look = await self._next(follower)
+                look = await self._next_look(follower)
                 if look is None:
                     continue
                 if look.reset:
-                    yield follower.reset(look)
-                for news in follower.take(look):
+                    yield follower.reset_to(look)
+                for news in follower.apply(look):
                     yield news
-                if follower.cut_off and not look.more:
+                if follower.is_detached and not look.more:
                     self._join(follower)
         finally:
             self._leave(follower)
         raise Closed("the runtime was closed")
 
-    async def _next(self, follower: Follower) -> Look | None:
+    async def _next_look(self, follower: BoardSubscriber) -> BoardChanges | None:
         """Return the next look: the shared one, or an own one for a subscriber that is behind."""
-        if follower.cut_off:
-            return await self._store.look(follower.point, progress=True)
+        if follower.is_detached:
+            return await self._store.changes_since(follower.point, progress=True)
         return await follower.next()
 
-    def _join(self, follower: Follower) -> None:
+    def _join(self, follower: BoardSubscriber) -> None:
         """Attach a subscriber to the shared reader, unless the reader is ahead of it."""
         if self._closed:
             return
@@ -225,50 +236,50 @@ class Board:
             self._point = follower.point
         elif self._point.rev > follower.point.rev or self._point.level > follower.point.level:
             return
-        follower.join()
-        self._followers[follower] = None
-        self._told.clear()
+        follower.attach()
+        self._subscribers[follower] = None
+        self._last_sent.clear()
         if self._reader is None:
             assert self._group is not None, "the runtime sets the group that owns the reader"
-            self._reader = self._group.create_task(self._read_on())
+            self._reader = self._group.create_task(self._read_forever())
 
-    def _leave(self, follower: Follower) -> None:
-        self._followers.pop(follower, None)
-        if not self._followers:
+    def _leave(self, follower: BoardSubscriber) -> None:
+        self._subscribers.pop(follower, None)
+        if not self._subscribers:
             self._point = None
-            self._told.clear()
-            self._wanted.set()
+            self._last_sent.clear()
+            self._read_wanted.set()
 
     def close(self) -> None:
         """End all streams."""
         self._closed = True
-        self._cut_all()
+        self._detach_all()
         if self._reader is not None:
             self._reader.cancel()
 
-    def _cut_all(self) -> None:
-        for follower in list(self._followers):
-            follower.cut()
+    def _detach_all(self) -> None:
+        for follower in list(self._subscribers):
+            follower.detach()
             self._leave(follower)
 
-    def _committed(self, commit: Commit) -> None:
-        if self._followers and any(isinstance(event, _TOLD_AT_ONCE) for event in commit.events):
-            self._wanted.set()
+    def _on_commit(self, commit: Commit) -> None:
+        if self._subscribers and any(isinstance(event, _IMMEDIATE_EVENTS) for event in commit.events):
+            self._read_wanted.set()
 
-    def read_in(self, group: asyncio.TaskGroup) -> None:
+    def set_task_group(self, group: asyncio.TaskGroup) -> None:
         """Set the task group that runs the reader."""
         self._group = group
 
-    async def _read_on(self) -> None:
+    async def _read_forever(self) -> None:
         """Read while there are subscribers: soon after a task changed, and every second for progress."""
         try:
-            while self._followers:
+            while self._subscribers:
                 await self._read()
-                await asyncio.sleep(GAP_SECONDS)
+                await asyncio.sleep(READ_INTERVAL_SECONDS)
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(self._next_progress):
-                        await self._wanted.wait()
-                self._wanted.clear()
+                        await self._read_wanted.wait()
+                self._read_wanted.clear()
         except asyncio.CancelledError:  # by its group, which starts nothing more
             self._closed = True
             raise
@@ -276,7 +287,7 @@ class Board:
             _log.exception("action=board_read failed; each subscriber of the board reads on its own")
         finally:
             self._reader = None
-            self._cut_all()
+            self._detach_all()
 
     async def _read(self) -> None:
         clock, before = asyncio.get_running_loop().time, self._point
@@ -284,30 +295,30 @@ class Board:
             return
         began = clock()
         progress = began >= self._next_progress
-        look = await self._store.look(before, progress=progress)
+        look = await self._store.changes_since(before, progress=progress)
         if progress:
-            self._next_progress = clock() + max(PROGRESS_SECONDS, SHARE * (clock() - began))
+            self._next_progress = clock() + max(PROGRESS_SECONDS, PROGRESS_TIME_SHARE * (clock() - began))
         if self._point is not before:  # all left meanwhile; a new subscriber began at another point
             return
         if look.reset:
-            self._cut_all()
+            self._detach_all()
             return
         self._point = look.point
-        self._tell(self._unheard(look))
+        self._push_to_all(self._without_repeats(look))
         if look.more:
-            self._wanted.set()
+            self._read_wanted.set()
 
-    def _unheard(self, look: Look) -> Look:
+    def _without_repeats(self, look: BoardChanges) -> BoardChanges:
         """Leave out live tasks whose progress equals what was sent last."""
         for change in look.changes:
-            self._told.pop(change.task_id, None)
-        moved = tuple(each for each in look.moved if self._told.get(each.task_id) != hash(each.body))
-        self._told.update((each.task_id, hash(each.body)) for each in moved)
+            self._last_sent.pop(change.task_id, None)
+        moved = tuple(each for each in look.moved if self._last_sent.get(each.task_id) != hash(each.body))
+        self._last_sent.update((each.task_id, hash(each.body)) for each in moved)
         return replace(look, moved=moved)
 
-    def _tell(self, look: Look) -> None:
+    def _push_to_all(self, look: BoardChanges) -> None:
         if not look.changes and not look.moved:
             return
-        for follower in list(self._followers):
+        for follower in list(self._subscribers):
             if not follower.push(look):
                 self._leave(follower)

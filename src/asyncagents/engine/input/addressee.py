@@ -2,22 +2,22 @@
 
 from msgspec.structs import replace
 
-from asyncagents.config.markdown.commands import Command
-from asyncagents.domain.agent.permission import TASK, RuleSet, rules_of_tools
+from asyncagents.config.markdown.commands import CommandDefinition
+from asyncagents.domain.agent.permission import TASK, RuleSet, rules_from_tools
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.part_input import SubtaskInput, TextInput
 from asyncagents.domain.conversation.session import Session, title_from
-from asyncagents.engine.input.message import To, model_ref, some_parts
+from asyncagents.engine.input.message import PromptOptions, model_ref, validate_parts
 from asyncagents.engine.workplace.workplace import Workplace
 from asyncagents.errors import InvalidInput
 
-WORKER = "general"
+DEFAULT_SUBAGENT = "general"
 """The agent of a subtask that names none."""
 
 
-def choose_addressee(place: Workplace, session: Session, to: To) -> To:
+def choose_addressee(place: Workplace, session: Session, to: PromptOptions) -> PromptOptions:
     """Choose the agent and the model of a prompt; an agent with a model of its own sets that model."""
-    chosen: To = {**to}
+    chosen: PromptOptions = {**to}
     if chosen.get("agent") or not session.agent:
         agent = chosen.get("agent") or place.default_agent()
         if agent is not None:
@@ -31,20 +31,20 @@ def choose_addressee(place: Workplace, session: Session, to: To) -> To:
     return chosen
 
 
-def as_task(text: str, worker: str, to: To) -> To:
+def as_task(text: str, worker: str, to: PromptOptions) -> PromptOptions:
     """Replace a prompt's text by a task for a subagent."""
     parts = _make_task(text, worker, to), *(to.get("parts") or ())
     return {**to, "agent": None, "model": None, "parts": parts}
 
 
-def _make_task(text: str, worker: str, to: To) -> SubtaskInput:
+def _make_task(text: str, worker: str, to: PromptOptions) -> SubtaskInput:
     model = model_ref(to.get("model"))
     return SubtaskInput(prompt=text, description=title_from(text) or worker, agent=worker, model=model)
 
 
-def texts_as_task(worker: str, to: To) -> To:
+def texts_as_task(worker: str, to: PromptOptions) -> PromptOptions:
     """Replace the text parts that a client sent by one task. Without a text nothing changes."""
-    parts = some_parts(to.get("parts") or ())
+    parts = validate_parts(to.get("parts") or ())
     texts = [part for part in parts if isinstance(part, TextInput) and not part.ignored and part.text.strip()]
     if not texts:
         return to
@@ -54,23 +54,23 @@ def texts_as_task(worker: str, to: To) -> To:
     return {**to, "agent": None, "model": None, "parts": kept}
 
 
-def find_asked_subagent(place: Workplace, session: Session, to: To) -> str | None:
+def find_asked_subagent(place: Workplace, session: Session, to: PromptOptions) -> str | None:
     """Return the subagent that a prompt names, to which the session gives the prompt as a task. None: the
     session answers, because it is that subagent's own, or because its rules deny launches, as in tasks."""
     name = to.get("agent")
-    if not name or name == session.agent or place.staff is None:
+    if not name or name == session.agent or place.subagents is None:
         return None
-    own = RuleSet(session.permission or (), rules_of_tools(session.tools or {}))
+    own = RuleSet(session.permission or (), rules_from_tools(session.tools or {}))
     if own.evaluate(TASK, name) == "deny":
         return None
-    agent = place.staff.get(name)
+    agent = place.subagents.get(name)
     return name if agent is not None and agent.mode == "subagent" else None
 
 
-def choose_by_command(place: Workplace, command: Command, to: To) -> To:
+def choose_by_command(place: Workplace, command: CommandDefinition, to: PromptOptions) -> PromptOptions:
     """Choose the agent and the model that a command's front matter names."""
     config = command.config
-    chosen: To = {**to}
+    chosen: PromptOptions = {**to}
     if config.agent is not None:
         chosen["agent"] = config.agent
         chosen["model"] = place.model(config.agent) or to.get("model")
@@ -81,14 +81,14 @@ def choose_by_command(place: Workplace, command: Command, to: To) -> To:
     return chosen
 
 
-def find_command_worker(place: Workplace, command: Command) -> str | None:
+def find_command_worker(place: Workplace, command: CommandDefinition) -> str | None:
     """Return the subagent that a command is a task for; None: the session answers."""
     config = command.config
     if config.subtask is False or (config.subtask is None and config.agent is None):
         return None
-    assert place.material is not None, "the command comes from its sources"
-    name = config.agent or WORKER
-    agent = place.material.agent(name)
+    assert place.prompt_sources is not None, "the command comes from its sources"
+    name = config.agent or DEFAULT_SUBAGENT
+    agent = place.prompt_sources.agent(name)
     if agent is None:
         raise InvalidInput(
             f"/{command.name} needs the agent {name!r}, which does not exist here: name another one"

@@ -3,21 +3,21 @@
 from collections.abc import Mapping
 
 from asyncagents.config.config import CommandConfig
-from asyncagents.config.markdown.commands import Command
+from asyncagents.config.markdown.commands import CommandDefinition
 from asyncagents.engine.workplace.agents import prompt_text
 
 INIT, REVIEW = "init", "review"
 
-_DESCRIBED = {
+_DESCRIPTIONS = {
     INIT: "Writes AGENTS.md, what agents should know of this project, or brings it up to date.",
     REVIEW: "Reviews changes: those not committed yet, or of a commit, a branch or a pull request.",
 }
 _SUBTASKS = {REVIEW}
 
 
-def bundled() -> Mapping[str, Command]:
+def builtin_commands() -> Mapping[str, CommandDefinition]:
     return {
-        name: Command(
+        name: CommandDefinition(
             name=name,
             scope="built in",
             config=CommandConfig(
@@ -26,5 +26,5 @@ def bundled() -> Mapping[str, Command]:
                 subtask=True if name in _SUBTASKS else None,
             ),
         )
-        for name, described in _DESCRIBED.items()
+        for name, described in _DESCRIPTIONS.items()
     }

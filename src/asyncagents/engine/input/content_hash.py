@@ -10,11 +10,11 @@ import msgspec
 from msgspec.structs import replace
 
 from asyncagents.domain.fact import Admit
-from asyncagents.engine.input.message import To, model_ref
-from asyncagents.engine.input.output_schema import as_format
+from asyncagents.engine.input.message import PromptOptions, model_ref
+from asyncagents.engine.input.output_schema import parse_format
 
 T = TypeVar("T")
-_LEFT_OUT = frozenset({"id", "sessionID", "messageID"})
+_IGNORED_KEYS = frozenset({"id", "sessionID", "messageID"})
 
 
 def content_hash(**given: Any) -> str | None:
@@ -26,14 +26,14 @@ def content_hash(**given: Any) -> str | None:
         return None
 
 
-def with_hash(fact: Admit, key: str | None, to: To, **said: Any) -> Admit:
+def with_hash(fact: Admit, key: str | None, to: PromptOptions, **said: Any) -> Admit:
     """Add the hash of the request to input, if the caller sent a key or a message id."""
     if key is None and to.get("message_id") is None:
         return fact
-    return replace(fact, hash=content_hash(to=_plain(to), **said))
+    return replace(fact, hash=content_hash(to=_plain_options(to), **said))
 
 
-def _plain(to: To) -> dict[str, Any]:
+def _plain_options(to: PromptOptions) -> dict[str, Any]:
     """Normalise options: a model by its name or its reference is the same model."""
     model = model_ref(to.get("model"))
     parts = msgspec.to_builtins(tuple(to.get("parts") or ()))
@@ -41,19 +41,19 @@ def _plain(to: To) -> dict[str, Any]:
         "agent": to.get("agent"),
         "model": None if model is None else [model.provider_id, model.model_id],
         "variant": to.get("variant") or (model.variant if model is not None else None),
-        "files": [_file(each) for each in to.get("files") or ()],
+        "files": [_plain_file(each) for each in to.get("files") or ()],
         "parts": [_without_ids(each) for each in parts],
-        "format": as_format(to.get("format")),
+        "format": parse_format(to.get("format")),
         "system": to.get("system"),
         "tools": dict(to.get("tools") or {}),
     }
 
 
-def _file(file: object) -> Any:
+def _plain_file(file: object) -> Any:
     return msgspec.to_builtins(file) if isinstance(file, msgspec.Struct) else str(file)
 
 
 def _without_ids(part: Any) -> Any:
     if not isinstance(part, dict):
         return part
-    return {name: value for name, value in part.items() if name not in _LEFT_OUT}
+    return {name: value for name, value in part.items() if name not in _IGNORED_KEYS}

@@ -10,33 +10,33 @@ from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Always, Answers, Once, Reject, Reply
 from asyncagents.domain.call.reply import APPROVE
-from asyncagents.domain.conversation.message import MessageTime, ModelRef, OutputFormat, UserMessage
+from asyncagents.domain.conversation.message import MessageFormat, MessageTime, ModelRef, UserMessage
 from asyncagents.domain.conversation.part import CompactionPart, Part, TextPart
-from asyncagents.domain.conversation.part_input import PartInput, TextInput, addressed
+from asyncagents.domain.conversation.part_input import PartInput, TextInput, build_part
 from asyncagents.domain.conversation.session import Rule
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import Ids, MessageId, SessionId, sort_id
 from asyncagents.domain.port import Clock
-from asyncagents.domain.text import whole
+from asyncagents.domain.text import replace_surrogates
 from asyncagents.engine.input.compose import File
-from asyncagents.engine.input.output_schema import as_format
-from asyncagents.engine.observer import UNWATCHED, Watch
+from asyncagents.engine.input.output_schema import parse_format
+from asyncagents.engine.observer import NOOP_OBSERVER, Observer
 from asyncagents.errors import InvalidInput, ModelError
 from asyncagents.llm.model import Model
 
-MOST_NAME = 200
+MAX_NAME_CHARS = 200
 HOW_TO_ANSWER = (
     'answer with "once", "always", "approve" or "reject", or with a list for each question; arguments of '
     'your own are an object and go with "once", a message is a text and goes with "approve" or "reject"'
 )
 
 
-class Defaults(Struct, frozen=True):
+class PromptDefaults(Struct, frozen=True):
     """Defaults of a prompt."""
 
     agent: str
     model: ModelRef
-    voice: Model
+    chat_model: Model
     """Sends requests to models."""
     check: Callable[[ModelRef], None] = lambda model: None
     """Raises if a model is known to be unusable, without asking it."""
@@ -44,7 +44,7 @@ class Defaults(Struct, frozen=True):
     """Why there is no default model; None: there is one."""
 
 
-class To(TypedDict, total=False):
+class PromptOptions(TypedDict, total=False):
     """Options of a prompt: agent, model, attachments, output format, tools."""
 
     agent: str | None
@@ -55,7 +55,7 @@ class To(TypedDict, total=False):
     """Paths, `file:` URLs, or attachments with their content."""
     parts: Sequence[PartInput]
     """Parts that a client built; mentions in their texts are not looked up."""
-    format: OutputFormat | dict[str, Any] | type | None
+    format: MessageFormat | dict[str, Any] | type | None
     """Output format: a JSON schema or a msgspec type. The answer's `structured` then holds the value."""
     system: str | None
     """Text added to the system prompt, in the turn that answers."""
@@ -65,20 +65,22 @@ class To(TypedDict, total=False):
     """Chosen by the sender; the same id again is a repeat of the same prompt."""
 
 
-class Inputs:
-    def __init__(self, *, ids: Ids, clock: Clock, defaults: Defaults, watch: Watch = UNWATCHED) -> None:
-        self._watch = watch
+class InputBuilder:
+    def __init__(
+        self, *, ids: Ids, clock: Clock, defaults: PromptDefaults, watch: Observer = NOOP_OBSERVER
+    ) -> None:
+        self._observer = watch
         self._ids = ids
         self._clock = clock
         self._defaults = defaults
 
-    def admit(
+    def build_prompt(
         self,
         session_id: SessionId,
         said: str | Sequence[PartInput],
         *,
         key: str | None,
-        to: To,
+        to: PromptOptions,
         wakes: bool = True,
     ) -> Admit:
         """Build the fact of a prompt from complete parts (files and mentions are looked up)."""
@@ -86,58 +88,70 @@ class Inputs:
         parts = text if isinstance(said, str) else said
         if not parts:
             raise InvalidInput("a prompt needs some text")
-        message = self._message(session_id, to)
+        message = self._build_message(session_id, to)
         parts = ordered_parts(parts, self._clock.now())
         addresses = [
-            addressed(part, part.id or self._ids.part(), session_id=session_id, message_id=message.id)
+            build_part(part, part.id or self._ids.part(), session_id=session_id, message_id=message.id)
             for part in parts
         ]
-        return self._fact(message, tuple(addresses), key=key, to=to, wakes=wakes)
+        return self._build_fact(message, tuple(addresses), key=key, to=to, wakes=wakes)
 
-    def check(self, to: To) -> None:
+    def check_options(self, to: PromptOptions) -> None:
         """Raise `InvalidInput` for invalid options, before anything is looked up or run."""
-        self._message(SessionId(""), to)
-        some_parts(to.get("parts") or ())
+        self._build_message(SessionId(""), to)
+        validate_parts(to.get("parts") or ())
 
-    def compaction(
-        self, session_id: SessionId, focus: str = "", *, key: str | None, to: To, goes_on: bool = False
+    def build_compaction(
+        self,
+        session_id: SessionId,
+        focus: str = "",
+        *,
+        key: str | None,
+        to: PromptOptions,
+        goes_on: bool = False,
     ) -> Admit:
         """Build a request for a summary; `focus`: what it should mind; `goes_on`: the work then continues."""
-        message = self._message(session_id, to)
+        message = self._build_message(session_id, to)
         wish = CompactionPart(id=self._ids.part(), session_id=session_id, message_id=message.id, auto=goes_on)
         about = TextPart(id=self._ids.part(), session_id=session_id, message_id=message.id, text=focus)
-        fact = self._fact(message, (wish, about) if focus.strip() else (wish,), key=key, to=to)
+        fact = self._build_fact(message, (wish, about) if focus.strip() else (wish,), key=key, to=to)
         return replace(fact, source="compaction")
 
-    def _message(self, session_id: SessionId, to: To) -> UserMessage:
+    def _build_message(self, session_id: SessionId, to: PromptOptions) -> UserMessage:
         model = model_ref(to.get("model")) or self._defaults.model
         variant, agent = to.get("variant"), to.get("agent")
         if variant is not None:
-            model = replace(model, variant=a_text(variant, "a variant"))
+            model = replace(model, variant=require_text(variant, "a variant"))
         if to.get("model") or variant is not None:
             with suppress(ModelError):  # an API key may be added later: the step reports it
                 self._defaults.check(model)
         return UserMessage(
-            id=self._named(to.get("message_id")) or self._ids.message(),
+            id=self._check_message_id(to.get("message_id")) or self._ids.message(),
             session_id=session_id,
             time=MessageTime(created=self._clock.now()),
-            agent=a_text(agent, "an agent") if agent else self._defaults.agent,
+            agent=require_text(agent, "an agent") if agent else self._defaults.agent,
             model=model,
-            format=as_format(to.get("format")),
-            system=_words(to.get("system")),
+            format=parse_format(to.get("format")),
+            system=_system_text(to.get("system")),
             tools=dict(to.get("tools") or {}) or None,
         )
 
-    def _named(self, message_id: MessageId | None) -> MessageId | None:
+    def _check_message_id(self, message_id: MessageId | None) -> MessageId | None:
         """Check a client's message id and make later ids sort after it."""
         if message_id is not None:
-            if not a_text(message_id, "a message id").startswith("msg_"):
+            if not require_text(message_id, "a message id").startswith("msg_"):
                 raise InvalidInput(f"the id of a message must begin with msg_, not like {message_id[:20]!r}")
-            self._ids.reach(message_id)
+            self._ids.advance_past(message_id)
         return message_id
 
-    def _fact(
-        self, message: UserMessage, parts: tuple[Part, ...], *, key: str | None, to: To, wakes: bool = True
+    def _build_fact(
+        self,
+        message: UserMessage,
+        parts: tuple[Part, ...],
+        *,
+        key: str | None,
+        to: PromptOptions,
+        wakes: bool = True,
     ) -> Admit:
         return Admit(
             message=message,
@@ -146,7 +160,7 @@ class Inputs:
             wakes=wakes,
             same_agent=not to.get("agent"),
             same_model=not to.get("model") and not to.get("variant"),
-            trace=self._watch.caller(),
+            trace=self._observer.caller_trace(),
             named=to.get("message_id") is not None,
         )
 
@@ -167,11 +181,11 @@ def ordered_parts(parts: Sequence[PartInput], now: int) -> Sequence[PartInput]:
     return [replace(part, id=None) for part in parts]
 
 
-def _words(system: object) -> str | None:
-    return None if system is None else a_prompt(system) or None
+def _system_text(system: object) -> str | None:
+    return None if system is None else require_prompt(system) or None
 
 
-def a_reply(
+def validate_reply(
     reply: str | Reply | Sequence[Sequence[str]], input: dict[str, Any] | None, message: str
 ) -> Reply:
     """Convert a person's reply to a `Reply`. Raises `InvalidInput` for one that could not be read again."""
@@ -208,7 +222,7 @@ def model_ref(model: str | ModelRef | None) -> ModelRef | None:
     return ModelRef(provider_id=provider_id, model_id=model_id)
 
 
-def some_parts(parts: Sequence[PartInput]) -> tuple[PartInput, ...]:
+def validate_parts(parts: Sequence[PartInput]) -> tuple[PartInput, ...]:
     """Return parts that can be stored and read again; raise `InvalidInput` for others."""
     try:
         return msgspec.convert(msgspec.to_builtins(tuple(parts)), tuple[PartInput, ...])
@@ -216,29 +230,29 @@ def some_parts(parts: Sequence[PartInput]) -> tuple[PartInput, ...]:
         raise InvalidInput(f"a part of a prompt is a text, a file, an agent or a subtask: {error}") from error
 
 
-def a_text(value: object, what: str) -> str:
+def require_text(value: object, what: str) -> str:
     """Return the text; raise `InvalidInput` for another type (type hints are not enforced)."""
     if not isinstance(value, str):
         raise InvalidInput(f"{what} must be a text, not {type(value).__name__}")
     return value
 
 
-def a_name(value: object) -> str:
-    name = a_text(value, "a name")
-    if len(name) > MOST_NAME or whole(name) != name:
-        raise InvalidInput(f"a name may have at most {MOST_NAME} characters, in valid Unicode")
+def require_name(value: object) -> str:
+    name = require_text(value, "a name")
+    if len(name) > MAX_NAME_CHARS or replace_surrogates(name) != name:
+        raise InvalidInput(f"a name may have at most {MAX_NAME_CHARS} characters, in valid Unicode")
     return name
 
 
-def a_prompt(value: object) -> str:
+def require_prompt(value: object) -> str:
     """Return the prompt's text; raise `InvalidInput` if it could not be stored."""
-    text = a_text(value, "a prompt")
-    if whole(text) != text:
+    text = require_text(value, "a prompt")
+    if replace_surrogates(text) != text:
         raise InvalidInput("the prompt contains an unpaired surrogate: write it in valid Unicode")
     return text
 
 
-def some_rules(rules: Sequence[Rule]) -> tuple[Rule, ...]:
+def validate_rules(rules: Sequence[Rule]) -> tuple[Rule, ...]:
     """Return rules that can be stored and read again; raise `InvalidInput` for others."""
     try:
         return msgspec.convert(msgspec.to_builtins(tuple(rules)), tuple[Rule, ...])
@@ -246,5 +260,5 @@ def some_rules(rules: Sequence[Rule]) -> tuple[Rule, ...]:
         raise InvalidInput("a rule must have a permission, a pattern, and allow, ask or deny") from error
 
 
-def unchecked(model: ModelRef) -> None:
+def accept_any_model(model: ModelRef) -> None:
     """Accept any model; a request shows whether it can be asked."""

@@ -4,7 +4,7 @@ from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.session import Session, SessionModel
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import SessionId
-from asyncagents.engine.input.message import Defaults
+from asyncagents.engine.input.message import PromptDefaults
 from asyncagents.errors import InvalidInput, ModelError
 from asyncagents.store.store import Store
 
@@ -12,7 +12,7 @@ from asyncagents.store.store import Store
 class ModelGate:
     """Checks that a model can be asked; without effect where there is a default model."""
 
-    def __init__(self, store: Store, defaults: Defaults) -> None:
+    def __init__(self, store: Store, defaults: PromptDefaults) -> None:
         self._store = store
         self._defaults = defaults
 
@@ -21,12 +21,12 @@ class ModelGate:
         if self._defaults.missing is None:
             return fact
         if session is None:
-            if await self._store.is_known(fact.session_id, fact.key):
+            if await self._store.is_admitted(fact.session_id, fact.key):
                 return fact
             session = await self._store.session(fact.session_id)
         ref = fact.message.model
         if fact.same_model and session.model is not None:
-            ref = _reference(session.model)
+            ref = _model_ref(session.model)
         if not self._can_ask(ref):
             raise InvalidInput(self._defaults.missing)
         return fact
@@ -43,7 +43,7 @@ class ModelGate:
         if not waits or about.cancelled or about.calls:
             return None
         own = (await self._store.session(session_id)).model
-        can_ask = self._can_ask(self._defaults.model if own is None else _reference(own))
+        can_ask = self._can_ask(self._defaults.model if own is None else _model_ref(own))
         return None if can_ask else self._defaults.missing
 
     def _can_ask(self, ref: ModelRef) -> bool:
@@ -54,5 +54,5 @@ class ModelGate:
         return True
 
 
-def _reference(model: SessionModel) -> ModelRef:
+def _model_ref(model: SessionModel) -> ModelRef:
     return ModelRef(provider_id=model.provider_id, model_id=model.id)

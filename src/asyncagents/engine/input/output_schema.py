@@ -5,43 +5,43 @@ from typing import Any
 
 import msgspec
 
-from asyncagents.domain.conversation.message import JsonFormat, OutputFormat, TextFormat
+from asyncagents.domain.conversation.message import JsonFormat, MessageFormat, TextFormat
 from asyncagents.errors import InvalidInput
-from asyncagents.store.body import body
+from asyncagents.store.body import encode_body
 
-RETRIES = 2
-MOST_RETRIES = 20
-LARGEST = 256 * 1024
-_MOST_COMPLAINTS = 8
-_LONGEST = 400
-_BACKTRACKS = 100_000
+DEFAULT_RETRIES = 2
+MAX_RETRIES = 20
+MAX_SCHEMA_BYTES = 256 * 1024
+_MAX_VIOLATIONS = 8
+_MAX_VIOLATION_CHARS = 400
+_MAX_BACKTRACKS = 100_000
 """Backtracking limit of a pattern: a hostile one ends in an error, not in a hang."""
-_ONE_OF = ("anyOf", "allOf", "oneOf", "not", "if")
-_WRAPPED = "answer"
+_COMBINATORS = ("anyOf", "allOf", "oneOf", "not", "if")
+_WRAPPER_KEY = "answer"
 
 
-def as_format(given: object) -> OutputFormat | None:
+def parse_format(given: object) -> MessageFormat | None:
     """Convert a format, a schema or a msgspec type; raise `InvalidInput` for anything else."""
     match given:
         case None:
             return None
         case JsonFormat() | TextFormat():
-            known: OutputFormat = given
+            known: MessageFormat = given
         case dict():
             named = given.get("type") in ("json_schema", "text")
-            known = _converted(given) if named else JsonFormat(schema=given)
+            known = _convert_format(given) if named else JsonFormat(schema=given)
         case type():
             known = JsonFormat(schema=_schema_of(given))
         case _:
             raise InvalidInput("a format must be a JSON schema, a msgspec type, or a JsonFormat")
     if isinstance(known, JsonFormat):
-        _check(known)
+        _check_format(known)
     return known
 
 
-def _converted(given: dict[str, Any]) -> OutputFormat:
+def _convert_format(given: dict[str, Any]) -> MessageFormat:
     try:
-        converted: OutputFormat = msgspec.convert(given, OutputFormat)
+        converted: MessageFormat = msgspec.convert(given, MessageFormat)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"this is not a valid output format: {error}") from error
     return converted
@@ -59,76 +59,80 @@ def _schema_of(kind: type) -> dict[str, Any]:
     return {**schema, "$defs": others} if others else schema
 
 
-def _check(format: JsonFormat) -> None:
+def _check_format(format: JsonFormat) -> None:
     count = format.retry_count
-    if count is not None and count not in range(MOST_RETRIES + 1):
-        raise InvalidInput(f"retry_count must be a number from 0 to {MOST_RETRIES}")
-    if len(body(format.schema)) > LARGEST:
-        raise InvalidInput(f"the schema of an answer has more than {LARGEST // 1024} KiB: make it smaller")
-    if not _is_object(format.schema) and _refers_to_itself(format.schema):
+    if count is not None and count not in range(MAX_RETRIES + 1):
+        raise InvalidInput(f"retry_count must be a number from 0 to {MAX_RETRIES}")
+    if len(encode_body(format.schema)) > MAX_SCHEMA_BYTES:
+        raise InvalidInput(
+            f"the schema of an answer has more than {MAX_SCHEMA_BYTES // 1024} KiB: make it smaller"
+        )
+    if not _is_object(format.schema) and _has_local_ref(format.schema):
         raise InvalidInput(
             "the schema of an answer that is not an object may refer only to its own $defs: "
             "make it an object, or move what it refers to there"
         )
-    _validator(format.schema)
+    _build_validator(format.schema)
 
 
-def _validator(schema: dict[str, Any]) -> Any:
+def _build_validator(schema: dict[str, Any]) -> Any:
     """Build a validator that resolves no references over the network or from files."""
     import jsonschema_rs  # start-up: its library is large, and few prompts need it
 
-    options = jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS)
+    options = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS)
     try:
-        return jsonschema_rs.validator_for(schema, pattern_options=options, retriever=_nowhere)
+        return jsonschema_rs.validator_for(schema, pattern_options=options, retriever=_refuse_fetch)
     except (ValueError, jsonschema_rs.ReferencingError) as error:
-        raise InvalidInput(f"this is not a valid JSON schema: {_where(error)}") from error
+        raise InvalidInput(f"this is not a valid JSON schema: {_error_line(error)}") from error
 
 
-def _nowhere(uri: str) -> Any:
+def _refuse_fetch(uri: str) -> Any:
     raise ValueError("external references are not fetched: put the schema under $defs")
 
 
-def _where(error: Exception) -> str:
+def _error_line(error: Exception) -> str:
     """Return the library's error as one line, with the JSON path it is about."""
     said = getattr(error, "message", None) or str(error)
     path = "/".join(str(step) for step in getattr(error, "instance_path", ()))
     line = " ".join(said.split())
-    line = line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+    line = line if len(line) <= _MAX_VIOLATION_CHARS else f"{line[:_MAX_VIOLATION_CHARS]}…"
     return f"at /{path}: {line}" if path else line
 
 
-def complaint(schema: dict[str, Any], value: Any) -> str | None:
+def find_violations(schema: dict[str, Any], value: Any) -> str | None:
     """Return what violates the schema, a line for each; None: the answer fits."""
-    wrong = [_where(error) for error in islice(_validator(schema).iter_errors(value), _MOST_COMPLAINTS)]
+    wrong = [
+        _error_line(error) for error in islice(_build_validator(schema).iter_errors(value), _MAX_VIOLATIONS)
+    ]
     return "\n".join(f"- {each}" for each in wrong) or None
 
 
-def parameters(schema: dict[str, Any]) -> dict[str, Any]:
+def tool_parameters(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a schema for the arguments of a tool: one that is not an object is wrapped in one."""
     if _is_object(schema):
         return schema
     inside = {key: value for key, value in schema.items() if key not in ("$defs", "definitions", "$schema")}
     around = {key: value for key, value in schema.items() if key in ("$defs", "definitions")}
-    return {"type": "object", "properties": {_WRAPPED: inside}, "required": [_WRAPPED], **around}
+    return {"type": "object", "properties": {_WRAPPER_KEY: inside}, "required": [_WRAPPER_KEY], **around}
 
 
-def answer_in(schema: dict[str, Any], given: dict[str, Any]) -> Any:
+def extract_answer(schema: dict[str, Any], given: dict[str, Any]) -> Any:
     """Return the answer in the arguments of the tool; None if a wrapped one is missing."""
-    return given if _is_object(schema) else given.get(_WRAPPED)
+    return given if _is_object(schema) else given.get(_WRAPPER_KEY)
 
 
 def _is_object(schema: dict[str, Any]) -> bool:
     """Whether a provider accepts the schema as the arguments of a tool."""
-    return schema.get("type") == "object" and "$ref" not in schema and not set(_ONE_OF) & schema.keys()
+    return schema.get("type") == "object" and "$ref" not in schema and not set(_COMBINATORS) & schema.keys()
 
 
-def _refers_to_itself(value: Any) -> bool:
+def _has_local_ref(value: Any) -> bool:
     match value:
         case {"$ref": str(ref)} if ref.startswith("#") and not ref.startswith(("#/$defs/", "#/definitions/")):
             return True
         case dict():
-            return any(_refers_to_itself(each) for each in value.values())
+            return any(_has_local_ref(each) for each in value.values())
         case list() | tuple():
-            return any(_refers_to_itself(each) for each in value)
+            return any(_has_local_ref(each) for each in value)
         case _:
             return False

@@ -10,50 +10,52 @@ from asyncagents.errors import NotFound
 from asyncagents.store.store import Store
 from asyncagents.store.verb.cancel import Scope
 
-UNHEARD_SECONDS = 0.05
+POLL_SECONDS = 0.05
 """Poll interval when no events come: the listener fell behind, or the runtime closes."""
 
 
-class Ending:
+class Aborter:
     def __init__(
         self, *, store: Store, bus: Bus, dispatcher: Dispatcher, alive: Callable[[OwnerId], bool]
     ) -> None:
         self._store = store
         self._bus = bus
         self._dispatcher = dispatcher
-        self._alive = alive
+        self._is_alive = alive
 
     async def abort(
         self, session_id: SessionId, *, seconds: float = 5.0, scope: Scope = "tree", key: str | None = None
     ) -> bool:
         """Abort a session. Return False if a run still stops after `seconds`; the cancel is committed."""
-        return await self.stopped(await self._store.cancel(session_id, scope=scope, key=key), seconds)
+        return await self.wait_until_stopped(
+            await self._store.cancel(session_id, scope=scope, key=key), seconds
+        )
 
-    async def stopped(self, tree: tuple[SessionId, ...], seconds: float) -> bool:
+    async def wait_until_stopped(self, tree: tuple[SessionId, ...], seconds: float) -> bool:
         """Wait until no process runs any of the sessions. Return False if one still runs after `seconds`."""
         with self._bus.subscribe() as subscription:
             events = aiter(subscription)
             try:
                 async with asyncio.timeout(seconds):
                     for each in tree:
-                        while not await self._stopped(each):
+                        while not await self._has_stopped(each):
                             if await anext(events, None) is None:
-                                await asyncio.sleep(UNHEARD_SECONDS)
+                                await asyncio.sleep(POLL_SECONDS)
             except TimeoutError:
                 return False
         return True
 
-    async def _stopped(self, session_id: SessionId) -> bool:
+    async def _has_stopped(self, session_id: SessionId) -> bool:
         try:
-            control, covered = await self._store.covered(session_id)
+            control, covered = await self._store.cancel_status(session_id)
         except NotFound:
             return True
         if not covered or self._dispatcher.serves:
             return not covered
-        return control.state != "running" or not self._alive(control.owner or OwnerId(""))
+        return control.state != "running" or not self._is_alive(control.owner or OwnerId(""))
 
-    def owner_lives(self, owner: OwnerId | None) -> bool:
-        return owner is not None and self._alive(owner)
+    def is_owner_alive(self, owner: OwnerId | None) -> bool:
+        return owner is not None and self._is_alive(owner)
 
     def serves_pool(self, pool: str) -> bool:
         """Whether this process runs the sessions of a pool."""

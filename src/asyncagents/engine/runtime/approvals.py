@@ -7,7 +7,7 @@ from asyncagents.domain.conversation.session import project_id
 from asyncagents.errors import InvalidInput
 from asyncagents.store.facade.approval import ApprovalStore
 
-MOST = 1_000
+MAX_LIMIT = 1_000
 
 
 class Approvals:
@@ -16,11 +16,13 @@ class Approvals:
     def __init__(self, store: ApprovalStore) -> None:
         self._store = store
 
-    async def list(self, directory: str | Path | None = ".", *, limit: int = MOST) -> tuple[Approval, ...]:
+    async def list(
+        self, directory: str | Path | None = ".", *, limit: int = MAX_LIMIT
+    ) -> tuple[Approval, ...]:
         """List the approvals of a directory's project, or (None) of all, the newest first."""
-        if not 0 < limit <= MOST:
-            raise InvalidInput(f"limit must be from 1 to {MOST}")
-        return await self._store.list(None if directory is None else _project(directory), limit=limit)
+        if not 0 < limit <= MAX_LIMIT:
+            raise InvalidInput(f"limit must be from 1 to {MAX_LIMIT}")
+        return await self._store.list(None if directory is None else _project_of(directory), limit=limit)
 
     async def withdraw(self, approval_id: str) -> None:
         """Delete an approval. Raises `NotFound` if it does not exist (any more)."""
@@ -28,8 +30,8 @@ class Approvals:
 
     async def withdraw_all(self, directory: str | Path = ".", permission: str | None = None) -> int:
         """Delete a project's approvals, for one permission or all; return how many there were."""
-        return await self._store.withdraw_all(_project(directory), permission)
+        return await self._store.withdraw_all(_project_of(directory), permission)
 
 
-def _project(directory: str | Path) -> str:
+def _project_of(directory: str | Path) -> str:
     return project_id(str(Path(directory).absolute()))

@@ -8,23 +8,28 @@ import msgspec
 
 from asyncagents.config.secret import Secret
 from asyncagents.domain.call.call import CANCELLED, Call, Completed, Failed, Result
-from asyncagents.domain.call.incoming_result import MOST_BYTES, Delivered, claimed_id, read_delivered
-from asyncagents.domain.call.pending_tool import PendingStatus, PendingToolCall, ToolResult, pending_tool
-from asyncagents.domain.call.signature import Forged, Headers, check, read_claim
+from asyncagents.domain.call.incoming_result import (
+    MOST_BYTES,
+    IncomingResult,
+    read_incoming_result,
+    read_pending_id,
+)
+from asyncagents.domain.call.pending_tool import PendingStatus, PendingToolCall, ToolResult, pending_tool_call
+from asyncagents.domain.call.signature import Headers, InvalidSignature, check_signature, read_signature
 from asyncagents.domain.conversation.status import Status
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.port import Clock
-from asyncagents.engine.call.incoming_webhook import Reach
-from asyncagents.engine.input.message import a_text
-from asyncagents.engine.observer import UNWATCHED, Watch, see_settled
+from asyncagents.engine.call.incoming_webhook import IncomingWebhook
+from asyncagents.engine.input.message import require_text
+from asyncagents.engine.observer import NOOP_OBSERVER, Observer, report_settled
 from asyncagents.engine.tool import Validate
-from asyncagents.engine.workplace.workplace import Workplaces, enter
+from asyncagents.engine.workplace.workplace import Workplaces, workplace_at
 from asyncagents.errors import InvalidInput, NotFound, ResultRefused, Unauthorized, Unavailable
-from asyncagents.store.body import body
+from asyncagents.store.body import encode_body
 from asyncagents.store.store import Store
 
 VALIDATE_SECONDS = 60
-MOST = 1_000
+MAX_LIMIT = 1_000
 _log = logging.getLogger(__name__)
 
 
@@ -36,14 +41,14 @@ class AsyncTools:
         *,
         store: Store,
         workplaces: Workplaces,
-        reach: Reach,
+        reach: IncomingWebhook,
         clock: Clock,
-        watch: Watch = UNWATCHED,
+        watch: Observer = NOOP_OBSERVER,
     ) -> None:
-        self._watch = watch
+        self._observer = watch
         self._store = store
         self._workplaces = workplaces
-        self._reach = reach
+        self._webhook = reach
         self._clock = clock
 
     async def submit_result(
@@ -54,19 +59,19 @@ class AsyncTools:
         The same result again returns the same; another one raises `AlreadySettled`. A result that the tool's
         `validate_result` refuses raises `ResultRefused`, and the call stays open.
         """
-        given = a_text(output, "a result"), a_text(title, "a title"), _metadata(metadata)
+        given = require_text(output, "a result"), require_text(title, "a title"), _copy_metadata(metadata)
         result = Completed(*given)
-        call = await self._settled(CallId(pending_id), result, unless_checked=True)
-        if not call.settled:
-            await self._check(call, result)
-            call = await self._settled(call.id, result)
-        return pending_tool(call)
+        call = await self._settle_call(CallId(pending_id), result, unless_checked=True)
+        if not call.is_settled:
+            await self._check_result(call, result)
+            call = await self._settle_call(call.id, result)
+        return pending_tool_call(call)
 
     async def submit_error(self, pending_id: str, error: str) -> PendingToolCall:
         """Settle a call with an error; the session goes on with that."""
-        return await self._settle(CallId(pending_id), Failed(a_text(error, "an error")))
+        return await self._settle(CallId(pending_id), Failed(require_text(error, "an error")))
 
-    async def submit(self, sent: Delivered) -> PendingToolCall:
+    async def submit(self, sent: IncomingResult) -> PendingToolCall:
         """Submit a result or an error, as it was read from a request body."""
         match sent.result:
             case Completed(output, title, metadata):
@@ -80,16 +85,16 @@ class AsyncTools:
         Raises `Unauthorized` for everything that is not signed with a secret of the call it names, whether
         that call exists or not; `NotFound` only if the signature is valid and the call is gone.
         """
-        claim = read_claim(headers, self._clock.now())
-        if isinstance(claim, Forged):
+        claim = read_signature(headers, self._clock.now())
+        if isinstance(claim, InvalidSignature):
             raise Unauthorized(claim.reason)
         if len(body) > MOST_BYTES:
             raise InvalidInput(f"the body of a webhook may have at most {MOST_BYTES} bytes")
-        pending_id = claimed_id(body)
-        verdict = check(claim, body, [secret.reveal() for secret in await self.secrets(pending_id)])
-        if isinstance(verdict, Forged):
+        pending_id = read_pending_id(body)
+        verdict = check_signature(claim, body, [secret.reveal() for secret in await self.secrets(pending_id)])
+        if isinstance(verdict, InvalidSignature):
             raise Unauthorized(verdict.reason)
-        sent = read_delivered(body)
+        sent = read_incoming_result(body)
         if sent.pending_id != pending_id:
             raise InvalidInput("the body names two calls")
         await self._store.pending.call(
@@ -102,19 +107,19 @@ class AsyncTools:
         return await self._settle(CallId(pending_id), Failed(CANCELLED))
 
     async def _settle(self, call_id: CallId, result: Completed | Failed) -> PendingToolCall:
-        return pending_tool(await self._settled(call_id, result))
+        return pending_tool_call(await self._settle_call(call_id, result))
 
-    async def _settled(self, call_id: CallId, result: Result, *, unless_checked: bool = False) -> Call:
+    async def _settle_call(self, call_id: CallId, result: Result, *, unless_checked: bool = False) -> Call:
         began = self._clock.now()
         try:
             call = await self._store.settle(call_id, result, unless_checked=unless_checked)
         except NotFound as error:
             raise NotFound("pending call", call_id) from error
-        return await see_settled(self._watch, self._store, call, began)
+        return await report_settled(self._observer, self._store, call, began)
 
     async def get(self, pending_id: str) -> PendingToolCall:
         """Read one call; also one that waits for tasks, which takes no outside result."""
-        return pending_tool(await self._store.pending.waiting_call(CallId(pending_id)))
+        return pending_tool_call(await self._store.pending.waiting_call(CallId(pending_id)))
 
     async def waiting_calls(
         self, session_id: SessionId | None = None, *, after: str = "", limit: int = 100
@@ -130,10 +135,10 @@ class AsyncTools:
         after: str = "",
         limit: int = 100,
     ) -> tuple[PendingToolCall, ...]:
-        if not 0 < limit <= MOST:
-            raise InvalidInput(f"limit must be from 1 to {MOST}")
+        if not 0 < limit <= MAX_LIMIT:
+            raise InvalidInput(f"limit must be from 1 to {MAX_LIMIT}")
         found = await self._store.pending.calls(status, session_id, after=after, limit=limit)
-        return tuple(pending_tool(call) for call in found)
+        return tuple(pending_tool_call(call) for call in found)
 
     async def resume(self, pending_id: str) -> Status:
         """Wake the session of a settled call. Settling wakes it already; a further wake does no harm."""
@@ -141,33 +146,33 @@ class AsyncTools:
 
     async def secrets(self, pending_id: str) -> tuple[Secret, ...]:
         """Return the secrets that may sign the result of a call."""
-        return await self._reach.secrets(CallId(pending_id))
+        return await self._webhook.secrets(CallId(pending_id))
 
     async def rotate_key(self) -> None:
         """Derive secrets of new calls from a new key; secrets that were handed out stay valid."""
-        await self._reach.keys.rotate()
+        await self._webhook.keys.rotate()
 
-    async def _check(self, call: Call, result: Completed) -> None:
+    async def _check_result(self, call: Call, result: Completed) -> None:
         """Run the tool's `validate_result` on a result."""
-        copy = _metadata(result.metadata)  # the validator may change what it gets
+        copy = _copy_metadata(result.metadata)  # the validator may change what it gets
         told = ToolResult(title=result.title, output=result.output, metadata=copy)
-        wrong = await _asked(call, await self._validator(call), told)
+        wrong = await _run_validator(call, await self._find_validator(call), told)
         if wrong is not None:
             raise ResultRefused(f"{call.tool} does not take this result: {wrong}")
 
-    async def _validator(self, call: Call) -> Validate:
+    async def _find_validator(self, call: Call) -> Validate:
         session = await self._store.session(call.session_id)
-        place = await enter(self._workplaces, session.directory)
+        place = await workplace_at(self._workplaces, session.directory)
         tool = place.tools.get(call.tool)
-        if tool is None or tool.lasting is None or tool.lasting.validate is None:
+        if tool is None or tool.async_spec is None or tool.async_spec.validate is None:
             raise Unavailable(
                 f"results of {call.tool} are checked by the tool, which this process does not have: "
                 "submit it to one that does"
             )
-        return tool.lasting.validate
+        return tool.async_spec.validate
 
 
-async def _asked(call: Call, validate: Validate, told: ToolResult) -> str | None:
+async def _run_validator(call: Call, validate: Validate, told: ToolResult) -> str | None:
     """Return what is wrong with a result; a check that fails or times out refuses it."""
     try:
         async with asyncio.timeout(VALIDATE_SECONDS):
@@ -183,11 +188,11 @@ async def _asked(call: Call, validate: Validate, told: ToolResult) -> str | None
         return f"its check failed with {type(error).__name__}; the log says more"
 
 
-def _metadata(given: dict[str, Any] | None) -> dict[str, Any]:
+def _copy_metadata(given: dict[str, Any] | None) -> dict[str, Any]:
     """Copy metadata through JSON, as it will be stored and read again."""
     if given is None:
         return {}
     if not isinstance(given, dict):
         raise InvalidInput("metadata must be an object: names with values")
-    read: dict[str, Any] = msgspec.json.decode(body(given))
+    read: dict[str, Any] = msgspec.json.decode(encode_body(given))
     return read

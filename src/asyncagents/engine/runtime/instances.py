@@ -1,16 +1,19 @@
 """Dispose of the cached state of directories, so that their files are read again."""
 
+from typing import ClassVar
+
 from asyncagents.domain.conversation.session import project_id
 from asyncagents.domain.shape import Shape
-from asyncagents.engine.event.global_stream import Broadcast, Place
+from asyncagents.engine.event.global_stream import Broadcast, SessionLocation
 from asyncagents.engine.workplace.workplace import Workplaces
 
 DISPOSED, ALL_DISPOSED = "server.instance.disposed", "global.disposed"
-GLOBAL = "global"
+GLOBAL_DIRECTORY = "global"
 """Directory of events that belong to none."""
 
 
-class Disposed(Shape, frozen=True, kw_only=True):
+class InstanceDisposed(Shape, frozen=True, kw_only=True):
+    schema_name: ClassVar[str] = "Disposed"
     directory: str
 
 
@@ -23,10 +26,10 @@ class Instances:
 
     def dispose(self, directory: str) -> None:
         self._workplaces.forget(directory)
-        where = Place(directory, project_id(directory))
-        self._broadcast.announce(DISPOSED, Disposed(directory=directory), place=where)
+        where = SessionLocation(directory, project_id(directory))
+        self._broadcast.announce(DISPOSED, InstanceDisposed(directory=directory), place=where)
 
     def dispose_all(self) -> None:
-        for directory in sorted({*self._workplaces.known, *self._broadcast.directories}):
+        for directory in sorted({*self._workplaces.known_directories, *self._broadcast.directories}):
             self.dispose(directory)
-        self._broadcast.announce(ALL_DISPOSED, {}, place=Place(GLOBAL, ""))
+        self._broadcast.announce(ALL_DISPOSED, {}, place=SessionLocation(GLOBAL_DIRECTORY, ""))

@@ -8,10 +8,10 @@ from asyncagents.store.facade.health import HealthStore
 
 FRESH_SECONDS = 1.0
 """How long a result is cached: a write is tried at most once in that time."""
-LONGEST_SECONDS = 5.0
+TIMEOUT_SECONDS = 5.0
 """A write that takes longer counts as failed."""
 
-NO_ANSWER = f"the store does not answer within {LONGEST_SECONDS:g} s: its disk or its server hangs"
+NO_ANSWER = f"the store does not answer within {TIMEOUT_SECONDS:g} s: its disk or its server hangs"
 GONE = "the data directory was deleted or replaced while the server ran: put it back, and start again"
 FULL = "the disk is full: make room"
 FAILS = "the store fails, and the log says why"
@@ -26,27 +26,27 @@ class Readiness:
         self._store = store
         self._group = group
         self._now = asyncio.get_running_loop().time
-        self._trying: asyncio.Task[None] | None = None
+        self._write_task: asyncio.Task[None] | None = None
         self._began = 0.0
         self._known_until = 0.0
         self._reason: str | None = None
 
     async def trouble(self) -> str | None:
         """Return why requests cannot be stored, without details; None: they can."""
-        if self._trying is None:
+        if self._write_task is None:
             if self._now() < self._known_until:
                 return self._reason
             self._began = self._now()
-            self._trying = self._group.create_task(self._try())
-        left = self._began + LONGEST_SECONDS - self._now()
-        done, _ = await asyncio.wait({self._trying}, timeout=max(0.0, left))
+            self._write_task = self._group.create_task(self._try_write())
+        left = self._began + TIMEOUT_SECONDS - self._now()
+        done, _ = await asyncio.wait({self._write_task}, timeout=max(0.0, left))
         return self._reason if done else NO_ANSWER
 
     def close(self) -> None:
-        if self._trying is not None:
-            self._trying.cancel()
+        if self._write_task is not None:
+            self._write_task.cancel()
 
-    async def _try(self) -> None:
+    async def _try_write(self) -> None:
         try:
             await self._store.try_write()
             self._reason = None
@@ -57,7 +57,7 @@ class Readiness:
             self._reason = reason
         finally:
             self._known_until = self._now() + FRESH_SECONDS
-            self._trying = None
+            self._write_task = None
 
 
 def _reason(error: Exception) -> str:

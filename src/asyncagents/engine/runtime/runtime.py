@@ -6,36 +6,42 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from asyncagents.domain.call.call import Call, Reply
-from asyncagents.domain.call.waiting import Waiting
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.call.waiting import WaitingCall
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.session import Rule, Session, project_id
 from asyncagents.domain.conversation.status import Busy, Retry, Status, WaitingAsync
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.event import Event, PromptAnswered, SessionDeleted, SessionStatus
 from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, SessionId
 from asyncagents.domain.port import Clock, Rng
-from asyncagents.engine.call.incoming_webhook import Reach
+from asyncagents.engine.call.incoming_webhook import IncomingWebhook
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.event.bus import Bus
 from asyncagents.engine.event.global_stream import Broadcast
-from asyncagents.engine.event.replay import Resumed
-from asyncagents.engine.event.session_stream import Circle, Heard, follow
-from asyncagents.engine.event.subscribe import Listening, listening
+from asyncagents.engine.event.replay import RestartReplay
+from asyncagents.engine.event.session_stream import EventBatch, SessionTree, follow_sessions
+from asyncagents.engine.event.subscribe import EventSubscription, subscribe_events
 from asyncagents.engine.event.task_stream import Board
 from asyncagents.engine.input.content_hash import content_hash
 from asyncagents.engine.input.intake import CommandInfo, Intake
-from asyncagents.engine.input.message import Defaults, Inputs, To, a_name, a_reply
+from asyncagents.engine.input.message import (
+    InputBuilder,
+    PromptDefaults,
+    PromptOptions,
+    require_name,
+    validate_reply,
+)
 from asyncagents.engine.input.model_gate import ModelGate
 from asyncagents.engine.metrics import Counters
-from asyncagents.engine.observer import see_settled
-from asyncagents.engine.runtime.abort import UNHEARD_SECONDS, Ending
-from asyncagents.engine.runtime.actions import Doing
-from asyncagents.engine.runtime.answers import Answers, Sent, send
+from asyncagents.engine.observer import report_settled
+from asyncagents.engine.runtime.abort import POLL_SECONDS, Aborter
+from asyncagents.engine.runtime.actions import SessionActions
+from asyncagents.engine.runtime.answers import AnswerWaiters, SubmittedPrompt, submit_prompt
 from asyncagents.engine.runtime.approvals import Approvals
 from asyncagents.engine.runtime.async_tools import AsyncTools
 from asyncagents.engine.runtime.instances import Instances
 from asyncagents.engine.runtime.readiness import Readiness
-from asyncagents.engine.runtime.sessions import Conversations, Newborn
+from asyncagents.engine.runtime.sessions import Conversations, SessionFactory
 from asyncagents.engine.runtime.tasks import Tasks
 from asyncagents.engine.runtime.transfer import Transfer
 from asyncagents.engine.webhook.delivery import Deliveries
@@ -51,7 +57,7 @@ from asyncagents.store.verb.session import NewSession
 VERSION = "0.1.0"
 
 
-class Runtime(Doing):
+class Runtime(SessionActions):
     """Sessions, and the agents that work in them. Get one from `open_runtime`."""
 
     readiness: Readiness
@@ -62,33 +68,35 @@ class Runtime(Doing):
         *,
         store: Store,
         bus: Bus,
-        answers: Answers,
+        answers: AnswerWaiters,
         dispatcher: Dispatcher,
         clock: Clock,
         rng: Rng,
         ids: Ids,
         alive: Callable[[OwnerId], bool],
-        defaults: Defaults,
+        defaults: PromptDefaults,
         workplaces: Workplaces,
         counters: Counters,
-        reach: Reach,
+        reach: IncomingWebhook,
         pool: str,
     ) -> None:
-        inputs = Inputs(ids=ids, clock=clock, defaults=defaults, watch=counters)
+        inputs = InputBuilder(ids=ids, clock=clock, defaults=defaults, watch=counters)
         gate = dispatcher.gate = ModelGate(store, defaults)
         intake = Intake(store=store, workplaces=workplaces, inputs=inputs, ids=ids, gate=gate)
         super().__init__(store=store, bus=bus, answers=answers, inputs=inputs, intake=intake, ids=ids)
-        self.counters, self.reach, self._pool = counters, reach, pool
+        self.counters, self.incoming_webhook, self._pool = counters, reach, pool
         self._workplaces = workplaces
-        self._dispatcher, self._alive = dispatcher, alive
+        self._dispatcher, self._is_alive = dispatcher, alive
         self._clock = clock
-        self._newborn = Newborn(clock=clock, rng=rng, ids=ids, version=VERSION)
-        self.conversations = Conversations(store, workplaces, self._newborn, check=defaults.check, pool=pool)
-        self._ending = Ending(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
+        self._session_factory = SessionFactory(clock=clock, rng=rng, ids=ids, version=VERSION)
+        self.conversations = Conversations(
+            store, workplaces, self._session_factory, check=defaults.check, pool=pool
+        )
+        self._aborter = Aborter(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
         self.reverts = dispatcher.reverts
-        self.reverts.stopped = self._ending.stopped
-        self.tasks = Tasks(store=store, intake=self._intake, ending=self._ending)
-        self.deliveries, self.approvals = Deliveries(store.deliveries), Approvals(store.approved)
+        self.reverts.wait_until_stopped = self._aborter.wait_until_stopped
+        self.tasks = Tasks(store=store, intake=self._intake, ending=self._aborter)
+        self.deliveries, self.approvals = Deliveries(store.deliveries), Approvals(store.approval_store)
         self.board = Board(store)
         self.broadcast = Broadcast(bus=bus, store=store, ids=ids, clock=clock)
         self.instances = Instances(workplaces, self.broadcast)
@@ -96,7 +104,7 @@ class Runtime(Doing):
         self.async_tools = AsyncTools(
             store=store, workplaces=workplaces, reach=reach, clock=clock, watch=counters
         )
-        self.defaults, self.switchboard = defaults, workplaces.switchboard
+        self.defaults, self.mcp_control = defaults, workplaces.mcp_control
 
     async def drain(self, seconds: float) -> None:
         """Start no new runs and wait up to `seconds` for turns to end; other processes continue the rest."""
@@ -105,7 +113,7 @@ class Runtime(Doing):
     def close(self) -> None:
         """Fail all waiting callers and end all streams; `open_runtime` does this when its block ends."""
         self.readiness.close()
-        self._answers.close()
+        self._answer_waiters.close()
         self._bus.close()
         self.board.close()
 
@@ -120,9 +128,9 @@ class Runtime(Doing):
         return self._dispatcher.trouble
 
     @property
-    def resumed(self) -> Resumed:
+    def replay(self) -> RestartReplay:
         """Replay for streams that begin soon after the start."""
-        return self._dispatcher.resumed
+        return self._dispatcher.replay
 
     @property
     def serves(self) -> bool:
@@ -144,7 +152,7 @@ class Runtime(Doing):
     ) -> Session:
         """Create a session; the same key again returns the same one. `permission` overlays agents' rules."""
         where = _absolute(directory)
-        info = self._newborn(title, parent_id, where, permission)
+        info = self._session_factory(title, parent_id, where, permission)
         given = content_hash(title=title, parent_id=parent_id, directory=where, permission=tuple(permission))
         return await self._store.create_session(NewSession(info=info, pool=self._pool, key=key, hash=given))
 
@@ -156,19 +164,19 @@ class Runtime(Doing):
         directory: str | Path = ".",
         key: str | None = None,
         permission: Sequence[Rule] = (),
-        **to: Unpack[To],
+        **to: Unpack[PromptOptions],
     ) -> tuple[Session, MessageId]:
         """Create a session and admit its first prompt, in one transaction; return at once.
 
         The same key again, in the same directory, returns the same session and message.
         """
-        info = self._newborn(title, None, _absolute(directory), permission)
+        info = self._session_factory(title, None, _absolute(directory), permission)
         session_key = f"begin:{info.project_id}:{key}" if key is not None else None
         given = content_hash(title=title, permission=tuple(permission))
         new = NewSession(info=info, pool=self._pool, key=session_key, hash=given)
-        async with self._intake.alone(info.project_id, key):
-            fact = await self._intake.begin(new, text, key=key, to=to)
-            session, admitted = await self._store.begin(new, fact)
+        async with self._intake.lock_key(info.project_id, key):
+            fact = await self._intake.prepare_first_prompt(new, text, key=key, to=to)
+            session, admitted = await self._store.begin_session(new, fact)
         return session, admitted.message_id
 
     def serve_tree(self, root_id: SessionId | None = None) -> None:
@@ -176,21 +184,21 @@ class Runtime(Doing):
         self._dispatcher.serve(root=root_id)
 
     async def prompt(
-        self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[To]
-    ) -> Entry:
+        self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[PromptOptions]
+    ) -> MessageWithParts:
         """Send a prompt and wait until the turn that answers it ends, or waits for something outside.
 
         `agent` and `model` ("provider/model") apply to the session from here on; `files` are attached.
         """
-        return await (await self.hand_in(session_id, text, key=key, **to)).answer(session_id)
+        return await (await self.submit(session_id, text, key=key, **to)).answer(session_id)
 
-    async def hand_in(
-        self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[To]
-    ) -> Sent:
+    async def submit(
+        self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[PromptOptions]
+    ) -> SubmittedPrompt:
         """Admit a prompt and return at once; it is durable whether or not its `answer` is awaited."""
-        async with self._intake.alone(session_id, key):
-            fact = await self._intake.admit(session_id, text, key=key, to=to)
-            return await send(self._store, self._answers, fact)
+        async with self._intake.lock_key(session_id, key):
+            fact = await self._intake.prepare_prompt(session_id, text, key=key, to=to)
+            return await submit_prompt(self._store, self._answer_waiters, fact)
 
     async def send(
         self,
@@ -199,16 +207,16 @@ class Runtime(Doing):
         *,
         key: str | None = None,
         wakes: bool = True,
-        **to: Unpack[To],
+        **to: Unpack[PromptOptions],
     ) -> MessageId:
         """Admit a prompt and return at once; with `wakes=False` the session's next step reads it."""
-        async with self._intake.alone(session_id, key):
-            fact = await self._intake.admit(session_id, text, key=key, to=to, wakes=wakes)
+        async with self._intake.lock_key(session_id, key):
+            fact = await self._intake.prepare_prompt(session_id, text, key=key, to=to, wakes=wakes)
             return (await self._store.admit(fact)).message_id
 
     async def commands(self, directory: str | Path = ".") -> tuple[CommandInfo, ...]:
         """List the slash commands of a directory."""
-        return await self._intake.commands(_absolute(directory))
+        return await self._intake.list_commands(_absolute(directory))
 
     async def answer(
         self,
@@ -224,11 +232,11 @@ class Runtime(Doing):
         With `input` the call runs with these arguments; a "reject" with a `message` lets the model go on. An
         approval takes "approve" or "reject", with a `message` as a remark. `by`: the person's name.
         """
-        said, began = a_reply(reply, input, message), self._clock.now()
-        call = await self._store.answer(ask_id, said, by=a_name(by))
-        return await see_settled(self.counters, self._store, call, began)
+        said, began = validate_reply(reply, input, message), self._clock.now()
+        call = await self._store.answer(ask_id, said, by=require_name(by))
+        return await report_settled(self.counters, self._store, call, began)
 
-    async def asks(self, session_id: SessionId | None = None) -> tuple[Waiting, ...]:
+    async def asks(self, session_id: SessionId | None = None) -> tuple[WaitingCall, ...]:
         """List the asks that wait for a person, in the tree of a session or in all, the oldest first."""
         root_id = None if session_id is None else await self.root_of(session_id)
         return await self._store.asks(root_id)
@@ -259,7 +267,7 @@ class Runtime(Doing):
         Returns False if a run was still stopping after `seconds`; the cancel itself is committed.
         `scope="turn"` spares tasks in the background. The same key again aborts nothing that came since.
         """
-        return await self._ending.abort(session_id, seconds=seconds, scope=scope, key=key)
+        return await self._aborter.abort(session_id, seconds=seconds, scope=scope, key=key)
 
     async def session(self, session_id: SessionId) -> Session:
         return await self._store.session(session_id)
@@ -276,7 +284,7 @@ class Runtime(Doing):
     async def find_session(self, start: str) -> Session:
         """Find a session by its id or a unique beginning of it."""
         start = start if start.startswith("ses_") else f"ses_{start}"
-        found = await self._store.beginning(start)
+        found = await self._store.session_ids_with_prefix(start)
         if not found:
             raise NotFound("session", start)
         if len(found) > 1 and start not in found:
@@ -294,16 +302,18 @@ class Runtime(Doing):
         """Delete a session and all its descendants."""
         await self._store.delete_session(session_id)
 
-    async def messages(self, session_id: SessionId, *, limit: int = 1_000_000) -> tuple[Entry, ...]:
+    async def messages(
+        self, session_id: SessionId, *, limit: int = 1_000_000
+    ) -> tuple[MessageWithParts, ...]:
         """Return the newest `limit` messages, the oldest first."""
         return await self._store.messages(session_id, limit=limit)
 
-    async def answer_to(self, message_id: MessageId) -> Entry | None:
+    async def answer_to(self, message_id: MessageId) -> MessageWithParts | None:
         """Return the message that answered a prompt; None: there is none yet."""
         answer_id = (await self._store.input(message_id)).answer_id
         return None if answer_id is None else await self._store.message(answer_id)
 
-    async def message(self, message_id: MessageId) -> Entry:
+    async def message(self, message_id: MessageId) -> MessageWithParts:
         return await self._store.message(message_id)
 
     async def status(self, session_id: SessionId) -> Status:
@@ -319,23 +329,25 @@ class Runtime(Doing):
     async def open_calls(self, session_id: SessionId) -> tuple[Call, ...]:
         return await self._store.open_calls(session_id)
 
-    def events(self, session_id: SessionId | None = None) -> Listening:
+    def events(self, session_id: SessionId | None = None) -> EventSubscription:
         """Subscribe to events of one session or all. A slow reader may miss states, never the last."""
-        return listening(self._bus, self._store, session_id)
+        return subscribe_events(self._bus, self._store, session_id)
 
     def follow(
         self, session_id: SessionId, *, after: str | None = None, tree: bool = False
-    ) -> AsyncGenerator[Heard, None]:
+    ) -> AsyncGenerator[EventBatch, None]:
         """Follow the events of a session or its tree, from now or from a cursor; yields cursors."""
-        return follow(Circle(self._store, session_id, tree=tree), self._bus, after=after)
+        return follow_sessions(SessionTree(self._store, session_id, tree=tree), self._bus, after=after)
 
     async def stream(
-        self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[To]
+        self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[PromptOptions]
     ) -> AsyncGenerator[Event, None]:
         """Send a prompt and yield the session's events until it is answered, or the session is deleted."""
         async with self.events(session_id) as events:
-            async with self._intake.alone(session_id, key):
-                admitted = await self._store.admit(await self._intake.admit(session_id, text, key=key, to=to))
+            async with self._intake.lock_key(session_id, key):
+                admitted = await self._store.admit(
+                    await self._intake.prepare_prompt(session_id, text, key=key, to=to)
+                )
             message_id = admitted.message_id
             if not admitted.new and (await self._store.input(message_id)).answer_id is not None:
                 return
@@ -349,14 +361,14 @@ class Runtime(Doing):
         """Wait until a session is idle, or waits for something outside; return its status."""
         async with self.events(session_id) as events:
             status = await self._store.status(session_id)
-            while isinstance(status, Busy | Retry) or self._expires(status):
+            while isinstance(status, Busy | Retry) or self._is_expiring(status):
                 event = await anext(events)
                 if isinstance(event, SessionDeleted):
                     raise NotFound("session", session_id)
                 status = event.status if isinstance(event, SessionStatus) else status
         return status
 
-    def _expires(self, status: Status) -> bool:
+    def _is_expiring(self, status: Status) -> bool:
         """Whether the wait is overdue and this process's sweep is about to expire it."""
         if not isinstance(status, WaitingAsync) or status.timeout is None:
             return False
@@ -364,18 +376,18 @@ class Runtime(Doing):
 
     async def wait_tree(self, root_id: SessionId) -> dict[SessionId, Status]:
         """Wait until no session of a tree works; return the statuses of those that wait for something."""
-        while await self._store.at_work(root_id):  # noqa: ASYNC110  no event reports the park on an ask
-            await asyncio.sleep(UNHEARD_SECONDS)
+        while await self._store.working_sessions(root_id):  # noqa: ASYNC110  no event reports the park on an ask
+            await asyncio.sleep(POLL_SECONDS)
         return await self._store.statuses(root_id)
 
     async def at_work(self, root_id: SessionId) -> bool:
         """Whether any session of a tree neither rests nor waits for something outside."""
-        return bool(await self._store.at_work(root_id))
+        return bool(await self._store.working_sessions(root_id))
 
-    async def is_run(self, session_id: SessionId) -> bool:
+    async def is_running(self, session_id: SessionId) -> bool:
         """Whether a live process, this or another, has a run of the session."""
         control = await self._store.control(session_id)
-        return control.state == "running" and self._alive(control.owner or OwnerId(""))
+        return control.state == "running" and self._is_alive(control.owner or OwnerId(""))
 
     async def cursor(self) -> str:
         """Return the current cursor of the change feed."""

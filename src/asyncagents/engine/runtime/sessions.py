@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from asyncagents.domain.conversation.copy import duplicate
+from asyncagents.domain.conversation.copy import copy_conversation
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.part import Part
 from asyncagents.domain.conversation.session import (
@@ -20,20 +20,20 @@ from asyncagents.domain.conversation.session import (
     Tokens,
     default_title,
     project_id,
-    slug,
+    random_slug,
 )
 from asyncagents.domain.id import Ids, MessageId, PartId, SessionId
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.engine.input.content_hash import content_hash
-from asyncagents.engine.input.message import a_text, some_rules
-from asyncagents.engine.workplace.workplace import Workplace, Workplaces, enter
+from asyncagents.engine.input.message import require_text, validate_rules
+from asyncagents.engine.workplace.workplace import Workplace, Workplaces, workplace_at
 from asyncagents.store.store import Store
-from asyncagents.store.verb.page import Page
+from asyncagents.store.verb.page import MessagePage
 from asyncagents.store.verb.session import NewSession
-from asyncagents.store.verb.session_update import Change
+from asyncagents.store.verb.session_update import SessionChanges
 
 
-class Newborn:
+class SessionFactory:
     """Builds the `Session` value of a new session."""
 
     def __init__(self, *, clock: Clock, rng: Rng, ids: Ids, version: str) -> None:
@@ -46,10 +46,10 @@ class Newborn:
         self, title: str | None, parent_id: SessionId | None, directory: str, permission: Sequence[Rule]
     ) -> Session:
         now = self._clock.now()
-        title = a_text(title, "a title") if title is not None else None
+        title = require_text(title, "a title") if title is not None else None
         return Session(
             id=self.ids.session(),
-            slug=slug(self._rng),
+            slug=random_slug(self._rng),
             project_id=project_id(directory),
             directory=directory,
             parent_id=parent_id,
@@ -58,14 +58,14 @@ class Newborn:
             time=SessionTime(created=now, updated=now),
             cost=0,
             tokens=Tokens.zero(),
-            permission=some_rules(permission) or None,
+            permission=validate_rules(permission) or None,
         )
 
 
-_COPY = re.compile(r"(.+) \(fork #(\d{1,9})\)", re.DOTALL)
+_FORK_TITLE = re.compile(r"(.+) \(fork #(\d{1,9})\)", re.DOTALL)
 
 
-class Opening(Struct, frozen=True, kw_only=True):
+class SessionOptions(Struct, frozen=True, kw_only=True):
     """Options of a new session."""
 
     directory: str
@@ -86,30 +86,30 @@ class Conversations:
         self,
         store: Store,
         workplaces: Workplaces,
-        newborn: Newborn,
+        newborn: SessionFactory,
         *,
         check: Callable[[ModelRef], None],
         pool: str,
     ) -> None:
         self._store = store
         self._workplaces = workplaces
-        self._newborn = newborn
-        self._check = check
+        self._session_factory = newborn
+        self._check_model = check
         self._pool = pool
 
-    async def create(self, new: Opening) -> Session:
+    async def create(self, new: SessionOptions) -> Session:
         """Create a session. Raises `InvalidInput` for an unknown agent or model."""
-        place = await enter(self._workplaces, new.directory)
+        place = await workplace_at(self._workplaces, new.directory)
         if new.agent is not None:
             place.model(new.agent)
         if new.model is not None:
-            self._check(_reference(new.model))
+            self._check_model(_model_ref(new.model))
         info = replace(
-            self._newborn(new.title, new.parent_id, new.directory, new.permission),
+            self._session_factory(new.title, new.parent_id, new.directory, new.permission),
             agent=new.agent,
             model=new.model,
             metadata=new.metadata,
-            path=_path(place, new.directory),
+            path=_path_in_project(place, new.directory),
         )
         given = content_hash(**{**asdict(new), "key": None})
         return await self._store.create_session(
@@ -118,15 +118,15 @@ class Conversations:
 
     async def list(self, query: SessionQuery) -> tuple[Session, ...]:
         """List sessions, the last used first."""
-        return await self._store.conversation.listing(query)
+        return await self._store.conversation.list_sessions(query)
 
     async def worktree(self, directory: str) -> str:
         """Return the root of the project that a directory is in."""
-        return (await enter(self._workplaces, directory)).worktree or directory
+        return (await workplace_at(self._workplaces, directory)).worktree or directory
 
     async def page(
         self, session_id: SessionId, *, before: str | None = None, limit: int | None = None
-    ) -> Page:
+    ) -> MessagePage:
         """Return the newest `limit` messages before an id, or all of them, as JSON."""
         return await self._store.conversation.page(session_id, before=before, limit=limit)
 
@@ -134,8 +134,8 @@ class Conversations:
         """Return one message with its parts, as JSON."""
         return await self._store.conversation.message(session_id, message_id)
 
-    async def change(self, session_id: SessionId, new: Change) -> Session:
-        return await self._store.conversation.change(session_id, new)
+    async def change(self, session_id: SessionId, new: SessionChanges) -> Session:
+        return await self._store.conversation.update_session(session_id, new)
 
     async def fork(
         self, session_id: SessionId, *, before: MessageId | None = None, key: str | None = None
@@ -146,22 +146,24 @@ class Conversations:
         """
         own_key, given = f"fork:{session_id}:{key}" if key is not None else None, content_hash(before=before)
         if own_key is not None:  # a repeat does not read the source, which may be gone by now
-            known = await self._store.conversation.made_before(own_key, hash=given)
+            known = await self._store.conversation.session_by_key(own_key, hash=given)
             if known is not None:
                 return known
-        source = await self._store.conversation.source(session_id, before=before)
+        source = await self._store.conversation.copy_source(session_id, before=before)
         was = source.info
-        title = copied_title(was.title)
+        title = fork_title(was.title)
         info = replace(
-            self._newborn(title, None, was.directory, was.permission or ()),
+            self._session_factory(title, None, was.directory, was.permission or ()),
             metadata=was.metadata,
             tools=was.tools,
             path=was.path,
         )
-        made = duplicate(source.messages, to=info.id, ids=self._newborn.ids, now=info.time.created)
+        made = copy_conversation(
+            source.messages, to=info.id, ids=self._session_factory.ids, now=info.time.created
+        )
         pool = (await self._store.control(session_id)).pool  # the same pool: it has the same directory
         new = NewSession(info=info, pool=pool, key=own_key, hash=given)
-        return await self._store.conversation.copy(new, made)
+        return await self._store.conversation.copy_session(new, made)
 
     async def remove_message(self, session_id: SessionId, message_id: MessageId) -> None:
         """Remove a message. This and the next two raise `SessionBusy` unless the session rests."""
@@ -171,20 +173,20 @@ class Conversations:
         await self._store.conversation.remove_part(session_id, message_id, part_id)
 
     async def change_part(self, part: Part) -> Part:
-        return await self._store.conversation.change_part(part)
+        return await self._store.conversation.update_part(part)
 
 
-def copied_title(title: str) -> str:
+def fork_title(title: str) -> str:
     """Number a fork's title: `Bees` becomes `Bees (fork #1)`, which becomes `Bees (fork #2)`."""
-    before = _COPY.fullmatch(a_text(title, "a title"))
+    before = _FORK_TITLE.fullmatch(require_text(title, "a title"))
     return f"{before[1]} (fork #{int(before[2]) + 1})" if before else f"{title} (fork #1)"
 
 
-def _reference(model: SessionModel) -> ModelRef:
+def _model_ref(model: SessionModel) -> ModelRef:
     return ModelRef(provider_id=model.provider_id, model_id=model.id, variant=model.variant)
 
 
-def _path(place: Workplace, directory: str) -> str:
+def _path_in_project(place: Workplace, directory: str) -> str:
     """Return a directory's path in its project; empty for the root."""
     here, root = PurePosixPath(directory), PurePosixPath(place.worktree or directory)
     return str(here.relative_to(root)) if here != root and here.is_relative_to(root) else ""

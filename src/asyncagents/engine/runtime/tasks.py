@@ -4,37 +4,37 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from asyncagents.domain.call.waiting import Awaited, awaited, is_outside
+from asyncagents.domain.call.waiting import OpenCall, describe_open_call, waits_outside_tree
 from asyncagents.domain.fact import Resume
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task.view import BackgroundTask, background_task
-from asyncagents.domain.why import PATIENCE_MS, Why, why
+from asyncagents.domain.why import CLAIM_GRACE_MS, Why, explain_session
 from asyncagents.engine.input.intake import Intake
-from asyncagents.engine.input.message import a_prompt
-from asyncagents.engine.runtime.abort import Ending
+from asyncagents.engine.input.message import require_prompt
+from asyncagents.engine.runtime.abort import Aborter
 from asyncagents.errors import Damaged, InvalidInput, NotFound
 from asyncagents.store.store import Store
-from asyncagents.store.verb.task_read import Seen
+from asyncagents.store.verb.task_read import TaskWithProgress
 
 
 class Tasks:
     """Get it from a runtime: `runtime.tasks`."""
 
-    def __init__(self, *, store: Store, intake: Intake, ending: Ending) -> None:
-        self.served_elsewhere: Callable[[str], bool] = _nobody
+    def __init__(self, *, store: Store, intake: Intake, ending: Aborter) -> None:
+        self.is_served_elsewhere: Callable[[str], bool] = _never_served
         """Whether another process serves a pool; set by the app."""
         self._store = store
         self._intake = intake
-        self._ending = ending
+        self._aborter = ending
 
     async def get(self, task_id: SessionId) -> BackgroundTask:
         """Return a task with its progress."""
-        return _shown(await self._store.task(task_id))
+        return _as_background_task(await self._store.task(task_id))
 
     async def find(self, start: str) -> BackgroundTask:
         """Find a task by its id or a unique beginning of it."""
         start = start if start.startswith("ses_") else f"ses_{start}"
-        found = await self._store.beginning(start)
+        found = await self._store.session_ids_with_prefix(start)
         if len(found) > 1 and start not in found:
             raise InvalidInput(f"several sessions begin with {start!r}: write more of the id")
         return await self.get(SessionId(start) if start in found or not found else found[0])
@@ -49,18 +49,18 @@ class Tasks:
             seen = await self._store.live_tasks()
         else:
             seen = await self._store.tasks(limit=limit)
-        return tuple(_shown(each) for each in seen if each.task.live or not live)
+        return tuple(_as_background_task(each) for each in seen if each.task.live or not live)
 
     async def batch(self, batch_id: str) -> tuple[BackgroundTask, ...]:
-        return tuple(_shown(each) for each in await self._store.tasks_of_batch(batch_id))
+        return tuple(_as_background_task(each) for each in await self._store.tasks_of_batch(batch_id))
 
     async def resume(self, task_id: SessionId, prompt: str, *, key: str | None = None) -> BackgroundTask:
         """Send a follow-up: an ended task begins another run, a live one reads it before its next step."""
         await self._store.task(task_id)
-        a_prompt(prompt)
+        require_prompt(prompt)
         try:
-            async with self._intake.alone(task_id, key):
-                fact = await self._intake.admit(task_id, prompt, key=key, to={})
+            async with self._intake.lock_key(task_id, key):
+                fact = await self._intake.prepare_prompt(task_id, prompt, key=key, to={})
                 await self._store.resume(Resume(task_id, fact, prompt))
         except NotFound as error:
             raise NotFound("session of task", f"{task_id} (start a new task instead)") from error
@@ -68,7 +68,7 @@ class Tasks:
 
     async def background(self, task_id: SessionId) -> BackgroundTask:
         """Move a task to the background: its parent goes on, and gets a notice of its end."""
-        await self._store.by_hand.background(task_id)
+        await self._store.actions.move_to_background(task_id)
         return await self.get(task_id)
 
     async def cancel(self, task_id: SessionId, *, key: str | None = None) -> bool:
@@ -78,28 +78,30 @@ class Tasks:
         The same key again cancels no later run.
         """
         await self._store.task(task_id)
-        return await self._ending.abort(task_id, key=key)
+        return await self._aborter.abort(task_id, key=key)
 
     async def cancel_batch(self, batch_id: str, *, key: str | None = None) -> bool:
         """Cancel all tasks of a batch that have not ended."""
         found = await self._store.tasks_of_batch(batch_id)
         if not found:
             raise NotFound("batch", batch_id)
-        stopped = [await self._ending.abort(each.task.id, key=key) for each in found if each.task.live]
+        stopped = [await self._aborter.abort(each.task.id, key=key) for each in found if each.task.live]
         return all(stopped)
 
-    async def awaited(self, session_id: SessionId, *, asks: bool = False) -> tuple[Awaited, ...]:
+    async def list_awaited(self, session_id: SessionId, *, asks: bool = False) -> tuple[OpenCall, ...]:
         """List what a session's tree waits for outside; with `asks` only people, the oldest first."""
         root_id = (await self._store.control(session_id)).root_id
         if asks:
-            return tuple(awaited(each.call, each.lineage) for each in await self._store.asks(root_id))
+            return tuple(
+                describe_open_call(each.call, each.lineage) for each in await self._store.asks(root_id)
+            )
         calls = [
             call
             for each in await self._store.statuses(root_id)
             for call in await self._store.open_calls(each)
-            if is_outside(call)
+            if waits_outside_tree(call)
         ]
-        return tuple(awaited(call) for call in calls)
+        return tuple(describe_open_call(call) for call in calls)
 
     async def why(self, session_id: SessionId) -> Why:
         """Explain why a session does not go on."""
@@ -108,15 +110,15 @@ class Tasks:
         except Damaged as error:
             said = f"Its rows cannot be read: {error}"
             return Why(session_id=session_id, code="unreadable", sentence=said)
-        lives = self._ending.owner_lives(about.control.owner)
-        served = self._ending.serves_pool(about.control.pool) or self.served_elsewhere(about.control.pool)
-        found = why(replace(about, owner_lives=lives, served=served))
-        here = self._ending.serves_pool(about.control.pool)
-        if found.code in ("ready", "no_worker") and (here or about.now - about.updated >= PATIENCE_MS):
-            return await self._for_lack_of_a_model(found)
+        lives = self._aborter.is_owner_alive(about.control.owner)
+        served = self._aborter.serves_pool(about.control.pool) or self.is_served_elsewhere(about.control.pool)
+        found = explain_session(replace(about, owner_lives=lives, served=served))
+        here = self._aborter.serves_pool(about.control.pool)
+        if found.code in ("ready", "no_worker") and (here or about.now - about.updated >= CLAIM_GRACE_MS):
+            return await self._explain_missing_model(found)
         return found
 
-    async def _for_lack_of_a_model(self, found: Why) -> Why:
+    async def _explain_missing_model(self, found: Why) -> Why:
         """Replace the reason if the session waits for a model that cannot be asked."""
         lacks = await self._intake.gate.lacks_model(found.session_id)
         if lacks is None:
@@ -125,13 +127,13 @@ class Tasks:
         return Why(session_id=found.session_id, code="no_model", sentence=said)
 
 
-ANY = ""
+ANY_POOL = ""
 """Any pool."""
 
 
-def _nobody(pool: str) -> bool:
+def _never_served(pool: str) -> bool:
     return False
 
 
-def _shown(seen: Seen) -> BackgroundTask:
+def _as_background_task(seen: TaskWithProgress) -> BackgroundTask:
     return background_task(seen.task, seen.progress)

@@ -7,26 +7,26 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from asyncagents.domain.call.pending_tool import PendingToolCall, pending_tool
-from asyncagents.domain.conversation.codec import BROKEN
+from asyncagents.domain.call.pending_tool import PendingToolCall, pending_tool_call
+from asyncagents.domain.conversation.codec import DECODE_ERRORS
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.port import Clock
 from asyncagents.domain.shape import Shape, encode
-from asyncagents.domain.transfer.import_session import Found, Terms, bring
-from asyncagents.domain.transfer.records import MARK, PartMark, a_name
+from asyncagents.domain.transfer.import_session import ImportTerms, SessionJson, build_import
+from asyncagents.domain.transfer.records import MARK_KEY, PartMark, check_id
 from asyncagents.errors import Conflict, Damaged, NotFound
 from asyncagents.store.store import Store
-from asyncagents.store.verb.export import MessageOut, PartOut, SessionOut
-from asyncagents.store.verb.import_ import Outcome
+from asyncagents.store.verb.export import ExportedMessage, ExportedPart, ExportedSession
+from asyncagents.store.verb.import_ import ImportOutcome
 
-PIECE = 50
+MESSAGES_PER_PIECE = 50
 """Messages held in memory at once."""
-TRIES = 3
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+MAX_TRIES = 3
+_fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-class Record(Struct, frozen=True):
+class TransferRecord(Struct, frozen=True):
     """One JSON value and its path: folders, then a name."""
 
     path: tuple[str, ...]
@@ -34,11 +34,11 @@ class Record(Struct, frozen=True):
     pending: PendingToolCall | None = None
 
 
-class Taken(Struct, frozen=True, kw_only=True):
+class ImportedSession(Struct, frozen=True, kw_only=True):
     """A session that was imported, or that existed; `remarks`: what was not imported."""
 
     session: Session
-    outcome: Outcome
+    outcome: ImportOutcome
     remarks: tuple[str, ...] = ()
 
 
@@ -65,29 +65,29 @@ class Transfer:
                 yield session_id
             after = ids[-1]
 
-    async def records(self, session_id: SessionId) -> AsyncIterator[list[Record]]:
+    async def records(self, session_id: SessionId) -> AsyncIterator[list[TransferRecord]]:
         """Yield all records of a session, in pieces. Raises `Conflict` at the end if it changed meanwhile."""
-        change = await self._store.change(session_id)
+        change = await self._store.latest_revision(session_id)
         async for piece in self._pieces(session_id):
             yield piece
-        if await self._store.change(session_id) != change:
+        if await self._store.latest_revision(session_id) != change:
             raise Conflict(f"session {session_id} is being worked on: export it when it rests")
 
-    async def _pieces(self, session_id: SessionId) -> AsyncIterator[list[Record]]:
+    async def _pieces(self, session_id: SessionId) -> AsyncIterator[list[TransferRecord]]:
         """Yield the records of a session, itself last: where it exists, all that belongs to it does."""
         out = await self._store.session(session_id)
         after = ""
-        while messages := await self._store.messages(session_id, after=after, limit=PIECE):
+        while messages := await self._store.messages(session_id, after=after, limit=MESSAGES_PER_PIECE):
             yield [record for each in messages for record in _message_records(session_id, each)]
             after = messages[-1].sort_id
         yield list(_session_records(out))
 
     async def document(self, session_id: SessionId) -> bytes:
         """Return a session as one JSON document, as `opencode export` writes it, with our marks."""
-        for _ in range(TRIES):
-            change = await self._store.change(session_id)
+        for _ in range(MAX_TRIES):
+            change = await self._store.latest_revision(session_id)
             document = await self._document(session_id)
-            if await self._store.change(session_id) == change:
+            if await self._store.latest_revision(session_id) == change:
                 return msgspec.json.format(encode(document), indent=2)
         raise Conflict(f"session {session_id} is being worked on: export it when it rests")
 
@@ -96,17 +96,19 @@ class Transfer:
         messages: list[dict[str, Any]] = []
         pending: list[PendingToolCall] = []
         after = ""
-        while more := await self._store.messages(session_id, after=after, limit=PIECE):
+        while more := await self._store.messages(session_id, after=after, limit=MESSAGES_PER_PIECE):
             for each in more:
-                parts = [msgspec.Raw(_part(part)) for part in each.parts]
-                messages.append({"info": msgspec.Raw(_marked(each.raw, each.mark)), "parts": parts})
-                pending += [pending_tool(part.call) for part in each.parts if part.call and part.call.later]
+                parts = [msgspec.Raw(_part_json(part)) for part in each.parts]
+                messages.append({"info": msgspec.Raw(_with_mark(each.raw, each.mark)), "parts": parts})
+                pending += [
+                    pending_tool_call(part.call) for part in each.parts if part.call and part.call.later
+                ]
             after = more[-1].sort_id
-        found: dict[str, Any] = {"info": msgspec.Raw(_marked(out.raw, out.mark)), "messages": messages}
+        found: dict[str, Any] = {"info": msgspec.Raw(_with_mark(out.raw, out.mark)), "messages": messages}
         found["todos"] = msgspec.Raw(out.todos or b"[]")
         return {**found, "pendingTools": pending} if pending else found
 
-    async def takes_children(self, session_id: SessionId, *, trusted: bool) -> bool:
+    async def accepts_children(self, session_id: SessionId, *, trusted: bool) -> bool:
         """Whether an imported session may become a child of this one, which then gets its notices.
 
         A session that was run here takes only `trusted` imports: its id is no secret, and a foreign import
@@ -118,45 +120,47 @@ class Transfer:
             return False
         return trusted or control.fence == 0
 
-    async def take(
-        self, found: Found, *, trusted: bool = False, directory: str | None = None, orphan: bool = False
-    ) -> Taken:
+    async def import_session(
+        self, found: SessionJson, *, trusted: bool = False, directory: str | None = None, orphan: bool = False
+    ) -> ImportedSession:
         """Import a session in one transaction. Raises `Conflict` if a different one has its id."""
-        terms = Terms(now=self._clock.now(), trusted=trusted, directory=directory, orphan=orphan)
-        new = await asyncio.to_thread(bring, found, terms)
-        outcome = await self._store.bring(new, pool=self._pool)
-        return Taken(session=new.info, outcome=outcome, remarks=new.remarks if outcome == "imported" else ())
+        terms = ImportTerms(now=self._clock.now(), trusted=trusted, directory=directory, orphan=orphan)
+        new = await asyncio.to_thread(build_import, found, terms)
+        outcome = await self._store.import_session(new, pool=self._pool)
+        return ImportedSession(
+            session=new.info, outcome=outcome, remarks=new.remarks if outcome == "imported" else ()
+        )
 
 
-def _session_records(out: SessionOut) -> Iterator[Record]:
-    project = _fields_of(out.raw).get("projectID", msgspec.Raw(b"null"))
-    folder = a_name(msgspec.json.decode(project), "project")
-    name = a_name(out.id, "session")
-    yield Record(("session", folder, name), _marked(out.raw, out.mark))
+def _session_records(out: ExportedSession) -> Iterator[TransferRecord]:
+    project = _decode_fields(out.raw).get("projectID", msgspec.Raw(b"null"))
+    folder = check_id(msgspec.json.decode(project), "project")
+    name = check_id(out.id, "session")
+    yield TransferRecord(("session", folder, name), _with_mark(out.raw, out.mark))
     if out.todos is not None:
-        yield Record(("todo", name), out.todos)
+        yield TransferRecord(("todo", name), out.todos)
 
 
-def _message_records(session_id: SessionId, out: MessageOut) -> Iterator[Record]:
-    message = a_name(out.id, "message")
-    yield Record(("message", session_id, message), _marked(out.raw, out.mark))
+def _message_records(session_id: SessionId, out: ExportedMessage) -> Iterator[TransferRecord]:
+    message = check_id(out.id, "message")
+    yield TransferRecord(("message", session_id, message), _with_mark(out.raw, out.mark))
     for part in out.parts:
-        yield Record(("part", message, a_name(part.id, "part")), _part(part))
+        yield TransferRecord(("part", message, check_id(part.id, "part")), _part_json(part))
         if part.call is not None and part.call.later is not None:
-            pending = pending_tool(part.call)
-            yield Record(("pending_tool", a_name(pending.id, "call")), encode(pending), pending)
+            pending = pending_tool_call(part.call)
+            yield TransferRecord(("pending_tool", check_id(pending.id, "call")), encode(pending), pending)
 
 
-def _part(out: PartOut) -> bytes:
-    return out.raw if out.mark == PartMark() else _marked(out.raw, out.mark)
+def _part_json(out: ExportedPart) -> bytes:
+    return out.raw if out.mark == PartMark() else _with_mark(out.raw, out.mark)
 
 
-def _marked(raw: bytes, mark: Shape) -> bytes:
-    return encode({**_fields_of(raw), MARK: mark})
+def _with_mark(raw: bytes, mark: Shape) -> bytes:
+    return encode({**_decode_fields(raw), MARK_KEY: mark})
 
 
-def _fields_of(raw: bytes) -> dict[str, msgspec.Raw]:
+def _decode_fields(raw: bytes) -> dict[str, msgspec.Raw]:
     try:
-        return _fields.decode(raw)
-    except BROKEN as error:
+        return _fields_decoder.decode(raw)
+    except DECODE_ERRORS as error:
         raise Damaged(f"a stored row is not a JSON object: {error}") from error

@@ -7,39 +7,41 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Call
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.failure import ContextOverflowError
 from asyncagents.domain.conversation.message import AssistantMessage, UserMessage
 from asyncagents.domain.conversation.part import StepStartPart
 from asyncagents.domain.conversation.todo import Todo
-from asyncagents.domain.envelope import enclosed, line
+from asyncagents.domain.envelope import escape_tags, one_line
 from asyncagents.domain.id import Ids, MessageId, PartId
 from asyncagents.domain.shape import encode
 from asyncagents.domain.task.task import Task
-from asyncagents.domain.window import Window, taken, weight
-from asyncagents.engine.model_input import about_summary
-from asyncagents.engine.step.digest import digest, shortened
+from asyncagents.domain.window import Window, estimate_tokens, tokens_used
+from asyncagents.engine.model_input import is_about_summary
+from asyncagents.engine.step.digest import cut_middle, digest
 from asyncagents.engine.workplace.agents import prompt_text
-from asyncagents.engine.workplace.workplace import Keeping, Workplace
-from asyncagents.llm.model import FromUser, Request
+from asyncagents.engine.workplace.workplace import CompactionPolicy, Workplace
+from asyncagents.llm.model import ChatRequest, UserTurn
 from asyncagents.store.store import Store
-from asyncagents.store.verb.read import ToldBefore
-from asyncagents.store.verb.step import Started, StepEnd
-from asyncagents.store.verb.summary import Still, Summarised
+from asyncagents.store.verb.read import ModelHistory
+from asyncagents.store.verb.step import StartedStep, StepEnd
+from asyncagents.store.verb.summary import OpenItems, SummaryEnd
 
-LEAST_ROOM = 1_000
-LEAST_KEPT, MOST_KEPT = 2_000, 15_000
-LONGEST_PROMPT = 8_000
-ASKED_LAST = "What the person asked last, in their own words; the summary says how much of it is done:"
-LONGEST_INPUT = 400
-EMPTY = "The model was asked for a summary of the conversation and said nothing; the next prompt tries again."
-NOTHING = "There is nothing to summarise yet."
+MIN_ROOM = 1_000
+MIN_TAIL_TOKENS, MAX_TAIL_TOKENS = 2_000, 15_000
+MAX_PROMPT_CHARS = 8_000
+LAST_PROMPT_INTRO = "What the person asked last, in their own words; the summary says how much of it is done:"
+MAX_INPUT_CHARS = 400
+EMPTY_SUMMARY = (
+    "The model was asked for a summary of the conversation and said nothing; the next prompt tries again."
+)
+NOTHING_TO_SUMMARISE = "There is nothing to summarise yet."
 
 
-class Summary(Struct, frozen=True):
+class SummaryRequest(Struct, frozen=True):
     """A summary to be made: the request, and the tail that is kept."""
 
-    request: Request | None
+    request: ChatRequest | None
     """None if there is nothing to summarise."""
     tail_id: MessageId | None
 
@@ -49,46 +51,48 @@ class Compaction:
         self._store = store
         self._ids = ids
 
-    async def prepare(self, started: Started, place: Workplace, window: Window, reader: Window) -> Summary:
+    async def prepare(
+        self, started: StartedStep, place: Workplace, window: Window, reader: Window
+    ) -> SummaryRequest:
         """Build the request. `window`: of the summary's writer; `reader`: of the model that reads it."""
-        told = await self._store.told(started.message.session_id, whole=True)
-        entries = [entry for entry in told.entries if not about_summary(entry)]
-        known = window.room(place.keeping.reserved)
-        room = _readable(known, told, entries)
-        free = reader.room(place.keeping.reserved)
-        left = max(free or room, LEAST_ROOM)
-        request = place.summarising(started.message.model_ref)
+        told = await self._store.model_history(started.message.session_id, whole=True)
+        entries = [entry for entry in told.entries if not is_about_summary(entry)]
+        known = window.room(place.compaction_policy.reserved)
+        room = _input_room(known, told, entries)
+        free = reader.room(place.compaction_policy.reserved)
+        left = max(free or room, MIN_ROOM)
+        request = place.summary_request(started.message.model_ref)
         said = await place.hooks.compacting(started.message.session_id)
-        text = digest(_head(told), entries, told.shown, room=room * 3 // 4)
+        text = digest(_head_text(told), entries, told.shown, room=room * 3 // 4)
         if not text.strip():
-            return Summary(None, None)
-        if asked := "\n".join(_minds(told.entries, started.message.id)):
+            return SummaryRequest(None, None)
+        if asked := "\n".join(_requested_focus(told.entries, started.message.id)):
             text += f"\n\nWhat to mind above all, says the person who asked for this summary: {asked}"
         text = "\n\n".join([text, *said.context])
         if said.prompt is not None:
             request = replace(request, system=said.prompt)
         if known is not None:
-            most = min(window.output or room, longest_summary(room), longest_summary(left))
+            most = min(window.output or room, max_summary_tokens(room), max_summary_tokens(left))
             request = replace(request, options=replace(request.options, max_output=most))
-        request = replace(request, messages=(FromUser(text),))
-        kept = tail_start(entries, place.keeping, left, known=free is not None, shown=told.shown)
-        return Summary(request, kept)
+        request = replace(request, messages=(UserTurn(text),))
+        kept = tail_start(entries, place.compaction_policy, left, known=free is not None, shown=told.shown)
+        return SummaryRequest(request, kept)
 
-    def done(self, end: StepEnd, started: Started, summary: Summary) -> Summarised:
-        return Summarised(
+    def build_summary_end(self, end: StepEnd, started: StartedStep, summary: SummaryRequest) -> SummaryEnd:
+        return SummaryEnd(
             end=end,
             position=started.position,
             tail_id=summary.tail_id,
-            note=still,
+            note=open_items_text,
             note_id=self._ids.part(),
             go_on=prompt_text("compaction-go-on"),
         )
 
 
-def _minds(entries: Sequence[Entry], summary_id: MessageId) -> list[str]:
+def _requested_focus(entries: Sequence[MessageWithParts], summary_id: MessageId) -> list[str]:
     """Return the focus texts that people gave for this summary, since the last one."""
     said: list[str] = []
-    for entry in filter(about_summary, entries):
+    for entry in filter(is_about_summary, entries):
         if isinstance(entry.info, UserMessage):
             said.append(entry.text)
         elif entry.info.id != summary_id:
@@ -96,41 +100,41 @@ def _minds(entries: Sequence[Entry], summary_id: MessageId) -> list[str]:
     return [text for text in said if text]
 
 
-def _head(told: ToldBefore) -> str:
+def _head_text(told: ModelHistory) -> str:
     """Return the text of the last summary, without its list of open items, which is rebuilt."""
     return told.head[1].text if told.head else ""
 
 
-def _readable(known: int | None, told: ToldBefore, entries: Sequence[Entry]) -> int:
+def _input_room(known: int | None, told: ModelHistory, entries: Sequence[MessageWithParts]) -> int:
     """Return how many tokens the summary request may take. After refusals for length: at most what a request
     ever took, halved each time, as the stated window or the token estimate may be wrong."""
-    proven = _proven((*told.head, *entries))
-    refused = sum(1 for entry in told.entries if _too_much(entry))
+    proven = _proven_room((*told.head, *entries))
+    refused = sum(1 for entry in told.entries if _was_too_long(entry))
     if not refused:
-        return max(known or proven, LEAST_ROOM)
-    return max(min(known or proven, proven or LEAST_ROOM) >> (refused - 1), LEAST_ROOM)
+        return max(known or proven, MIN_ROOM)
+    return max(min(known or proven, proven or MIN_ROOM) >> (refused - 1), MIN_ROOM)
 
 
-def _too_much(entry: Entry) -> bool:
+def _was_too_long(entry: MessageWithParts) -> bool:
     """Whether the entry is a summary that failed because the request was too long."""
     if not isinstance(entry.info, AssistantMessage) or not entry.info.summary:
         return False
     return isinstance(entry.info.error, ContextOverflowError)
 
 
-def _proven(entries: Sequence[Entry]) -> int:
+def _proven_room(entries: Sequence[MessageWithParts]) -> int:
     """Return the most tokens a request took so far, for a model whose window is unknown."""
     steps = [entry.info for entry in entries if isinstance(entry.info, AssistantMessage)]
-    return max((taken(step.tokens) for step in steps), default=0)
+    return max((tokens_used(step.tokens) for step in steps), default=0)
 
 
-def longest_summary(room: int) -> int:
+def max_summary_tokens(room: int) -> int:
     return room // 4
 
 
 def tail_start(
-    entries: Sequence[Entry],
-    keeping: Keeping,
+    entries: Sequence[MessageWithParts],
+    keeping: CompactionPolicy,
     room: int,
     *,
     known: bool = True,
@@ -142,12 +146,16 @@ def tail_start(
     (`known`), so that a prompt is never only summarised.
     A call and its result are one message, so they stay or go together.
     """
-    budget = keeping.recent if keeping.recent is not None else min(max(room // 4, LEAST_KEPT), MOST_KEPT)
-    most = min(budget, room // 2, weight(entries, shown) // 4)
-    unread = _unread(entries)
+    budget = (
+        keeping.recent
+        if keeping.recent is not None
+        else min(max(room // 4, MIN_TAIL_TOKENS), MAX_TAIL_TOKENS)
+    )
+    most = min(budget, room // 2, estimate_tokens(entries, shown) // 4)
+    unread = _count_unread(entries)
     first, prompts, kept = None, 0, 0
     for number, entry in enumerate(reversed(entries)):
-        kept += weight((entry,), shown)
+        kept += estimate_tokens((entry,), shown)
         prompts += isinstance(entry.info, UserMessage) and bool(entry.text)
         too_old = keeping.turns is not None and prompts > keeping.turns
         if (known and kept > room // 2) if number < unread else (kept > most or too_old):
@@ -156,45 +164,45 @@ def tail_start(
     return first
 
 
-def _unread(entries: Sequence[Entry]) -> int:
+def _count_unread(entries: Sequence[MessageWithParts]) -> int:
     """Count the last messages that no model has read: those after its last step, and people's own tasks."""
-    return sum(1 for _ in takewhile(lambda entry: not _of_model(entry), reversed(entries)))
+    return sum(1 for _ in takewhile(lambda entry: not _is_model_step(entry), reversed(entries)))
 
 
-def _of_model(entry: Entry) -> bool:
-    return any(isinstance(part, StepStartPart) for part in entry.parts) or _failed(entry)
+def _is_model_step(entry: MessageWithParts) -> bool:
+    return any(isinstance(part, StepStartPart) for part in entry.parts) or _has_error(entry)
 
 
-def _failed(entry: Entry) -> bool:
+def _has_error(entry: MessageWithParts) -> bool:
     """Whether a step failed, possibly before a model was asked; that ends a turn as well."""
     return isinstance(entry.info, AssistantMessage) and entry.info.error is not None
 
 
-def still(open_: Still) -> str:
+def open_items_text(open_: OpenItems) -> str:
     """Build the note beside a summary from the rows: last prompt, open todos, calls and tasks."""
     pieces = []
     if open_.prompt:
-        said = shortened(open_.prompt, LONGEST_PROMPT)
-        pieces.append(f"{ASKED_LAST}\n{said}")
+        said = cut_middle(open_.prompt, MAX_PROMPT_CHARS)
+        pieces.append(f"{LAST_PROMPT_INTRO}\n{said}")
     if open_.todos:
-        pieces.append("\n".join(["Todos that are not done:", *map(_todo, open_.todos)]))
+        pieces.append("\n".join(["Todos that are not done:", *map(_todo_line, open_.todos)]))
     if open_.calls:
         lines = ["Calls that are still pending; their results will arrive in later messages:"]
-        pieces.append("\n".join([*lines, *map(_call, open_.calls)]))
+        pieces.append("\n".join([*lines, *map(_call_line, open_.calls)]))
     if open_.tasks:
         lines = ["Tasks that you launched and that have not ended; a notice will come when one does:"]
-        pieces.append("\n".join([*lines, *map(_task, open_.tasks)]))
+        pieces.append("\n".join([*lines, *map(_task_line, open_.tasks)]))
     return "\n\n".join(pieces)
 
 
-def _task(task: Task) -> str:
-    return f"- {task.id} ({line(task.agent)}): {line(task.description)}"
+def _task_line(task: Task) -> str:
+    return f"- {task.id} ({one_line(task.agent)}): {one_line(task.description)}"
 
 
-def _todo(todo: Todo) -> str:
-    return f"- [{todo.status}] {enclosed(' '.join(todo.content.split()), files=True)} ({todo.priority})"
+def _todo_line(todo: Todo) -> str:
+    return f"- [{todo.status}] {escape_tags(' '.join(todo.content.split()), files=True)} ({todo.priority})"
 
 
-def _call(call: Call) -> str:
-    given = shortened(encode(call.input).decode(), LONGEST_INPUT)
-    return f"- {call.call_id}: {call.tool} {enclosed(given, files=True)}"
+def _call_line(call: Call) -> str:
+    given = cut_middle(encode(call.input).decode(), MAX_INPUT_CHARS)
+    return f"- {call.call_id}: {call.tool} {escape_tags(given, files=True)}"

@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from asyncagents.config.config import NUDGES
-from asyncagents.domain.conversation.continuation import continuation_keys
-from asyncagents.domain.conversation.system_message import Addressee, remark
+from asyncagents.domain.conversation.continuation import continuation_key_prefix
+from asyncagents.domain.conversation.system_message import MessageTarget, build_system_message
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import Ids
 from asyncagents.domain.port import Clock
@@ -22,7 +22,7 @@ class Continuation:
         self._clock = clock
         self._ids = ids
 
-    async def extended(self, end: StepEnd, place: Workplace) -> StepEnd:
+    async def extend_step(self, end: StepEnd, place: Workplace) -> StepEnd:
         """Add the input that makes the turn go on, if this step would be its last one.
 
         Reminders of todos count towards the limit; where they are off, their default number is the limit.
@@ -31,10 +31,10 @@ class Continuation:
         answered = message.finish == "stop" and message.error is None and message.structured is None
         if not answered or end.calls or end.facts:
             return end
-        keys = continuation_keys(await self._store.newest_prompt(message.session_id))
+        keys = continuation_key_prefix(await self._store.newest_prompt(message.session_id))
         if await self._store.count_inputs(message.session_id, keys) >= (place.nudges or NUDGES):
             return end
-        to = Addressee(message.session_id, message.agent, message.model_ref)
-        said = remark(to, prompt_text("note-go-on"), ids=self._ids, now=self._clock.now())
+        to = MessageTarget(message.session_id, message.agent, message.model_ref)
+        said = build_system_message(to, prompt_text("note-go-on"), ids=self._ids, now=self._clock.now())
         key = f"{keys}note:{message.id}"
         return replace(end, goes_on=Admit(message=said.message, parts=(said.part,), key=key, source="system"))

@@ -10,12 +10,12 @@ from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.id import PartId
 from asyncagents.engine.step.draft import Draft
 from asyncagents.engine.workplace.hooks import Hooks
-from asyncagents.llm.model import ModelEvent, Request
+from asyncagents.llm.model import ChatRequest, ModelEvent
 
-HURRY_SECONDS = 2.0
+ABORTED_HOOK_SECONDS = 2.0
 
 
-async def shaped(hooks: Hooks, message: AssistantMessage, request: Request) -> Request:
+async def transform_request(hooks: Hooks, message: AssistantMessage, request: ChatRequest) -> ChatRequest:
     """Let hooks change the options and the system prompt of a request; its messages stay as they are."""
     if "chat.params" in hooks.names:
         request = replace(request, options=await hooks.chat_params(message, request.options))
@@ -24,22 +24,22 @@ async def shaped(hooks: Hooks, message: AssistantMessage, request: Request) -> R
     return request
 
 
-async def complete(hooks: Hooks, draft: Draft, event: ModelEvent) -> None:
+async def transform_text(hooks: Hooks, draft: Draft, event: ModelEvent) -> None:
     """Transform the text that an event ends. Call it before applying the event: an abort leaves it open."""
-    part = draft.ending(event)
+    part = draft.ending_text(event)
     if part is not None:
-        await _complete(hooks, draft, part)
+        await _transform_part(hooks, draft, part)
 
 
-async def complete_rest(hooks: Hooks, draft: Draft, *, hurry: bool) -> None:
+async def transform_open_texts(hooks: Hooks, draft: Draft, *, hurry: bool) -> None:
     """Transform the texts that the stream left open; `hurry`: the turn was interrupted, so limit the time."""
-    for part in draft.left_open():
+    for part in draft.open_texts():
         with suppress(TimeoutError):
-            async with asyncio.timeout(HURRY_SECONDS if hurry else None):
-                await _complete(hooks, draft, part)
+            async with asyncio.timeout(ABORTED_HOOK_SECONDS if hurry else None):
+                await _transform_part(hooks, draft, part)
 
 
-async def _complete(hooks: Hooks, draft: Draft, part: TextPart) -> None:
+async def _transform_part(hooks: Hooks, draft: Draft, part: TextPart) -> None:
     finished = await hooks.text_complete(part)
     if finished.text != part.text:
         draft.rewrite(PartId(part.id), finished.text, continues=finished.continues)

@@ -4,16 +4,16 @@ from msgspec import Struct
 
 from asyncagents.domain.conversation.failure import ContextOverflowError
 from asyncagents.domain.conversation.message import AssistantMessage
-from asyncagents.domain.window import taken
-from asyncagents.engine.step.compaction import Summary
+from asyncagents.domain.window import tokens_used
+from asyncagents.engine.step.compaction import SummaryRequest
 from asyncagents.engine.workplace.hooks import NO_HOOKS, Hooks
-from asyncagents.llm.model import Request
+from asyncagents.llm.model import ChatRequest
 
 
-class Job(Struct, frozen=True, kw_only=True):
+class StepRequest(Struct, frozen=True, kw_only=True):
     """The request of one step and how to handle its answer."""
 
-    request: Request | None
+    request: ChatRequest | None
     """None if the model cannot be asked; `why_not` says why."""
     why_not: str = ""
     last: bool = False
@@ -22,7 +22,7 @@ class Job(Struct, frozen=True, kw_only=True):
     """Tokens at which a summary is wanted; None: unknown, or summaries are off."""
     shrinks: bool = False
     """Whether a conversation that is too long is summarised."""
-    summary: Summary | None = None
+    summary: SummaryRequest | None = None
     """Given if the step writes a summary."""
     hooks: Hooks = NO_HOOKS
     """Hooks of the directory."""
@@ -31,4 +31,4 @@ class Job(Struct, frozen=True, kw_only=True):
         """Whether the step exceeds the room, or was refused because the request was too long."""
         if message.error is not None:
             return self.shrinks and isinstance(message.error, ContextOverflowError)
-        return self.room is not None and taken(message.tokens) >= self.room
+        return self.room is not None and tokens_used(message.tokens) >= self.room

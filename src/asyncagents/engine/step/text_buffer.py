@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from asyncagents.domain.conversation.part import PartTime, ReasoningPart, TextPart
 from asyncagents.domain.id import PartId
 
-Written: TypeAlias = TextPart | ReasoningPart
+StreamedPart: TypeAlias = TextPart | ReasoningPart
 
 
 class NewText(Struct, frozen=True):
@@ -17,10 +17,10 @@ class NewText(Struct, frozen=True):
     offset: int
 
 
-class Growing:
+class TextBuffer:
     """The text of a streaming text or reasoning part; chunks are joined on read."""
 
-    def __init__(self, part: Written) -> None:
+    def __init__(self, part: StreamedPart) -> None:
         self._part = part
         self._chunks: list[str] = []
         self.length = 0
@@ -35,12 +35,12 @@ class Growing:
         self.clean = False
         return NewText(self._part.id, text, offset)
 
-    def save(self) -> Written:
+    def save(self) -> StreamedPart:
         """Return the part as it is now and mark it as saved."""
         self.clean = True
         return self.part()
 
-    def part(self) -> Written:
+    def part(self) -> StreamedPart:
         if len(self._chunks) > 1:
             self._chunks = ["".join(self._chunks)]
         return replace(self._part, text=self._chunks[0] if self._chunks else "")
@@ -49,10 +49,10 @@ class Growing:
     def id(self) -> PartId:
         return PartId(self._part.id)
 
-    def trimmed(self) -> TextPart | None:
+    def trimmed_part(self) -> TextPart | None:
         """Return an open text part with trailing whitespace removed; None if it is not one."""
         part = self.part()
-        if self.closed or not isinstance(part, TextPart):
+        if self.is_closed or not isinstance(part, TextPart):
             return None
         return replace(part, text=part.text.rstrip())
 
@@ -68,5 +68,5 @@ class Growing:
         self.clean = False
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         return self._part.time is not None and self._part.time.end is not None

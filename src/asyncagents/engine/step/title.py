@@ -8,32 +8,32 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import ModelRef, UserMessage
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.session import TITLE_LENGTH, Session, Tokens, title_from
 from asyncagents.domain.id import Ids
-from asyncagents.engine.observer import UNWATCHED, Watch
+from asyncagents.engine.observer import NOOP_OBSERVER, Observer
 from asyncagents.engine.workplace.workplace import Workplace
 from asyncagents.errors import AsyncAgentsError
 from asyncagents.llm.limits import Limits
 from asyncagents.llm.model import (
-    FromModel,
-    FromUser,
+    ChatRequest,
     Model,
-    Request,
-    Said,
+    ModelTurn,
     StepFinish,
     StreamError,
+    TextBlock,
     TextDelta,
+    UserTurn,
 )
 from asyncagents.store.store import Store
-from asyncagents.store.verb.title import Titled
+from asyncagents.store.verb.title import TitleEnd
 
-SECONDS = 60.0
-MOST = 8_000
+TIMEOUT_SECONDS = 60.0
+MAX_PROMPT_CHARS = 8_000
 """How much of a long prompt the title is made from."""
-WRITER = "title"
+TITLE_AGENT = "title"
 """The agent that its spans name."""
 _log = logging.getLogger(__name__)
 
@@ -49,9 +49,9 @@ class Titles:
         limits: Limits,
         ids: Ids,
         group: asyncio.TaskGroup,
-        watch: Watch = UNWATCHED,
+        watch: Observer = NOOP_OBSERVER,
     ) -> None:
-        self._watch = watch
+        self._observer = watch
         self._store = store
         self._model = model
         self._limits = limits
@@ -59,16 +59,18 @@ class Titles:
         self._group = group
         self._running: set[asyncio.Task[None]] = set()
 
-    def begin(self, session: Session, place: Workplace, told: tuple[Entry, ...], used: ModelRef) -> None:
+    def begin(
+        self, session: Session, place: Workplace, told: tuple[MessageWithParts, ...], used: ModelRef
+    ) -> None:
         """Start a title with the first step of a root session whose prompt is too long to be its title."""
-        text = _first(told)
+        text = _first_prompt_text(told)
         is_long = len(text) > TITLE_LENGTH or "\n" in text.strip()
         if session.parent_id is not None or not is_long or session.title != title_from(text):
             return
-        task = place.titling(used)
-        if task is not None and not self._limits.crowded(task.model):
-            request = replace(task, messages=(FromUser(text[:MOST]),))
-            running = self._group.create_task(self._make(session, request))
+        task = place.title_request(used)
+        if task is not None and not self._limits.is_full(task.model):
+            request = replace(task, messages=(UserTurn(text[:MAX_PROMPT_CHARS]),))
+            running = self._group.create_task(self._make_title(session, request))
             self._running.add(running)
             running.add_done_callback(self._running.discard)
 
@@ -77,73 +79,73 @@ class Titles:
         for running in tuple(self._running):
             running.cancel()
 
-    async def _make(self, session: Session, request: Request) -> None:
+    async def _make_title(self, session: Session, request: ChatRequest) -> None:
         request_id = self._ids.request()
-        end = Titled(session_id=session.id, request_id=request_id, before=session.title)
+        end = TitleEnd(session_id=session.id, request_id=request_id, before=session.title)
         try:
             slot = await self._limits.slot(request.model)
             try:
-                await self._store.start_title(session.id, request_id, _estimate(request))
-                await self._timed(request, end)
+                await self._store.start_title(session.id, request_id, _estimate_tokens(request))
+                await self._ask_with_timeout(request, end)
             finally:
                 slot.release()
         except (AsyncAgentsError, TimeoutError) as error:
             _log.info("session=%s action=title failed, the title stays: %s", session.id, error)
         except Exception as error:  # noqa: BLE001  the edge of a provider: a title fails nothing else
             _log.warning("session=%s action=title failed, the title stays", session.id, exc_info=True)
-            self._watch.report_fault("title", error)
+            self._observer.report_fault("title", error)
 
-    async def _timed(self, request: Request, end: Titled) -> None:
+    async def _ask_with_timeout(self, request: ChatRequest, end: TitleEnd) -> None:
         """Ask for the title and store its cost, also on a failure or a timeout."""
         try:
-            async with asyncio.timeout(SECONDS):
-                end = await self._asked(request, end)
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                end = await self._ask_model(request, end)
         finally:
             await self._store.end_title(end)
 
-    async def _asked(self, request: Request, end: Titled) -> Titled:
+    async def _ask_model(self, request: ChatRequest, end: TitleEnd) -> TitleEnd:
         words: list[str] = []
-        with self._watch.model(request, end.session_id, WRITER) as seen:
+        with self._observer.model_span(request, end.session_id, TITLE_AGENT) as seen:
             async with aclosing(self._model.stream(request)) as events:
                 async for event in events:
                     match event:
                         case TextDelta(text=text):
                             words.append(text)
                         case StepFinish(finish=finish, tokens=tokens, cost=cost):
-                            seen.ended(event, None, lambda: FromModel((Said("".join(words)),)))
+                            seen.record_outcome(event, None, lambda: ModelTurn((TextBlock("".join(words)),)))
                             said = "".join(words) if finish == "stop" else ""
-                            end = replace(end, title=_clean(said), tokens=tokens, cost=cost)
+                            end = replace(end, title=_clean_title(said), tokens=tokens, cost=cost)
                         case StreamError(failure=failure):
-                            seen.ended(None, failure, lambda: FromModel(()))
+                            seen.record_outcome(None, failure, lambda: ModelTurn(()))
                             return replace(end, tokens=Tokens.zero())
                         case _:
                             pass
         return end
 
 
-def _estimate(request: Request) -> Tokens:
-    told = sum(len(each.text) for each in request.messages if isinstance(each, FromUser))
+def _estimate_tokens(request: ChatRequest) -> Tokens:
+    told = sum(len(each.text) for each in request.messages if isinstance(each, UserTurn))
     return replace(Tokens.zero(), input=(len(request.system) + told) // 4)
 
 
-def _first(told: tuple[Entry, ...]) -> str:
+def _first_prompt_text(told: tuple[MessageWithParts, ...]) -> str:
     """Return the text of the first prompt, as `admit` reads it for a title."""
-    return next(_said(told), "")
+    return next(_prompt_texts(told), "")
 
 
-def first_prompt(told: tuple[Entry, ...]) -> bool:
+def is_first_prompt(told: tuple[MessageWithParts, ...]) -> bool:
     """Whether there is exactly one prompt; a person's shell commands do not count."""
-    return len(list(islice(_said(told), 2))) == 1
+    return len(list(islice(_prompt_texts(told), 2))) == 1
 
 
-def _said(told: tuple[Entry, ...]) -> Iterator[str]:
+def _prompt_texts(told: tuple[MessageWithParts, ...]) -> Iterator[str]:
     for entry in told:
         texts = [part.text for part in entry.parts if isinstance(part, TextPart) and not part.synthetic]
         if texts and isinstance(entry.info, UserMessage):
             yield "\n".join(texts)
 
 
-def _clean(said: str) -> str:
+def _clean_title(said: str) -> str:
     """Return the first line of a title, without thinking text, quotes and markup."""
     lines = [line.strip().strip("\"'`*# ") for line in said.split("</think>")[-1].splitlines()]
     line = next((line for line in lines if line), "")

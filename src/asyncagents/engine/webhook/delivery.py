@@ -6,13 +6,21 @@ from msgspec import Struct
 
 from asyncagents.config.secret import Secret
 from asyncagents.domain.call.signature import sign_plain, sign_standard
-from asyncagents.domain.call.webhook import STATES, Again, Dead, Delivered, Delivery, DeliveryState, Verdict
+from asyncagents.domain.call.webhook import (
+    DELIVERY_STATES,
+    Delivery,
+    DeliveryDead,
+    DeliveryDone,
+    DeliveryOutcome,
+    DeliveryRetry,
+    DeliveryState,
+)
 from asyncagents.domain.port import Rng
 from asyncagents.errors import InvalidInput
 from asyncagents.store.facade.delivery import DeliveryStore
-from asyncagents.store.verb.delivery import Parcel
+from asyncagents.store.verb.delivery import DueDelivery
 
-MOST = 1_000
+MAX_LIMIT = 1_000
 
 
 class Deliveries:
@@ -25,10 +33,10 @@ class Deliveries:
         self, state: DeliveryState | None = None, *, after: str = "", limit: int = 100
     ) -> tuple[Delivery, ...]:
         """List deliveries in the order of their calls, after the id `after`."""
-        if not 0 < limit <= MOST:
-            raise InvalidInput(f"limit must be from 1 to {MOST}")
-        if state is not None and state not in STATES:
-            raise InvalidInput(f"state must be one of {', '.join(STATES)}")
+        if not 0 < limit <= MAX_LIMIT:
+            raise InvalidInput(f"limit must be from 1 to {MAX_LIMIT}")
+        if state is not None and state not in DELIVERY_STATES:
+            raise InvalidInput(f"state must be one of {', '.join(DELIVERY_STATES)}")
         return await self._store.list(state, after=after, limit=limit)
 
     async def get(self, delivery_id: str) -> Delivery:
@@ -40,22 +48,22 @@ class Deliveries:
 
 
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
-PAUSES_MS = (
+RETRY_PAUSES_MS = (
     5 * SECOND, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR, 14 * HOUR, 20 * HOUR, 24 * HOUR
 )  # fmt: skip
 """Pause before each further try; after a bit more than three days a delivery is given up."""
-LONGEST_MS = 24 * HOUR
-GONE = 410
-AGENT = "asyncagents (+webhook)"
+MAX_PAUSE_MS = 24 * HOUR
+HTTP_GONE = 410
+USER_AGENT = "asyncagents (+webhook)"
 
 
-class Letter(Struct, frozen=True):
+class SignedRequest(Struct, frozen=True):
     url: str
     headers: dict[str, str]
     body: bytes
 
 
-class Answered(Struct, frozen=True):
+class WebhookResponse(Struct, frozen=True):
     status: int
     retry_after: float | None = None
     """Seconds of the `Retry-After` header, if any."""
@@ -67,34 +75,34 @@ class Unreachable(Struct, frozen=True):
     why: str
 
 
-class Forbidden(Struct, frozen=True):
+class DeliveryForbidden(Struct, frozen=True):
     """Nothing was sent, and nothing will be unless the config or the URL changes."""
 
     why: str
 
 
-Answer: TypeAlias = Answered | Unreachable | Forbidden
+DeliveryResponse: TypeAlias = WebhookResponse | Unreachable | DeliveryForbidden
 
 
-class Post(Protocol):
-    async def __call__(self, letter: Letter) -> Answer: ...
+class SendWebhook(Protocol):
+    async def __call__(self, letter: SignedRequest) -> DeliveryResponse: ...
 
 
-async def switched_off(letter: Letter) -> Answer:
+async def refuse_delivery(letter: SignedRequest) -> DeliveryResponse:
     """Refuse every delivery: the sender of a runtime with webhooks off."""
-    return Forbidden("webhooks are off: set async_tools.webhooks.enabled to true, then send it again")
+    return DeliveryForbidden("webhooks are off: set async_tools.webhooks.enabled to true, then send it again")
 
 
-def sealed(parcel: Parcel, secrets: tuple[Secret, ...], now: int) -> Letter:
+def sign_delivery(parcel: DueDelivery, secrets: tuple[Secret, ...], now: int) -> SignedRequest:
     """Sign one try of a delivery; its id stays the same. One signature per secret, the plain by the first."""
     seconds = now // 1000
     known = [secret.reveal() for secret in secrets]
     signatures = [sign_standard(secret, parcel.id, seconds, parcel.body) for secret in known]
-    return Letter(
+    return SignedRequest(
         parcel.url,
         {
             "content-type": "application/json",
-            "user-agent": AGENT,
+            "user-agent": USER_AGENT,
             "webhook-id": parcel.id,
             "webhook-timestamp": str(seconds),
             "webhook-signature": " ".join(signatures),
@@ -104,33 +112,37 @@ def sealed(parcel: Parcel, secrets: tuple[Secret, ...], now: int) -> Letter:
     )
 
 
-def judged(answer: Answer, attempt: int, *, now: int, rng: Rng) -> Verdict:
+def judge_response(answer: DeliveryResponse, attempt: int, *, now: int, rng: Rng) -> DeliveryOutcome:
     """Return what follows from the response to a try, counted from 1."""
     match answer:
-        case Answered(status) if 200 <= status < 300:
-            return Delivered()
-        case Answered(status) if status == GONE:
-            return Dead("the receiver answered 410 Gone: it wants no more webhooks")
-        case Answered(status, retry_after):
+        case WebhookResponse(status) if 200 <= status < 300:
+            return DeliveryDone()
+        case WebhookResponse(status) if status == HTTP_GONE:
+            return DeliveryDead("the receiver answered 410 Gone: it wants no more webhooks")
+        case WebhookResponse(status, retry_after):
             followed = "; redirects are not followed" if 300 <= status < 400 else ""
-            return _again(f"the receiver answered {status}{followed}", attempt, retry_after, now=now, rng=rng)
+            return _retry_or_give_up(
+                f"the receiver answered {status}{followed}", attempt, retry_after, now=now, rng=rng
+            )
         case Unreachable(why):
-            return _again(why, attempt, None, now=now, rng=rng)
-        case Forbidden(why):
-            return Dead(why)
+            return _retry_or_give_up(why, attempt, None, now=now, rng=rng)
+        case DeliveryForbidden(why):
+            return DeliveryDead(why)
         case _:
             assert_never(answer)
 
 
-def _again(why: str, attempt: int, retry_after: float | None, *, now: int, rng: Rng) -> Verdict:
-    if attempt > len(PAUSES_MS):
-        return Dead(f"{why}; given up after {attempt} tries")
-    return Again(now + pause(attempt, retry_after, rng), why)
+def _retry_or_give_up(
+    why: str, attempt: int, retry_after: float | None, *, now: int, rng: Rng
+) -> DeliveryOutcome:
+    if attempt > len(RETRY_PAUSES_MS):
+        return DeliveryDead(f"{why}; given up after {attempt} tries")
+    return DeliveryRetry(now + retry_pause_ms(attempt, retry_after, rng), why)
 
 
-def pause(attempt: int, retry_after: float | None, rng: Rng) -> int:
+def retry_pause_ms(attempt: int, retry_after: float | None, rng: Rng) -> int:
     """Return the pause in ms: `Retry-After` may extend it up to a day, never shorten it."""
-    usual = PAUSES_MS[attempt - 1]
-    asked = int(min(max(retry_after or 0.0, 0.0) * 1000, LONGEST_MS))
+    usual = RETRY_PAUSES_MS[attempt - 1]
+    asked = int(min(max(retry_after or 0.0, 0.0) * 1000, MAX_PAUSE_MS))
     wait = max(usual, asked)
     return wait + rng.below(wait // 10)

@@ -6,124 +6,141 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from asyncagents.domain.call.webhook import Again, Dead, Delivered, Verdict, origin_of
+from asyncagents.domain.call.webhook import (
+    DeliveryDead,
+    DeliveryDone,
+    DeliveryOutcome,
+    DeliveryRetry,
+    origin_of,
+)
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.port import Clock, Rng
-from asyncagents.engine.call.incoming_webhook import Keys
-from asyncagents.engine.observer import UNWATCHED, Watch
-from asyncagents.engine.webhook.delivery import Answer, Forbidden, Post, Unreachable, judged, sealed
+from asyncagents.engine.call.incoming_webhook import CallSecrets
+from asyncagents.engine.observer import NOOP_OBSERVER, Observer
+from asyncagents.engine.webhook.delivery import (
+    DeliveryForbidden,
+    DeliveryResponse,
+    SendWebhook,
+    Unreachable,
+    judge_response,
+    sign_delivery,
+)
 from asyncagents.errors import AsyncAgentsError, StoreError
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit
-from asyncagents.store.verb.delivery import Parcel
+from asyncagents.store.verb.delivery import DueDelivery
 
-AT_ONCE = 8
-AT_ONE_HOST = 2
+MAX_CONCURRENT = 8
+MAX_PER_HOST = 2
 DEADLINE_SECONDS = 15.0
-LEASE_MS = 60_000
+CLAIM_MS = 60_000
 """A claim on a delivery, much longer than a try takes: after it, its process counts as dead."""
 SWEEP_MS = 30_000
 RETRY_MS = 1_000
 GRACE_SECONDS = 3.0
-TRIES = 30
+MAX_TRIES = 30
 """Max tries whose outcome is unknown; a receiver that answers with errors is given up much sooner."""
 
 _log = logging.getLogger(__name__)
 
 
-class Courier:
+class DeliveryLoop:
     """Claims a delivery's row before it is sent and concludes it after: it is sent at least once."""
 
     def __init__(  # noqa: PLR0913  all that sending needs
         self,
         store: Store,
-        post: Post,
+        post: SendWebhook,
         serving: Callable[[], Awaitable[SessionId | None]],
         *,
         clock: Clock,
         rng: Rng,
         group: asyncio.TaskGroup,
-        watch: Watch = UNWATCHED,
+        watch: Observer = NOOP_OBSERVER,
     ) -> None:
         """`serving` waits until this process serves and returns the tree that it serves, or (None) all."""
         self._store = store.deliveries
-        self._keys = Keys(store.pending, rng)
-        self._post = post
-        self._serving = serving
+        self._keys = CallSecrets(store.pending, rng)
+        self._send = post
+        self._wait_until_serving = serving
         self._clock = clock
         self._rng = rng
         self._group = group
-        self._watch = watch
-        self._posting: dict[str, tuple[Parcel, asyncio.Task[None]]] = {}
-        self._wanted = asyncio.Event()
+        self._observer = watch
+        self._sending: dict[str, tuple[DueDelivery, asyncio.Task[None]]] = {}
+        self._look_wanted = asyncio.Event()
         self._next_look = -math.inf
         """When to look for due deliveries again; -inf until this process serves."""
 
-    def committed(self, commit: Commit) -> None:
+    def on_commit(self, commit: Commit) -> None:
         if commit.posts and min(commit.posts) < self._next_look:
-            self._wanted.set()
+            self._look_wanted.set()
 
-    async def work_forever(self) -> None:
+    async def deliver_forever(self) -> None:
         """Send due deliveries: at the start, when one is due, when a try ends, and every half minute."""
-        root_id = await self._serving()
+        root_id = await self._wait_until_serving()
         while True:
-            self._wanted.clear()
+            self._look_wanted.clear()
             self._next_look = math.inf  # a delivery that is committed while we look starts another look
             try:
-                pause = await self._round(root_id)
+                pause = await self._deliver_due(root_id)
             except StoreError:
                 _log.exception("action=find_due_webhooks the store failed; retrying")
                 pause = RETRY_MS
             except Exception as error:  # noqa: BLE001  the edge of the courier
                 _log.exception("action=find_due_webhooks failed; retrying")
-                self._watch.report_fault("courier", error)
+                self._observer.report_fault("courier", error)
                 pause = RETRY_MS
             self._next_look = self._clock.now() + pause
             try:
                 async with asyncio.timeout(pause / 1000):
-                    await self._wanted.wait()
+                    await self._look_wanted.wait()
             except TimeoutError:
                 pass
 
-    async def _round(self, root_id: SessionId | None) -> int:
+    async def _deliver_due(self, root_id: SessionId | None) -> int:
         """Start the due deliveries that fit; return how long to wait for the next look, in ms."""
-        while (places := AT_ONCE - len(self._posting)) > 0:
-            busy = Counter(parcel.host for parcel, _ in self._posting.values())
-            wanted = await self._store.due(root_id, busy, most=places, each=AT_ONE_HOST)
+        while (places := MAX_CONCURRENT - len(self._sending)) > 0:
+            busy = Counter(parcel.host for parcel, _ in self._sending.values())
+            wanted = await self._store.due(root_id, busy, most=places, each=MAX_PER_HOST)
             if not wanted:
                 break
-            taken = await self._store.claim(wanted, LEASE_MS)
+            taken = await self._store.claim(wanted, CLAIM_MS)
             for parcel in taken:
                 task = self._group.create_task(self._deliver(parcel))
-                self._posting[parcel.id] = parcel, task
+                self._sending[parcel.id] = parcel, task
             if not taken:  # other processes claimed them
                 break
         due = await self._store.next_due(root_id)
         return SWEEP_MS if due is None else max(1, min(SWEEP_MS, due - self._clock.now()))
 
-    async def _deliver(self, parcel: Parcel) -> None:
+    async def _deliver(self, parcel: DueDelivery) -> None:
         try:
-            answer = await self._answer(parcel)
-            verdict = judged(answer, parcel.attempt, now=self._clock.now(), rng=self._rng)
-            await self._store.conclude(parcel, verdict)
-            _note(parcel, verdict)
+            answer = await self._try_delivery(parcel)
+            verdict = judge_response(answer, parcel.attempt, now=self._clock.now(), rng=self._rng)
+            await self._store.end_attempt(parcel, verdict)
+            _log_verdict(parcel, verdict)
         except Exception as error:  # noqa: BLE001  the edge of a delivery; others go on
             _log.exception("webhook=%s action=conclude failed; it is sent again", parcel.id)
-            self._watch.report_fault("courier", error)
+            self._observer.report_fault("courier", error)
         finally:
-            self._posting.pop(parcel.id, None)
-            self._wanted.set()
+            self._sending.pop(parcel.id, None)
+            self._look_wanted.set()
 
-    async def _answer(self, parcel: Parcel) -> Answer:
-        if parcel.attempt > TRIES:
-            return Forbidden(
-                f"the sending process died in each of {TRIES} tries, or could not store the outcome"
+    async def _try_delivery(self, parcel: DueDelivery) -> DeliveryResponse:
+        if parcel.attempt > MAX_TRIES:
+            return DeliveryForbidden(
+                f"the sending process died in each of {MAX_TRIES} tries, or could not store the outcome"
             )
-        secrets = (parcel.secret,) if parcel.secret else await self._keys.told(parcel.call_id, parcel.since)
-        letter = sealed(parcel, secrets, self._clock.now())
+        secrets = (
+            (parcel.secret,)
+            if parcel.secret
+            else await self._keys.signing_secrets(parcel.call_id, parcel.since)
+        )
+        letter = sign_delivery(parcel, secrets, self._clock.now())
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
-                return await self._post(letter)
+                return await self._send(letter)
         except TimeoutError:
             return Unreachable(f"the receiver did not answer within {DEADLINE_SECONDS:.0f} s")
         except AsyncAgentsError:
@@ -134,7 +151,7 @@ class Courier:
 
     async def stop(self) -> None:
         """Wait a moment for tries under way, then cancel them and release their claims."""
-        running = dict(self._posting)
+        running = dict(self._sending)
         tasks = [task for _, task in running.values()]
         if not tasks:
             return
@@ -147,20 +164,20 @@ class Courier:
             if task in late:
                 await self._give_back(parcel)
 
-    async def _give_back(self, parcel: Parcel) -> None:
+    async def _give_back(self, parcel: DueDelivery) -> None:
         try:
             await self._store.give_back(parcel)
         except AsyncAgentsError:
             _log.exception("webhook=%s action=release failed; it is due when its claim ends", parcel.id)
 
 
-def _note(parcel: Parcel, verdict: Verdict) -> None:
+def _log_verdict(parcel: DueDelivery, verdict: DeliveryOutcome) -> None:
     match verdict:
-        case Delivered():
+        case DeliveryDone():
             _log.info("webhook=%s action=deliver delivered to %s", parcel.id, origin_of(parcel.url))
-        case Again(_, why):
+        case DeliveryRetry(_, why):
             _log.info("webhook=%s action=deliver to %s: %s; retrying", parcel.id, origin_of(parcel.url), why)
-        case Dead(why):
+        case DeliveryDead(why):
             _log.warning(
                 "webhook=%s action=deliver to %s given up: %s", parcel.id, origin_of(parcel.url), why
             )

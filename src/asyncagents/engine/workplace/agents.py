@@ -21,11 +21,11 @@ from asyncagents.domain.agent.permission import (
     UNCLEAR,
     WEBFETCH_LOCAL,
     Action,
-    Effective,
-    Layers,
+    LineageRules,
+    RuleLayers,
     at_least,
-    confined,
-    rules_of,
+    confine_to,
+    rules_from_config,
 )
 from asyncagents.domain.agent.sandbox import Sandbox
 from asyncagents.domain.conversation.session import Rule
@@ -41,7 +41,7 @@ PromptName: TypeAlias = Literal[
 ]  # fmt: skip
 
 # Permissions of a read-only subagent; every other one is denied, also those of plugins' tools.
-_LOOKING = (
+_READ_ONLY_PERMISSIONS = (
     "read", "grep", "glob", "list", "bash", "webfetch", "websearch", "skill",
     "external_directory", "doom_loop", UNCLEAR, WEBFETCH_LOCAL, GUARDED_PLACE,
 )  # fmt: skip
@@ -53,7 +53,7 @@ class _BuiltIn(Struct, frozen=True, kw_only=True):
     mode: Mode
     prompt: PromptName
     description: str | None
-    opens: tuple[str, ...] = ()
+    allows: tuple[str, ...] = ()
     """Permissions that the defaults deny and this agent has; the user's own rules come after."""
     floors: tuple[tuple[str, Action], ...] = ()
     """The least strict action for a permission, even if the user's rules for all agents allow more."""
@@ -68,13 +68,13 @@ _BUILT_IN: Mapping[str, _BuiltIn] = {
         mode="primary",
         prompt="build",
         description="Does the work: reads, changes and runs what the rules allow.",
-        opens=("plan_enter",),
+        allows=("plan_enter",),
     ),
     "plan": _BuiltIn(
         mode="primary",
         prompt="plan",
         description="Plans the work and changes nothing: no edits, and every command asks.",
-        opens=("plan_exit",),
+        allows=("plan_exit",),
         floors=(*_NO_EDITS, ("bash", "ask")),
     ),
     "general": _BuiltIn(
@@ -87,7 +87,7 @@ _BUILT_IN: Mapping[str, _BuiltIn] = {
         mode="subagent",
         prompt="explore",
         description="Finds files, code and facts in a project quickly, without changing anything.",
-        only=_LOOKING,
+        only=_READ_ONLY_PERMISSIONS,
     ),
     "title": _BuiltIn(
         mode="primary",
@@ -106,7 +106,7 @@ _BUILT_IN: Mapping[str, _BuiltIn] = {
     ),
 }
 # The prompt of a user's agent that has none.
-_BORROWED: Mapping[Mode, PromptName] = {"primary": "build", "all": "build", "subagent": "general"}
+_FALLBACK_PROMPTS: Mapping[Mode, PromptName] = {"primary": "build", "all": "build", "subagent": "general"}
 
 
 def default_rules(directories: tuple[str, ...] = ()) -> tuple[Rule, ...]:
@@ -122,7 +122,7 @@ def default_rules(directories: tuple[str, ...] = ()) -> tuple[Rule, ...]:
         "plan_exit": "deny",
         "read": {"*": "allow", "*.env": "ask", "*.env.*": "ask", "*.env.example": "allow"},
     }
-    return rules_of(written, "")
+    return rules_from_config(written, "")
 
 
 class Agents:
@@ -132,14 +132,14 @@ class Agents:
         self, config: Config, found: FoundAgents, *, home: str, directories: tuple[str, ...] = ()
     ) -> None:
         self._home = home
-        self._defaults = default_rules(directories)
-        self._config = rules_of(config.permission, home)
+        self._default_rules = default_rules(directories)
+        self._config_rules = rules_from_config(config.permission, home)
         self._sandbox = config.sandbox
         names = dict.fromkeys([*_BUILT_IN, *found.agents, *config.agent])
-        laid = [self._laid(name, found.agents.get(name), config.agent.get(name)) for name in names]
+        laid = [self._build_agent(name, found.agents.get(name), config.agent.get(name)) for name in names]
         self._agents = {agent.name: agent for agent in laid if agent is not None}
         self._untrusted = found.untrusted
-        self._default = self._choose(config.default_agent)
+        self._default = self._choose_default(config.default_agent)
 
     def get(self, name: str) -> Agent:
         self.check_trust(name)
@@ -150,11 +150,11 @@ class Agents:
 
     def check_trust(self, name: str) -> None:
         """Raise `UntrustedInput` if an agent is unknown because its file is not trusted."""
-        fact = self._unread(name)
+        fact = self._untrusted_fact(name)
         if fact is not None:
             raise UntrustedInput(self._untrusted.sentence(fact), fact=fact)
 
-    def _unread(self, name: str) -> str | None:
+    def _untrusted_fact(self, name: str) -> str | None:
         if name in self._agents:
             return None
         return self._untrusted.fact(f"agent {name!r}", "agent", name)
@@ -170,29 +170,31 @@ class Agents:
     def default(self) -> Agent:
         return self._agents[self._default]
 
-    def _choose(self, wanted: str | None) -> str:
+    def _choose_default(self, wanted: str | None) -> str:
         able = sorted(agent.name for agent in self._agents.values() if agent.speaks_to_people)
         if not able:
             raise ConfigError("no agent is left to talk to: enable one whose mode is primary or all")
-        fact = self._unread(wanted) if wanted is not None else None
+        fact = self._untrusted_fact(wanted) if wanted is not None else None
         if fact is not None:
             raise UntrustedConfig(self._untrusted.sentence(fact), fact=fact)
         if wanted is not None and wanted not in able:
             raise ConfigError(f"default_agent is {wanted!r}, which cannot be one: use {', '.join(able)}")
         return wanted or (DEFAULT_AGENT if DEFAULT_AGENT in able else able[0])
 
-    def _laid(self, name: str, file: AgentFile | None, own: AgentConfig | None) -> Agent | None:
+    def _build_agent(self, name: str, file: AgentFile | None, own: AgentConfig | None) -> Agent | None:
         """Build an agent from its layers; None if it is disabled."""
         written = [each for each in (file.config if file else None, own) if each is not None]
-        said, built_in = _merged(written), _BUILT_IN.get(name)
+        said, built_in = _merge_configs(written), _BUILT_IN.get(name)
         if said.disable:
             return None
-        known = built_in or _BuiltIn(mode="all", prompt=_BORROWED[said.mode or "all"], description=None)
+        known = built_in or _BuiltIn(
+            mode="all", prompt=_FALLBACK_PROMPTS[said.mode or "all"], description=None
+        )
         mode = said.mode or known.mode
         return Agent(
             name=name,
             mode=mode,
-            layers=self._layers(known, written),
+            layers=self._build_layers(known, written),
             prompt=said.prompt or prompt_text(known.prompt),
             description=said.description or known.description,
             model=said.model,
@@ -205,11 +207,11 @@ class Agents:
             color=file.color if file else None,
             options={key: value for each in written for key, value in each.options.items()},
             asks_anew=tuple(permission for permission, action in known.floors if action == "ask"),
-            sandbox=self._sandbox_of(said.sandbox),
+            sandbox=self._effective_sandbox(said.sandbox),
             origin=str(file.origin) if file else "built in" if built_in else "config",
         )
 
-    def _sandbox_of(self, own: SandboxConfig | bool | None) -> Sandbox | None:
+    def _effective_sandbox(self, own: SandboxConfig | bool | None) -> Sandbox | None:
         """Return the agent's own sandbox settings, completed by those for all agents; None: no sandbox."""
         usual = self._sandbox
         if own is False or (own is None and usual is None):
@@ -224,19 +226,19 @@ class Agents:
             network=usual.network if chosen.network is None else chosen.network,
         )
 
-    def _layers(self, known: _BuiltIn, written: Sequence[AgentConfig]) -> Layers:
+    def _build_layers(self, known: _BuiltIn, written: Sequence[AgentConfig]) -> RuleLayers:
         """Order the rules. Only defaults may allow: built-in restrictions come after the user's rules."""
-        opened = tuple(Rule(permission=each, pattern="*", action="allow") for each in known.opens)
-        defaults = self._defaults + opened
-        return Layers(
+        opened = tuple(Rule(permission=each, pattern="*", action="allow") for each in known.allows)
+        defaults = self._default_rules + opened
+        return RuleLayers(
             defaults=defaults,
-            config=self._config,
-            built_in=_restrictions(known, defaults + self._config),
-            agent=tuple(rule for each in written for rule in rules_of(each.permission, self._home)),
+            config=self._config_rules,
+            built_in=_restrictions(known, defaults + self._config_rules),
+            agent=tuple(rule for each in written for rule in rules_from_config(each.permission, self._home)),
         )
 
 
-def _merged(written: Sequence[AgentConfig]) -> AgentConfig:
+def _merge_configs(written: Sequence[AgentConfig]) -> AgentConfig:
     """Merge configs field by field; the later value wins."""
     merged = AgentConfig()
     for each in written:
@@ -247,7 +249,7 @@ def _merged(written: Sequence[AgentConfig]) -> AgentConfig:
 
 def _restrictions(known: _BuiltIn, under: tuple[Rule, ...]) -> tuple[Rule, ...]:
     """Return a built-in agent's restrictions; a denial is one plain rule, so that its tools are hidden."""
-    rules = () if known.only is None else confined(under, known.only)
+    rules = () if known.only is None else confine_to(under, known.only)
     for permission, action in known.floors:
         if action == "deny":
             rules += (Rule(permission=permission, pattern="*", action="deny"),)
@@ -256,7 +258,7 @@ def _restrictions(known: _BuiltIn, under: tuple[Rule, ...]) -> tuple[Rule, ...]:
     return rules
 
 
-class Facts(Struct, frozen=True, kw_only=True):
+class EnvironmentFacts(Struct, frozen=True, kw_only=True):
     """The environment that the system prompt describes."""
 
     directory: str
@@ -270,20 +272,22 @@ class Facts(Struct, frozen=True, kw_only=True):
 
 def system_prompt(
     agent: Agent,
-    facts: Facts,
+    facts: EnvironmentFacts,
     instructions: Sequence[Instruction] = (),
     skills: Sequence[Skill] = (),
     *,
-    rules: Effective | None = None,
+    rules: LineageRules | None = None,
 ) -> str:
     """Build the system prompt, deterministically. `rules`: given if the rules of ancestors apply as well."""
-    effective = rules or Effective.of(agent.layers.rules)
-    pieces = [agent.prompt.strip(), _environment(facts)]
+    effective = rules or LineageRules.from_rules(agent.layers.rules)
+    pieces = [agent.prompt.strip(), _environment_text(facts)]
     if not effective.hides("todowrite"):
         pieces.append(prompt_text("todo"))
     if not effective.hides("skill"):
-        pieces.append(_skills([each for each in skills if effective.evaluate("skill", each.name) != "deny"]))
-    pieces += [_tagged("instructions", str(each.path), each.text) for each in instructions]
+        pieces.append(
+            _skills_text([each for each in skills if effective.evaluate("skill", each.name) != "deny"])
+        )
+    pieces += [_wrap_in_tag("instructions", str(each.path), each.text) for each in instructions]
     return "\n\n".join(piece for piece in pieces if piece)
 
 
@@ -292,7 +296,7 @@ def prompt_text(name: PromptName) -> str:
     return (files("asyncagents.engine") / "prompts" / f"{name}.txt").read_text(encoding="utf-8").strip()
 
 
-def _environment(facts: Facts) -> str:
+def _environment_text(facts: EnvironmentFacts) -> str:
     lines = {
         "Working directory": facts.directory,
         "Project root": facts.worktree,
@@ -300,25 +304,27 @@ def _environment(facts: Facts) -> str:
         "Platform": facts.platform,
         "Date": facts.date,
     }
-    return _tagged("environment", None, "\n".join(f"{key}: {_line(value)}" for key, value in lines.items()))
+    return _wrap_in_tag(
+        "environment", None, "\n".join(f"{key}: {_one_line(value)}" for key, value in lines.items())
+    )
 
 
-def _skills(skills: Sequence[Skill]) -> str:
+def _skills_text(skills: Sequence[Skill]) -> str:
     if not skills:
         return ""
     listed = sorted(skills, key=lambda skill: skill.name)
-    told = "\n".join(f"- {skill.name}: {_line(skill.description)}" for skill in listed)
-    return _tagged(
+    told = "\n".join(f"- {skill.name}: {_one_line(skill.description)}" for skill in listed)
+    return _wrap_in_tag(
         "skills", None, f"Load one with the skill tool when its description fits the task.\n{told}"
     )
 
 
-def _tagged(tag: str, name: str | None, text: str) -> str:
+def _wrap_in_tag(tag: str, name: str | None, text: str) -> str:
     """Wrap a text in a tag, with closing tags inside it escaped."""
     inside = re.sub(rf"<(\s*/\s*{tag})", r"&lt;\1", text, flags=re.IGNORECASE)
-    opening = tag if name is None else f'{tag} from="{escape(_line(name))}"'
+    opening = tag if name is None else f'{tag} from="{escape(_one_line(name))}"'
     return f"<{opening}>\n{inside}\n</{tag}>"
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     return " ".join(text.splitlines())

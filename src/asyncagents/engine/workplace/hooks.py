@@ -30,7 +30,7 @@ HookName: TypeAlias = Literal[
 ]
 
 
-class Arriving(Struct, frozen=True, kw_only=True):
+class IncomingPrompt(Struct, frozen=True, kw_only=True):
     """A prompt that is not admitted yet. `agent`, `model`: None if not chosen, the session's own apply."""
 
     session_id: SessionId
@@ -40,14 +40,14 @@ class Arriving(Struct, frozen=True, kw_only=True):
     parts: tuple[Part, ...]
 
 
-class Compacting(Struct, frozen=True):
+class CompactionHints(Struct, frozen=True):
     """Additional context for a summary, or another system prompt for it."""
 
     context: tuple[str, ...] = ()
     prompt: str | None = None
 
 
-class Commanded(Struct, frozen=True, kw_only=True):
+class ExpandedCommand(Struct, frozen=True, kw_only=True):
     """A slash command, filled in and not admitted yet."""
 
     session_id: SessionId
@@ -92,7 +92,7 @@ class Hooks(Protocol):
     @property
     def names(self) -> frozenset[HookName]: ...
 
-    async def chat_message(self, arriving: Arriving) -> Arriving: ...
+    async def chat_message(self, arriving: IncomingPrompt) -> IncomingPrompt: ...
 
     async def chat_params(self, message: AssistantMessage, options: Options) -> Options: ...
 
@@ -114,9 +114,9 @@ class Hooks(Protocol):
         """Return additional environment variables for a shell command."""
         ...
 
-    async def compacting(self, session_id: SessionId) -> Compacting: ...
+    async def compacting(self, session_id: SessionId) -> CompactionHints: ...
 
-    async def command(self, commanded: Commanded) -> tuple[Part, ...]: ...
+    async def command(self, commanded: ExpandedCommand) -> tuple[Part, ...]: ...
 
     def reports(self) -> tuple[PluginReport, ...]: ...
 
@@ -126,7 +126,7 @@ class NoHooks:
 
     names: frozenset[HookName] = frozenset()
 
-    async def chat_message(self, arriving: Arriving) -> Arriving:
+    async def chat_message(self, arriving: IncomingPrompt) -> IncomingPrompt:
         return arriving
 
     async def chat_params(self, message: AssistantMessage, options: Options) -> Options:
@@ -150,10 +150,10 @@ class NoHooks:
     async def shell_env(self, call: Call, directory: str) -> Mapping[str, str]:
         return {}
 
-    async def compacting(self, session_id: SessionId) -> Compacting:
-        return Compacting()
+    async def compacting(self, session_id: SessionId) -> CompactionHints:
+        return CompactionHints()
 
-    async def command(self, commanded: Commanded) -> tuple[Part, ...]:
+    async def command(self, commanded: ExpandedCommand) -> tuple[Part, ...]:
         return commanded.parts
 
     def reports(self) -> tuple[PluginReport, ...]:

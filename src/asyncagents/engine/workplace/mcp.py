@@ -7,7 +7,7 @@ from msgspec import Struct
 from asyncagents.config.config import McpConfig
 
 
-class Resource(Struct, frozen=True, kw_only=True):
+class McpResource(Struct, frozen=True, kw_only=True):
     server: str
     uri: str
     name: str
@@ -15,7 +15,7 @@ class Resource(Struct, frozen=True, kw_only=True):
     mime: str = ""
 
 
-class Content(Struct, frozen=True, kw_only=True):
+class McpContent(Struct, frozen=True, kw_only=True):
     """A text, or data."""
 
     uri: str = ""
@@ -24,42 +24,44 @@ class Content(Struct, frozen=True, kw_only=True):
     data: bytes | None = None
 
 
-class Argument(Struct, frozen=True, kw_only=True):
+class McpPromptArgument(Struct, frozen=True, kw_only=True):
     name: str
     description: str = ""
     required: bool = False
 
 
-class ReadyPrompt(Struct, frozen=True, kw_only=True):
+class McpPrompt(Struct, frozen=True, kw_only=True):
     """A prompt of an MCP server; as a command it is named `server:prompt`."""
 
     server: str
     name: str
     description: str = ""
-    arguments: tuple[Argument, ...] = ()
+    arguments: tuple[McpPromptArgument, ...] = ()
 
     @property
     def command(self) -> str:
         return f"{self.server}:{self.name}"
 
 
-class Served(Protocol):
+class McpResources(Protocol):
     """Resources and prompts of the servers. Raises only `ToolError`, for a server that is not available."""
 
-    async def list_resources(self) -> tuple[Resource, ...]:
+    async def list_resources(self) -> tuple[McpResource, ...]:
         """List the resources of all servers, in order; unreachable servers are skipped."""
         ...
 
-    async def read_resource(self, server: str, uri: str) -> tuple[Content, ...]: ...
+    async def read_resource(self, server: str, uri: str) -> tuple[McpContent, ...]: ...
 
-    async def list_prompts(self, command: str | None = None) -> tuple[ReadyPrompt, ...]:
+    async def list_prompts(self, command: str | None = None) -> tuple[McpPrompt, ...]:
         """List the prompts of all servers, or of those that may have the command's prompt."""
         ...
 
-    async def get_prompt(self, server: str, name: str, arguments: dict[str, str]) -> tuple[Content, ...]: ...
+    async def get_prompt(
+        self, server: str, name: str, arguments: dict[str, str]
+    ) -> tuple[McpContent, ...]: ...
 
 
-class ServerState(Struct, frozen=True, kw_only=True):
+class McpServerState(Struct, frozen=True, kw_only=True):
     """State of an MCP server in a directory. `waiting`: not needed yet, or starting."""
 
     status: Literal["connected", "disabled", "failed", "waiting"]
@@ -67,11 +69,11 @@ class ServerState(Struct, frozen=True, kw_only=True):
     """Why it failed, and what to do."""
 
 
-class Switchboard(Protocol):
+class McpControl(Protocol):
     """Shows and switches the MCP servers of a directory. Changes are not stored: they last until the runtime
     ends. An unknown server raises `NotFound`."""
 
-    async def states(self, directory: str, *, seconds: float) -> dict[str, ServerState]:
+    async def states(self, directory: str, *, seconds: float) -> dict[str, McpServerState]:
         """Return the states of all servers of a directory; start enabled ones and wait up to `seconds`."""
         ...
 

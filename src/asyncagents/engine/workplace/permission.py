@@ -11,52 +11,52 @@ from asyncagents.domain.agent.permission import (
     EVERYTHING,
     POLLING,
     Action,
-    Effective,
+    LineageRules,
     RuleSet,
-    rules_of_tools,
+    rules_from_tools,
 )
 from asyncagents.domain.call.ask import PermissionRequest, ToolRef
-from asyncagents.domain.call.call import BY_HAND, Call, Failed, Open
+from asyncagents.domain.call.call import WRITTEN_BY_PERSON, Call, Failed, Open
 from asyncagents.domain.conversation.session import LaunchRights, Rule, Session, recall_launch
 from asyncagents.domain.id import Ids
 from asyncagents.domain.port import Clock
 from asyncagents.domain.shape import encode
-from asyncagents.engine.model_input import repeated
+from asyncagents.engine.model_input import quote_model_text
 from asyncagents.engine.tool import Ask, Policy, ToolContext
-from asyncagents.engine.workplace.workplace import TOO_LATE, Asking, Workplace, Workplaces, enter
+from asyncagents.engine.workplace.workplace import TOO_LATE, AskPolicy, Workplace, Workplaces, workplace_at
 from asyncagents.errors import Damaged, InvalidInput, NotFound
 from asyncagents.store.store import Store
 
-DOOM_LOOP = 3
+DOOM_LOOP_REPEATS = 3
 """The same call with the same input so often in a row asks a person."""
 
 
-_UNKNOWN = "?"
+_UNKNOWN_AGENT = "?"
 """Stands for an agent whose name cannot be read; no agent has this name."""
-_ASK = Rule(permission="*", pattern="*", action="ask")
+_ASK_RULE = Rule(permission="*", pattern="*", action="ask")
 
 
-class Wish(Struct, frozen=True):
+class PlannedCall(Struct, frozen=True):
     """A call, and the asks of its plan."""
 
     call: Call
     context: ToolContext
     asks: tuple[Ask, ...]
 
-    def judged(self, policy: Policy) -> list[tuple[Ask, Action]]:
+    def evaluate(self, policy: Policy) -> list[tuple[Ask, Action]]:
         return [(ask, policy(ask, self.context)) for ask in self.asks]
 
 
-class Standing:
+class RuleResolver:
     """Computes the effective rules of a session: those of its agent and of all its ancestors."""
 
     def __init__(self, store: Store, workplaces: Workplaces) -> None:
         self._store = store
         self._workplaces = workplaces
 
-    async def rules(
+    async def effective_rules(
         self, place: Workplace, agent: str, session: Session, *, above: Sequence[Session] | None = None
-    ) -> Effective | None:
+    ) -> LineageRules | None:
         """Return the session's own rules and those of its ancestors, each by the files of its directory.
         `above`: the ancestors, if they were read just now."""
         own = place.rules(agent, session)
@@ -66,89 +66,91 @@ class Standing:
             *above, _ = await self._store.lineage(session.id)
         sets = own.sets
         for parent, child in pairwise((*above, session)):
-            sets += await self._above(parent, child)
-        return Effective(tuple(dict.fromkeys(sets)))
+            sets += await self._parent_rules(parent, child)
+        return LineageRules(tuple(dict.fromkeys(sets)))
 
-    async def _above(self, parent: Session, child: Session) -> tuple[RuleSet, ...]:
+    async def _parent_rules(self, parent: Session, child: Session) -> tuple[RuleSet, ...]:
         """Return the rules that a parent has now, and those that it had when it launched the child."""
-        place = await enter(self._workplaces, parent.directory)
-        rights = child.launch_rights or await self._find_rights(child)
+        place = await workplace_at(self._workplaces, parent.directory)
+        rights = child.launch_rights or await self._find_launch_rights(child)
         then = recall_launch(parent, rights) if rights else parent
-        return _find_rules(place, parent).sets + _find_rules(place, then).sets
+        return _session_rules(place, parent).sets + _session_rules(place, then).sets
 
-    async def _find_rights(self, child: Session) -> LaunchRights | None:
+    async def _find_launch_rights(self, child: Session) -> LaunchRights | None:
         """Return the launch rights of a child of an older version, from its task; None: there is no task."""
         try:
             task = (await self._store.task(child.id)).task
         except NotFound:
             return None
         except Damaged:
-            return LaunchRights(agent=_UNKNOWN)
+            return LaunchRights(agent=_UNKNOWN_AGENT)
         return LaunchRights(agent=task.parent_agent)
 
 
-def _find_rules(place: Workplace, session: Session) -> Effective:
+def _session_rules(place: Workplace, session: Session) -> LineageRules:
     """Return the rules of a session by its agent; if the agent is gone, everything asks."""
     try:
-        return place.rules(session.agent or "", session) or _without_agent(session)
+        return place.rules(session.agent or "", session) or _rules_without_agent(session)
     except InvalidInput:
-        return _without_agent(session)
+        return _rules_without_agent(session)
 
 
-def _without_agent(session: Session) -> Effective:
+def _rules_without_agent(session: Session) -> LineageRules:
     """Return rules without an agent: everything asks, denials of the session count, approvals do not."""
     denials = tuple(rule for rule in session.permission or () if rule.action == "deny")
-    mapped = tuple(rule for rule in rules_of_tools(session.tools or {}) if rule.action == "deny")
-    return Effective((RuleSet((_ASK, *denials), mapped, asks_anew=(EVERYTHING,)),))
+    mapped = tuple(rule for rule in rules_from_tools(session.tools or {}) if rule.action == "deny")
+    return LineageRules((RuleSet((_ASK_RULE, *denials), mapped, asks_anew=(EVERYTHING,)),))
 
 
 class Permissions:
-    def __init__(self, *, store: Store, standing: Standing, clock: Clock, ids: Ids) -> None:
+    def __init__(self, *, store: Store, standing: RuleResolver, clock: Clock, ids: Ids) -> None:
         self._store = store
-        self._standing = standing
+        self._rule_resolver = standing
         self._clock = clock
         self._ids = ids
 
-    async def permit(self, wish: Wish, place: Workplace, session: Session) -> Open | Failed | None:
+    async def permit(self, wish: PlannedCall, place: Workplace, session: Session) -> Open | Failed | None:
         """Return None if the call may run; else the refusal or the open ask of its first ask not allowed."""
         call = wish.call
-        wish = replace(wish, asks=(*_doom_loop(call), *wish.asks))
+        wish = replace(wish, asks=(*_doom_loop_asks(call), *wish.asks))
         try:
-            rules = await self._standing.rules(place, _agent(call, session), session)
+            rules = await self._rule_resolver.effective_rules(place, _calling_agent(call, session), session)
             if rules is not None and rules.hides(call.tool):
                 return Failed(f"Not allowed here: {call.tool}.")
-            return await self._judged(wish, place, rules, session) if wish.asks else None
+            return await self._judge(wish, place, rules, session) if wish.asks else None
         except InvalidInput as error:  # the agent is gone
             return Failed(f"Not allowed: {error}.")
 
-    async def _judged(
-        self, wish: Wish, place: Workplace, rules: Effective | None, session: Session
+    async def _judge(
+        self, wish: PlannedCall, place: Workplace, rules: LineageRules | None, session: Session
     ) -> Open | Failed | None:
         call = wish.call
-        agent = _agent(call, session)
-        judged = wish.judged(place.policy(agent, rules, ()))
+        agent = _calling_agent(call, session)
+        judged = wish.evaluate(place.policy(agent, rules, ()))
         if any(action == "ask" for _, action in judged):
             approved = await self._store.approvals(session.project_id)
-            judged = wish.judged(place.policy(agent, rules, approved)) if approved else judged
+            judged = wish.evaluate(place.policy(agent, rules, approved)) if approved else judged
         if denied := [ask for ask, action in judged if action == "deny"]:
-            return _denied(call, denied[0])
+            return _denial(call, denied[0])
         for ask, action in judged:
-            if action == "ask" and not {ask_hash := plan_hash(call, ask), BY_HAND} & set(call.granted):
-                said = await _said(call, ask, place)
+            if action == "ask" and not {ask_hash := plan_hash(call, ask), WRITTEN_BY_PERSON} & set(
+                call.granted
+            ):
+                said = await _ask_hook(call, ask, place)
                 if said == "ask":
-                    return place.asking.refusal or self._ask(call, ask, ask_hash, place.asking)
+                    return place.ask_policy.refusal or self._open_ask(call, ask, ask_hash, place.ask_policy)
                 if said == "deny":
-                    return _denied(call, ask)
+                    return _denial(call, ask)
         return None
 
-    async def rules(self, call: Call, place: Workplace, session: Session) -> Effective | None:
+    async def call_rules(self, call: Call, place: Workplace, session: Session) -> LineageRules | None:
         """Return the rules that apply to a call while it runs."""
         try:
-            return await self._standing.rules(place, _agent(call, session), session)
+            return await self._rule_resolver.effective_rules(place, _calling_agent(call, session), session)
         except InvalidInput:  # the agent is gone: everything asks
-            return _without_agent(session)
+            return _rules_without_agent(session)
 
-    def _ask(self, call: Call, ask: Ask, ask_hash: str, asking: Asking) -> Open:
+    def _open_ask(self, call: Call, ask: Ask, ask_hash: str, asking: AskPolicy) -> Open:
         request = PermissionRequest(
             id=self._ids.permission(),
             session_id=call.session_id,
@@ -172,24 +174,26 @@ class Permissions:
         )
 
 
-async def _said(call: Call, ask: Ask, place: Workplace) -> Action:
+async def _ask_hook(call: Call, ask: Ask, place: Workplace) -> Action:
     """Let the `permission.ask` hook decide what a person would be asked."""
     return await place.hooks.permission(call, ask) if "permission.ask" in place.hooks.names else "ask"
 
 
-def _denied(call: Call, ask: Ask) -> Failed:
-    return Failed(f"Not allowed here: {ask.permission} {repeated(call.tool, ', '.join(ask.patterns))}.")
+def _denial(call: Call, ask: Ask) -> Failed:
+    return Failed(
+        f"Not allowed here: {ask.permission} {quote_model_text(call.tool, ', '.join(ask.patterns))}."
+    )
 
 
-def _agent(call: Call, session: Session) -> str:
+def _calling_agent(call: Call, session: Session) -> str:
     """Return the agent that made a call; calls of an older version do not store it."""
     return call.agent or session.agent or ""
 
 
-def _doom_loop(call: Call) -> tuple[Ask, ...]:
+def _doom_loop_asks(call: Call) -> tuple[Ask, ...]:
     """Return an ask for a call that repeats with the same input, in one step or over several."""
     timer = call.tool == "wait" and call.input.get("until") is None  # a timer may repeat
-    if call.repeats < DOOM_LOOP - 1 or call.tool in POLLING or timer:
+    if call.repeats < DOOM_LOOP_REPEATS - 1 or call.tool in POLLING or timer:
         return ()
     return (Ask("doom_loop", (call.tool,), (call.tool,), {"tool": call.tool, "input": call.input}),)
 

@@ -12,13 +12,13 @@ from asyncagents.domain.agent.permission import Action
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.tool import Ask
 
-FOLDER = "application/x-directory"
+DIRECTORY_MIME = "application/x-directory"
 
 Judge: TypeAlias = Callable[[Ask], Action]
 """Decides by the rules whether a file may be read."""
 
 
-class Sight(Struct, frozen=True, kw_only=True):
+class FileRequest(Struct, frozen=True, kw_only=True):
     """A file to read: its path, relative to `directory`, and the first and last line, from 1."""
 
     path: str
@@ -29,7 +29,7 @@ class Sight(Struct, frozen=True, kw_only=True):
     last: int | None = None
 
 
-class Attached(Struct, frozen=True, kw_only=True):
+class AttachedFile(Struct, frozen=True, kw_only=True):
     """A file or a directory: its text, or its content as a `data:` URL."""
 
     path: str
@@ -39,35 +39,35 @@ class Attached(Struct, frozen=True, kw_only=True):
     data: str | None = None
 
 
-class NotThere(Struct, frozen=True):
+class NoSuchFile(Struct, frozen=True):
     why: str
 
 
-class NotAllowed(Struct, frozen=True):
+class ForbiddenFile(Struct, frozen=True):
     why: str
     outside: bool
     """Whether the file is outside the project."""
 
 
-class Unfit(Struct, frozen=True):
+class UnreadableFile(Struct, frozen=True):
     """The file exists, and no model can read it."""
 
     why: str
 
 
-Looked: TypeAlias = Attached | NotThere | NotAllowed | Unfit
+FileLookup: TypeAlias = AttachedFile | NoSuchFile | ForbiddenFile | UnreadableFile
 
 
-class Material(Protocol):
+class PromptSources(Protocol):
     @property
     def commands(self) -> FoundCommands: ...
 
     def agent(self, name: str) -> Agent | None: ...
 
-    async def look(self, sight: Sight, judge: Judge, *, meant: bool) -> Looked:
+    async def look_up(self, sight: FileRequest, judge: Judge, *, meant: bool) -> FileLookup:
         """Look up a file. `meant`: a person named this file, so that a rule "ask" allows it."""
         ...
 
-    async def shell(self, piece: ShellPiece, directory: str) -> str:
+    async def run_shell(self, piece: ShellPiece, directory: str) -> str:
         """Return what a shell command printed, within limits; a failure is noted at the end."""
         ...

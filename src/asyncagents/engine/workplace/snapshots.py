@@ -9,7 +9,7 @@ from msgspec import Struct
 from asyncagents.domain.conversation.session import FileDiff
 
 
-class PutBack(Struct, frozen=True):
+class FileToRestore(Struct, frozen=True):
     """A file to restore from a snapshot; if the snapshot does not have it, it is removed."""
 
     file: str
@@ -26,21 +26,21 @@ class Snapshots(Protocol):
         """Take a snapshot of all files; return its name, a content hash. Cheap if little has changed."""
         ...
 
-    async def changed(self, before: str, after: str) -> tuple[str, ...]:
+    async def changed_files(self, before: str, after: str) -> tuple[str, ...]:
         """Return the absolute paths of files that differ."""
         ...
 
     async def diffs(self, before: str, after: str) -> tuple[FileDiff, ...]: ...
 
-    async def text(self, before: str, after: str) -> str:
+    async def patch_text(self, before: str, after: str) -> str:
         """Return the difference as one patch, for people."""
         ...
 
-    def alone(self) -> AbstractAsyncContextManager[None]:
+    def lock(self) -> AbstractAsyncContextManager[None]:
         """Lock the project against undo and redo by other callers and processes."""
         ...
 
-    async def put_back(self, files: Sequence[PutBack]) -> tuple[str, ...]:
+    async def restore_files(self, files: Sequence[FileToRestore]) -> tuple[str, ...]:
         """Restore files; return those left as they are, with reasons. Idempotent."""
         ...
 
@@ -51,4 +51,4 @@ class NoSnapshots(Struct, frozen=True):
     why: str
 
 
-UNKEPT = NoSnapshots("no snapshots of files are taken here")
+NO_SNAPSHOTS = NoSnapshots("no snapshots of files are taken here")

@@ -7,28 +7,28 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.agent.agent import Agent
-from asyncagents.domain.agent.permission import Effective
+from asyncagents.domain.agent.permission import LineageRules
 from asyncagents.domain.call.call import Effect, Failed
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.session import Rule, Session
-from asyncagents.domain.task.notice import Telling
-from asyncagents.domain.window import words
+from asyncagents.domain.task.notice import NoticeFormat
+from asyncagents.domain.window import estimate_text
 from asyncagents.engine.tool import AnyTool, Policy, ask_everything
 from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.engine.workplace.hooks import NO_HOOKS, Hooks
-from asyncagents.engine.workplace.mcp import Served, Switchboard
-from asyncagents.engine.workplace.prompt_sources import Material
-from asyncagents.engine.workplace.snapshots import UNKEPT, NoSnapshots, Snapshots
+from asyncagents.engine.workplace.mcp import McpControl, McpResources
+from asyncagents.engine.workplace.prompt_sources import PromptSources
+from asyncagents.engine.workplace.snapshots import NO_SNAPSHOTS, NoSnapshots, Snapshots
 from asyncagents.errors import ConfigError, InvalidInput
-from asyncagents.llm.model import Options, Request, ToolSpec
-from asyncagents.store.verb.remind import Stepping
+from asyncagents.llm.model import ChatRequest, Options, ToolSpec
+from asyncagents.store.verb.remind import StepInfo
 
 Silence: TypeAlias = Literal["park", "deny", "fail"]
-NOBODY = "Nobody can answer whether this is allowed, so it was not done. Go on without it."
+NO_ANSWER_POSSIBLE = "Nobody can answer whether this is allowed, so it was not done. Go on without it."
 TOO_LATE = "Nobody answered in time whether this is allowed, so it was not done. Go on without it."
 
 
-class Asking(Struct, frozen=True, kw_only=True):
+class AskPolicy(Struct, frozen=True, kw_only=True):
     """What happens to an ask without an answer."""
 
     silence: Silence = "park"
@@ -43,10 +43,10 @@ class Asking(Struct, frozen=True, kw_only=True):
         """The immediate refusal of an ask, if it must not wait."""
         if self.silence == "park" or self.seconds:
             return None
-        return Failed(NOBODY, blocks=self.silence == "fail")
+        return Failed(NO_ANSWER_POSSIBLE, blocks=self.silence == "fail")
 
 
-class Keeping(Struct, frozen=True, kw_only=True):
+class CompactionPolicy(Struct, frozen=True, kw_only=True):
     """How a long conversation is compacted."""
 
     auto: bool = True
@@ -75,7 +75,7 @@ class Brief(Struct, frozen=True, kw_only=True):
     weight: int | None = None
     """Its tokens, if they were computed before."""
 
-    def also(self, system: str) -> "Brief":
+    def with_system(self, system: str) -> "Brief":
         """Return a copy with a text appended to its system prompt."""
         if not system:
             return self
@@ -86,7 +86,7 @@ class Brief(Struct, frozen=True, kw_only=True):
         """Estimated tokens of the system prompt and the tools."""
         if self.weight is not None:
             return self.weight
-        return words(self.system) + sum(spec.tokens for spec in self.specs)
+        return estimate_text(self.system) + sum(spec.tokens for spec in self.specs)
 
 
 class Workplace(Protocol):
@@ -99,7 +99,7 @@ class Workplace(Protocol):
     def effects(self) -> Mapping[str, Effect]: ...
 
     @property
-    def asking(self) -> Asking: ...
+    def ask_policy(self) -> AskPolicy: ...
 
     @property
     def reminds(self) -> bool: ...
@@ -118,17 +118,17 @@ class Workplace(Protocol):
         ...
 
     @property
-    def staff(self) -> Mapping[str, Agent] | None:
+    def subagents(self) -> Mapping[str, Agent] | None:
         """Agents that can be given a task, by name; None: any name is accepted."""
         ...
 
     @property
-    def telling(self) -> Telling:
+    def notice_format(self) -> NoticeFormat:
         """The format of notices."""
         ...
 
     @property
-    def served(self) -> Served | None:
+    def mcp_resources(self) -> McpResources | None:
         """Resources and prompts of MCP servers; None: there are no servers."""
         ...
 
@@ -137,13 +137,13 @@ class Workplace(Protocol):
         """Snapshots of the project's files."""
         ...
 
-    def rules(self, agent: str, session: Session) -> Effective | None:
+    def rules(self, agent: str, session: Session) -> LineageRules | None:
         """Return an agent's own rules in a session; None: there is a policy and no rules."""
         ...
 
-    def brief(self, agent: str, rules: Effective | None) -> Brief: ...
+    def brief(self, agent: str, rules: LineageRules | None) -> Brief: ...
 
-    def policy(self, agent: str, rules: Effective | None, approved: Sequence[Rule]) -> Policy:
+    def policy(self, agent: str, rules: LineageRules | None, approved: Sequence[Rule]) -> Policy:
         """Return the policy by the effective rules and the approvals."""
         ...
 
@@ -151,7 +151,7 @@ class Workplace(Protocol):
         """Return the agent of prompts that name none; None: the runtime's default."""
         ...
 
-    def reminders(self, stepping: Stepping) -> tuple[str, ...]: ...
+    def reminders(self, stepping: StepInfo) -> tuple[str, ...]: ...
 
     @property
     def default_model(self) -> ModelRef | None:
@@ -163,35 +163,35 @@ class Workplace(Protocol):
         ...
 
     @property
-    def keeping(self) -> Keeping: ...
+    def compaction_policy(self) -> CompactionPolicy: ...
 
-    def summarising(self, used: ModelRef) -> Request:
+    def summary_request(self, used: ModelRef) -> ChatRequest:
         """Return the request for a summary, without messages. `used`: the session's model."""
         ...
 
-    def titling(self, used: ModelRef) -> Request | None:
+    def title_request(self, used: ModelRef) -> ChatRequest | None:
         """Return the request for a title, without messages; None: no titles. `used`: the session's model."""
         ...
 
     @property
-    def material(self) -> Material | None:
+    def prompt_sources(self) -> PromptSources | None:
         """Sources of prompts (files, commands, agents); None: prompts are admitted unchanged."""
         ...
 
 
 class Workplaces(Protocol):
     @property
-    def switchboard(self) -> Switchboard | None:
+    def mcp_control(self) -> McpControl | None:
         """Control of MCP servers; None: there can be none."""
         ...
 
     @property
-    def bare(self) -> bool:
+    def is_fixed(self) -> bool:
         """Whether all directories have the same workplace, without agents and rules."""
         ...
 
     @property
-    def hooked(self) -> bool:
+    def has_hooks(self) -> bool:
         """Whether plugins may have hooks, with or without files."""
         ...
 
@@ -201,7 +201,7 @@ class Workplaces(Protocol):
         ...
 
     @property
-    def known(self) -> tuple[str, ...]:
+    def known_directories(self) -> tuple[str, ...]:
         """Directories with a cached workplace."""
         ...
 
@@ -210,37 +210,37 @@ class Workplaces(Protocol):
         ...
 
 
-class Bare:
+class FixedWorkplace:
     """The same tools and one policy for every directory and every agent."""
 
     reminds = False
     nudges = 0
-    bare = True
-    hooked = False
-    known: tuple[str, ...] = ()
-    switchboard: Switchboard | None = None
-    keeping = Keeping()
-    served: Served | None = None
-    material: Material | None = None
-    staff: Mapping[str, Agent] | None = None
+    is_fixed = True
+    has_hooks = False
+    known_directories: tuple[str, ...] = ()
+    mcp_control: McpControl | None = None
+    compaction_policy = CompactionPolicy()
+    mcp_resources: McpResources | None = None
+    prompt_sources: PromptSources | None = None
+    subagents: Mapping[str, Agent] | None = None
     hooks: Hooks = NO_HOOKS
     worktree = ""
     default_model: ModelRef | None = None
-    snapshots: Snapshots | NoSnapshots = UNKEPT
+    snapshots: Snapshots | NoSnapshots = NO_SNAPSHOTS
 
     def __init__(
         self,
         tools: Sequence[AnyTool],
         policy: Policy,
-        asking: Asking | None = None,
+        asking: AskPolicy | None = None,
         *,
         reader: str | None = None,
     ) -> None:
         """`reader`: the tool that reads results of tasks, for notices."""
         self.tools: Mapping[str, AnyTool] = {tool.name: tool for tool in tools}
         self.effects: Mapping[str, Effect] = {tool.name: tool.effect for tool in tools}
-        self.asking = asking or Asking()
-        self.telling = Telling(tool=reader)
+        self.ask_policy = asking or AskPolicy()
+        self.notice_format = NoticeFormat(tool=reader)
         self._policy = policy
         self._brief = Brief(specs=tuple(tool.spec() for tool in tools))
 
@@ -250,45 +250,45 @@ class Bare:
     def forget(self, directory: str) -> None:
         """Do nothing: there are no files."""
 
-    def rules(self, agent: str, session: Session) -> Effective | None:
+    def rules(self, agent: str, session: Session) -> LineageRules | None:
         return None
 
-    def brief(self, agent: str, rules: Effective | None) -> Brief:
+    def brief(self, agent: str, rules: LineageRules | None) -> Brief:
         return self._brief
 
-    def policy(self, agent: str, rules: Effective | None, approved: Sequence[Rule]) -> Policy:
+    def policy(self, agent: str, rules: LineageRules | None, approved: Sequence[Rule]) -> Policy:
         return self._policy
 
     def default_agent(self) -> str | None:
         return None
 
-    def reminders(self, stepping: Stepping) -> tuple[str, ...]:
+    def reminders(self, stepping: StepInfo) -> tuple[str, ...]:
         return ()
 
     def model(self, agent: str) -> ModelRef | None:
         return None
 
-    def summarising(self, used: ModelRef) -> Request:
-        return Request(model=used, messages=(), system=prompt_text("compaction"))
+    def summary_request(self, used: ModelRef) -> ChatRequest:
+        return ChatRequest(model=used, messages=(), system=prompt_text("compaction"))
 
-    def titling(self, used: ModelRef) -> Request | None:
+    def title_request(self, used: ModelRef) -> ChatRequest | None:
         return None
 
 
-class Unusable(Bare):
+class UnusableWorkplace(FixedWorkplace):
     """The workplace of a directory whose config is invalid: no session works there until it is fixed."""
 
     def __init__(self, why: str) -> None:
         super().__init__((), ask_everything)
         self.why = why
 
-    def brief(self, agent: str, rules: Effective | None) -> Brief:
+    def brief(self, agent: str, rules: LineageRules | None) -> Brief:
         raise InvalidInput(self.why)
 
 
-async def enter(workplaces: Workplaces, directory: str, *, working: bool = False) -> Workplace:
+async def workplace_at(workplaces: Workplaces, directory: str, *, working: bool = False) -> Workplace:
     """Return the workplace of `directory`; if its config is invalid, an `UnusableWorkplace`."""
     try:
         return await workplaces.at(directory, working=working)
     except ConfigError as error:
-        return Unusable(str(error))
+        return UnusableWorkplace(str(error))

@@ -6,18 +6,31 @@ from typing import Any
 
 from msgspec import Struct
 
-from asyncagents.llm.anthropic.events import Block, Delta, Event, Usage, decode_event, finish_of
+from asyncagents.llm.anthropic.events import (
+    AnthropicBlock,
+    AnthropicDelta,
+    AnthropicEvent,
+    AnthropicUsage,
+    decode_event,
+    finish_of,
+)
 from asyncagents.llm.anthropic.request import write_body
 from asyncagents.llm.http.answer_size import AnswerSize
-from asyncagents.llm.http.client import Http
-from asyncagents.llm.http.errors import BROKEN, Answer, Target, garbled, refused
-from asyncagents.llm.http.request import Endpoint, at, key, post
+from asyncagents.llm.http.client import HttpClient
+from asyncagents.llm.http.errors import (
+    BROKEN_EVENT,
+    ProviderResponse,
+    RequestTarget,
+    bad_response,
+    provider_error,
+)
+from asyncagents.llm.http.request import Endpoint, build_request, clean_key, join_url
 from asyncagents.llm.model import (
+    ChatRequest,
     ModelEvent,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
-    Request,
     StepFinish,
     StreamFinish,
     TextDelta,
@@ -26,26 +39,26 @@ from asyncagents.llm.model import (
     ToolCallReady,
     ToolCallStart,
 )
-from asyncagents.llm.wire.json_repair import UNREADABLE, mended, read_arguments
+from asyncagents.llm.wire.json_repair import DECODE_ERRORS, decode_repaired, read_arguments
 from asyncagents.llm.wire.tool_name import NAMELESS
 
-VERSION = "2023-06-01"
+API_VERSION = "2023-06-01"
 
 
 class AnthropicMessages:
-    def __init__(self, http: Http, endpoint: Endpoint) -> None:
+    def __init__(self, http: HttpClient, endpoint: Endpoint) -> None:
         self._http = http
         self._endpoint = endpoint
 
-    def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         endpoint = self._endpoint
-        headers = {"anthropic-version": VERSION}
+        headers = {"anthropic-version": API_VERSION}
         if endpoint.api_key is not None:
-            headers["x-api-key"] = key(endpoint.api_key).reveal()
-        message = post(
+            headers["x-api-key"] = clean_key(endpoint.api_key).reveal()
+        message = build_request(
             endpoint,
             request,
-            at(endpoint.base_url, _path(endpoint.base_url)),
+            join_url(endpoint.base_url, _path(endpoint.base_url)),
             headers=headers,
             write=partial(write_body, endpoint, request),
         )
@@ -58,7 +71,7 @@ def _path(base_url: str) -> str:
     return "/messages" if last[:1] == "v" and last[1:2].isdigit() else "/v1/messages"
 
 
-class _Open(Struct):
+class _OpenBlock(Struct):
     """A content block that the stream has started and not stopped."""
 
     kind: str
@@ -72,36 +85,36 @@ class _Open(Struct):
 class AnthropicReader:
     """Convert the events of one answer. `seed` makes keys for calls that have no id."""
 
-    def __init__(self, target: Target, *, seed: str) -> None:
-        self.begun = False
-        self.heard = False
+    def __init__(self, target: RequestTarget, *, seed: str) -> None:
+        self.started = False
+        self.has_content = False
         self.finished = False
-        self.over = False
+        self.is_over = False
         self.failed = False
         self._target = target
         self._seed = seed
         self._size = AnswerSize()
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, _OpenBlock] = {}
         self._blocks = 0
         self._keys: set[str] = set()
         self._reason = ""
-        self._usage = Usage()
+        self._usage = AnthropicUsage()
 
     def read(self, payloads: list[bytes]) -> list[ModelEvent]:
         events: list[ModelEvent] = []
         for data in payloads:
-            self.begun = True
+            self.started = True
             if not data:
                 continue
             try:
-                event: Event | None = decode_event(data)
-            except UNREADABLE:
-                event = mended(data, decode_event)
+                event: AnthropicEvent | None = decode_event(data)
+            except DECODE_ERRORS:
+                event = decode_repaired(data, decode_event)
             if event is None or event.type == "error":
                 self._fail(event, data, events)
                 break
-            self._take(event, events)
-            if self.over:
+            self._handle_event(event, events)
+            if self.is_over:
                 break
         return events
 
@@ -113,40 +126,44 @@ class AnthropicReader:
             self._close(index, events)
         return [*events, StepFinish(finish_of(self._reason), self._usage.tokens()), StreamFinish()]
 
-    def _fail(self, event: Event | None, data: bytes, events: list[ModelEvent]) -> None:
+    def _fail(self, event: AnthropicEvent | None, data: bytes, events: list[ModelEvent]) -> None:
         """End the stream; an error after the stop reason is ignored, because the answer is complete."""
-        self.over = True
+        self.is_over = True
         self.failed = not self.finished or finish_of(self._reason) == "error"
         if not self.failed:
             return
-        answer = Answer(body=data)
+        answer = ProviderResponse(body=data)
         broken = event is None
-        events.append(garbled(self._target, BROKEN, answer) if broken else refused(self._target, answer))
+        events.append(
+            bad_response(self._target, BROKEN_EVENT, answer)
+            if broken
+            else provider_error(self._target, answer)
+        )
 
-    def _take(self, event: Event, events: list[ModelEvent]) -> None:
+    def _handle_event(self, event: AnthropicEvent, events: list[ModelEvent]) -> None:
         match event.type:
             case "content_block_delta":
-                self._said(event.index, event.delta, events)
+                self._add_delta(event.index, event.delta, events)
             case "content_block_start":
-                self._begin(event.index, event.content_block or Block(), events)
+                self._begin(event.index, event.content_block or AnthropicBlock(), events)
             case "content_block_stop":
                 self._close(event.index, events)
             case "message_start":
-                self._usage = self._usage.plus(event.message.usage if event.message else None)
+                self._usage = self._usage.merge(event.message.usage if event.message else None)
             case "message_delta":
-                self._usage = self._usage.plus(event.usage)
+                self._usage = self._usage.merge(event.usage)
                 self._finish(event.delta)
             case "message_stop":
-                self.over = True
+                self.is_over = True
             case _:  # a ping, or an event type that is not known here
                 pass
 
-    def _finish(self, delta: Delta | None) -> None:
+    def _finish(self, delta: AnthropicDelta | None) -> None:
         if delta is not None and delta.stop_reason:
-            self.heard = self.finished = True
+            self.has_content = self.finished = True
             self._reason = delta.stop_reason
 
-    def _said(self, index: int, delta: Delta | None, events: list[ModelEvent]) -> None:
+    def _add_delta(self, index: int, delta: AnthropicDelta | None, events: list[ModelEvent]) -> None:
         block = self._open.get(index)
         if block is None or delta is None:
             return
@@ -164,13 +181,13 @@ class AnthropicReader:
             block.pieces.append(delta.partial_json)
         else:
             return
-        self.heard = True
+        self.has_content = True
 
-    def _begin(self, index: int, block: Block, events: list[ModelEvent]) -> None:
+    def _begin(self, index: int, block: AnthropicBlock, events: list[ModelEvent]) -> None:
         self._size.add_block()
         self._close(index, events)
         self._blocks += 1
-        opened = _Open(block.type, f"{block.type}-{self._blocks}")
+        opened = _OpenBlock(block.type, f"{block.type}-{self._blocks}")
         match block.type:
             case "text":
                 events.append(TextStart(opened.key))
@@ -192,7 +209,7 @@ class AnthropicReader:
             case _:  # blocks of the provider's own tools are not stored
                 return
         self._open[index] = opened
-        self._said(index, Delta(text=block.text, thinking=block.thinking), events)
+        self._add_delta(index, AnthropicDelta(text=block.text, thinking=block.thinking), events)
 
     def _close(self, index: int, events: list[ModelEvent]) -> None:
         block = self._open.pop(index, None)
@@ -202,11 +219,11 @@ class AnthropicReader:
             case "text":
                 events.append(TextEnd(block.key))
             case "tool_use":
-                self._ready(block, events)
+                self._add_ready_call(block, events)
             case _:
                 events.append(ReasoningEnd(block.key, block.metadata))
 
-    def _ready(self, block: _Open, events: list[ModelEvent]) -> None:
+    def _add_ready_call(self, block: _OpenBlock, events: list[ModelEvent]) -> None:
         """Emit the call once its arguments parse; some servers send them with the start of the block."""
         given = block.given if isinstance(block.given, dict) and not block.pieces else None
         arguments = given or read_arguments("".join(block.pieces))

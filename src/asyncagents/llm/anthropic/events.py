@@ -24,7 +24,7 @@ _FINISH: dict[str, Finish] = {
 }
 
 
-class Delta(Struct, gc=False):
+class AnthropicDelta(Struct, gc=False):
     """A delta of a block or of the message, depending on the type of its event."""
 
     type: str = ""
@@ -35,7 +35,7 @@ class Delta(Struct, gc=False):
     stop_reason: str | None = None
 
 
-class Block(Struct, gc=False):
+class AnthropicBlock(Struct, gc=False):
     type: str = ""
     text: str | None = None
     thinking: str | None = None
@@ -46,29 +46,29 @@ class Block(Struct, gc=False):
     input: Any = None
 
 
-class Message(Struct, gc=False):
+class AnthropicMessage(Struct, gc=False):
     usage: Any = None
 
 
-class Event(Struct, gc=False):
+class AnthropicEvent(Struct, gc=False):
     """All event types in one shape, so that unknown types decode and are ignored."""
 
     type: str
     index: int = 0
-    delta: Delta | None = None
-    content_block: Block | None = None
-    message: Message | None = None
+    delta: AnthropicDelta | None = None
+    content_block: AnthropicBlock | None = None
+    message: AnthropicMessage | None = None
     usage: Any = None
 
 
-decode_event = msgspec.json.Decoder(Event).decode
+decode_event = msgspec.json.Decoder(AnthropicEvent).decode
 
 
 def finish_of(reason: str) -> Finish:
     return _FINISH.get(reason, "unknown")
 
 
-class Usage(Struct, frozen=True, kw_only=True):
+class AnthropicUsage(Struct, frozen=True, kw_only=True):
     """Token counts so far; counts only grow, and an event may lack some of them."""
 
     input: int = 0
@@ -77,7 +77,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     read: int = 0
     write: int = 0
 
-    def plus(self, usage: Any) -> "Usage":
+    def merge(self, usage: Any) -> "AnthropicUsage":
         if not isinstance(usage, dict):
             return self
         return replace(

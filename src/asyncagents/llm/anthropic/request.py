@@ -6,65 +6,68 @@ from typing import Any, Literal, TypeAlias, assert_never
 
 from msgspec import Struct
 
-from asyncagents.llm.http.request import Endpoint, merged
+from asyncagents.llm.http.request import Endpoint, merge_body
 from asyncagents.llm.model import (
     Attachment,
     Block,
-    CallMade,
-    FromModel,
-    FromTool,
-    FromUser,
-    Request,
-    Said,
-    Thought,
-    Told,
+    ChatRequest,
+    ModelTurn,
+    RequestMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
     ToolSpec,
+    ToolTurn,
+    UserTurn,
 )
-from asyncagents.llm.wire.attachment import inline, is_remote, mime_of, named, readable
+from asyncagents.llm.wire.attachment import inline_file, is_remote, mime_of, placeholder_text, text_with_name
 from asyncagents.llm.wire.tool_name import wire_name
 
 MAX_TOKENS = 8192
 """The API requires a number; every model accepts this one."""
-CACHED_TURNS = 2
+CACHED_USER_MESSAGES = 2
 OPENING = "(The conversation goes on from here.)"
 """User text inserted before a history that begins with the model: the API requires a user message first."""
 CLOSING = "(Please go on.)"
 """User text appended to a history that ends with the model: newer models refuse to continue their text."""
 
 _IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
-_THOUGHTS = frozenset({"redacted_thinking", "thinking"})
-_THINKS = frozenset({"adaptive", "enabled"})
+_THINKING_BLOCKS = frozenset({"redacted_thinking", "thinking"})
+_THINKING_MODES = frozenset({"adaptive", "enabled"})
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9_-]")
 
 Json: TypeAlias = dict[str, Any]
 
 
-class _Turn(Struct, frozen=True):
+class _WireMessage(Struct, frozen=True):
     role: Literal["user", "assistant"]
     blocks: list[Json]
 
 
-def write_body(endpoint: Endpoint, request: Request) -> Json:
+def write_body(endpoint: Endpoint, request: ChatRequest) -> Json:
     options = request.options
     body: Json = {
         "model": request.model.model_id,
         "max_tokens": options.max_output or MAX_TOKENS,
         "stream": True,
         "system": _system(request.system),
-        "messages": [{"role": turn.role, "content": turn.blocks} for turn in _cached(_turns(request))],
+        "messages": [
+            {"role": turn.role, "content": turn.blocks}
+            for turn in _add_cache_control(_wire_messages(request))
+        ],
         "tools": _tools(request.tools),
-        "tool_choice": _choice(request.tool_choice) if request.tools else None,
+        "tool_choice": _tool_choice(request.tool_choice) if request.tools else None,
         "temperature": options.temperature,
         "top_p": options.top_p,
     }
     given = {**endpoint.body, **options.body}
-    return merged({**body, **_for_thinking(given, body["max_tokens"])}, endpoint, request)
+    return merge_body({**body, **_thinking_overrides(given, body["max_tokens"])}, endpoint, request)
 
 
-def _for_thinking(given: Json, max_tokens: int) -> Json:
+def _thinking_overrides(given: Json, max_tokens: int) -> Json:
     """Return what thinking changes: no sampling options, no forced tool, `max_tokens` above the budget."""
     match given.get("thinking"):
-        case {"type": str(kind), **rest} if kind in _THINKS:
+        case {"type": str(kind), **rest} if kind in _THINKING_MODES:
             budget = rest.get("budget_tokens")
             room = max_tokens + budget if isinstance(budget, int) and budget >= max_tokens else max_tokens
             return {"temperature": None, "top_p": None, "tool_choice": None, "max_tokens": room}
@@ -73,7 +76,7 @@ def _for_thinking(given: Json, max_tokens: int) -> Json:
 
 
 def _system(text: str) -> list[Json] | None:
-    return [_marked({"type": "text", "text": text})] if text.strip() else None
+    return [_with_cache_control({"type": "text", "text": text})] if text.strip() else None
 
 
 def _tools(tools: tuple[ToolSpec, ...]) -> list[Json] | None:
@@ -85,57 +88,57 @@ def _tools(tools: tuple[ToolSpec, ...]) -> list[Json] | None:
         }
         for tool in tools
     ]
-    return [*listed[:-1], _marked(listed[-1])] if listed else None
+    return [*listed[:-1], _with_cache_control(listed[-1])] if listed else None
 
 
-def _choice(choice: str | None) -> Json | None:
+def _tool_choice(choice: str | None) -> Json | None:
     if choice is None:
         return None
     return {"type": "any"} if choice == "required" else {"type": "tool", "name": choice}
 
 
-def _marked(block: Json) -> Json:
+def _with_cache_control(block: Json) -> Json:
     """Mark the end of a prefix that the provider caches for the next request."""
     return {**block, "cache_control": {"type": "ephemeral"}}
 
 
-def _cached(turns: list[_Turn]) -> list[_Turn]:
+def _add_cache_control(turns: list[_WireMessage]) -> list[_WireMessage]:
     users = [turn for turn in turns if turn.role == "user"]
-    for turn in users[-CACHED_TURNS:]:
-        turn.blocks[-1] = _marked(turn.blocks[-1])
+    for turn in users[-CACHED_USER_MESSAGES:]:
+        turn.blocks[-1] = _with_cache_control(turn.blocks[-1])
     return turns
 
 
-def _turns(request: Request) -> list[_Turn]:
+def _wire_messages(request: ChatRequest) -> list[_WireMessage]:
     """Convert the messages and merge adjacent ones of one role, since the API requires alternating roles."""
-    ids = _Ids()
-    turns: list[_Turn] = []
+    ids = _CallIds()
+    turns: list[_WireMessage] = []
     for told in request.messages:
-        role, blocks = _blocks(told, request.model.model_id, ids)
+        role, blocks = _message_blocks(told, request.model.model_id, ids)
         if not blocks:
             continue
         if turns and turns[-1].role == role:
             turns[-1].blocks.extend(blocks)
         else:
-            turns.append(_Turn(role, blocks))
+            turns.append(_WireMessage(role, blocks))
     if not turns or turns[0].role == "assistant":
-        turns.insert(0, _Turn("user", [{"type": "text", "text": OPENING}]))
+        turns.insert(0, _WireMessage("user", [{"type": "text", "text": OPENING}]))
     if turns[-1].role == "assistant":
-        turns.append(_Turn("user", [{"type": "text", "text": CLOSING}]))
+        turns.append(_WireMessage("user", [{"type": "text", "text": CLOSING}]))
     for turn in turns:
         if turn.role == "user":  # results come first, right after their calls
             turn.blocks.sort(key=lambda block: block["type"] != "tool_result")
     return turns
 
 
-class _Ids:
+class _CallIds:
     """Make call ids that the API accepts: a restricted alphabet, each id once."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()
         self._now: dict[str, str] = {}
 
-    def begin(self, call_id: str) -> str:
+    def add(self, call_id: str) -> str:
         plain = _NOT_IN_ID.sub("_", call_id) or "call"
         wire, number = plain, 1
         while wire in self._used:
@@ -145,40 +148,44 @@ class _Ids:
         self._now[call_id] = wire
         return wire
 
-    def of(self, call_id: str) -> str:
-        return self._now.get(call_id) or self.begin(call_id)
+    def get(self, call_id: str) -> str:
+        return self._now.get(call_id) or self.add(call_id)
 
 
-def _blocks(told: Told, model_id: str, ids: _Ids) -> tuple[Literal["user", "assistant"], list[Json]]:
+def _message_blocks(
+    told: RequestMessage, model_id: str, ids: _CallIds
+) -> tuple[Literal["user", "assistant"], list[Json]]:
     match told:
-        case FromUser(text, files):
+        case UserTurn(text, files):
             said = [{"type": "text", "text": text}] if text.strip() else []
-            return "user", [*(_file(file) for file in files), *said]
-        case FromTool():
-            return "user", [_result(told, ids)]
-        case FromModel():
-            blocks = [json for block in told.blocks for json in _step(block, model_id, ids)]
-            while blocks and blocks[-1]["type"] in _THOUGHTS:  # the API refuses them at the end of a message
+            return "user", [*(_file_json(file) for file in files), *said]
+        case ToolTurn():
+            return "user", [_result_json(told, ids)]
+        case ModelTurn():
+            blocks = [json for block in told.blocks for json in _block_json(block, model_id, ids)]
+            while (
+                blocks and blocks[-1]["type"] in _THINKING_BLOCKS
+            ):  # the API refuses them at the end of a message
                 blocks.pop()
             return "assistant", blocks
         case _:
             assert_never(told)
 
 
-def _step(block: Block, model_id: str, ids: _Ids) -> Iterator[Json]:
+def _block_json(block: Block, model_id: str, ids: _CallIds) -> Iterator[Json]:
     match block:
-        case Said(text):
+        case TextBlock(text):
             if text.strip():
                 yield {"type": "text", "text": text.rstrip()}
-        case Thought():
-            yield from _thought(block, model_id)
-        case CallMade(call_id, tool, given):
-            yield {"type": "tool_use", "id": ids.begin(call_id), "name": wire_name(tool), "input": given}
+        case ThinkingBlock():
+            yield from _thinking_json(block, model_id)
+        case ToolCallBlock(call_id, tool, given):
+            yield {"type": "tool_use", "id": ids.add(call_id), "name": wire_name(tool), "input": given}
         case _:
             assert_never(block)
 
 
-def _thought(thought: Thought, model_id: str) -> Iterator[Json]:
+def _thinking_json(thought: ThinkingBlock, model_id: str) -> Iterator[Json]:
     """Yield the thinking block only if this model signed it: the API refuses those of another model."""
     match (thought.metadata or {}).get("anthropic"):
         case {"signature": str(signature), "model": str(model)} if model == model_id:
@@ -189,11 +196,11 @@ def _thought(thought: Thought, model_id: str) -> Iterator[Json]:
             pass
 
 
-def _result(told: FromTool, ids: _Ids) -> Json:
-    result: Json = {"type": "tool_result", "tool_use_id": ids.of(told.call_id)}
+def _result_json(told: ToolTurn, ids: _CallIds) -> Json:
+    result: Json = {"type": "tool_result", "tool_use_id": ids.get(told.call_id)}
     if told.files:
         said = [{"type": "text", "text": told.output}] if told.output.strip() else []
-        result["content"] = [*said, *map(_file, told.files)]
+        result["content"] = [*said, *map(_file_json, told.files)]
     elif told.output:
         result["content"] = told.output
     if told.failed:
@@ -201,18 +208,18 @@ def _result(told: FromTool, ids: _Ids) -> Json:
     return result
 
 
-def _file(file: Attachment) -> Json:
+def _file_json(file: Attachment) -> Json:
     mime = mime_of(file)
     if mime in _IMAGES and (source := _source(file)) is not None:
         return {"type": "image", "source": source}
     if mime == "application/pdf" and (source := _source(file)) is not None:
         title = {"title": file.filename} if file.filename else {}
         return {"type": "document", "source": source, **title}
-    return {"type": "text", "text": readable(file) or named(file)}
+    return {"type": "text", "text": text_with_name(file) or placeholder_text(file)}
 
 
 def _source(file: Attachment) -> Json | None:
     if is_remote(file):
         return {"type": "url", "url": file.url}
-    held = inline(file)
+    held = inline_file(file)
     return {"type": "base64", "media_type": held.mime, "data": held.base64} if held else None

@@ -10,14 +10,14 @@ from asyncagents.config.config import ModelConfig, ModelCost, ProviderConfig
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.session import Tokens
 from asyncagents.llm.catalog.data import (
-    NOWHERE,
+    NO_ENTRY,
     Api,
-    Family,
-    Numbers,
-    canonical,
-    entry_of,
-    family_of,
-    shipped,
+    ModelFamily,
+    PriceNumbers,
+    canonical_provider,
+    find_entry,
+    find_family,
+    load_catalog_data,
 )
 
 MILLION = 1_000_000
@@ -32,7 +32,7 @@ class Price(Struct, frozen=True, kw_only=True):
     cache_read: float | None = None
     cache_write: float | None = None
 
-    def of(self, tokens: Tokens) -> float:
+    def cost_of(self, tokens: Tokens) -> float:
         read = self.input if self.cache_read is None else self.cache_read
         write = self.input if self.cache_write is None else self.cache_write
         total = tokens.input * self.input + (tokens.output + tokens.reasoning) * self.output
@@ -79,7 +79,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
         for long in self.long_prices:
             if sent > long.above:
                 price = long.price
-        return price.of(tokens) if price is not None else 0.0
+        return price.cost_of(tokens) if price is not None else 0.0
 
 
 class Catalog:
@@ -97,28 +97,28 @@ class Catalog:
         """Return the cost in US dollars; 0 for a model whose price is unknown."""
         return self.find(ref).cost(tokens)
 
-    def listed(self, provider_id: str) -> tuple[str, ...]:
+    def model_ids(self, provider_id: str) -> tuple[str, ...]:
         """Return the ids of a provider's models in the shipped catalog."""
-        return tuple(shipped().providers.get(canonical(provider_id), {}))
+        return tuple(load_catalog_data().providers.get(canonical_provider(provider_id), {}))
 
     def _look_up(self, provider_id: str, model_id: str) -> ModelFacts:
         provider = self._providers.get(provider_id)
         config = provider.models.get(model_id) if provider else None
         own_id = config.id if config and config.id else model_id
-        facts = _facts(canonical(provider_id), own_id)
-        return _laid_over(facts, config) if config else facts
+        facts = _find_facts(canonical_provider(provider_id), own_id)
+        return _with_config(facts, config) if config else facts
 
 
-def _facts(provider_id: str, model_id: str) -> ModelFacts:
-    entry = entry_of(provider_id, model_id)
-    pattern, family = family_of(provider_id, model_id)
+def _find_facts(provider_id: str, model_id: str) -> ModelFacts:
+    entry = find_entry(provider_id, model_id)
+    pattern, family = find_family(provider_id, model_id)
     # A pattern for this provider is newer than the price list; a pattern for a family is not.
     figures = (family.context, entry.context) if "/" in pattern else (entry.context, family.context)
     facts = ModelFacts(
         name=entry.name or model_id,
-        **{name: getattr(family, name) for name in Family.__struct_fields__ if name != "context"},
+        **{name: getattr(family, name) for name in ModelFamily.__struct_fields__ if name != "context"},
         context=figures[0] or figures[1],
-        known=entry is not NOWHERE or bool(pattern),
+        known=entry is not NO_ENTRY or bool(pattern),
     )
     if entry.price is None:
         return facts
@@ -126,12 +126,12 @@ def _facts(provider_id: str, model_id: str) -> ModelFacts:
     return replace(facts, price=_price(entry.price), long_prices=long)
 
 
-def _price(numbers: Numbers | list[float | None]) -> Price:
+def _price(numbers: PriceNumbers | list[float | None]) -> Price:
     fresh, written, read, write = (*numbers, None, None, None)[:4]
     return Price(input=fresh or 0, output=written or 0, cache_read=read, cache_write=write)
 
 
-def _laid_over(facts: ModelFacts, config: ModelConfig) -> ModelFacts:
+def _with_config(facts: ModelFacts, config: ModelConfig) -> ModelFacts:
     """Override the facts by what the config sets."""
     said = {
         "name": config.name,
@@ -150,12 +150,12 @@ def _laid_over(facts: ModelFacts, config: ModelConfig) -> ModelFacts:
     long = config.cost.context_over_200k
     return replace(
         facts,
-        price=_of_config(config.cost),
-        long_prices=(LongPrice(LONG_REQUEST, _of_config(long)),) if long else (),
+        price=_configured_price(config.cost),
+        long_prices=(LongPrice(LONG_REQUEST, _configured_price(long)),) if long else (),
     )
 
 
-def _of_config(cost: ModelCost) -> Price:
+def _configured_price(cost: ModelCost) -> Price:
     return Price(
         input=cost.input, output=cost.output, cache_read=cost.cache_read, cache_write=cost.cache_write
     )

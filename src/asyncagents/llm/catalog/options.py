@@ -12,7 +12,7 @@ Body: TypeAlias = dict[str, Any]
 
 OUTPUT_CAP = 32_000
 """The default output limit: output tokens are taken from the context."""
-ROOM = 8_192
+DEFAULT_ANSWER_TOKENS = 8_192
 """Output tokens besides thinking, where the model's limit is unknown."""
 BUDGETS = {"low": 4_000, "medium": 8_000, "high": 16_000, "max": 31_999}
 """Thinking tokens by effort, for models that take a budget instead of an effort."""
@@ -60,14 +60,14 @@ _ANTHROPIC_NAMES = {"serviceTier": "service_tier", "stopSequences": "stop_sequen
 _NOT_ANTHROPIC = _NOT_CHAT | {"textVerbosity", "store", "promptCacheKey", "parallelToolCalls"}
 
 
-def laid(layers: Iterable[Mapping[str, Any]]) -> Body:
+def merge_options(layers: Iterable[Mapping[str, Any]]) -> Body:
     """Merge layers of options; a later one wins, and objects merge key by key."""
     body: Body = {}
     for layer in layers:
         for key, value in layer.items():
             below = body.get(key)
             merges = isinstance(below, dict) and isinstance(value, dict)
-            body[key] = laid((below or {}, value)) if merges else value
+            body[key] = merge_options((below or {}, value)) if merges else value
     return body
 
 
@@ -79,12 +79,12 @@ def variants(facts: ModelFacts, configured: Mapping[str, Body]) -> dict[str, Bod
     return {**own, **configured}
 
 
-def settled(given: Options, body: Body, facts: ModelFacts) -> Options:
+def resolve_options(given: Options, body: Body, facts: ModelFacts) -> Options:
     """Move common fields from the body to the options, where `given` wins, and apply the model's limits."""
     body = {key: value for key, value in body.items() if key not in _CLIENT_ONLY}
     temperature = body.pop("temperature", None)
-    top_p = _taken(body, _TOP_P)
-    asked = _taken(body, _MAX_OUTPUT)
+    top_p = _pop_first(body, _TOP_P)
+    asked = _pop_first(body, _MAX_OUTPUT)
     options = Options(
         temperature=temperature if given.temperature is None else given.temperature,
         top_p=top_p if given.top_p is None else given.top_p,
@@ -94,7 +94,7 @@ def settled(given: Options, body: Body, facts: ModelFacts) -> Options:
     return replace(options, temperature=None, top_p=None) if facts.temperature is False else options
 
 
-def _taken(body: Body, names: tuple[str, ...]) -> Any:
+def _pop_first(body: Body, names: tuple[str, ...]) -> Any:
     found = [body.pop(name) for name in names if name in body]
     return next((value for value in found if value is not None), None)
 
@@ -105,14 +105,14 @@ def _max_output(asked: Any, facts: ModelFacts) -> int | None:
     return min(asked if isinstance(asked, int) else OUTPUT_CAP, facts.output)
 
 
-def for_openai(options: Options) -> Options:
+def openai_options(options: Options) -> Options:
     body = {_OPENAI_NAMES.get(key, key): value for key, value in options.body.items() if key not in _NOT_CHAT}
     if isinstance(body.get("thinking"), dict):
-        body["thinking"] = _snake(body["thinking"])
+        body["thinking"] = _snake_case(body["thinking"])
     return replace(options, body=body)
 
 
-def for_anthropic(options: Options, facts: ModelFacts) -> Options:
+def anthropic_options(options: Options, facts: ModelFacts) -> Options:
     body = {
         _ANTHROPIC_NAMES.get(key, key): value
         for key, value in options.body.items()
@@ -122,13 +122,13 @@ def for_anthropic(options: Options, facts: ModelFacts) -> Options:
         body["tool_choice"] = {"type": "auto", "disable_parallel_tool_use": True}
     effort = body.pop("reasoningEffort", None) or body.pop("effort", None)
     if effort is not None:
-        body = laid((_effort(effort, facts), body))
+        body = merge_options((_effort_options(effort, facts), body))
     if isinstance(body.get("thinking"), dict):
-        body["thinking"] = _snake(body["thinking"])
-    return _with_room(replace(options, body=body), facts)
+        body["thinking"] = _snake_case(body["thinking"])
+    return _with_thinking_tokens(replace(options, body=body), facts)
 
 
-def _effort(effort: Any, facts: ModelFacts) -> Body:
+def _effort_options(effort: Any, facts: ModelFacts) -> Body:
     if not facts.efforts:
         budget = BUDGETS.get(effort)
         return {"thinking": {"type": "enabled", "budgetTokens": budget}} if budget else {}
@@ -136,11 +136,11 @@ def _effort(effort: Any, facts: ModelFacts) -> Body:
     return {"output_config": {"effort": effort}, **thinking}
 
 
-def _with_room(options: Options, facts: ModelFacts) -> Options:
+def _with_thinking_tokens(options: Options, facts: ModelFacts) -> Options:
     """Raise the output limit by the thinking budget, and drop sampling options that thinking forbids."""
     match options.body.get("thinking"):
         case {"type": "enabled", "budget_tokens": int(budget)}:
-            room = (options.max_output or ROOM) + budget
+            room = (options.max_output or DEFAULT_ANSWER_TOKENS) + budget
             limit = facts.output or room
             return replace(options, temperature=None, top_p=None, max_output=min(room, limit))
         case {"type": "enabled" | "adaptive"}:
@@ -149,5 +149,5 @@ def _with_room(options: Options, facts: ModelFacts) -> Options:
             return replace(options, top_p=None) if options.temperature is not None else options
 
 
-def _snake(thinking: Body) -> Body:
+def _snake_case(thinking: Body) -> Body:
     return {"budget_tokens" if key == "budgetTokens" else key: value for key, value in thinking.items()}

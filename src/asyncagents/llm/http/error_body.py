@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from asyncagents.llm.wire.json_repair import UNREADABLE
+from asyncagents.llm.wire.json_repair import DECODE_ERRORS
 
 MESSAGE_KEPT = 500
 
@@ -14,25 +14,25 @@ MESSAGE_KEPT = 500
 _MASKED = re.compile(r"\S*\*{2,}\S*")
 
 
-class Complaint(Struct, frozen=True, kw_only=True):
+class ErrorDetails(Struct, frozen=True, kw_only=True):
     message: str = ""
     codes: frozenset[str] = frozenset()
     status: int | None = None
 
 
-def read_complaint(body: bytes) -> Complaint:
+def read_error(body: bytes) -> ErrorDetails:
     try:
         value = msgspec.json.decode(body)
-    except UNREADABLE:
-        return Complaint(message=_tidy(plain(body)))
-    return _read(value)
+    except DECODE_ERRORS:
+        return ErrorDetails(message=_tidy(plain_text(body)))
+    return _read_value(value)
 
 
-def is_complaint(body: bytes) -> bool:
+def is_error(body: bytes) -> bool:
     """Return whether the body of a success status is an error object."""
     try:
         value = msgspec.json.decode(body)
-    except UNREADABLE:
+    except DECODE_ERRORS:
         return False
     match value:
         case {"error": dict() | str()} | {"object": "error"} | {"type": "error"}:
@@ -41,7 +41,7 @@ def is_complaint(body: bytes) -> bool:
             return False
 
 
-def plain(body: bytes) -> str:
+def plain_text(body: bytes) -> str:
     """Return the title of an HTML page, or the text on one line."""
     text = body.decode("utf-8", "replace")
     before, title, rest = text.partition("<title>")
@@ -50,41 +50,41 @@ def plain(body: bytes) -> str:
     return " ".join(text.split())
 
 
-def _read(value: Any) -> Complaint:
+def _read_value(value: Any) -> ErrorDetails:
     match value:
         case [first, *_]:  # Google's
-            return _read(first)
+            return _read_value(first)
         case {"error": dict(inner)}:  # OpenAI's, Anthropic's, OpenRouter's
-            return _with_origin(_of(inner), inner)
+            return _with_upstream(_read_object(inner), inner)
         case {"error": str(text)}:  # Ollama's
-            return Complaint(message=_tidy(text), codes=_of(value).codes)
+            return ErrorDetails(message=_tidy(text), codes=_read_object(value).codes)
         case dict():  # vLLM's, FastAPI's, Mistral's
-            return _of(value)
+            return _read_object(value)
         case str(text):
-            return Complaint(message=_tidy(text))
+            return ErrorDetails(message=_tidy(text))
         case _:
-            return Complaint()
+            return ErrorDetails()
 
 
-def _of(error: dict[str, Any]) -> Complaint:
+def _read_object(error: dict[str, Any]) -> ErrorDetails:
     inner = error.get("innererror")
     named = [error.get("type"), error.get("code"), error.get("status")]
     named.append(inner.get("code") if isinstance(inner, dict) else None)
     code = error.get("code")
     said = next((error[name] for name in ("message", "detail", "msg", "error_msg") if error.get(name)), "")
-    return Complaint(
+    return ErrorDetails(
         message=_tidy(said if isinstance(said, str) else _json(said)),
         codes=frozenset(name.lower() for name in named if isinstance(name, str)),
         status=code if isinstance(code, int) and 400 <= code <= 599 else None,
     )
 
 
-def _with_origin(complaint: Complaint, error: dict[str, Any]) -> Complaint:
+def _with_upstream(complaint: ErrorDetails, error: dict[str, Any]) -> ErrorDetails:
     """Add the upstream provider's error that OpenRouter nests in `metadata.raw`."""
     match error.get("metadata"):
         case {"raw": str(raw)} if raw:
-            origin = read_complaint(raw.encode("utf-8", "replace"))
-            return Complaint(
+            origin = read_error(raw.encode("utf-8", "replace"))
+            return ErrorDetails(
                 message=_tidy(f"{complaint.message}: {origin.message}"),
                 codes=complaint.codes | origin.codes,
                 status=complaint.status,

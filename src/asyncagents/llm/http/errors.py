@@ -15,19 +15,21 @@ from asyncagents.domain.conversation.failure import (
     APICause,
     APIError,
     Failure,
-    content_filter,
-    context_overflow,
-    provider_auth,
+    content_filter_error,
+    context_overflow_error,
+    provider_auth_error,
 )
-from asyncagents.domain.text import whole
+from asyncagents.domain.text import replace_surrogates
 from asyncagents.llm.http.answer_size import AnswerTooLarge
-from asyncagents.llm.http.error_body import Complaint, plain, read_complaint
-from asyncagents.llm.http.redact import clean_body, clean_text
+from asyncagents.llm.http.error_body import ErrorDetails, plain_text, read_error
+from asyncagents.llm.http.redact import redact_body, redact_text
 from asyncagents.llm.model import StreamError
 
-Kind: TypeAlias = Literal["auth", "overflow", "filter", "quota", "no-model", "rate", "trouble", "refused"]
+ErrorKind: TypeAlias = Literal[
+    "auth", "overflow", "filter", "quota", "no-model", "rate", "trouble", "refused"
+]
 
-BROKEN = "a broken event"
+BROKEN_EVENT = "a broken event"
 BODY_KEPT = 2048
 EXCERPT = 200
 
@@ -110,7 +112,7 @@ _TROUBLE = frozenset(
 )  # fmt: skip
 _OVERLOADED = frozenset({"engine_overloaded_error", "overloaded", "overloaded_error", "server_overloaded"})
 _TROUBLE_STATUS = frozenset({408, 409, 425})
-_RETRYABLE: frozenset[Kind] = frozenset({"rate", "trouble"})
+_RETRYABLE: frozenset[ErrorKind] = frozenset({"rate", "trouble"})
 
 _KEPT_HEADERS = frozenset(
     {
@@ -121,7 +123,7 @@ _KEPT_HEADERS = frozenset(
 _KEPT_PREFIXES = ("anthropic-ratelimit-", "x-ratelimit-")
 
 
-_SENTENCES: dict[Kind, str] = {
+_SENTENCES: dict[ErrorKind, str] = {
     "auth": "{provider} {key}{code}; set provider.{provider}.options.apiKey to a valid one: {message}",
     "overflow": "The conversation does not fit into the context of {model}: {message}",
     "filter": "The content filter of {provider} stopped this request: {message}",
@@ -137,24 +139,24 @@ LOCAL_RETRIES = 1
 """Retries after a loopback server refused the connection."""
 
 
-class Target(Struct, frozen=True, kw_only=True):
+class RequestTarget(Struct, frozen=True, kw_only=True):
     """The provider, model and URL of a request, for error messages; `secrets` are redacted from them."""
 
     provider_id: str
     model_id: str
     url: str
     has_key: bool = False
-    hidden: tuple[Secret, ...] = ()
+    secrets: tuple[Secret, ...] = ()
 
-    def clean(self, text: str) -> str:
-        return clean_text(text, self.hidden)
+    def redact(self, text: str) -> str:
+        return redact_text(text, self.secrets)
 
-    def clean_body(self, body: bytes) -> bytes:
+    def redact_body(self, body: bytes) -> bytes:
         """Redact a body. Call this before truncating: a cut secret is only recognised at the very end."""
-        return clean_body(body, self.hidden)
+        return redact_body(body, self.secrets)
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class ProviderResponse(Struct, frozen=True, kw_only=True):
     """A response that is not a stream; `status` is None for an error event inside a stream."""
 
     body: bytes
@@ -162,35 +164,39 @@ class Answer(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
 
 
-def refused(target: Target, answer: Answer) -> StreamError:
+def provider_error(target: RequestTarget, answer: ProviderResponse) -> StreamError:
     """Return the error for a response with an error status, or for an error event inside a stream."""
-    clean = target.clean_body(answer.body)
+    clean = target.redact_body(answer.body)
     headers = {name.lower(): value for name, value in answer.headers.items()}
-    said = _said(target, read_complaint(clean), answer.status, headers.get("location"))
-    kind = kind_of(said)
-    message = whole(_sentence(target, kind, said))
-    body = _kept(clean)
+    said = _complete_details(target, read_error(clean), answer.status, headers.get("location"))
+    kind = classify_error(said)
+    message = replace_surrogates(_error_message(target, kind, said))
+    body = _body_excerpt(clean)
     match kind:
         case "auth":
-            return StreamError(provider_auth(target.provider_id, message))
+            return StreamError(provider_auth_error(target.provider_id, message))
         case "overflow":
-            return StreamError(context_overflow(message, body))
+            return StreamError(context_overflow_error(message, body))
         case "filter":
-            return StreamError(content_filter(message))
+            return StreamError(content_filter_error(message))
         case "quota" | "no-model" | "rate" | "trouble" | "refused":
-            status = said.status or _implied(kind, said.codes)
-            return _api(target, message, headers, retry=_retries(kind, headers), status=status, body=body)
+            status = said.status or _implied_status(kind, said.codes)
+            return _api_error(
+                target, message, headers, retry=_is_retryable(kind, headers), status=status, body=body
+            )
         case _:
             assert_never(kind)
 
 
-def _said(target: Target, complaint: Complaint, status: int | None, location: str | None) -> Complaint:
+def _complete_details(
+    target: RequestTarget, complaint: ErrorDetails, status: int | None, location: str | None
+) -> ErrorDetails:
     """Complete the details, and redact the message again: nested escapes are readable only after decoding."""
     status = status if status is not None else complaint.status
-    message = target.clean(complaint.message) or _phrase(status)
+    message = target.redact(complaint.message) or _status_phrase(status)
     if location is not None and status is not None and 300 <= status < 400:
         message += f" to {_host(location) or 'another path'}; set the baseURL to where it really is"
-    return Complaint(message=message, codes=complaint.codes, status=status)
+    return ErrorDetails(message=message, codes=complaint.codes, status=status)
 
 
 def _host(location: str) -> str:
@@ -200,85 +206,87 @@ def _host(location: str) -> str:
         return ""
 
 
-def _implied(kind: Kind, codes: frozenset[str]) -> int | None:
+def _implied_status(kind: ErrorKind, codes: frozenset[str]) -> int | None:
     """Return the status for an error inside a stream; the cool-down of a model depends on it."""
     if kind == "rate":
         return 429
     return 529 if codes & _OVERLOADED else None
 
 
-def kind_of(said: Complaint) -> Kind:
+def classify_error(said: ErrorDetails) -> ErrorKind:
     """Classify an error by code, status and message; the first rule that matches wins."""
     words = said.message.lower()
     codes, status = said.codes, said.status
-    rules: tuple[tuple[Kind, bool], ...] = (
-        ("quota", status == 402 or bool(codes & _QUOTA) or _any(_QUOTA_WORDS, words)),
+    rules: tuple[tuple[ErrorKind, bool], ...] = (
+        ("quota", status == 402 or bool(codes & _QUOTA) or _contains_any(_QUOTA_WORDS, words)),
         ("overflow", status == 413 or bool(codes & _OVERFLOW)),
         # Before the phrases: the message of a tokens-per-minute limit also mentions too many tokens.
         ("rate", status == 429 or bool(codes & _RATE)),
-        ("filter", bool(codes & _FILTER) or _any(_FILTER_WORDS, words)),
-        ("auth", status in {401, 403} or bool(codes & _AUTH) or _any(_AUTH_WORDS, words)),
-        ("overflow", _any(_OVERFLOW_WORDS, words)),
-        ("no-model", status == 404 or bool(codes & _NO_MODEL) or _any(_NO_MODEL_WORDS, words)),
-        ("trouble", bool(codes & _TROUBLE) or (status is not None and _passes(status))),
+        ("filter", bool(codes & _FILTER) or _contains_any(_FILTER_WORDS, words)),
+        ("auth", status in {401, 403} or bool(codes & _AUTH) or _contains_any(_AUTH_WORDS, words)),
+        ("overflow", _contains_any(_OVERFLOW_WORDS, words)),
+        ("no-model", status == 404 or bool(codes & _NO_MODEL) or _contains_any(_NO_MODEL_WORDS, words)),
+        ("trouble", bool(codes & _TROUBLE) or (status is not None and _is_transient(status))),
         # An error inside a stream: the request was accepted, so it was well formed.
         ("trouble", status is None and "invalid_request_error" not in codes),
     )
     return next((kind for kind, fits in rules if fits), "refused")
 
 
-def unreachable(target: Target, reason: str) -> StreamError:
+def connection_error(target: RequestTarget, reason: str) -> StreamError:
     """Return the error for a network failure: reset, unknown host, TLS, truncated body."""
-    why = target.clean(" ".join(reason.split()))[:EXCERPT]
-    return _api(
+    why = target.redact(" ".join(reason.split()))[:EXCERPT]
+    return _api_error(
         target, f"The connection to {target.provider_id} at {target.url} failed: {why}", {}, retry=True
     )
 
 
-def unserved(target: Target, where: str, *, local: bool) -> StreamError:
+def refused_connection(target: RequestTarget, where: str, *, local: bool) -> StreamError:
     """Return the error for a refused connection; a `local` server is retried `LOCAL_RETRIES` times only."""
     message = f"{where} refuses connections" + (": is the model server running?" if local else "")
-    told = _api(target, message, {}, retry=True)
+    told = _api_error(target, message, {}, retry=True)
     return replace(told, retries=LOCAL_RETRIES) if local else told
 
 
-def unanswered(target: Target, seconds: float) -> StreamError:
+def first_event_timeout(target: RequestTarget, seconds: float) -> StreamError:
     """Return the error for a stream that sent no content within its first timeout."""
     message = (
         f"The silent stream of {target.provider_id} was ended: the model did not begin to answer within "
         f"{seconds:g} seconds; if it thinks longer, set provider.{target.provider_id}.options.timeout"
     )
-    return _api(target, message, {}, retry=True)
+    return _api_error(target, message, {}, retry=True)
 
 
-def silent(target: Target, seconds: float) -> StreamError:
+def idle_timeout(target: RequestTarget, seconds: float) -> StreamError:
     message = f"The silent stream of {target.provider_id} was ended: it said nothing for {seconds:g} seconds"
-    return _api(target, message, {}, retry=True)
+    return _api_error(target, message, {}, retry=True)
 
 
-def garbled(target: Target, what: str, answer: Answer, kept: int = BODY_KEPT) -> StreamError:
+def bad_response(
+    target: RequestTarget, what: str, answer: ProviderResponse, kept: int = BODY_KEPT
+) -> StreamError:
     """Return the error for a response that is not valid on this wire."""
-    clean = target.clean_body(answer.body)[:kept]
-    excerpt = plain(clean)[:EXCERPT]
+    clean = target.redact_body(answer.body)[:kept]
+    excerpt = plain_text(clean)[:EXCERPT]
     headers = {name.lower(): value for name, value in answer.headers.items()}
     message = f"{target.provider_id} sent {what}: {excerpt!r}"
-    return _api(target, message, headers, retry=True, status=answer.status, body=_kept(clean))
+    return _api_error(target, message, headers, retry=True, status=answer.status, body=_body_excerpt(clean))
 
 
-def oversized(target: Target, error: AnswerTooLarge) -> StreamError:
+def answer_too_large(target: RequestTarget, error: AnswerTooLarge) -> StreamError:
     """Return the error for an answer above a size limit; not retryable, since the next may be as large."""
     message = f"{target.provider_id} sent more than {error} in one answer, and was cut off"
-    return _api(target, message, {}, retry=False)
+    return _api_error(target, message, {}, retry=False)
 
 
-def unsendable(target: Target, error: Exception) -> StreamError:
+def invalid_request(target: RequestTarget, error: Exception) -> StreamError:
     """Return the error for a request that cannot be built or sent; not retryable."""
-    reason = target.clean(str(error))[:EXCERPT]
+    reason = target.redact(str(error))[:EXCERPT]
     message = (
         f"No request can be sent to {target.provider_id}: {reason}; "
         f"check provider.{target.provider_id} in the configuration, its baseURL, headers and options"
     )
-    return _api(target, message, {}, retry=False)
+    return _api_error(target, message, {}, retry=False)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -305,7 +313,7 @@ def _number(text: str | None) -> float | None:
     return max(0.0, number) if isfinite(number) else None
 
 
-def _retries(kind: Kind, headers: Mapping[str, str]) -> bool:
+def _is_retryable(kind: ErrorKind, headers: Mapping[str, str]) -> bool:
     match headers.get("x-should-retry"):
         case "true":
             return True
@@ -315,7 +323,7 @@ def _retries(kind: Kind, headers: Mapping[str, str]) -> bool:
             return kind in _RETRYABLE or (kind == "quota" and "retry-after" in headers)
 
 
-def _sentence(target: Target, kind: Kind, said: Complaint) -> str:
+def _error_message(target: RequestTarget, kind: ErrorKind, said: ErrorDetails) -> str:
     return _SENTENCES[kind].format(
         provider=target.provider_id,
         model=target.model_id,
@@ -326,8 +334,8 @@ def _sentence(target: Target, kind: Kind, said: Complaint) -> str:
     )
 
 
-def _api(
-    target: Target,
+def _api_error(
+    target: RequestTarget,
     message: str,
     headers: Mapping[str, str],
     *,
@@ -335,10 +343,14 @@ def _api(
     status: int | None = None,
     body: str | None = None,
 ) -> StreamError:
-    kept = {whole(name): whole(target.clean(value)) for name, value in headers.items() if _keeps(name)}
+    kept = {
+        replace_surrogates(name): replace_surrogates(target.redact(value))
+        for name, value in headers.items()
+        if _is_kept_header(name)
+    }
     failure: Failure = APIError(
         data=APICause(
-            message=whole(message),
+            message=replace_surrogates(message),
             is_retryable=retry,
             status_code=status,
             response_headers=kept or None,
@@ -349,24 +361,24 @@ def _api(
     return StreamError(failure, retry_after(headers) if retry else None)
 
 
-def _keeps(name: str) -> bool:
+def _is_kept_header(name: str) -> bool:
     return name in _KEPT_HEADERS or name.startswith(_KEPT_PREFIXES)
 
 
-def _kept(body: bytes) -> str | None:
+def _body_excerpt(body: bytes) -> str | None:
     text = body[:BODY_KEPT].decode("utf-8", "replace")
     return text.encode()[:BODY_KEPT].decode("utf-8", "ignore") or None
 
 
-def _passes(status: int) -> bool:
+def _is_transient(status: int) -> bool:
     return status in _TROUBLE_STATUS or status >= 500
 
 
-def _any(phrases: tuple[str, ...], words: str) -> bool:
+def _contains_any(phrases: tuple[str, ...], words: str) -> bool:
     return any(phrase in words for phrase in phrases)
 
 
-def _phrase(status: int | None) -> str:
+def _status_phrase(status: int | None) -> str:
     try:
         return HTTPStatus(status or 0).phrase
     except ValueError:

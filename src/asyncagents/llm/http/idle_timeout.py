@@ -7,7 +7,7 @@ from math import inf
 from asyncagents.llm.http.request import PING_SECONDS
 
 
-class Watch:
+class IdleTimeout:
     """Calls `stop` after a silence of the given seconds; 0 disables the timeout.
 
     Any bytes end a silence; bytes without content keep a stream open for `PING_SECONDS` at most.
@@ -17,8 +17,8 @@ class Watch:
 
     def __init__(self, first_seconds: float, idle_seconds: float, stop: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._stop = stop
-        self._last = self._meant = self._loop.time()
+        self._on_expired = stop
+        self._last_activity = self._last_content = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._idle_seconds: float | None = idle_seconds
         """None once the first content or the finish reason has arrived."""
@@ -30,30 +30,30 @@ class Watch:
         self._arm(first_seconds)
 
     @property
-    def begun(self) -> bool:
+    def has_started(self) -> bool:
         """Return whether content has arrived."""
         return self._idle_seconds is None
 
     def touch(self) -> None:
         """Record the arrival of bytes."""
-        self._last = self._loop.time()
+        self._last_activity = self._loop.time()
 
-    def mean(self) -> None:
+    def note_content(self) -> None:
         """Record the arrival of content."""
-        self._last = self._meant = self._loop.time()
+        self._last_activity = self._last_content = self._loop.time()
         if self._idle_seconds is not None:
-            self._allow(self._idle_seconds)
+            self._set_idle_limit(self._idle_seconds)
 
-    def limit(self, seconds: float) -> None:
+    def set_limit(self, seconds: float) -> None:
         """End the stream after `seconds` from now, silent or not."""
         self.touch()
-        self._meant = self._last
-        self._deadline = self._last + seconds
+        self._last_content = self._last_activity
+        self._deadline = self._last_activity + seconds
         own = self.seconds if self._idle_seconds is None else self._idle_seconds
-        self._allow(own if 0 < own <= seconds else seconds)
+        self._set_idle_limit(own if 0 < own <= seconds else seconds)
 
     @property
-    def late(self) -> bool:
+    def is_late(self) -> bool:
         """Return whether the limit has passed; readers must check it, since the timer only sees silence."""
         return self._loop.time() >= self._deadline
 
@@ -62,7 +62,7 @@ class Watch:
             self._timer.cancel()
             self._timer = None
 
-    def _allow(self, seconds: float) -> None:
+    def _set_idle_limit(self, seconds: float) -> None:
         """Set the longest silence from now on."""
         self._idle_seconds = None
         if seconds != self.seconds:
@@ -72,15 +72,18 @@ class Watch:
 
     def _arm(self, seconds: float) -> None:
         if seconds > 0:
-            self._timer = self._loop.call_later(seconds, self._look)
+            self._timer = self._loop.call_later(seconds, self._on_timer)
 
-    def _look(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         now = self._loop.time()
-        heard = min(self._last + self.seconds, max(self._meant + PING_SECONDS, self._meant + self.seconds))
+        heard = min(
+            self._last_activity + self.seconds,
+            max(self._last_content + PING_SECONDS, self._last_content + self.seconds),
+        )
         left = heard - now if self.waiting else self.seconds
         if left > 0:
             self._arm(left)
             return
         self.expired = True
-        self._stop()
+        self._on_expired()

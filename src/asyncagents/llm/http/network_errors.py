@@ -7,22 +7,22 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from asyncagents.llm.http.errors import Target, unreachable, unserved
+from asyncagents.llm.http.errors import RequestTarget, connection_error, refused_connection
 from asyncagents.llm.model import StreamError
 
 
-def network_fault(target: Target, error: BaseException, reason: str = "") -> StreamError:
+def network_error(target: RequestTarget, error: BaseException, reason: str = "") -> StreamError:
     """Return the error for a failed connection; one that a loopback server refused is retried once only.
 
     `reason` replaces the error's own message, except for a refused connection.
     """
-    if any(isinstance(each, ConnectionRefusedError) for each in _chain(error)):
+    if any(isinstance(each, ConnectionRefusedError) for each in _causes(error)):
         where = _origin(target.url)
-        return unserved(target, where, local=_is_loopback(urlsplit(where).hostname or ""))
-    return unreachable(target, reason or reason_of(error))
+        return refused_connection(target, where, local=_is_loopback(urlsplit(where).hostname or ""))
+    return connection_error(target, reason or reason_of(error))
 
 
-_PLAIN: tuple[tuple[type[Exception], str], ...] = (
+_REASONS: tuple[tuple[type[Exception], str], ...] = (
     (aiohttp.InvalidURL, "this is no address"),
     (aiohttp.ClientPayloadError, "the answer was cut off"),
     (aiohttp.ServerDisconnectedError, "it was closed without an answer"),
@@ -33,21 +33,21 @@ _PLAIN: tuple[tuple[type[Exception], str], ...] = (
 
 def reason_of(error: BaseException) -> str:
     """Describe an error without its address, which may contain a key."""
-    for kind, words in _PLAIN:
+    for kind, words in _REASONS:
         if isinstance(error, kind):
             return words
     match error:
         case aiohttp.ClientResponseError():
             return error.message or type(error).__name__
         case aiohttp.ClientConnectorCertificateError():
-            return f"its certificate is not trusted: {_own_words(error.certificate_error)}"
+            return f"its certificate is not trusted: {_system_message(error.certificate_error)}"
         case aiohttp.ClientConnectorError():
-            return _own_words(error.os_error)
+            return _system_message(error.os_error)
         case _:
-            return _own_words(error)
+            return _system_message(error)
 
 
-def _own_words(error: BaseException) -> str:
+def _system_message(error: BaseException) -> str:
     """Return the operating system's message without the addresses that were tried."""
     if isinstance(error, socket.gaierror):
         return "no host of this name is known"
@@ -58,7 +58,7 @@ def _own_words(error: BaseException) -> str:
     return errno.errorcode.get(number, str(number)) if number else str(error) or type(error).__name__
 
 
-def _chain(error: BaseException | None) -> list[BaseException]:
+def _causes(error: BaseException | None) -> list[BaseException]:
     """Return an error and all its causes; several addresses of one host may have failed."""
     found: list[BaseException] = []
     waiting = [error]

@@ -7,9 +7,9 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents.config.secret import Secret
-from asyncagents.llm.http.errors import Target
-from asyncagents.llm.http.redact import hidden, shown
-from asyncagents.llm.model import ModelEvent, Request
+from asyncagents.llm.http.errors import RequestTarget
+from asyncagents.llm.http.redact import redact_url, secrets_of
+from asyncagents.llm.model import ChatRequest, ModelEvent
 
 FIRST_SECONDS = 600.0
 IDLE_SECONDS = 300.0
@@ -31,19 +31,19 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         """Omit headers, body fields and the URL's query, which may hold keys."""
-        return f"Endpoint({self.provider_id!r}, {shown(self.base_url)!r})"
+        return f"Endpoint({self.provider_id!r}, {redact_url(self.base_url)!r})"
 
 
-class Reader(Protocol):
+class WireReader(Protocol):
     """Converts events of a wire to model events; the flags describe the stream so far."""
 
-    begun: bool
+    started: bool
     """An event has arrived."""
-    heard: bool
+    has_content: bool
     """An event with content has arrived; the caller resets the flag."""
     finished: bool
     """The finish reason has arrived; only the usage may follow."""
-    over: bool
+    is_over: bool
     """The stream is over; later events are ignored."""
     failed: bool
     """A `StreamError` was among the events."""
@@ -55,12 +55,12 @@ class Reader(Protocol):
         ...
 
 
-class Post(Struct, frozen=True, kw_only=True):
+class ProviderRequest(Struct, frozen=True, kw_only=True):
     url: str
     headers: dict[str, str]
     first_seconds: float
     idle_seconds: float
-    target: Target
+    target: RequestTarget
     write: Callable[[], dict[str, Any]]
     """Builds the body; called once per sending, so that no copy is kept."""
 
@@ -78,25 +78,25 @@ class Post(Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self.write())
 
 
-def post(
+def build_request(
     endpoint: Endpoint,
-    request: Request,
+    request: ChatRequest,
     url: str,
     *,
     headers: dict[str, str],
     write: Callable[[], dict[str, Any]],
-) -> Post:
+) -> ProviderRequest:
     """Build a request; configured headers win over `headers`, those of the wire."""
     given = {name.lower(): value for name, value in endpoint.headers.items()}
-    target = Target(
+    target = RequestTarget(
         provider_id=endpoint.provider_id,
         model_id=request.model.model_id,
-        url=shown(url),
+        url=redact_url(url),
         has_key=endpoint.api_key is not None,
-        hidden=hidden(endpoint.api_key, tuple(given.values()), endpoint.base_url),
+        secrets=secrets_of(endpoint.api_key, tuple(given.values()), endpoint.base_url),
     )
     sent = {"content-type": "application/json", "accept": "text/event-stream", **headers, **given}
-    return Post(
+    return ProviderRequest(
         url=url,
         headers=sent,
         first_seconds=endpoint.first_seconds,
@@ -106,18 +106,18 @@ def post(
     )
 
 
-def key(secret: Secret) -> Secret:
+def clean_key(secret: Secret) -> Secret:
     """Strip whitespace from a key: pasted keys and key files often end in a line end."""
     return Secret(secret.reveal().strip())
 
 
-def at(base_url: str, path: str) -> str:
+def join_url(base_url: str, path: str) -> str:
     """Append the path to the base URL, before the base's query."""
     base, mark, query = base_url.strip().partition("?")
     return base.rstrip("/") + path + mark + query
 
 
-def merged(body: dict[str, Any], endpoint: Endpoint, request: Request) -> dict[str, Any]:
+def merge_body(body: dict[str, Any], endpoint: Endpoint, request: ChatRequest) -> dict[str, Any]:
     """Merge the body with the endpoint's fields, then the request's; null removes a field."""
     whole = {**body, **endpoint.body, **request.options.body}
     return {name: value for name, value in whole.items() if value is not None}

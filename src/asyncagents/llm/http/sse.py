@@ -29,7 +29,7 @@ class SseDecoder:
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the data of the events that this chunk completes; raises `EventTooLong`."""
         if self._after_cr or b"\r" in chunk:
-            chunk = self._with_plain_ends(chunk)
+            chunk = self._normalize_newlines(chunk)
         lines = chunk.split(b"\n")
         last = lines.pop()
         if not lines:
@@ -82,7 +82,7 @@ class SseDecoder:
         if self._size + len(self._line) > self._limit:
             raise EventTooLong(self._limit)
 
-    def _with_plain_ends(self, chunk: bytes) -> bytes:
+    def _normalize_newlines(self, chunk: bytes) -> bytes:
         """Convert CR and CRLF to LF; a CRLF may be split between chunks."""
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]

@@ -7,15 +7,21 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 import msgspec
 
 from asyncagents.llm.http.answer_size import AnswerSize
-from asyncagents.llm.http.client import Http
-from asyncagents.llm.http.errors import BROKEN, Answer, Target, garbled, refused
-from asyncagents.llm.http.request import Endpoint, at, key, post
+from asyncagents.llm.http.client import HttpClient
+from asyncagents.llm.http.errors import (
+    BROKEN_EVENT,
+    ProviderResponse,
+    RequestTarget,
+    bad_response,
+    provider_error,
+)
+from asyncagents.llm.http.request import Endpoint, build_request, clean_key, join_url
 from asyncagents.llm.model import (
+    ChatRequest,
     ModelEvent,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
-    Request,
     StepFinish,
     StreamFinish,
     TextDelta,
@@ -23,11 +29,11 @@ from asyncagents.llm.model import (
     TextStart,
     ToolSpec,
 )
-from asyncagents.llm.openai.calls import Calls
+from asyncagents.llm.openai.calls import CallAssembler
 from asyncagents.llm.openai.events import (
     DONE,
     Chunk,
-    Delta,
+    ChunkDelta,
     ToolDelta,
     decode_chunk,
     finish_of,
@@ -36,15 +42,15 @@ from asyncagents.llm.openai.events import (
     thinking_in,
     tokens_of,
 )
-from asyncagents.llm.openai.request import plain_tools, write_body
-from asyncagents.llm.wire.json_repair import UNREADABLE, mended
+from asyncagents.llm.openai.request import tool_definitions, write_body
+from asyncagents.llm.wire.json_repair import DECODE_ERRORS, decode_repaired
 
 T = TypeVar("T")
-MOST = 16
+MAX_ENTRIES = 16
 """Entries; beyond that the cache is cleared."""
 
 
-class Written(Generic[T]):
+class EncodedCache(Generic[T]):
     """Encodes immutable values once, by identity."""
 
     def __init__(self, write: Callable[[T], Any]) -> None:
@@ -54,30 +60,30 @@ class Written(Generic[T]):
     def __call__(self, value: T) -> msgspec.Raw:
         kept = self._known.get(id(value))
         if kept is None:
-            if len(self._known) >= MOST:
+            if len(self._known) >= MAX_ENTRIES:
                 self._known.clear()
             kept = self._known[id(value)] = value, msgspec.Raw(msgspec.json.encode(self._write(value)))
         return kept[1]
 
 
-Block: TypeAlias = Literal["text", "reasoning"]
+BlockKind: TypeAlias = Literal["text", "reasoning"]
 
 
 class OpenAIChat:
-    def __init__(self, http: Http, endpoint: Endpoint) -> None:
+    def __init__(self, http: HttpClient, endpoint: Endpoint) -> None:
         self._http = http
         self._endpoint = endpoint
-        self._tools: Written[tuple[ToolSpec, ...]] = Written(plain_tools)
+        self._tools: EncodedCache[tuple[ToolSpec, ...]] = EncodedCache(tool_definitions)
 
-    def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         endpoint = self._endpoint
         auth = {}
         if endpoint.api_key is not None:
-            auth["authorization"] = f"Bearer {key(endpoint.api_key).reveal()}"
-        message = post(
+            auth["authorization"] = f"Bearer {clean_key(endpoint.api_key).reveal()}"
+        message = build_request(
             endpoint,
             request,
-            at(endpoint.base_url, "/chat/completions"),
+            join_url(endpoint.base_url, "/chat/completions"),
             headers=auth,
             write=partial(write_body, endpoint, request, tools=self._tools),
         )
@@ -87,39 +93,39 @@ class OpenAIChat:
 class OpenAIReader:
     """Convert the chunks of one answer. `seed` makes keys for calls that have no id."""
 
-    def __init__(self, target: Target, *, seed: str) -> None:
-        self.begun = False
-        self.heard = False
+    def __init__(self, target: RequestTarget, *, seed: str) -> None:
+        self.started = False
+        self.has_content = False
         self.finished = False
-        self.over = False
+        self.is_over = False
         self.failed = False
         self._target = target
         self._size = AnswerSize()
-        self._calls = Calls(seed, self._size)
-        self._block: Block | None = None
+        self._calls = CallAssembler(seed, self._size)
+        self._block: BlockKind | None = None
         self._key = ""
         self._blocks = 0
-        self._thinks_aloud = False
+        self._has_reasoning_field = False
         self._reason = ""
         self._usage: Any = None
 
     def read(self, payloads: list[bytes]) -> list[ModelEvent]:
         events: list[ModelEvent] = []
         for data in payloads:
-            self.begun = True
+            self.started = True
             if data == DONE:
-                self.over = True
+                self.is_over = True
                 break
             if not data:
                 continue
             try:
                 chunk: Chunk | None = decode_chunk(data)
-            except UNREADABLE:
-                chunk = mended(data, decode_chunk)
+            except DECODE_ERRORS:
+                chunk = decode_repaired(data, decode_chunk)
             if chunk is None or chunk.error or chunk.object == "error":
                 self._fail(chunk, data, events)
                 break
-            self._take(chunk, events)
+            self._handle_chunk(chunk, events)
         return events
 
     def end(self) -> list[ModelEvent]:
@@ -127,20 +133,24 @@ class OpenAIReader:
             return []
         events: list[ModelEvent] = []
         self._close(events)
-        events += self._calls.ready()
+        events += self._calls.ready_events()
         return [*events, StepFinish(finish_of(self._reason), tokens_of(self._usage)), StreamFinish()]
 
     def _fail(self, chunk: Chunk | None, data: bytes, events: list[ModelEvent]) -> None:
         """End the stream; an error after the finish reason is ignored, because the answer is complete."""
-        self.over = True
+        self.is_over = True
         self.failed = not self.finished or finish_of(self._reason) == "error"
         if not self.failed:
             return
-        answer = Answer(body=data)
+        answer = ProviderResponse(body=data)
         broken = chunk is None
-        events.append(garbled(self._target, BROKEN, answer) if broken else refused(self._target, answer))
+        events.append(
+            bad_response(self._target, BROKEN_EVENT, answer)
+            if broken
+            else provider_error(self._target, answer)
+        )
 
-    def _take(self, chunk: Chunk, events: list[ModelEvent]) -> None:
+    def _handle_chunk(self, chunk: Chunk, events: list[ModelEvent]) -> None:
         if chunk.usage is not None:
             self._usage = chunk.usage
         if not chunk.choices:
@@ -150,24 +160,24 @@ class OpenAIReader:
         if delta is not None:
             text = delta.content
             if type(text) is str and text and self._block == "text":  # nearly every chunk
-                self.heard = True
+                self.has_content = True
                 self._size.add_text(text)
                 events.append(TextDelta(self._key, text))
             else:
-                self._said(delta, events)
+                self._add_delta(delta, events)
             if delta.tool_calls or delta.function_call:
-                self._called(delta, events)
+                self._add_calls(delta, events)
         if choice.finish_reason:
-            self.heard = self.finished = True
+            self.has_content = self.finished = True
             self._reason = choice.finish_reason
 
-    def _said(self, delta: Delta, events: list[ModelEvent]) -> None:
+    def _add_delta(self, delta: ChunkDelta, events: list[ModelEvent]) -> None:
         content = delta.content
         thought = reasoning_in(delta)
         if isinstance(content, list):
             thought, content = thought + thinking_in(content), text_in(content)
         if delta.reasoning_content:
-            self._thinks_aloud = True
+            self._has_reasoning_field = True
         if thought:
             self._size.add_text(thought)
             self._open("reasoning", events)
@@ -177,17 +187,17 @@ class OpenAIReader:
             self._open("text", events)
             events.append(TextDelta(self._key, text))
 
-    def _called(self, delta: Delta, events: list[ModelEvent]) -> None:
+    def _add_calls(self, delta: ChunkDelta, events: list[ModelEvent]) -> None:
         calls = delta.tool_calls or [ToolDelta(index=0, function=delta.function_call)]
         for call in calls:
             started = self._calls.add(call)
             if started is not None:
                 self._close(events)
                 events.append(started)
-        self.heard = True
+        self.has_content = True
 
-    def _open(self, block: Block, events: list[ModelEvent]) -> None:
-        self.heard = True
+    def _open(self, block: BlockKind, events: list[ModelEvent]) -> None:
+        self.has_content = True
         if self._block == block:
             return
         self._size.add_block()
@@ -201,11 +211,11 @@ class OpenAIReader:
         if self._block == "text":
             events.append(TextEnd(self._key))
         elif self._block == "reasoning":
-            events.append(ReasoningEnd(self._key, self._origin()))
+            events.append(ReasoningEnd(self._key, self._reasoning_metadata()))
         self._block = None
 
-    def _origin(self) -> dict[str, Any] | None:
+    def _reasoning_metadata(self) -> dict[str, Any] | None:
         """Return the metadata for models that need `reasoning_content` sent back, see `write_body`."""
-        if not self._thinks_aloud:
+        if not self._has_reasoning_field:
             return None
         return {"openai": {"field": "reasoning_content", "model": self._target.model_id}}

@@ -26,7 +26,7 @@ class _Call(Struct):
         return read_arguments("".join(self.pieces))
 
 
-class Calls:
+class CallAssembler:
     def __init__(self, seed: str, size: AnswerSize) -> None:
         self._seed = seed
         self._size = size
@@ -42,7 +42,7 @@ class Calls:
         name = (delta.function and delta.function.name) or ""
         given = delta.function.arguments if delta.function else None
         piece = msgspec.json.encode(given).decode() if isinstance(given, dict) else given or ""
-        call = self._known(delta, name, piece) or self._new(delta)
+        call = self._find_call(delta, name, piece) or self._begin_call(delta)
         call.wire_id = call.wire_id or delta.id or ""
         self._by_id.setdefault(call.wire_id, call)
         if piece:
@@ -54,7 +54,7 @@ class Calls:
         call.name = name
         return ToolCallStart(call.key, name)
 
-    def ready(self) -> list[ModelEvent]:
+    def ready_events(self) -> list[ModelEvent]:
         """Return the final events of all calls, in order; a call with invalid arguments gets none."""
         events: list[ModelEvent] = []
         for call in self._calls:
@@ -65,7 +65,7 @@ class Calls:
                 events.append(ToolCallReady(call.key, call.name, arguments))
         return events
 
-    def _known(self, delta: ToolDelta, name: str, piece: str) -> _Call | None:
+    def _find_call(self, delta: ToolDelta, name: str, piece: str) -> _Call | None:
         """Return the call that this delta continues; None if it begins a new one."""
         if delta.index is not None:
             call = self._by_index.get(delta.index)
@@ -77,10 +77,10 @@ class Calls:
             return call
         if delta.id and call.wire_id:
             return call if delta.id == call.wire_id else None
-        whole = bool(piece) and self._is_whole(call)
+        whole = bool(piece) and self._is_complete(call)
         return None if whole or name != call.name else call
 
-    def _is_whole(self, call: _Call) -> bool:
+    def _is_complete(self, call: _Call) -> bool:
         """Return whether the arguments of a call are complete JSON; False once `MOST_READ` is used up.
 
         A server that repeats the name in each delta makes this parse all pieces each time, so only text that
@@ -91,7 +91,7 @@ class Calls:
         self._read += sum(map(len, call.pieces))
         return call.arguments is not None
 
-    def _new(self, delta: ToolDelta) -> _Call:
+    def _begin_call(self, delta: ToolDelta) -> _Call:
         self._size.add_call(delta.id)
         key = delta.id or ""
         if not key or key in self._keys:

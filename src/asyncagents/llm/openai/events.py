@@ -26,7 +26,7 @@ _FINISH: dict[str, Finish] = {
 }
 
 
-class Function(Struct, gc=False):
+class FunctionDelta(Struct, gc=False):
     name: str | None = None
     arguments: str | dict[str, Any] | None = None
 
@@ -34,26 +34,26 @@ class Function(Struct, gc=False):
 class ToolDelta(Struct, gc=False):
     index: int | None = None
     id: str | None = None
-    function: Function | None = None
+    function: FunctionDelta | None = None
 
 
-class Delta(Struct, gc=False):
+class ChunkDelta(Struct, gc=False):
     content: str | list[Any] | None = None
     tool_calls: list[ToolDelta] | None = None
-    function_call: Function | None = None
+    function_call: FunctionDelta | None = None
     refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     reasoning_details: list[Any] | None = None
 
 
-class Choice(Struct, gc=False):
-    delta: Delta | None = None
+class ChunkChoice(Struct, gc=False):
+    delta: ChunkDelta | None = None
     finish_reason: str | None = None
 
 
 class Chunk(Struct, gc=False):
-    choices: list[Choice] | None = None
+    choices: list[ChunkChoice] | None = None
     usage: Any = None
     error: Any = None
     object: str | None = None
@@ -92,7 +92,7 @@ def _count(of: Any, name: str) -> int:
     return int(value) if isinstance(value, int | float) and 0 <= value < 2**53 else 0
 
 
-def reasoning_in(delta: Delta) -> str:
+def reasoning_in(delta: ChunkDelta) -> str:
     """Return the reasoning text: DeepSeek and vLLM have one field for it, OpenRouter another, and a list."""
     if delta.reasoning_content or delta.reasoning:
         return delta.reasoning_content or delta.reasoning or ""

@@ -19,21 +19,29 @@ from asyncagents.domain.conversation.failure import (
     APIError,
     ContextOverflowError,
     ProviderAuthError,
-    content_filter,
+    content_filter_error,
 )
-from asyncagents.domain.text import whole, whole_in
+from asyncagents.domain.text import replace_surrogates, replace_surrogates_in
 from asyncagents.llm.http.answer_size import AnswerTooLarge
-from asyncagents.llm.http.errors import Answer, Target, garbled, oversized, refused, silent, unsendable
-from asyncagents.llm.http.network_errors import network_fault
-from asyncagents.llm.http.redact import hidden, shown
+from asyncagents.llm.http.errors import (
+    ProviderResponse,
+    RequestTarget,
+    answer_too_large,
+    bad_response,
+    idle_timeout,
+    invalid_request,
+    provider_error,
+)
+from asyncagents.llm.http.network_errors import network_error
+from asyncagents.llm.http.redact import redact_url, secrets_of
 from asyncagents.llm.http.request import Endpoint
-from asyncagents.llm.model import ModelEvent, Request, StepStart, StreamError, StreamStart
-from asyncagents.llm.pydantic_ai.build import build_model, build_provider, settings
-from asyncagents.llm.pydantic_ai.events import Reader, end_of
-from asyncagents.llm.pydantic_ai.request import messages, parameters
+from asyncagents.llm.model import ChatRequest, ModelEvent, StepStart, StreamError, StreamStart
+from asyncagents.llm.pydantic_ai.build import build_model, build_provider, build_settings
+from asyncagents.llm.pydantic_ai.events import PydanticAiReader, final_events
+from asyncagents.llm.pydantic_ai.request import build_messages, build_parameters
 
 # Each SDK has its own network error classes, with one of these words in their names.
-_OF_NETWORK = re.compile(r"Connect|Timeout|Transport|Network|Protocol")
+_NETWORK_ERROR_NAMES = re.compile(r"Connect|Timeout|Transport|Network|Protocol")
 
 
 # The status for an error that has none, or a less specific one.
@@ -49,7 +57,7 @@ _STATUS: tuple[tuple[type[theirs.ModelAPIError], int], ...] = (
 )
 
 
-class Silence(Exception):
+class IdleTimeoutError(Exception):
     """The stream sent nothing within its timeout."""
 
     def __init__(self, seconds: float) -> None:
@@ -57,7 +65,7 @@ class Silence(Exception):
         self.seconds = seconds
 
 
-class LongTail:
+class PydanticAiModel:
     """The model of one pydantic-ai provider; its SDK is imported by the first request."""
 
     def __init__(self, kind: str, endpoint: Endpoint, options: Mapping[str, Any]) -> None:
@@ -66,42 +74,45 @@ class LongTail:
         self._options = options
         self._provider: Provider[Any] | None = None
         self._models: dict[str, TheirModel] = {}
-        self._building = asyncio.Lock()
+        self._build_lock = asyncio.Lock()
 
     async def close(self) -> None:
         provider, self._provider = self._provider, None
         if provider is not None:
             await provider.__aexit__(None, None, None)
 
-    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         try:
-            async with self._opened(request) as response:
+            async with self._open_stream(request) as response:
                 yield StreamStart()
                 yield StepStart()
-                reader = Reader(request.model.model_id)
-                async for event in self._paced(response):
+                reader = PydanticAiReader(request.model.model_id)
+                async for event in self._read_events(response):
                     for said in reader.read(event):
                         yield said
-                for said in end_of(response.get()):
+                for said in final_events(response.get()):
                     yield said
         except Exception as error:  # noqa: BLE001  a dozen SDKs raise error classes of their own
-            yield failed(self._target(request), error)
+            yield map_error(self._target(request), error)
 
     @asynccontextmanager
-    async def _opened(self, request: Request) -> AsyncIterator[StreamedResponse]:
+    async def _open_stream(self, request: ChatRequest) -> AsyncIterator[StreamedResponse]:
         model = await self._model(request.model.model_id)
-        given = settings(self._kind, model, request, self._endpoint.headers)
+        given = build_settings(self._kind, model, request, self._endpoint.headers)
         stream = model_request_stream(
-            model, messages(request), model_settings=given, model_request_parameters=parameters(request)
+            model,
+            build_messages(request),
+            model_settings=given,
+            model_request_parameters=build_parameters(request),
         )
         async with AsyncExitStack() as stack:
-            async with self._patience(self._endpoint.first_seconds):
+            async with self._limit_idle(self._endpoint.first_seconds):
                 response = await stack.enter_async_context(stream)
             yield response
 
     async def _model(self, model_id: str) -> TheirModel:
         """Return the model, built once with its provider; in a thread, since the imports take a second."""
-        async with self._building:
+        async with self._build_lock:
             if self._provider is None:
                 made = await asyncio.to_thread(build_provider, self._kind, self._endpoint, self._options)
                 self._provider = await made.__aenter__()
@@ -110,10 +121,10 @@ class LongTail:
                 self._models[model_id] = model
         return self._models[model_id]
 
-    async def _paced(self, response: StreamedResponse) -> AsyncIterator[ModelResponseStreamEvent]:
+    async def _read_events(self, response: StreamedResponse) -> AsyncIterator[ModelResponseStreamEvent]:
         events, seconds = aiter(response), self._endpoint.first_seconds
         while True:
-            async with self._patience(seconds):
+            async with self._limit_idle(seconds):
                 event = await anext(events, None)
             if event is None:
                 return
@@ -121,56 +132,60 @@ class LongTail:
             yield event
 
     @asynccontextmanager
-    async def _patience(self, seconds: float) -> AsyncIterator[None]:
+    async def _limit_idle(self, seconds: float) -> AsyncIterator[None]:
         timer = asyncio.timeout(seconds or None)
         try:
             async with timer:
                 yield
         except TimeoutError as error:
-            raise Silence(seconds) if timer.expired() else error from error
+            raise IdleTimeoutError(seconds) if timer.expired() else error from error
 
-    def _target(self, request: Request) -> Target:
+    def _target(self, request: ChatRequest) -> RequestTarget:
         endpoint = self._endpoint
-        return Target(
+        return RequestTarget(
             provider_id=endpoint.provider_id,
             model_id=request.model.model_id,
-            url=shown(self._provider.base_url if self._provider else endpoint.base_url),
+            url=redact_url(self._provider.base_url if self._provider else endpoint.base_url),
             has_key=endpoint.api_key is not None,
-            hidden=hidden(endpoint.api_key, tuple(endpoint.headers.values()), endpoint.base_url),
+            secrets=secrets_of(endpoint.api_key, tuple(endpoint.headers.values()), endpoint.base_url),
         )
 
 
-def failed(target: Target, error: Exception) -> StreamError:
+def map_error(target: RequestTarget, error: Exception) -> StreamError:
     """Map an exception to the same errors as the other adapters."""
     match error:
-        case Silence():
-            return silent(target, error.seconds)
+        case IdleTimeoutError():
+            return idle_timeout(target, error.seconds)
         case AnswerTooLarge():
-            return oversized(target, error)
+            return answer_too_large(target, error)
         case theirs.ModelAPIError():
-            return _waiting(_told(target, error), error)
+            return _with_retry_after(_map_api_error(target, error), error)
         case theirs.ContentFilterError():
-            return StreamError(content_filter(whole(target.clean(error.message))))
+            return StreamError(content_filter_error(replace_surrogates(target.redact(error.message))))
         case theirs.UnexpectedModelBehavior():
-            return garbled(target, "something unexpected", Answer(body=_raw(error.message)))
-        case _ if isinstance(error, OSError) or _OF_NETWORK.search(type(error).__name__):
-            return network_fault(target, error)
+            return bad_response(
+                target, "something unexpected", ProviderResponse(body=_body_bytes(error.message))
+            )
+        case _ if isinstance(error, OSError) or _NETWORK_ERROR_NAMES.search(type(error).__name__):
+            return network_error(target, error)
         case _:
-            return unsendable(target, error)
+            return invalid_request(target, error)
 
 
-def _told(target: Target, error: theirs.ModelAPIError) -> StreamError:
+def _map_api_error(target: RequestTarget, error: theirs.ModelAPIError) -> StreamError:
     """Map an API error by the provider's response, or by the library's class where the two disagree."""
     own = next((status for kind, status in _STATUS if isinstance(error, kind)), None)
     status = error.status_code if isinstance(error, theirs.ModelHTTPError) else own
     if status is None and error.body is None:
-        return network_fault(target, error, f"{error.message} {_cause(error)}")
+        return network_error(target, error, f"{error.message} {_root_cause(error)}")
     headers = error.headers if isinstance(error, theirs.ModelHTTPError) else None
-    answer = Answer(
-        body=_raw(error.message if error.body is None else error.body), status=status, headers=headers or {}
+    answer = ProviderResponse(
+        body=_body_bytes(error.message if error.body is None else error.body),
+        status=status,
+        headers=headers or {},
     )
-    told = refused(target, answer)
-    return told if _agrees(told, error) else refused(target, replace(answer, status=own))
+    told = provider_error(target, answer)
+    return told if _agrees(told, error) else provider_error(target, replace(answer, status=own))
 
 
 def _agrees(told: StreamError, error: theirs.ModelAPIError) -> bool:
@@ -180,31 +195,31 @@ def _agrees(told: StreamError, error: theirs.ModelAPIError) -> bool:
         case theirs.ModelAuthenticationError():
             return isinstance(told.failure, ProviderAuthError)
         case theirs.ModelQuotaExceededError() | theirs.ModelRequestRejectedError():
-            return not _retries(told)
+            return not _is_retryable(told)
         case _:
             return True
 
 
-def _waiting(told: StreamError, error: theirs.ModelAPIError) -> StreamError:
-    return replace(told, retry_after=error.retry_after) if _retries(told) else told
+def _with_retry_after(told: StreamError, error: theirs.ModelAPIError) -> StreamError:
+    return replace(told, retry_after=error.retry_after) if _is_retryable(told) else told
 
 
-def _retries(told: StreamError) -> bool:
+def _is_retryable(told: StreamError) -> bool:
     return isinstance(told.failure, APIError) and told.failure.data.is_retryable
 
 
-def _cause(error: BaseException) -> str:
+def _root_cause(error: BaseException) -> str:
     """Describe the root cause of an error."""
     while error.__cause__ is not None:
         error = error.__cause__
     return f"({type(error).__name__}: {error})"
 
 
-def _raw(body: object) -> bytes:
+def _body_bytes(body: object) -> bytes:
     match body:
         case bytes():
             return body
         case str():
             return body.encode("utf-8", "replace")
         case _:
-            return msgspec.json.encode(whole_in(body), enc_hook=str)
+            return msgspec.json.encode(replace_surrogates_in(body), enc_hook=str)

@@ -10,8 +10,8 @@ from pydantic_ai.models import Model, infer_model
 from pydantic_ai.providers import Provider, infer_provider_class
 from pydantic_ai.settings import ModelSettings
 
-from asyncagents.llm.http.request import Endpoint, key
-from asyncagents.llm.model import Request
+from asyncagents.llm.http.request import Endpoint, clean_key
+from asyncagents.llm.model import ChatRequest
 
 LOG = logging.getLogger(__name__)
 # Providers that accept any field in the request body.
@@ -33,7 +33,7 @@ def build_provider(kind: str, endpoint: Endpoint, options: Mapping[str, Any]) ->
     resource = options.get("resourceName")
     azure = f"https://{resource}.openai.azure.com/openai/v1/" if resource else None
     offered = {
-        "api_key": key(endpoint.api_key).reveal() if endpoint.api_key else None,
+        "api_key": clean_key(endpoint.api_key).reveal() if endpoint.api_key else None,
         "base_url": url,
         "azure_endpoint": url or azure,
         "api_version": options.get("apiVersion"),
@@ -51,7 +51,9 @@ def build_model(kind: str, model_id: str, provider: Provider[Any]) -> Model:
     return infer_model(f"{kind}:{model_id}", lambda _: provider)
 
 
-def settings(kind: str, model: Model, request: Request, headers: Mapping[str, str]) -> ModelSettings:
+def build_settings(
+    kind: str, model: Model, request: ChatRequest, headers: Mapping[str, str]
+) -> ModelSettings:
     """Build the settings of a request. The library's retries are off: the engine retries, and reports it."""
     options = request.options
     whole: dict[str, Any] = {
@@ -60,8 +62,8 @@ def settings(kind: str, model: Model, request: Request, headers: Mapping[str, st
         "temperature": options.temperature,
         "top_p": options.top_p,
         "extra_headers": dict(headers) or None,
-        "tool_choice": _choice(request),
-        **_body(kind, dict(options.body)),
+        "tool_choice": _tool_choice(request),
+        **_body_settings(kind, dict(options.body)),
     }
     if kind.endswith("responses"):
         # The history is sent with each request, so the provider must not store it.
@@ -71,7 +73,7 @@ def settings(kind: str, model: Model, request: Request, headers: Mapping[str, st
     return cast("ModelSettings", taken)  # each provider adds its own keys
 
 
-def _choice(request: Request) -> str | list[str] | None:
+def _tool_choice(request: ChatRequest) -> str | list[str] | None:
     """Return the tool choice; None with thinking enabled, where some providers refuse a forced tool."""
     choice = request.tool_choice
     if not request.tools or choice is None or _THINKING & request.options.body.keys():
@@ -79,7 +81,7 @@ def _choice(request: Request) -> str | list[str] | None:
     return choice if choice == "required" else [choice]
 
 
-def _body(kind: str, body: dict[str, Any]) -> dict[str, Any]:
+def _body_settings(kind: str, body: dict[str, Any]) -> dict[str, Any]:
     """Rename OpenCode's options to the library's; others go into the body where any field is accepted."""
     effort = body.pop("reasoningEffort", None) or body.pop("effort", None)
     found: dict[str, Any] = {
@@ -92,7 +94,7 @@ def _body(kind: str, body: dict[str, Any]) -> dict[str, Any]:
         "openai_reasoning_summary": body.pop("reasoningSummary", None),
     }
     if kind in _GOOGLE:
-        found |= _for_google(body)
+        found |= _google_settings(body)
     if kind == "bedrock" and body:
         return {**found, "bedrock_additional_model_requests_fields": body}
     if kind.startswith(_OPEN_BODY):
@@ -102,7 +104,7 @@ def _body(kind: str, body: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _for_google(body: dict[str, Any]) -> dict[str, Any]:
+def _google_settings(body: dict[str, Any]) -> dict[str, Any]:
     thinking = body.pop("thinkingConfig", None)
     match body.pop("thinking", None):
         case {"budgetTokens": int(budget)}:

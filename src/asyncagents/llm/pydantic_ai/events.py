@@ -21,7 +21,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.usage import RequestUsage
 
 from asyncagents.domain.conversation.session import CacheTokens, Tokens
-from asyncagents.domain.text import whole, whole_in
+from asyncagents.domain.text import replace_surrogates, replace_surrogates_in
 from asyncagents.llm.http.answer_size import AnswerSize
 from asyncagents.llm.model import (
     Finish,
@@ -37,7 +37,7 @@ from asyncagents.llm.model import (
     ToolCallReady,
     ToolCallStart,
 )
-from asyncagents.llm.pydantic_ai.request import kept_of
+from asyncagents.llm.pydantic_ai.request import thinking_metadata
 from asyncagents.llm.wire.json_repair import read_arguments
 from asyncagents.llm.wire.tool_name import NAMELESS
 
@@ -50,7 +50,7 @@ _FINISH: dict[FinishReason, Finish] = {
 }
 
 
-class Reader:
+class PydanticAiReader:
     """Convert the parts of one answer; a part that starts again under its index replaces the first."""
 
     def __init__(self, model_id: str) -> None:
@@ -63,7 +63,7 @@ class Reader:
     def read(self, event: ModelResponseStreamEvent) -> Iterator[ModelEvent]:
         match event:
             case PartDeltaEvent(index=index, delta=delta):
-                yield from self._grow(index, delta)
+                yield from self._add_delta(index, delta)
             case PartStartEvent(index=index, part=part):
                 yield from self._begin(index, part)
             case PartEndEvent(index=index, part=part):
@@ -88,13 +88,13 @@ class Reader:
                     yield ReasoningDelta(key, text)
             case ToolCallPart(tool_name=tool, tool_call_id=call_id, args=args):
                 self._size.add_call(call_id, tool)
-                self._size.add_arguments(call_id, _written(args))
-                key = self._open[index] = whole(call_id)
-                yield ToolCallStart(key, whole(tool) or NAMELESS)
+                self._size.add_arguments(call_id, _arguments_text(args))
+                key = self._open[index] = replace_surrogates(call_id)
+                yield ToolCallStart(key, replace_surrogates(tool) or NAMELESS)
             case _:  # parts of the provider's own tools are not stored
                 del self._open[index]
 
-    def _grow(self, index: int, delta: ModelResponsePartDelta) -> Iterator[ModelEvent]:
+    def _add_delta(self, index: int, delta: ModelResponsePartDelta) -> Iterator[ModelEvent]:
         key = self._open.get(index)
         if key is None:  # citations come after the end
             return
@@ -106,7 +106,7 @@ class Reader:
                 self._size.add_text(text)
                 yield ReasoningDelta(key, text)
             case ToolCallPartDelta(args_delta=args) if args:
-                self._size.add_arguments(key, _written(args))
+                self._size.add_arguments(key, _arguments_text(args))
             case _:  # arguments and signatures are read when the part ends
                 pass
 
@@ -119,21 +119,21 @@ class Reader:
                 yield TextEnd(key)
             case ThinkingPart():
                 self._size.add_text(part.signature or "")
-                yield ReasoningEnd(key, kept_of(part, self._model_id))
+                yield ReasoningEnd(key, thinking_metadata(part, self._model_id))
             case ToolCallPart(tool_name=tool, args=args):
-                given = whole_in(args) if isinstance(args, dict) else read_arguments(args or "")
+                given = replace_surrogates_in(args) if isinstance(args, dict) else read_arguments(args or "")
                 if given is not None and tool:
-                    yield ToolCallReady(key, whole(tool), given)
+                    yield ToolCallReady(key, replace_surrogates(tool), given)
             case _:
                 pass
 
 
-def _written(args: object) -> str:
+def _arguments_text(args: object) -> str:
     """Return the arguments as text, to count their size."""
     return args if isinstance(args, str) else str(args or "")
 
 
-def end_of(response: ModelResponse) -> Iterator[ModelEvent]:
+def final_events(response: ModelResponse) -> Iterator[ModelEvent]:
     """Yield the finish events; none if the stream had no finish reason, since the library then invents one.
 
     The provider's own reason is in `provider_details`, except for a refusal.

@@ -26,27 +26,27 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
-from asyncagents.domain.text import whole_in
+from asyncagents.domain.text import replace_surrogates_in
 from asyncagents.llm.model import (
     Attachment,
     Block,
-    CallMade,
-    FromModel,
-    FromTool,
-    FromUser,
-    Request,
-    Said,
-    Thought,
-    Told,
+    ChatRequest,
+    ModelTurn,
+    RequestMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolTurn,
+    UserTurn,
 )
-from asyncagents.llm.wire.attachment import inline, is_remote, mime_of, named, readable
+from asyncagents.llm.wire.attachment import inline_file, is_remote, mime_of, placeholder_text, text_with_name
 from asyncagents.llm.wire.tool_name import wire_name
 
 WIRE = "longtail"
 """The key of a thinking block's metadata that is sent back to its provider."""
 
 
-def parameters(request: Request) -> ModelRequestParameters:
+def build_parameters(request: ChatRequest) -> ModelRequestParameters:
     tools = [
         ToolDefinition(
             name=tool.name,
@@ -61,30 +61,30 @@ def parameters(request: Request) -> ModelRequestParameters:
     return ModelRequestParameters(function_tools=tools, instruction_parts=system)
 
 
-def messages(request: Request) -> list[ModelMessage]:
+def build_messages(request: ChatRequest) -> list[ModelMessage]:
     """Convert the messages; all between two model turns become one: some providers count its results."""
     return list(_messages(request.messages, request.model.model_id))
 
 
-def _messages(told: Sequence[Told], model_id: str) -> Iterator[ModelMessage]:
-    for from_model, group in groupby(told, lambda one: isinstance(one, FromModel)):
+def _messages(told: Sequence[RequestMessage], model_id: str) -> Iterator[ModelMessage]:
+    for from_model, group in groupby(told, lambda one: isinstance(one, ModelTurn)):
         if from_model:
             for step in group:
-                assert isinstance(step, FromModel)
-                parts = [part for block in step.blocks for part in _step(block, model_id)]
+                assert isinstance(step, ModelTurn)
+                parts = [part for block in step.blocks for part in _response_parts(block, model_id)]
                 if any(not isinstance(part, ThinkingPart) for part in parts):
                     yield ModelResponse(parts=parts)
         else:
-            yield ModelRequest(parts=[_said_to_model(one) for one in group if not isinstance(one, FromModel)])
+            yield ModelRequest(parts=[_request_part(one) for one in group if not isinstance(one, ModelTurn)])
 
 
-def _said_to_model(told: FromUser | FromTool) -> ModelRequestPart:
+def _request_part(told: UserTurn | ToolTurn) -> ModelRequestPart:
     match told:
-        case FromUser(text, files):
+        case UserTurn(text, files):
             said: list[UserContent] = [text] if text or not files else []
-            return UserPromptPart(content=[*said, *map(_file, files)] if files else text)
-        case FromTool(call_id, tool, output, failed, files):
-            content = [output, *map(_file, files)] if files else output
+            return UserPromptPart(content=[*said, *map(_file_content, files)] if files else text)
+        case ToolTurn(call_id, tool, output, failed, files):
+            content = [output, *map(_file_content, files)] if files else output
             return ToolReturnPart(
                 wire_name(tool), content, call_id, outcome="failed" if failed else "success"
             )
@@ -92,20 +92,20 @@ def _said_to_model(told: FromUser | FromTool) -> ModelRequestPart:
             assert_never(told)
 
 
-def _step(block: Block, model_id: str) -> Iterator[ModelResponsePart]:
+def _response_parts(block: Block, model_id: str) -> Iterator[ModelResponsePart]:
     match block:
-        case Said(text):
+        case TextBlock(text):
             if text.strip():
                 yield TextPart(content=text)
-        case Thought():
-            yield from _thought(block, model_id)
-        case CallMade(call_id, tool, given):
+        case ThinkingBlock():
+            yield from _thinking_parts(block, model_id)
+        case ToolCallBlock(call_id, tool, given):
             yield ToolCallPart(wire_name(tool), given, call_id)
         case _:
             assert_never(block)
 
 
-def kept_of(thought: ThinkingPart, model_id: str) -> dict[str, Any] | None:
+def thinking_metadata(thought: ThinkingPart, model_id: str) -> dict[str, Any] | None:
     """Return the metadata to send back with a thinking part; None if its provider needs none."""
     if thought.provider_name is None:
         return None
@@ -116,10 +116,10 @@ def kept_of(thought: ThinkingPart, model_id: str) -> dict[str, Any] | None:
         "signature": thought.signature,
         "details": thought.provider_details,
     }
-    return {WIRE: {name: whole_in(value) for name, value in kept.items() if value is not None}}
+    return {WIRE: {name: replace_surrogates_in(value) for name, value in kept.items() if value is not None}}
 
 
-def _thought(thought: Thought, model_id: str) -> Iterator[ThinkingPart]:
+def _thinking_parts(thought: ThinkingBlock, model_id: str) -> Iterator[ThinkingPart]:
     """Yield the thinking part only for the model that wrote it: providers refuse signatures of others."""
     kept: dict[str, Any] = (thought.metadata or {}).get(WIRE) or {}
     if kept.get("model") == model_id:
@@ -132,18 +132,18 @@ def _thought(thought: Thought, model_id: str) -> Iterator[ThinkingPart]:
         )
 
 
-def _file(file: Attachment) -> UserContent:
+def _file_content(file: Attachment) -> UserContent:
     mime = mime_of(file)
-    if (words := readable(file)) is not None:
+    if (words := text_with_name(file)) is not None:
         return words
-    held = inline(file)
+    held = inline_file(file)
     if held is not None:
         try:
             return BinaryContent(data=b64decode(held.base64, validate=True), media_type=held.mime)
         except NotBase64:
-            return named(file)
+            return placeholder_text(file)
     if is_remote(file) and mime.startswith("image/"):
         return ImageUrl(url=file.url, media_type=mime)
     if is_remote(file) and mime == "application/pdf":
         return DocumentUrl(url=file.url, media_type=mime)
-    return named(file)
+    return placeholder_text(file)

@@ -15,7 +15,7 @@ _TEXT_TYPES = frozenset(
 _TEXT_KINDS = ("+json", "+xml", "+yaml")
 
 
-class Inline(Struct, frozen=True):
+class InlineFile(Struct, frozen=True):
     mime: str
     base64: str
 
@@ -33,7 +33,7 @@ def is_remote(file: Attachment) -> bool:
     return file.url.startswith(("https://", "http://"))
 
 
-def inline(file: Attachment) -> Inline | None:
+def inline_file(file: Attachment) -> InlineFile | None:
     """Return the content of a `data:` URL in base64; None for any other URL."""
     if not file.url.startswith("data:"):
         return None
@@ -44,14 +44,14 @@ def inline(file: Attachment) -> Inline | None:
         data = b64encode(unquote_to_bytes(data)).decode()
     elif "%" in data:
         data = unquote_to_bytes(data).decode("ascii", "replace")
-    return Inline(mime_of(file), data)
+    return InlineFile(mime_of(file), data)
 
 
-def words_in(file: Attachment) -> str | None:
+def decode_text(file: Attachment) -> str | None:
     """Decode a text file from its `data:` URL; None for other files and for text that is not UTF-8."""
     mime = mime_of(file)
     is_text = mime.startswith("text/") or mime in _TEXT_TYPES or mime.endswith(_TEXT_KINDS)
-    held = inline(file) if is_text else None
+    held = inline_file(file) if is_text else None
     if held is None:
         return None
     try:
@@ -60,13 +60,13 @@ def words_in(file: Attachment) -> str | None:
         return None
 
 
-def readable(file: Attachment) -> str | None:
+def text_with_name(file: Attachment) -> str | None:
     """Return a text file's name and content as text, which every wire can carry; None for other files."""
-    text = words_in(file)
+    text = decode_text(file)
     return f"{name_of(file)}:\n{text}" if text and text.strip() else None
 
 
-def named(file: Attachment) -> str:
+def placeholder_text(file: Attachment) -> str:
     where = f" at {file.url}" if is_remote(file) else ""
     return f"[A file was attached that cannot be shown here: {name_of(file)} ({mime_of(file)}){where}]"
 

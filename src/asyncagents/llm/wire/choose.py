@@ -8,12 +8,12 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-Speaks: TypeAlias = Literal["openai", "anthropic", "longtail"]
+AdapterName: TypeAlias = Literal["openai", "anthropic", "longtail"]
 EXTRA = "pip install 'asyncagents[providers]'"
 
 
 class Wire(Struct, frozen=True):
-    speaks: Speaks
+    adapter: AdapterName
     kind: str = ""
     """The provider's name in pydantic-ai, for adapter `longtail`."""
     base_url: str | None = None
@@ -61,7 +61,7 @@ RESPONSES = {"azure": "azure-responses"}
 """pydantic-ai's names for OpenAI's Responses API."""
 
 # The module that pydantic-ai imports for a provider, and the extra of pydantic-ai that installs it.
-_NEEDS = {
+_REQUIRED_MODULES = {
     "anthropic": ("anthropic", ""),
     "azure": ("openai", ""),
     "azure-responses": ("openai", ""),
@@ -85,7 +85,7 @@ def wire_of(npm: str) -> Wire | None:
 @cache
 def missing_extra(kind: str) -> str | None:
     """Return the install command for a pydantic-ai provider; None if nothing is missing. Imports nothing."""
-    module, extra = _NEEDS.get(kind, ("pydantic_ai", ""))
+    module, extra = _REQUIRED_MODULES.get(kind, ("pydantic_ai", ""))
     if _spec("pydantic_ai") is not None and _spec(module) is not None:
         return None
     return f"pip install 'asyncagents[providers]' 'pydantic-ai-slim[{extra}]'" if extra else EXTRA

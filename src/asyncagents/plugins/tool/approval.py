@@ -7,13 +7,13 @@ from msgspec.structs import replace
 
 from asyncagents.domain.call.ask import Question
 from asyncagents.domain.call.call import Completed, Failed
-from asyncagents.domain.call.reply import CHOICES
-from asyncagents.domain.envelope import line
-from asyncagents.engine.call.pending import HEADER
-from asyncagents.engine.input.message import a_text
+from asyncagents.domain.call.reply import DECISION_OPTIONS
+from asyncagents.domain.envelope import one_line
+from asyncagents.engine.call.pending import QUESTION_HEADER
+from asyncagents.engine.input.message import require_text
 from asyncagents.engine.tool import AnyTool, Outcome, Pending
 from asyncagents.errors import InvalidInput
-from asyncagents.plugins.tool.decorate import AsyncToolOptions, Function, lasting_tool
+from asyncagents.plugins.tool.decorate import AsyncToolOptions, Function, build_async_tool
 
 MOST_WHO = 200
 
@@ -42,21 +42,21 @@ def approval(
     without one the call fails, and the model reads that there was no answer.
     """
     who = options.pop("who", "")
-    if len(a_text(who, "who")) > MOST_WHO:
+    if len(require_text(who, "who")) > MOST_WHO:
         raise InvalidInput(
             f"who must be a text of at most {MOST_WHO} characters: the person or role that the approval asks"
         )
 
     def decorate(decorated: Function) -> AnyTool:
-        made = lasting_tool(decorated, options, lambda value: _asked(value, who))
-        assert made.lasting is not None, "async tools have a spec"
-        made.lasting = replace(made.lasting, who=who, approval=True)
+        made = build_async_tool(decorated, options, lambda value: _approval_outcome(value, who))
+        assert made.async_spec is not None, "async tools have a spec"
+        made.async_spec = replace(made.async_spec, who=who, approval=True)
         return made
 
     return decorate(function) if function is not None else decorate
 
 
-def _asked(value: Any, who: str) -> Outcome:
+def _approval_outcome(value: Any, who: str) -> Outcome:
     match value:
         case Completed() | Failed():
             return value
@@ -65,9 +65,9 @@ def _asked(value: Any, who: str) -> Outcome:
             note = value.note or _note(question, value.who or who)
             return replace(value, questions=(question,), who=value.who or who, note=note, approval=True)
         case Question():
-            return _asked(Pending(questions=(value,)), who)
+            return _approval_outcome(Pending(questions=(value,)), who)
         case str() if value.strip():
-            return _asked(Question(question=value, header=HEADER, options=()), who)
+            return _approval_outcome(Question(question=value, header=QUESTION_HEADER, options=()), who)
         case _:
             raise TypeError(
                 f"an approval returns what it asks, a text or a Question, not {type(value).__name__}"
@@ -76,8 +76,8 @@ def _asked(value: Any, who: str) -> Outcome:
 
 def _with_choices(question: Question) -> Question:
     """Give a question the default options if it has none, and refuse free text."""
-    return replace(question, options=question.options or CHOICES, multiple=None, custom=False)
+    return replace(question, options=question.options or DECISION_OPTIONS, multiple=None, custom=False)
 
 
 def _note(question: Question, who: str) -> str:
-    return f"Asked {line(who) if who else 'a person'}: {question.question}"
+    return f"Asked {one_line(who) if who else 'a person'}: {question.question}"

@@ -11,12 +11,12 @@ from asyncagents.engine.tool import AnyTool
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-def usable(tools: Iterable[AnyTool]) -> tuple[tuple[AnyTool, ...], list[str]]:
+def usable_tools(tools: Iterable[AnyTool]) -> tuple[tuple[AnyTool, ...], list[str]]:
     """Return the usable tools, and a warning for each other one."""
     good: list[AnyTool] = []
     told: list[str] = []
     for tool in tools:
-        why = unusable(tool)
+        why = why_unusable(tool)
         if why is None:
             good.append(tool)
         else:
@@ -24,7 +24,7 @@ def usable(tools: Iterable[AnyTool]) -> tuple[tuple[AnyTool, ...], list[str]]:
     return tuple(good), told
 
 
-def unusable(tool: AnyTool) -> str | None:
+def why_unusable(tool: AnyTool) -> str | None:
     """Return why a tool cannot be offered, for its author; None if it can. Types are not trusted."""
     name: Any = tool.name
     text: Any = tool.description
@@ -37,10 +37,10 @@ def unusable(tool: AnyTool) -> str | None:
         return f"its effect must be one of {', '.join(get_args(Effect))}"
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
         return "its timeout must be a number of seconds"
-    return _schema_trouble(tool)
+    return _schema_problem(tool)
 
 
-def _schema_trouble(tool: AnyTool) -> str | None:
+def _schema_problem(tool: AnyTool) -> str | None:
     try:
         schema = tool.spec().parameters
     except Exception as error:  # noqa: BLE001  foreign types

@@ -12,28 +12,28 @@ from msgspec import UNSET, Struct, field
 from asyncagents.domain.call.call import Completed, Effect, Failed, Result
 from asyncagents.domain.call.pending_tool import ToolResult
 from asyncagents.engine.tool import (
-    TEN_MINUTES,
+    DEFAULT_TIMEOUT_SECONDS,
     AnyTool,
     Ask,
+    AsyncSpec,
     Execute,
-    Lasting,
     Outcome,
     Pending,
     Plan,
     Reconcile,
-    Together,
     Tool,
     ToolContext,
     Validate,
+    WithFacts,
 )
 from asyncagents.errors import InvalidInput, ToolError
-from asyncagents.plugins.thread import in_thread
-from asyncagents.plugins.tool.check import unusable
-from asyncagents.plugins.tool.signature import Signature, signature_of
-from asyncagents.store.body import body
+from asyncagents.plugins.thread import run_in_thread
+from asyncagents.plugins.tool.check import why_unusable
+from asyncagents.plugins.tool.signature import ToolSignature, tool_signature
+from asyncagents.store.body import encode_body
 
 Function = Callable[..., Any]
-THREAD_GRACE = 2.0
+THREAD_GRACE_SECONDS = 2.0
 """Max time for a thread to end after a cancellation; then it is abandoned and a warning is logged."""
 NO_OUTPUT = "(no output)"
 _log = logging.getLogger(__name__)
@@ -79,8 +79,8 @@ def tool(
     a text, a `Completed`, `Failed` or `Pending`, or any value that can be encoded as JSON.
     """
     if function is not None:
-        return _tool(function, options, _outcome)
-    return lambda decorated: _tool(decorated, options, _outcome)
+        return _build_tool(function, options, _outcome)
+    return lambda decorated: _build_tool(decorated, options, _outcome)
 
 
 @overload
@@ -101,32 +101,34 @@ def async_tool(
     """
 
     if function is not None:
-        return lasting_tool(function, options, _begun)
-    return lambda decorated: lasting_tool(decorated, options, _begun)
+        return build_async_tool(function, options, _pending_outcome)
+    return lambda decorated: build_async_tool(decorated, options, _pending_outcome)
 
 
-def lasting_tool(function: Function, options: AsyncToolOptions, outcome: Callable[[Any], Outcome]) -> AnyTool:
+def build_async_tool(
+    function: Function, options: AsyncToolOptions, outcome: Callable[[Any], Outcome]
+) -> AnyTool:
     """Build an async tool; `outcome` converts what the function returns."""
     check = options.get("validate_result")
-    made = _tool(function, options, outcome)
-    made.lasting = Lasting(
+    made = _build_tool(function, options, outcome)
+    made.async_spec = AsyncSpec(
         seconds=options.get("seconds", UNSET),
         estimated_seconds=options.get("estimated_seconds"),
-        validate=None if check is None else _validated(check),
+        validate=None if check is None else _wrap_validate(check),
     )
     return made
 
 
-def _begun(value: Any) -> Outcome:
+def _pending_outcome(value: Any) -> Outcome:
     match value:
         case None:
             return Pending()
         case str():
             return Pending(note=value)
-        case Completed() | Failed() | Pending() | Together():
+        case Completed() | Failed() | Pending() | WithFacts():
             return value
         case dict():
-            return _described(value)
+            return _read_reference(value)
         case _:
             raise TypeError(f"an async tool returns a note, a Pending or nothing, not {type(value).__name__}")
 
@@ -141,7 +143,7 @@ class _Reference(Struct, frozen=True, forbid_unknown_fields=True):
     output: str = ""
 
 
-def _described(value: dict[str, Any]) -> Pending:
+def _read_reference(value: dict[str, Any]) -> Pending:
     try:
         said = msgspec.convert(value, _Reference)
     except msgspec.ValidationError as error:
@@ -152,7 +154,7 @@ def _described(value: dict[str, Any]) -> Pending:
     return Pending(note=said.output, external_ref=said.external_ref, estimated_seconds=estimated)
 
 
-def _validated(function: Function) -> Validate:
+def _wrap_validate(function: Function) -> Validate:
     """Wrap a validation: None or True accepts, False refuses, a text or `ToolError` refuses with a reason."""
 
     async def validate(result: ToolResult) -> str | None:
@@ -160,7 +162,7 @@ def _validated(function: Function) -> Validate:
             if inspect.iscoroutinefunction(function):
                 verdict = await function(result)
             else:
-                verdict = await in_thread(lambda: function(result), grace=THREAD_GRACE)
+                verdict = await run_in_thread(lambda: function(result), grace=THREAD_GRACE_SECONDS)
         except ToolError as error:
             return str(error)
         match verdict:
@@ -176,36 +178,38 @@ def _validated(function: Function) -> Validate:
     return validate
 
 
-def _tool(function: Function, options: ToolOptions, outcome: Callable[[Any], Outcome]) -> AnyTool:
+def _build_tool(function: Function, options: ToolOptions, outcome: Callable[[Any], Outcome]) -> AnyTool:
     if isinstance(function, type) or not inspect.isroutine(function):
         raise InvalidInput("@tool decorates a function, not a class or another object")
-    signature = signature_of(function)
+    signature = tool_signature(function)
     plan, reconcile = options.get("plan"), options.get("reconcile")
     made: AnyTool = Tool(
         options.get("name", getattr(function, "__name__", "tool")),
         signature.args,
-        _execute(function, signature, outcome),
-        plan=None if plan is None else _planned(plan, signature),
+        _wrap_execute(function, signature, outcome),
+        plan=None if plan is None else _wrap_plan(plan, signature),
         effect=options.get("effect", "once"),
-        timeout=options.get("timeout", TEN_MINUTES),
-        reconcile=None if reconcile is None else _reconciled(reconcile, signature),
+        timeout=options.get("timeout", DEFAULT_TIMEOUT_SECONDS),
+        reconcile=None if reconcile is None else _wrap_reconcile(reconcile, signature),
         description=options.get("description", signature.description),
     )
-    if why := unusable(made):
+    if why := why_unusable(made):
         raise InvalidInput(f"the tool {made.name!r} cannot be used: {why}")
     return made
 
 
-def _execute(function: Function, signature: Signature, outcome: Callable[[Any], Outcome]) -> Execute[Any]:
+def _wrap_execute(
+    function: Function, signature: ToolSignature, outcome: Callable[[Any], Outcome]
+) -> Execute[Any]:
     async def run(args: Struct, context: ToolContext) -> Outcome:
-        return outcome(await _called(function, _given(signature, args, context), context))
+        return outcome(await _call_function(function, _all_arguments(signature, args, context), context))
 
     return run
 
 
-def _planned(function: Function, signature: Signature) -> Plan[Any]:
+def _wrap_plan(function: Function, signature: ToolSignature) -> Plan[Any]:
     async def plan(args: Struct, context: ToolContext) -> tuple[Ask, ...]:
-        match await _called(function, _some(function, signature, args, context), context):
+        match await _call_function(function, _named_arguments(function, signature, args, context), context):
             case None:
                 return ()
             case Ask() as ask:
@@ -218,9 +222,9 @@ def _planned(function: Function, signature: Signature) -> Plan[Any]:
     return plan
 
 
-def _reconciled(function: Function, signature: Signature) -> Reconcile[Any]:
+def _wrap_reconcile(function: Function, signature: ToolSignature) -> Reconcile[Any]:
     async def reconcile(args: Struct, context: ToolContext) -> Result | None:
-        known = await _called(function, _some(function, signature, args, context), context)
+        known = await _call_function(function, _named_arguments(function, signature, args, context), context)
         if known is None:
             return None
         found = _outcome(known)
@@ -231,19 +235,21 @@ def _reconciled(function: Function, signature: Signature) -> Reconcile[Any]:
     return reconcile
 
 
-def _given(signature: Signature, args: Struct, context: ToolContext) -> dict[str, Any]:
+def _all_arguments(signature: ToolSignature, args: Struct, context: ToolContext) -> dict[str, Any]:
     given = {name: getattr(args, name) for name in args.__struct_fields__}
     return given | ({signature.context: context} if signature.context else {})
 
 
-def _some(function: Function, signature: Signature, args: Struct, context: ToolContext) -> dict[str, Any]:
+def _named_arguments(
+    function: Function, signature: ToolSignature, args: Struct, context: ToolContext
+) -> dict[str, Any]:
     """Select the arguments that a function takes by name; the context also as `context`."""
-    given = _given(signature, args, context) | {"context": context}
+    given = _all_arguments(signature, args, context) | {"context": context}
     names = inspect.signature(function).parameters
     return {name: value for name, value in given.items() if name in names}
 
 
-async def _called(function: Function, given: dict[str, Any], context: ToolContext) -> Any:
+async def _call_function(function: Function, given: dict[str, Any], context: ToolContext) -> Any:
     if inspect.iscoroutinefunction(function):
         return await function(**given)
     ended = False
@@ -256,7 +262,7 @@ async def _called(function: Function, given: dict[str, Any], context: ToolContex
             ended = True
 
     try:
-        return await in_thread(work, grace=THREAD_GRACE)
+        return await run_in_thread(work, grace=THREAD_GRACE_SECONDS)
     except asyncio.CancelledError:
         if not ended:
             _log.warning("tool=%s action=cancel its thread still runs", getattr(function, "__name__", "tool"))
@@ -265,11 +271,11 @@ async def _called(function: Function, given: dict[str, Any], context: ToolContex
 
 def _outcome(value: Any) -> Outcome:
     match value:
-        case Completed() | Failed() | Pending() | Together():
+        case Completed() | Failed() | Pending() | WithFacts():
             return value
         case str():
             return Completed(value)
         case None:
             return Completed(NO_OUTPUT)
         case _:
-            return Completed(body(value).decode())
+            return Completed(encode_body(value).decode())

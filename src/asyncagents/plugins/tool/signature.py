@@ -17,7 +17,7 @@ _ENTRY = re.compile(r"^\s*\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.+)$")
 _OTHER = re.compile(r"^(Returns|Raises|Yields|Examples?|Notes?):\s*$")
 
 
-class Signature(Struct, frozen=True):
+class ToolSignature(Struct, frozen=True):
     args: type[Any]
     """A struct with a field for each parameter that the model gives."""
     description: str
@@ -25,11 +25,11 @@ class Signature(Struct, frozen=True):
     """The parameter that gets the `ToolContext`."""
 
 
-def signature_of(function: Callable[..., Any]) -> Signature:
+def tool_signature(function: Callable[..., Any]) -> ToolSignature:
     """Read the signature of a function. Raises `InvalidInput`, which says what to write instead."""
     name = getattr(function, "__name__", type(function).__name__)
     hints = _hints(function, name)
-    description, told = _documented(inspect.getdoc(function) or "")
+    description, told = _split_docstring(inspect.getdoc(function) or "")
     fields: list[tuple[str, Any, Any]] = []
     context = None
     for parameter in inspect.signature(function).parameters.values():
@@ -44,7 +44,7 @@ def signature_of(function: Callable[..., Any]) -> Signature:
     except TypeError as error:
         why = f"{error}".rpartition("\n")[2]  # the lines before it are about msgspec
         raise InvalidInput(f"the tool {name} has a parameter that JSON cannot express: {why}") from error
-    return Signature(args, description or name.replace("_", " "), context)
+    return ToolSignature(args, description or name.replace("_", " "), context)
 
 
 def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def _field(parameter: inspect.Parameter, hint: Any, told: str | None, name: str)
         raise InvalidInput(f"the tool {name} takes {parameter}: a model gives arguments by name, each once")
     if hint is None:
         raise InvalidInput(f"the parameter {parameter.name} of the tool {name} has no type: write one")
-    kind = _described(hint, told)
+    kind = _with_description(hint, told)
     if parameter.default is parameter.empty:
         return parameter.name, kind, msgspec.NODEFAULT
     if isinstance(parameter.default, list | dict | set | bytearray):
@@ -69,7 +69,7 @@ def _field(parameter: inspect.Parameter, hint: Any, told: str | None, name: str)
     return parameter.name, kind, parameter.default
 
 
-def _described(hint: Any, told: str | None) -> Any:
+def _with_description(hint: Any, told: str | None) -> Any:
     """Add the description of `Annotated[int, "how many"]`, or else of the docstring's entry."""
     if get_origin(hint) is Annotated:
         kind, *extras = get_args(hint)
@@ -82,7 +82,7 @@ def _described(hint: Any, told: str | None) -> Any:
     return Annotated[hint, Meta(description=told)] if told else hint
 
 
-def _documented(text: str) -> tuple[str, dict[str, str]]:
+def _split_docstring(text: str) -> tuple[str, dict[str, str]]:
     """Split a docstring into the text before the list of arguments, and that list."""
     section = _SECTION.search(text)
     if section is None:

@@ -11,102 +11,102 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from asyncagents.server.application import PEER
-from asyncagents.server.http.messages import Answer, Pairs, refused
-from asyncagents.server.http.peer import Peer, Users
-from asyncagents.server.http.socket_owner import Ends
-from asyncagents.server.http.timeouts import Patience
+from asyncagents.server.http.messages import Pairs, Response, error_response
+from asyncagents.server.http.peer import Peer, UserLookup
+from asyncagents.server.http.socket_owner import SocketEnds
+from asyncagents.server.http.timeouts import Timeouts
 
 HEADER_BYTES = 64 * 1024
 MOST_HEADERS = 128
-SURPLUS_BYTES = 1024 * 1024
-TAKEN_BYTES = 16 * 1024
+MOST_PIPELINED_BYTES = 1024 * 1024
+PROGRESS_BYTES = 16 * 1024
 """A client that reads this much of a stalled response within the timeout is not stalled."""
 
-_NO_HTTP = "this is not a valid HTTP/1.1 request"
-_NO_PATH = "the request target must be a path, such as /v1/health"
+_BAD_REQUEST = "this is not a valid HTTP/1.1 request"
+_BAD_TARGET = "the request target must be a path, such as /v1/health"
 _TOO_LONG = f"the request head is too large: at most {MOST_HEADERS} headers and {HEADER_BYTES // 1024} KiB"
 _TOO_SLOW = "the request head arrived too slowly; send the request again"
 _TOO_MANY = "too many connections; try again later"
 _LATER: Pairs = (("retry-after", "1"),)
 
 
-class Protocol(HttpToolsProtocol):
+class HttpConnection(HttpToolsProtocol):
     """A connection of this server. Pipelined requests are dropped; the client sends them again."""
 
-    patience = Patience()
-    users: Users | None = None
+    patience = Timeouts()
+    users: UserLookup | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._head_since: float | None = None
         self._stalled_since: float | None = None
-        self._held = 0
+        self._stalled_bytes = 0
         """Unsent bytes of the response when it stalled."""
         self._closing_since: float | None = None
         self._idle_since: float | None = None
-        self._at_work = False
+        self._is_busy = False
         """Whether a request is in progress: its response is not complete."""
         self._in_body = False
-        self._unspent = 0
+        self._unparsed_bytes = 0
         """Bytes received since the parser's last event; the parser buffers all of them."""
-        self._deaf = False
+        self._ignores_input = False
         self._is_lost = False
-        self._surplus = 0
-        self._since = 0.0
+        self._pipelined_bytes = 0
+        self._started_at = 0.0
         """Loop time when the connection, or the request in progress, began."""
         self._peer = Peer()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
-        if len(self.connections) >= self.patience.connections and not self._make_room():
-            self._dismiss(503, _TOO_MANY, _LATER)
+        if len(self.connections) >= self.patience.connections and not self._evict_connection():
+            self._refuse(503, _TOO_MANY, _LATER)
             return
         super().connection_made(transport)
-        self._peer = Peer(self.users, _ends(transport))
-        self._head_since = self._since = self.loop.time()
+        self._peer = Peer(self.users, _socket_ends(transport))
+        self._head_since = self._started_at = self.loop.time()
 
     def data_received(self, data: bytes) -> None:
-        if self._deaf or (self._at_work and not self._in_body):
-            self._overhear(len(data))
+        if self._ignores_input or (self._is_busy and not self._in_body):
+            self._drop_pipelined(len(data))
             return
         self._unset_keepalive_if_required()
         self._idle_since = None
         if not self._in_body and self._head_since is None:
             self._head_since = self.loop.time()
-        self._unspent += len(data)
+        self._unparsed_bytes += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._overhear(0)  # no upgrade is supported: it gets a plain HTTP response
+            self._drop_pipelined(0)  # no upgrade is supported: it gets a plain HTTP response
         except httptools.HttpParserError:
-            self._dismiss(400, _NO_HTTP)
-        if self._unspent > HEADER_BYTES:
-            self._dismiss(431, _TOO_LONG)
+            self._refuse(400, _BAD_REQUEST)
+        if self._unparsed_bytes > HEADER_BYTES:
+            self._refuse(431, _TOO_LONG)
 
-    def _overhear(self, size: int) -> None:
+    def _drop_pipelined(self, size: int) -> None:
         """Drop pipelined bytes and close after the current response."""
-        self._deaf = True
-        self._surplus += size
-        if self._at_work:
+        self._ignores_input = True
+        self._pipelined_bytes += size
+        if self._is_busy:
             self.cycle.keep_alive = False
-        if self._surplus > SURPLUS_BYTES:
-            self.cut_off()
+        if self._pipelined_bytes > MOST_PIPELINED_BYTES:
+            self.reset_connection()
 
-    def _dismiss(self, status: int, message: str, headers: Pairs = ()) -> None:
+    def _refuse(self, status: int, message: str, headers: Pairs = ()) -> None:
         """Send an error and close; in the middle of another response, only abort the connection."""
-        if self._deaf or self.transport.is_closing():
+        if self._ignores_input or self.transport.is_closing():
             return
-        self._deaf, self._head_since = True, None
-        if self._at_work:
+        self._ignores_input, self._head_since = True, None
+        if self._is_busy:
             self.transport.abort()
             return
-        self.transport.write(_raw(refused(status, message, headers)))
+        self.transport.write(_encode_response(error_response(status, message, headers)))
         self.transport.close()
 
-    def _make_room(self) -> bool:
+    def _evict_connection(self) -> bool:
         """Abort the connection of lowest rank. Returns False if all serve requests that have the token."""
-        known = [each for each in self.connections if isinstance(each, Protocol)]
-        placed = [(place, id(each), each) for each in known if (place := each._place_in_line()) is not None]
+        known = [each for each in self.connections if isinstance(each, HttpConnection)]
+        placed = [(place, id(each), each) for each in known if (place := each._eviction_rank()) is not None]
         if not placed:
             return False
         *_, first = min(placed)
@@ -114,119 +114,119 @@ class Protocol(HttpToolsProtocol):
         first.transport.abort()
         return True
 
-    def _place_in_line(self) -> tuple[int, float] | None:
+    def _eviction_rank(self) -> tuple[int, float] | None:
         """Rank for eviction, lowest first: idle, silent, streams without the token, the oldest without it.
 
         A flood thus evicts its own connections, and a new one has time to send its request. None: never.
         """
         if self._idle_since is not None:
             return 0, self._idle_since
-        if self._at_work and self._peer.proven:
+        if self._is_busy and self._peer.has_token:
             return None
-        is_silent = not self._at_work and self.loop.time() - self._since > self.patience.silent_seconds
+        is_silent = not self._is_busy and self.loop.time() - self._started_at > self.patience.silent_seconds
         if is_silent:
-            return 1, self._since
-        return (2 if self._peer.is_streaming else 3), self._since
+            return 1, self._started_at
+        return (2 if self._peer.is_streaming else 3), self._started_at
 
     # Parser callbacks
 
     def on_message_begin(self) -> None:
-        if self._at_work:
-            self._overhear(0)
-        if not self._deaf:
+        if self._is_busy:
+            self._drop_pipelined(0)
+        if not self._ignores_input:
             super().on_message_begin()
-            self._peer.proven = False
+            self._peer.has_token = False
             self.scope["state"][PEER] = self._peer
 
     def on_url(self, url: bytes) -> None:
-        if not self._deaf:
+        if not self._ignores_input:
             super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._deaf and not self._in_body:  # ignore trailers
+        if not self._ignores_input and not self._in_body:  # ignore trailers
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        if self._deaf:
+        if self._ignores_input:
             return
-        self._head_since, self._unspent = None, 0
+        self._head_since, self._unparsed_bytes = None, 0
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if size > HEADER_BYTES or len(self.headers) > MOST_HEADERS:
-            self._dismiss(431, _TOO_LONG)
-        elif not self._is_plain():
-            self._dismiss(400, _NO_HTTP)
+            self._refuse(431, _TOO_LONG)
+        elif not self._has_plain_framing():
+            self._refuse(400, _BAD_REQUEST)
         elif not self.url.startswith(b"/"):
-            self._dismiss(400, _NO_PATH)
+            self._refuse(400, _BAD_TARGET)
         else:
             super().on_headers_complete()
-            self._at_work = self._in_body = True
-            self._since = self.loop.time()
+            self._is_busy = self._in_body = True
+            self._started_at = self.loop.time()
 
-    def _is_plain(self) -> bool:
+    def _has_plain_framing(self) -> bool:
         """Check that the end of the body is unambiguous (request smuggling); the parser checks too late."""
         encodings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
         return self.parser.get_http_version() in {"1.0", "1.1"} and encodings in ([], [b"chunked"])
 
     def on_body(self, body: bytes) -> None:
-        self._unspent = 0
-        if not self._deaf:
+        self._unparsed_bytes = 0
+        if not self._ignores_input:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._in_body, self._unspent = False, 0
-        if not self._deaf:
+        self._in_body, self._unparsed_bytes = False, 0
+        if not self._ignores_input:
             super().on_message_complete()
 
     # Timeouts
 
     def on_response_complete(self) -> None:
-        self._at_work = False
+        self._is_busy = False
         super().on_response_complete()
         self._idle_since = None if self.transport.is_closing() else self.loop.time()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stalled_since, self._held = self.loop.time(), self._left()
+        self._stalled_since, self._stalled_bytes = self.loop.time(), self._unsent_bytes()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         self._stalled_since = None
 
-    def look(self, now: float) -> None:
+    def check_timeouts(self, now: float) -> None:
         """Enforce the timeouts, periodically. Resets stuck connections: closing waits for the client."""
         if self.transport.is_closing() and self._closing_since is None:
             self._closing_since = now
-        if self._stalled_since is not None and self._held - self._left() >= TAKEN_BYTES:
-            self._stalled_since, self._held = now, self._left()
-        if self._is_over(self._closing_since, now, self.patience.linger_seconds) or self._is_over(
+        if self._stalled_since is not None and self._stalled_bytes - self._unsent_bytes() >= PROGRESS_BYTES:
+            self._stalled_since, self._stalled_bytes = now, self._unsent_bytes()
+        if self._exceeds(self._closing_since, now, self.patience.linger_seconds) or self._exceeds(
             self._stalled_since, now, self.patience.stall_seconds
         ):
-            self.cut_off()
-        elif self._is_over(self._head_since, now, self.patience.header_seconds):
-            if self._unspent:
-                self._dismiss(408, _TOO_SLOW)
+            self.reset_connection()
+        elif self._exceeds(self._head_since, now, self.patience.header_seconds):
+            if self._unparsed_bytes:
+                self._refuse(408, _TOO_SLOW)
             else:
                 self.transport.close()
 
-    def _left(self) -> int:
+    def _unsent_bytes(self) -> int:
         return self.transport.get_write_buffer_size()
 
-    def _is_over(self, since: float | None, now: float, seconds: float) -> bool:
+    def _exceeds(self, since: float | None, now: float, seconds: float) -> bool:
         return since is not None and now - since > seconds
 
     def shutdown(self) -> None:
         super().shutdown()
-        self.loop.call_later(self.patience.stop_seconds / 2, self._end)
+        self.loop.call_later(self.patience.stop_seconds / 2, self._reset_if_stuck)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True
         super().connection_lost(exc)
 
-    def _end(self) -> None:
+    def _reset_if_stuck(self) -> None:
         if self.transport.is_closing() or self.flow.write_paused:
-            self.cut_off()
+            self.reset_connection()
 
-    def cut_off(self) -> None:
+    def reset_connection(self) -> None:
         """Close the connection with a TCP reset, dropping all buffered output."""
         if self._is_lost:
             return
@@ -236,22 +236,22 @@ class Protocol(HttpToolsProtocol):
         self.transport.abort()
 
 
-def speaking(patience: Patience, users: Users) -> type[Protocol]:
+def connection_class(patience: Timeouts, users: UserLookup) -> type[HttpConnection]:
     """Make the connection class of one server, with its timeouts and user lookup."""
-    return type("PatientProtocol", (Protocol,), {"patience": patience, "users": users})
+    return type("PatientProtocol", (HttpConnection,), {"patience": patience, "users": users})
 
 
-def _ends(transport: asyncio.Transport) -> Ends | None:
+def _socket_ends(transport: asyncio.Transport) -> SocketEnds | None:
     """Return the addresses of both ends; None if the connection is already lost."""
     client, server = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-    return Ends(client[:2], server[:2]) if client and server else None
+    return SocketEnds(client[:2], server[:2]) if client and server else None
 
 
-def _raw(answer: Answer) -> bytes:
+def _encode_response(answer: Response) -> bytes:
     status = HTTPStatus(answer.status)
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}",
-        f"content-type: {answer.kind}",
+        f"content-type: {answer.content_type}",
         f"content-length: {len(answer.body)}",
         "cache-control: no-store",
         "x-content-type-options: nosniff",

@@ -61,30 +61,30 @@ JSON = "application/json"
 STREAM = "text/event-stream"
 
 
-class Answer(Struct, frozen=True):
+class Response(Struct, frozen=True):
     """A complete response; `body` is JSON unless `content_type` says otherwise."""
 
     status: int
     body: bytes = b""
     headers: Pairs = ()
-    kind: str = JSON
+    content_type: str = JSON
 
 
-class Stream(Struct, frozen=True):
+class StreamingResponse(Struct, frozen=True):
     """A stream of server-sent event frames; a client that stops reading is disconnected."""
 
     frames: AsyncGenerator[bytes, None]
-    beat: Callable[[], bytes] | None = None
+    heartbeat: Callable[[], bytes] | None = None
     """Makes the heartbeat frame; None: no heartbeats."""
-    silence: float = 30.0
-    steady: bool = False
+    heartbeat_seconds: float = 30.0
+    is_fixed_rate: bool = False
     """Send a heartbeat at every interval; else only after that long without a frame."""
 
 
-Reply: TypeAlias = Answer | Stream
+AnyResponse: TypeAlias = Response | StreamingResponse
 
 
-NAMES = {
+ERROR_NAMES = {
     400: "BadRequest",
     401: "UnauthorizedError",
     403: "ForbiddenError",
@@ -112,31 +112,33 @@ _UNEXPECTED = "internal error of the server; its log has the details"
 _LATER = "the server cannot do this now (its log says why); send it again later: it takes effect only once"
 
 
-def shown(value: Any) -> Answer:
-    return Answer(200, encode(value))
+def json_response(value: Any) -> Response:
+    return Response(200, encode(value))
 
 
-def refused(status: int, message: str, headers: Pairs = ()) -> Answer:
-    return Answer(status, encode({"name": NAMES[status], "data": {"message": message}}), headers)
+def error_response(status: int, message: str, headers: Pairs = ()) -> Response:
+    return Response(status, encode({"name": ERROR_NAMES[status], "data": {"message": message}}), headers)
 
 
-def damaged(error: Damaged) -> Answer:
+def damaged_response(error: Damaged) -> Response:
     """Build the 500 for an unreadable row. A retry does not help; `damaged` distinguishes it from a bug."""
     said = (
         f"a row of this session is unreadable, so the session cannot continue ({str(error)[:LONGEST_REASON]})"
     )
     message = f"{said}; other sessions are not affected. Restore the row from a backup, or delete the session"
-    return Answer(500, encode({"name": NAMES[500], "data": {"message": message, "damaged": True}}))
+    return Response(500, encode({"name": ERROR_NAMES[500], "data": {"message": message, "damaged": True}}))
 
 
-R = TypeVar("R", Answer, Reply)
+R = TypeVar("R", Response, AnyResponse)
 
 
-def plainly(error: RequestError) -> Answer:
-    return refused(status_of(error), str(error))
+def plain_error(error: RequestError) -> Response:
+    return error_response(status_of(error), str(error))
 
 
-async def answered(work: Awaitable[R], tell: Callable[[RequestError], Answer] = plainly) -> R | Answer:
+async def handle_errors(
+    work: Awaitable[R], tell: Callable[[RequestError], Response] = plain_error
+) -> R | Response:
     """Await a handler and turn its errors into responses; internal errors are logged, not sent."""
     try:
         return await work
@@ -146,15 +148,15 @@ async def answered(work: Awaitable[R], tell: Callable[[RequestError], Answer] = 
         _log.warning(
             "action=handle_request handler=%s status=500", getattr(work, "__qualname__", ""), exc_info=error
         )
-        return damaged(error)
+        return damaged_response(error)
     except AsyncAgentsError as error:
         _log.warning(
             "action=handle_request handler=%s status=503", getattr(work, "__qualname__", ""), exc_info=error
         )
-        return refused(503, _LATER)
+        return error_response(503, _LATER)
     except Exception:  # noqa: BLE001  the edge of a request: later requests must not suffer
         _log.exception("action=handle_request handler=%s status=500", getattr(work, "__qualname__", ""))
-        return refused(500, _UNEXPECTED)
+        return error_response(500, _UNEXPECTED)
 
 
 def status_of(error: RequestError) -> int:

@@ -27,7 +27,7 @@ _REQUEST = 1
 _ERROR = 2
 _KERNEL = (0, 0)
 """Netlink address of the kernel."""
-_SECONDS = 1.0
+_TIMEOUT_SECONDS = 1.0
 _ANSWER_BYTES = 8192
 _HEAD = struct.Struct("=IHHII")
 """Length, type, flags, sequence number and port of a netlink message."""
@@ -35,22 +35,22 @@ _QUERY = struct.Struct("=BBBBI")
 """Family, protocol, extensions, padding and states."""
 _SOCKET = struct.Struct("!HH16s16s12s")
 """Ports and addresses of both ends, then interface and cookie (any)."""
-_FOUND = struct.Struct("=BBBB48sIIIII")
+_DIAG_MESSAGE = struct.Struct("=BBBB48sIIIII")
 """Family, state, timer, retransmissions, the socket, three more, the user and the inode."""
 _ANY = struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)
 
 _Address: TypeAlias = IPv4Address | IPv6Address
-End: TypeAlias = tuple[str, int]
+Endpoint: TypeAlias = tuple[str, int]
 
 
-class Ends(Struct, frozen=True):
+class SocketEnds(Struct, frozen=True):
     """Address and port of both ends of a connection, as the server's socket names them."""
 
-    client: End
-    server: End
+    client: Endpoint
+    server: Endpoint
 
-    def reverse(self) -> "Ends":
-        return Ends(self.server, self.client)
+    def reverse(self) -> "SocketEnds":
+        return SocketEnds(self.server, self.client)
 
 
 class SocketOwners:
@@ -58,9 +58,9 @@ class SocketOwners:
     kernel busy."""
 
     def __init__(self) -> None:
-        self._kernel_tells = False
+        self._kernel_answers = False
 
-    def find(self, ends: Ends) -> int | None:
+    def find(self, ends: SocketEnds) -> int | None:
         """Return the uid that owns the client's end; None if no open connection of this machine has these
         ends, or the system does not tell."""
         if sys.platform != "linux":
@@ -68,13 +68,13 @@ class SocketOwners:
         try:
             uid = ask_kernel(ends)
             # A kernel without the module finds no socket at all, not even the server's own end.
-            self._kernel_tells |= uid is not None or ask_kernel(ends.reverse()) is not None
+            self._kernel_answers |= uid is not None or ask_kernel(ends.reverse()) is not None
         except OSError:
             return read_tables(ends)
-        return uid if self._kernel_tells else read_tables(ends)
+        return uid if self._kernel_answers else read_tables(ends)
 
 
-def read_tables(ends: Ends, tables: Path = TABLES) -> int | None:
+def read_tables(ends: SocketEnds, tables: Path = TABLES) -> int | None:
     """Search the tables of `/proc` row by row. None: no such row, or no such file."""
     for name in ("tcp", "tcp6"):
         try:
@@ -88,7 +88,7 @@ def read_tables(ends: Ends, tables: Path = TABLES) -> int | None:
 
 
 def find_row(
-    rows: Iterable[bytes], ends: Ends, *, six: bool, order: Literal["little", "big"] = sys.byteorder
+    rows: Iterable[bytes], ends: SocketEnds, *, six: bool, order: Literal["little", "big"] = sys.byteorder
 ) -> int | None:
     """Return the uid of the client's row: established, with both ends and an inode. An orphaned socket has no
     inode, and its owner reads as root."""
@@ -104,7 +104,7 @@ def find_row(
 
 def _column(address: str, port: int, *, six: bool, order: Literal["little", "big"]) -> bytes | None:
     """Format an end as the table does: 32-bit words in host byte order. None: IPv6, for the IPv4 table."""
-    packed = _packed(address)
+    packed = _pack_address(address)
     if not six and not packed.startswith(_MAPPED):
         return None
     packed = packed if six else packed[len(_MAPPED) :]
@@ -116,13 +116,13 @@ def _column(address: str, port: int, *, six: bool, order: Literal["little", "big
 _MAPPED = bytes(10) + b"\xff\xff"
 
 
-def _packed(address: str) -> bytes:
+def _pack_address(address: str) -> bytes:
     """Pack an address as IPv6, IPv4 ones mapped, so that sockets of both families compare equal."""
     found: _Address = ip_address(address.partition("%")[0])
     return _MAPPED + found.packed if isinstance(found, IPv4Address) else found.packed
 
 
-def ask_kernel(ends: Ends) -> int | None:
+def ask_kernel(ends: SocketEnds) -> int | None:
     """Query the owner of the client's end by `sock_diag`. Raises `OSError` if the kernel does not answer."""
     (sport, dport), (source, target) = (ends.client[1], ends.server[1]), _addresses(ends)
     is_four = source.startswith(_MAPPED) and target.startswith(_MAPPED)
@@ -130,7 +130,7 @@ def ask_kernel(ends: Ends) -> int | None:
     wanted = _SOCKET.pack(sport, dport, source[cut:], target[cut:], _ANY)
     query = _QUERY.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << _ESTABLISHED) + wanted
     with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, _SOCK_DIAG) as kernel:
-        kernel.settimeout(_SECONDS)
+        kernel.settimeout(_TIMEOUT_SECONDS)
         kernel.sendto(_HEAD.pack(_HEAD.size + len(query), _BY_FAMILY, _REQUEST, 1, 0) + query, _KERNEL)
         answer, sender = kernel.recvfrom(_ANSWER_BYTES)
     if sender != _KERNEL:
@@ -138,7 +138,7 @@ def ask_kernel(ends: Ends) -> int | None:
     return read_answer(answer, ends)
 
 
-def read_answer(answer: bytes, ends: Ends) -> int | None:
+def read_answer(answer: bytes, ends: SocketEnds) -> int | None:
     """Parse the owner of the client's end; the kernel may report the listening socket instead."""
     kind, body = _HEAD.unpack_from(answer)[1], answer[_HEAD.size :]
     if kind == _ERROR:
@@ -146,7 +146,7 @@ def read_answer(answer: bytes, ends: Ends) -> int | None:
         if number == errno.ENOENT:
             return None
         raise OSError(number, os.strerror(number))
-    family, state, _, _, found, _, _, _, uid, inode = _FOUND.unpack_from(body)
+    family, state, _, _, found, _, _, _, uid, inode = _DIAG_MESSAGE.unpack_from(body)
     sport, dport, *addresses, _ = _SOCKET.unpack(found)
     if family == socket.AF_INET:
         addresses = [_MAPPED + each[:4] for each in addresses]
@@ -154,5 +154,5 @@ def read_answer(answer: bytes, ends: Ends) -> int | None:
     return int(uid) if matches and inode and state == _ESTABLISHED else None
 
 
-def _addresses(ends: Ends) -> tuple[bytes, bytes]:
-    return _packed(ends.client[0]), _packed(ends.server[0])
+def _addresses(ends: SocketEnds) -> tuple[bytes, bytes]:
+    return _pack_address(ends.client[0]), _pack_address(ends.server[0])

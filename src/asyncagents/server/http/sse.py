@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, TypeAlias
 
-from asyncagents.server.http.messages import Stream
+from asyncagents.server.http.messages import StreamingResponse
 
 RETRY_MS = 3_000
 """Reconnect delay for browsers."""
@@ -13,21 +13,21 @@ RETRY_MS = 3_000
 Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 
 
-def opening() -> bytes:
+def retry_frame() -> bytes:
     """Encode the frame that sets the reconnect delay; it is not an event."""
     return b"retry: %d\n\n" % RETRY_MS
 
 
-def frame(event: str, data: bytes, id: str | None = None) -> bytes:
+def encode_frame(event: str, data: bytes, id: str | None = None) -> bytes:
     """Encode an event; `data` is JSON without line breaks."""
     head = f"event: {event}\n" if id is None else f"event: {event}\nid: {id}\n"
     return b"%sdata: %s\n\n" % (head.encode(), data)
 
 
-class Sender:
+class StreamSender:
     """Sends the frames and heartbeats of one stream to its client."""
 
-    def __init__(self, stream: Stream, send: Send) -> None:
+    def __init__(self, stream: StreamingResponse, send: Send) -> None:
         self._stream = stream
         self._send = send
         self._now = asyncio.get_running_loop().time
@@ -39,18 +39,22 @@ class Sender:
             async for each in frames:
                 await self._write(each)
 
-    async def beat(self) -> None:
+    async def send_heartbeats(self) -> None:
         """Send heartbeats forever: after each pause, or at a fixed rate if the stream says so."""
-        if self._stream.beat is None:
+        if self._stream.heartbeat is None:
             await asyncio.Event().wait()
         stroke = self._last
-        while self._stream.beat is not None:
-            left = (stroke if self._stream.steady else self._last) + self._stream.silence - self._now()
+        while self._stream.heartbeat is not None:
+            left = (
+                (stroke if self._stream.is_fixed_rate else self._last)
+                + self._stream.heartbeat_seconds
+                - self._now()
+            )
             if left > 0:
                 await asyncio.sleep(left)
             else:
                 stroke = self._now()
-                await self._write(self._stream.beat())
+                await self._write(self._stream.heartbeat())
 
     async def _write(self, body: bytes) -> None:
         await self._send({"type": "http.response.body", "body": body, "more_body": True})

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class Patience(Struct, frozen=True, kw_only=True):
+class Timeouts(Struct, frozen=True, kw_only=True):
     """Timeouts in seconds, and two limits."""
 
     header_seconds: float = 10.0
@@ -24,7 +24,7 @@ class Patience(Struct, frozen=True, kw_only=True):
     """For requests in progress, once the server stops."""
     connections: int = 1024
     """Max open connections. A further one evicts one without the token, or is refused."""
-    stranger_bytes: int = 64 * 1024 * 1024
+    unverified_bytes: int = 64 * 1024 * 1024
     """Memory for bodies of unauthenticated senders, in addition to the first 64 KiB of each."""
 
     @property

@@ -3,26 +3,29 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from typing import ClassVar
 
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.part_input import FileInput
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.shape import Shape, encode
 from asyncagents.engine.input.builtin_commands import INIT
-from asyncagents.engine.input.message import To
-from asyncagents.engine.runtime.answers import Sent
+from asyncagents.engine.input.message import PromptOptions
+from asyncagents.engine.runtime.answers import SubmittedPrompt
 from asyncagents.errors import InvalidInput
-from asyncagents.server.http.body import STOPPING, read
-from asyncagents.server.http.messages import Answer, Request, refused, shown
-from asyncagents.server.opencode.prompt import MOST_BYTES, STOPS, while_wanted
+from asyncagents.server.http.body import STOPPING_HEADERS, read_body
+from asyncagents.server.http.messages import Request, Response, error_response, json_response
+from asyncagents.server.opencode.prompt import MOST_BYTES, STOPPING_MESSAGE, until_disconnect
 from asyncagents.server.opencode.session import NO_VARIANT
-from asyncagents.server.params import KEYED, key, session_id
-from asyncagents.server.route import Route, Site
+from asyncagents.server.params import KEY_PARAM, idempotency_key, session_id
+from asyncagents.server.route import Route, ServerContext
 
 
-class Shell(Shape, frozen=True, kw_only=True):
+class ShellRequest(Shape, frozen=True, kw_only=True):
     """A shell command of the person: no rules apply, no model is involved, only an abort ends it."""
+
+    schema_name: ClassVar[str] = "Shell"
 
     command: str
     agent: str | None = None
@@ -30,8 +33,10 @@ class Shell(Shape, frozen=True, kw_only=True):
     message_id: MessageId | None = None
 
 
-class Command(Shape, frozen=True, kw_only=True):
+class CommandRequest(Shape, frozen=True, kw_only=True):
     """`command`: its name; `model`: "provider/model"; `parts`: attached files."""
+
+    schema_name: ClassVar[str] = "Command"
 
     command: str
     arguments: str = ""
@@ -42,16 +47,20 @@ class Command(Shape, frozen=True, kw_only=True):
     parts: tuple[FileInput, ...] = ()
 
 
-class Summarize(Shape, frozen=True, kw_only=True):
+class SummarizeRequest(Shape, frozen=True, kw_only=True):
     """The model that writes the summary. `auto`: the session continues its work afterwards."""
+
+    schema_name: ClassVar[str] = "Summarize"
 
     provider_id: str
     model_id: str
     auto: bool = False
 
 
-class Init(Shape, frozen=True, kw_only=True):
+class InitRequest(Shape, frozen=True, kw_only=True):
     """The model that runs the command `init`."""
+
+    schema_name: ClassVar[str] = "Init"
 
     provider_id: str
     model_id: str
@@ -62,83 +71,87 @@ class Capabilities(Shape, frozen=True, kw_only=True):
     background_subagents: bool
 
 
-async def post_shell(site: Site, request: Request) -> Answer:
+async def post_shell(site: ServerContext, request: Request) -> Response:
     """A disconnect does not cancel the work."""
-    wanted, at = read(request, Shell), session_id(request)
-    to = To(agent=wanted.agent, model=wanted.model, message_id=wanted.message_id)
-    with _told_of(site, at):
-        sent = await site.runtime.hand_in_shell(at, wanted.command, key=_key(request, wanted), **to)
-    return await _answered(site, request, sent)
+    wanted, at = read_body(request, ShellRequest), session_id(request)
+    to = PromptOptions(agent=wanted.agent, model=wanted.model, message_id=wanted.message_id)
+    with _report_refusal(site, at):
+        sent = await site.runtime.submit_shell(at, wanted.command, key=_request_key(request, wanted), **to)
+    return await _wait_for_answer(site, request, sent)
 
 
-async def post_command(site: Site, request: Request) -> Answer:
+async def post_command(site: ServerContext, request: Request) -> Response:
     """A disconnect does not cancel the work."""
-    wanted, at = read(request, Command), session_id(request)
-    to = To(
+    wanted, at = read_body(request, CommandRequest), session_id(request)
+    to = PromptOptions(
         agent=wanted.agent,
         model=wanted.model,
         variant=None if wanted.variant == NO_VARIANT else wanted.variant,
         parts=wanted.parts,
         message_id=wanted.message_id,
     )
-    named = _key(request, wanted)
-    with _told_of(site, at):
-        sent = await site.runtime.hand_in_command(at, wanted.command, wanted.arguments, key=named, **to)
-    return await _answered(site, request, sent)
+    named = _request_key(request, wanted)
+    with _report_refusal(site, at):
+        sent = await site.runtime.submit_command(at, wanted.command, wanted.arguments, key=named, **to)
+    return await _wait_for_answer(site, request, sent)
 
 
-async def summarize(site: Site, request: Request) -> Answer:
+async def summarize(site: ServerContext, request: Request) -> Response:
     """Returns true when the summary, and with it the turn, has ended; the last message says if it failed."""
-    wanted, at = read(request, Summarize), session_id(request)
+    wanted, at = read_body(request, SummarizeRequest), session_id(request)
     model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
-    sent = await site.runtime.hand_in_summary(at, key=key(request), model=model, goes_on=wanted.auto)
-    return await _answered(site, request, sent, shows=False)
+    sent = await site.runtime.submit_compaction(
+        at, key=idempotency_key(request), model=model, goes_on=wanted.auto
+    )
+    return await _wait_for_answer(site, request, sent, shows=False)
 
 
-async def init(site: Site, request: Request) -> Answer:
-    wanted, at = read(request, Init), session_id(request)
+async def init(site: ServerContext, request: Request) -> Response:
+    wanted, at = read_body(request, InitRequest), session_id(request)
     model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
-    to = To(model=model, message_id=wanted.message_id)
-    sent = await site.runtime.hand_in_command(at, INIT, key=_key(request, wanted), **to)
-    return await _answered(site, request, sent, shows=False)
+    to = PromptOptions(model=model, message_id=wanted.message_id)
+    sent = await site.runtime.submit_command(at, INIT, key=_request_key(request, wanted), **to)
+    return await _wait_for_answer(site, request, sent, shows=False)
 
 
-async def background(site: Site, request: Request) -> Answer:
+async def background(site: ServerContext, request: Request) -> Response:
     """Returns false if the session waited for no task."""
-    return shown(bool(await site.runtime.background(session_id(request))))
+    return json_response(bool(await site.runtime.background(session_id(request))))
 
 
-async def capabilities(site: Site, request: Request) -> Answer:
-    return shown(Capabilities(background_subagents=True))
+async def capabilities(site: ServerContext, request: Request) -> Response:
+    return json_response(Capabilities(background_subagents=True))
 
 
 @contextmanager
-def _told_of(site: Site, session_id: SessionId) -> Iterator[None]:
+def _report_refusal(site: ServerContext, session_id: SessionId) -> Iterator[None]:
     """Publish a refusal as an event, too: OpenCode's terminal UI ignores the responses of these routes."""
     try:
         yield
     except InvalidInput as error:
-        site.runtime.say_refused(session_id, error)
+        site.runtime.publish_refusal(session_id, error)
         raise
 
 
-def _key(request: Request, wanted: Shell | Command | Init) -> str | None:
+def _request_key(request: Request, wanted: ShellRequest | CommandRequest | InitRequest) -> str | None:
     """Return the Idempotency-Key; default: message id and content hash, so that other content conflicts."""
-    given = key(request)
+    given = idempotency_key(request)
     if given is not None or wanted.message_id is None:
         return given
     return f"{wanted.message_id}:{sha256(encode(wanted)).hexdigest()[:16]}"
 
 
-async def _answered(site: Site, request: Request, sent: Sent, *, shows: bool = True) -> Answer:
-    answer = await while_wanted(site, request, sent.answer(SessionId(session_id(request))))
+async def _wait_for_answer(
+    site: ServerContext, request: Request, sent: SubmittedPrompt, *, shows: bool = True
+) -> Response:
+    answer = await until_disconnect(site, request, sent.answer(SessionId(session_id(request))))
     if answer is None:
-        return refused(503, STOPS, STOPPING)
-    return shown(answer if shows else True)
+        return error_response(503, STOPPING_MESSAGE, STOPPING_HEADERS)
+    return json_response(answer if shows else True)
 
 
 _AT = "/session/{id}"
-_SENT = (400, 404, 409, 413, 415, 503)
+_ACTION_STATUSES = (400, 404, 409, 413, 415, 503)
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -147,10 +160,10 @@ ROUTES: tuple[Route, ...] = (
         handler=post_shell,
         access="token",
         summary="Run a person's shell command in a resting session and wait for its end",
-        headers=(KEYED,),
-        body=Shell,
-        answer=Entry,
-        statuses=_SENT,
+        headers=(KEY_PARAM,),
+        body=ShellRequest,
+        response=MessageWithParts,
+        statuses=_ACTION_STATUSES,
     ),
     Route(
         method="POST",
@@ -158,10 +171,10 @@ ROUTES: tuple[Route, ...] = (
         handler=post_command,
         access="token",
         summary="Run a slash command and wait for the answer",
-        headers=(KEYED,),
-        body=Command,
-        answer=Entry,
-        statuses=_SENT,
+        headers=(KEY_PARAM,),
+        body=CommandRequest,
+        response=MessageWithParts,
+        statuses=_ACTION_STATUSES,
         most_bytes=MOST_BYTES,
     ),
     Route(
@@ -170,10 +183,10 @@ ROUTES: tuple[Route, ...] = (
         handler=summarize,
         access="token",
         summary="Summarize a session's history and wait for the end",
-        headers=(KEYED,),
-        body=Summarize,
-        answer=bool,
-        statuses=_SENT,
+        headers=(KEY_PARAM,),
+        body=SummarizeRequest,
+        response=bool,
+        statuses=_ACTION_STATUSES,
     ),
     Route(
         method="POST",
@@ -181,10 +194,10 @@ ROUTES: tuple[Route, ...] = (
         handler=init,
         access="token",
         summary="Run the command `init`, which writes AGENTS.md, and wait for the end",
-        headers=(KEYED,),
-        body=Init,
-        answer=bool,
-        statuses=_SENT,
+        headers=(KEY_PARAM,),
+        body=InitRequest,
+        response=bool,
+        statuses=_ACTION_STATUSES,
     ),
     Route(
         method="POST",
@@ -192,7 +205,7 @@ ROUTES: tuple[Route, ...] = (
         handler=background,
         access="token",
         summary="Move the tasks that a session waits for to the background",
-        answer=bool,
+        response=bool,
         statuses=(404,),
     ),
     Route(
@@ -201,6 +214,6 @@ ROUTES: tuple[Route, ...] = (
         handler=capabilities,
         access="token",
         summary="Get experimental capabilities",
-        answer=Capabilities,
+        response=Capabilities,
     ),
 )

@@ -8,14 +8,14 @@ from asyncagents.domain.agent.agent import Agent, Mode
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.session import Rule
 from asyncagents.domain.shape import Shape
-from asyncagents.engine.input.intake import COMPACT, CommandInfo
+from asyncagents.engine.input.intake import COMPACT_COMMANDS, CommandInfo
 from asyncagents.engine.workplace.project import Project
 from asyncagents.errors import ToolError
-from asyncagents.server.http.messages import Answer, Request, shown
-from asyncagents.server.opencode.provider_shape import told
+from asyncagents.server.http.messages import Request, Response, json_response
+from asyncagents.server.opencode.provider_shape import visible_options
 from asyncagents.server.opencode.workplace import workplace
-from asyncagents.server.params import DIRECTED, DIRECTORY, directory
-from asyncagents.server.route import Route, Site
+from asyncagents.server.params import DIRECTORY_HEADER_PARAM, DIRECTORY_PARAM, directory
+from asyncagents.server.route import Route, ServerContext
 
 _ASKS = Rule(permission="*", pattern="*", action="ask")
 
@@ -60,13 +60,13 @@ class SkillInfo(Shape, frozen=True, kw_only=True):
     description: str
 
 
-async def agents(site: Site, request: Request) -> Answer:
+async def agents(site: ServerContext, request: Request) -> Response:
     """The default first, then by name. Without config files there is one agent, which asks for everything."""
     place = await workplace(site, request)
     if isinstance(place, Project):
-        return shown([_agent(each) for each in place.agents.list(hidden=True)])
+        return json_response([_agent(each) for each in place.agents.list(hidden=True)])
     name = site.runtime.defaults.agent
-    return shown([AgentInfo(name=name, mode="primary", permission=(_ASKS,), options={}, native=True)])
+    return json_response([AgentInfo(name=name, mode="primary", permission=(_ASKS,), options={}, native=True)])
 
 
 def _agent(agent: Agent) -> AgentInfo:
@@ -74,7 +74,7 @@ def _agent(agent: Agent) -> AgentInfo:
         name=agent.name,
         mode=agent.mode,
         permission=agent.layers.rules,
-        options=told(agent.options),
+        options=visible_options(agent.options),
         native=agent.native,
         description=agent.description,
         hidden=agent.hidden,
@@ -92,11 +92,11 @@ def _model(ref: ModelRef | None) -> AgentModel | None:
     return AgentModel(model_id=ref.model_id, provider_id=ref.provider_id) if ref else None
 
 
-async def commands(site: Site, request: Request) -> Answer:
+async def commands(site: ServerContext, request: Request) -> Response:
     """Omits `compact`: OpenCode's clients have it built in, and would show it twice."""
     await workplace(site, request)
     known = await site.runtime.commands(directory(site, request))
-    return shown([_command(each) for each in known if each.name not in COMPACT])
+    return json_response([_command(each) for each in known if each.name not in COMPACT_COMMANDS])
 
 
 def _command(info: CommandInfo) -> CommandShown:
@@ -112,11 +112,11 @@ def _command(info: CommandInfo) -> CommandShown:
     )
 
 
-async def skills(site: Site, request: Request) -> Answer:
+async def skills(site: ServerContext, request: Request) -> Response:
     place = await workplace(site, request)
     if not isinstance(place, Project):
-        return shown([])
-    return shown(await site.errands.run(partial(_read_all, place.skills)))
+        return json_response([])
+    return json_response(await site.blocking.run(partial(_read_all, place.skills)))
 
 
 def _read_all(skills: tuple[Skill, ...]) -> list[SkillInfo]:
@@ -142,9 +142,9 @@ ROUTES: tuple[Route, ...] = (
         handler=agents,
         access="token",
         summary="List the agents of a directory with their rules",
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
-        answer=tuple[AgentInfo, ...],
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=tuple[AgentInfo, ...],
         statuses=(400,),
     ),
     Route(
@@ -153,9 +153,9 @@ ROUTES: tuple[Route, ...] = (
         handler=commands,
         access="token",
         summary="List the slash commands of a directory",
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
-        answer=tuple[CommandShown, ...],
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=tuple[CommandShown, ...],
         statuses=(400,),
     ),
     Route(
@@ -164,9 +164,9 @@ ROUTES: tuple[Route, ...] = (
         handler=skills,
         access="token",
         summary="List the skills of a directory with their content",
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
-        answer=tuple[SkillInfo, ...],
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=tuple[SkillInfo, ...],
         statuses=(400,),
     ),
 )

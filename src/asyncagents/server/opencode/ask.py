@@ -1,17 +1,23 @@
 """Asks of sessions: permission requests and questions, and replies to them."""
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from asyncagents.domain.call.ask import PermissionRequest, QuestionRequest
 from asyncagents.domain.call.call import Always, Answers, Call, Once, Reject
-from asyncagents.domain.call.waiting import Waiting
+from asyncagents.domain.call.waiting import WaitingCall
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import Shape
 from asyncagents.errors import InvalidInput
-from asyncagents.server.http.body import read
-from asyncagents.server.http.messages import Answer, Request, shown
-from asyncagents.server.params import DIRECTED, DIRECTORY, named_directory, one, path_id
-from asyncagents.server.route import Param, Route, Site
+from asyncagents.server.http.body import read_body
+from asyncagents.server.http.messages import Request, Response, json_response
+from asyncagents.server.params import (
+    DIRECTORY_HEADER_PARAM,
+    DIRECTORY_PARAM,
+    named_directory,
+    path_id,
+    query_text,
+)
+from asyncagents.server.route import Param, Route, ServerContext
 
 
 class PermissionReply(Shape, frozen=True, kw_only=True):
@@ -27,8 +33,10 @@ class QuestionReply(Shape, frozen=True, kw_only=True):
     answers: tuple[tuple[str, ...], ...]
 
 
-class Answered(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AskAnswer(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`reply`: a word, or a list of answers for each question. `by`: the person who answers, as text."""
+
+    schema_name: ClassVar[str] = "Answered"
 
     reply: str | tuple[tuple[str, ...], ...] | Once | Always | Reject | Answers
     input: dict[str, Any] | None = None
@@ -36,47 +44,47 @@ class Answered(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     by: str = ""
 
 
-async def permissions(site: Site, request: Request) -> Answer:
-    asked = [each.call.open.ask for each in await _asked(site, request) if each.call.open]
-    return shown([ask for ask in asked if ask is not None])
+async def permissions(site: ServerContext, request: Request) -> Response:
+    asked = [each.call.open.ask for each in await _open_asks(site, request) if each.call.open]
+    return json_response([ask for ask in asked if ask is not None])
 
 
-async def questions(site: Site, request: Request) -> Answer:
-    asked = [each.call.open.question for each in await _asked(site, request) if each.call.open]
-    return shown([question for question in asked if question is not None])
+async def questions(site: ServerContext, request: Request) -> Response:
+    asked = [each.call.open.question for each in await _open_asks(site, request) if each.call.open]
+    return json_response([question for question in asked if question is not None])
 
 
-async def _asked(site: Site, request: Request) -> list[Waiting]:
+async def _open_asks(site: ServerContext, request: Request) -> list[WaitingCall]:
     where = named_directory(request, beneath=site.directory)
     return [each for each in await site.runtime.asks() if where in (None, each.lineage[-1].directory)]
 
 
-async def reply_permission(site: Site, request: Request) -> Answer:
-    said = read(request, PermissionReply)
+async def reply_permission(site: ServerContext, request: Request) -> Response:
+    said = read_body(request, PermissionReply)
     if said.message and said.reply != "reject":
         raise InvalidInput("message is only allowed with reject: it tells the model what to do instead")
     await site.runtime.answer(path_id(request, "id", "ask"), said.reply, message=said.message or "")
-    return shown(True)
+    return json_response(True)
 
 
-async def reply_question(site: Site, request: Request) -> Answer:
-    said = read(request, QuestionReply)
+async def reply_question(site: ServerContext, request: Request) -> Response:
+    said = read_body(request, QuestionReply)
     await site.runtime.answer(path_id(request, "id", "ask"), said.answers)
-    return shown(True)
+    return json_response(True)
 
 
-async def reject_question(site: Site, request: Request) -> Answer:
+async def reject_question(site: ServerContext, request: Request) -> Response:
     await site.runtime.answer(path_id(request, "id", "ask"), "reject")
-    return shown(True)
+    return json_response(True)
 
 
-async def asks(site: Site, request: Request) -> Answer:
-    tree = one(request, "sessionID")
-    return shown(await site.runtime.asks(SessionId(tree) if tree else None))
+async def asks(site: ServerContext, request: Request) -> Response:
+    tree = query_text(request, "sessionID")
+    return json_response(await site.runtime.asks(SessionId(tree) if tree else None))
 
 
-async def answer(site: Site, request: Request) -> Answer:
-    said = read(request, Answered)
+async def answer(site: ServerContext, request: Request) -> Response:
+    said = read_body(request, AskAnswer)
     call = await site.runtime.answer(
         path_id(request, "id", "ask"),
         said.reply,
@@ -84,10 +92,10 @@ async def answer(site: Site, request: Request) -> Answer:
         message=said.message,
         by=said.by,
     )
-    return shown(call)
+    return json_response(call)
 
 
-_ANSWERED = (400, 404, 409)
+_REPLY_STATUSES = (400, 404, 409)
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -96,9 +104,9 @@ ROUTES: tuple[Route, ...] = (
         handler=permissions,
         access="token",
         summary="List open permission requests, oldest first",
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
-        answer=tuple[PermissionRequest, ...],
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=tuple[PermissionRequest, ...],
         statuses=(400,),
     ),
     Route(
@@ -108,8 +116,8 @@ ROUTES: tuple[Route, ...] = (
         access="token",
         summary="Reply to a permission request",
         body=PermissionReply,
-        answer=bool,
-        statuses=_ANSWERED,
+        response=bool,
+        statuses=_REPLY_STATUSES,
     ),
     Route(
         method="GET",
@@ -117,9 +125,9 @@ ROUTES: tuple[Route, ...] = (
         handler=questions,
         access="token",
         summary="List open questions, oldest first",
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
-        answer=tuple[QuestionRequest, ...],
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=tuple[QuestionRequest, ...],
         statuses=(400,),
     ),
     Route(
@@ -129,8 +137,8 @@ ROUTES: tuple[Route, ...] = (
         access="token",
         summary="Reply to a question",
         body=QuestionReply,
-        answer=bool,
-        statuses=_ANSWERED,
+        response=bool,
+        statuses=_REPLY_STATUSES,
     ),
     Route(
         method="POST",
@@ -138,8 +146,8 @@ ROUTES: tuple[Route, ...] = (
         handler=reject_question,
         access="token",
         summary="Reject a question",
-        answer=bool,
-        statuses=_ANSWERED,
+        response=bool,
+        statuses=_REPLY_STATUSES,
     ),
     Route(
         method="GET",
@@ -148,7 +156,7 @@ ROUTES: tuple[Route, ...] = (
         access="token",
         summary="List calls that wait for a person, each with its lineage",
         query=(Param("sessionID", "Only calls of this session's tree"),),
-        answer=tuple[Waiting, ...],
+        response=tuple[WaitingCall, ...],
         statuses=(404,),
     ),
     Route(
@@ -157,8 +165,8 @@ ROUTES: tuple[Route, ...] = (
         handler=answer,
         access="token",
         summary="Answer a permission request, a question or an approval",
-        body=Answered,
-        answer=Call,
-        statuses=_ANSWERED,
+        body=AskAnswer,
+        response=Call,
+        statuses=_REPLY_STATUSES,
     ),
 )

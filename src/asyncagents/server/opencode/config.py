@@ -5,69 +5,80 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from asyncagents.config.load import Loaded
+from asyncagents.config.load import LoadedConfig
 from asyncagents.config.markdown.agents import find_agents
-from asyncagents.config.redacted_settings import ALWAYS, told
-from asyncagents.config.write import change_global, change_project
+from asyncagents.config.redacted_settings import REQUIRED_KEYS, redacted_settings
+from asyncagents.config.write import change_global_config, change_project_config
 from asyncagents.engine.workplace.agents import Agents
 from asyncagents.engine.workplace.project import Project
 from asyncagents.engine.workplace.workplace import Workplace
 from asyncagents.errors import ConfigError, InvalidInput
 from asyncagents.llm.alias import find_alias
-from asyncagents.server.http.body import read
-from asyncagents.server.http.messages import Answer, Request, shown
-from asyncagents.server.opencode.workplace import environment, loaded, loaded_at, workplace
-from asyncagents.server.params import DIRECTED, DIRECTORY, directory
-from asyncagents.server.route import Route, Site
+from asyncagents.server.http.body import read_body
+from asyncagents.server.http.messages import Request, Response, json_response
+from asyncagents.server.opencode.workplace import (
+    environment,
+    load_config_at,
+    load_directory_config,
+    workplace,
+)
+from asyncagents.server.params import DIRECTORY_HEADER_PARAM, DIRECTORY_PARAM, directory
+from asyncagents.server.route import Route, ServerContext
 
 NO_FILES = "this server is configured by a program, not by files: change it in the program"
 
 
-async def get(site: Site, request: Request) -> Answer:
+async def get(site: ServerContext, request: Request) -> Response:
     """Includes the default model, even if no file names it."""
     place = await workplace(site, request)
     defaults = site.runtime.defaults
     ref = place.default_model or (defaults.model if defaults.missing is None else None)
-    said = told(await loaded(site, request)) if _from_files(place) else dict(ALWAYS)
-    return shown(said if ref is None else {"model": f"{ref.provider_id}/{ref.model_id}", **said})
+    said = (
+        redacted_settings(await load_directory_config(site, request))
+        if _is_from_files(place)
+        else dict(REQUIRED_KEYS)
+    )
+    return json_response(said if ref is None else {"model": f"{ref.provider_id}/{ref.model_id}", **said})
 
 
-def _from_files(place: Workplace) -> bool:
+def _is_from_files(place: Workplace) -> bool:
     return isinstance(place, Project) and place.from_files
 
 
-async def patch(site: Site, request: Request) -> Answer:
+async def patch(site: ServerContext, request: Request) -> Response:
     """Reloads the directory's files and ends its event streams, so that clients reload."""
-    where, change = directory(site, request), await _change(site, request)
-    verify = partial(_verify, Path(where))
-    await _changed(site, partial(change_project, environment(), Path(where), change, verify))
+    where, change = directory(site, request), await _read_change(site, request)
+    verify = partial(_check_agents, Path(where))
+    await _apply_change(site, partial(change_project_config, environment(), Path(where), change, verify))
     site.runtime.instances.dispose(where)
     return await get(site, request)
 
 
-async def patch_global(site: Site, request: Request) -> Answer:
-    change = await _change(site, request)
-    await _changed(site, partial(change_global, environment(), change, partial(_verify, Path("/"))))
+async def patch_global(site: ServerContext, request: Request) -> Response:
+    change = await _read_change(site, request)
+    await _apply_change(
+        site, partial(change_global_config, environment(), change, partial(_check_agents, Path("/")))
+    )
     site.runtime.instances.dispose_all()
     return await get_global(site, request)
 
 
-async def _change(site: Site, request: Request) -> dict[str, Any]:
-    change = read(request, dict[str, Any])
-    if not _from_files(await workplace(site, request)):
+async def _read_change(site: ServerContext, request: Request) -> dict[str, Any]:
+    change = read_body(request, dict[str, Any])
+    if not _is_from_files(await workplace(site, request)):
         raise InvalidInput(NO_FILES)
     return {key: value for key, value in change.items() if key != "$schema"}
 
 
-async def _changed(site: Site, work: Callable[[], Loaded]) -> None:
-    async with site.errands.writing:
+async def _apply_change(site: ServerContext, work: Callable[[], LoadedConfig]) -> None:
+    async with site.blocking.write_lock:
         try:
-            await site.errands.run(work)
+            await site.blocking.run(work)
         except ConfigError as error:
             raise InvalidInput(str(error)) from error
 
 
-def _verify(where: Path, loaded: Loaded) -> None:
+def _check_agents(where: Path, loaded: LoadedConfig) -> None:
     """Raise `ConfigError` if the changed config has invalid agents or no default agent."""
     here = environment()
     Agents(
@@ -77,12 +88,12 @@ def _verify(where: Path, loaded: Loaded) -> None:
     )
 
 
-async def get_global(site: Site, request: Request) -> Answer:
+async def get_global(site: ServerContext, request: Request) -> Response:
     """The config that applies in a directory without files of its own."""
-    return shown(told(await loaded_at(site, Path("/"))))
+    return json_response(redacted_settings(await load_config_at(site, Path("/"))))
 
 
-_BODY = "Change keys of the config in {}"
+_PATCH_SUMMARY = "Change keys of the config in {}"
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -91,9 +102,9 @@ ROUTES: tuple[Route, ...] = (
         handler=get,
         access="token",
         summary="Get the config of a directory; secrets are masked",
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
-        answer=dict[str, Any],
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=dict[str, Any],
         statuses=(400,),
     ),
     Route(
@@ -101,11 +112,11 @@ ROUTES: tuple[Route, ...] = (
         path="/config",
         handler=patch,
         access="token",
-        summary=_BODY.format("a file of the directory; ineffective keys are refused"),
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
+        summary=_PATCH_SUMMARY.format("a file of the directory; ineffective keys are refused"),
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
         body=dict[str, Any],
-        answer=dict[str, Any],
+        response=dict[str, Any],
         statuses=(400,),
     ),
     Route(
@@ -113,9 +124,9 @@ ROUTES: tuple[Route, ...] = (
         path="/global/config",
         handler=patch_global,
         access="token",
-        summary=_BODY.format("the global file; ineffective keys are refused"),
+        summary=_PATCH_SUMMARY.format("the global file; ineffective keys are refused"),
         body=dict[str, Any],
-        answer=dict[str, Any],
+        response=dict[str, Any],
         statuses=(400,),
     ),
     Route(
@@ -124,7 +135,7 @@ ROUTES: tuple[Route, ...] = (
         handler=get_global,
         access="token",
         summary="Get the global config",
-        answer=dict[str, Any],
+        response=dict[str, Any],
         statuses=(400,),
     ),
 )

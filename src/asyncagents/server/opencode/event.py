@@ -4,78 +4,80 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-from asyncagents.domain.event import UnknownEvent, frame
+from asyncagents.domain.event import UnknownEvent, encode_event
 from asyncagents.domain.shape import encode
-from asyncagents.engine.event.global_stream import Broadcast, Item, Lost, Place
-from asyncagents.engine.event.replay import Resumed
-from asyncagents.engine.runtime.instances import ALL_DISPOSED, DISPOSED, Disposed
+from asyncagents.engine.event.global_stream import Broadcast, EventsLost, SessionLocation, StreamItem
+from asyncagents.engine.event.replay import RestartReplay
+from asyncagents.engine.runtime.instances import ALL_DISPOSED, DISPOSED, InstanceDisposed
 from asyncagents.errors import Closed
-from asyncagents.server.http.messages import Answer, Request, Stream, shown
-from asyncagents.server.params import DIRECTED, DIRECTORY, directory
-from asyncagents.server.route import Route, Site
+from asyncagents.server.http.messages import Request, Response, StreamingResponse, json_response
+from asyncagents.server.params import DIRECTORY_HEADER_PARAM, DIRECTORY_PARAM, directory
+from asyncagents.server.route import Route, ServerContext
 from asyncagents.server.v1.session_events import EVENTS
 
 CONNECTED, HEARTBEAT = "server.connected", "server.heartbeat"
 
 
-async def here(site: Site, request: Request) -> Stream:
+async def directory_events(site: ServerContext, request: Request) -> StreamingResponse:
     """The stream ends with `server.instance.disposed`: reload all state and reconnect."""
     where = directory(site, request)
-    return await _stream(site, _Told(site.runtime.broadcast, site.runtime.resumed, where))
+    return await _stream(site, _EventFrames(site.runtime.broadcast, site.runtime.replay, where))
 
 
-async def everywhere(site: Site, request: Request) -> Stream:
+async def global_events(site: ServerContext, request: Request) -> StreamingResponse:
     """Each event is a `payload`, with its directory and project if it has one."""
-    return await _stream(site, _Told(site.runtime.broadcast, site.runtime.resumed, None))
+    return await _stream(site, _EventFrames(site.runtime.broadcast, site.runtime.replay, None))
 
 
-async def _stream(site: Site, told: "_Told") -> Stream:
+async def _stream(site: ServerContext, told: "_EventFrames") -> StreamingResponse:
     cursor = await site.runtime.cursor()  # before it subscribes, so that no event is missed in between
-    return Stream(told.frames(cursor), lambda: told.sign(HEARTBEAT), site.heartbeat, steady=True)
+    return StreamingResponse(
+        told.frames(cursor), lambda: told.own_frame(HEARTBEAT), site.heartbeat_seconds, is_fixed_rate=True
+    )
 
 
-class _Told:
+class _EventFrames:
     """Encodes the frames of one stream."""
 
-    def __init__(self, broadcast: Broadcast, resumed: Resumed, directory: str | None) -> None:
+    def __init__(self, broadcast: Broadcast, resumed: RestartReplay, directory: str | None) -> None:
         self._broadcast = broadcast
-        self._resumed = resumed
+        self._replay = resumed
         self._directory = directory
-        self._heads: dict[Place, bytes] = {}
+        self._heads: dict[SessionLocation, bytes] = {}
 
     async def frames(self, cursor: str) -> AsyncGenerator[bytes, None]:
         """Yield frames until the directory is disposed of, or the runtime is closed."""
         async with aclosing(self._broadcast.listen(self._directory, since=cursor)) as heard:
             await anext(heard)
-            yield self.sign(CONNECTED)
-            async for missed in self._missed():
+            yield self.own_frame(CONNECTED)
+            async for missed in self._missed_frames():
                 yield missed
             try:
                 async for items in heard:
                     if items:
-                        yield b"".join([piece for item in items for piece in self._pieces(item)])
+                        yield b"".join([piece for item in items for piece in self._frame_chunks(item)])
                     if any(self._ends(item) for item in items):
                         return
-            except Lost:
-                yield self.sign(ALL_DISPOSED if self._directory is None else DISPOSED)
+            except EventsLost:
+                yield self.own_frame(ALL_DISPOSED if self._directory is None else DISPOSED)
             except Closed:
                 return
 
-    async def _missed(self) -> AsyncGenerator[bytes, None]:
-        async with aclosing(self._resumed.missed()) as missed:
+    async def _missed_frames(self) -> AsyncGenerator[bytes, None]:
+        async with aclosing(self._replay.missed_events()) as missed:
             async for events in missed:
-                if items := await self._broadcast.written(events, self._directory):
-                    yield b"".join([piece for item in items for piece in self._pieces(item)])
+                if items := await self._broadcast.encode_events(events, self._directory):
+                    yield b"".join([piece for item in items for piece in self._frame_chunks(item)])
 
-    def _ends(self, item: Item) -> bool:
+    def _ends(self, item: StreamItem) -> bool:
         return self._directory is not None and item.event.type == DISPOSED
 
-    def _pieces(self, item: Item) -> tuple[bytes, ...]:
+    def _frame_chunks(self, item: StreamItem) -> tuple[bytes, ...]:
         if self._directory is not None:
             return b"data: ", item.body, b"\n\n"
-        return self._head(item.place), item.body, b"}\n\n"
+        return self._frame_head(item.place), item.body, b"}\n\n"
 
-    def _head(self, place: Place | None) -> bytes:
+    def _frame_head(self, place: SessionLocation | None) -> bytes:
         if place is None:
             return b'data: {"payload":'
         if place not in self._heads:
@@ -84,50 +86,50 @@ class _Told:
             self._heads[place] = b"data: " + said[:-1] + b',"payload":'
         return self._heads[place]
 
-    def sign(self, type: str) -> bytes:
+    def own_frame(self, type: str) -> bytes:
         """Encode an event of this stream alone."""
-        properties: Any = Disposed(directory=self._directory or "") if type == DISPOSED else {}
+        properties: Any = InstanceDisposed(directory=self._directory or "") if type == DISPOSED else {}
         event = UnknownEvent(encode(properties), type=type, session_id=None)
-        body = frame(self._broadcast.event_id(), event)
-        return b"".join(self._pieces(Item(0, event, body, None)))
+        body = encode_event(self._broadcast.new_event_id(), event)
+        return b"".join(self._frame_chunks(StreamItem(0, event, body, None)))
 
 
-async def dispose(site: Site, request: Request) -> Answer:
+async def dispose(site: ServerContext, request: Request) -> Response:
     """Reloads the directory's files and ends its event streams; running sessions continue."""
     site.runtime.instances.dispose(directory(site, request))
-    return shown(True)
+    return json_response(True)
 
 
-async def dispose_all(site: Site, request: Request) -> Answer:
+async def dispose_all(site: ServerContext, request: Request) -> Response:
     """Reloads the files of every directory and ends their event streams; running sessions continue."""
     site.runtime.instances.dispose_all()
-    return shown(True)
+    return json_response(True)
 
 
-_NOTHING = dict[str, Any]
-_OWN = ((CONNECTED, _NOTHING), (HEARTBEAT, _NOTHING), (DISPOSED, Disposed))
+_EMPTY = dict[str, Any]
+_OWN_EVENTS = ((CONNECTED, _EMPTY), (HEARTBEAT, _EMPTY), (DISPOSED, InstanceDisposed))
 
 ROUTES: tuple[Route, ...] = (
     Route(
         method="GET",
         path="/event",
-        handler=here,
+        handler=directory_events,
         access="token",
         summary='Stream events of a directory: `data: {"id", "type", "properties"}`',
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
-        gives="text/event-stream",
-        events=(*_OWN, *EVENTS),
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        content_type="text/event-stream",
+        events=(*_OWN_EVENTS, *EVENTS),
         statuses=(400,),
     ),
     Route(
         method="GET",
         path="/global/event",
-        handler=everywhere,
+        handler=global_events,
         access="token",
         summary='Stream events of all directories: `data: {"directory", "project", "payload"}`',
-        gives="text/event-stream",
-        events=(*_OWN, (ALL_DISPOSED, _NOTHING), *EVENTS),
+        content_type="text/event-stream",
+        events=(*_OWN_EVENTS, (ALL_DISPOSED, _EMPTY), *EVENTS),
     ),
     Route(
         method="POST",
@@ -135,9 +137,9 @@ ROUTES: tuple[Route, ...] = (
         handler=dispose,
         access="token",
         summary="Dispose of a directory's cached state",
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
-        answer=bool,
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=bool,
         statuses=(400,),
     ),
     Route(
@@ -146,6 +148,6 @@ ROUTES: tuple[Route, ...] = (
         handler=dispose_all,
         access="token",
         summary="Dispose of the cached state of all directories",
-        answer=bool,
+        response=bool,
     ),
 )

@@ -6,11 +6,11 @@ from typing import Any, Literal
 from asyncagents.domain.shape import Shape, encode
 from asyncagents.engine.runtime.runtime import VERSION
 from asyncagents.errors import InvalidInput
-from asyncagents.server.http.body import read
-from asyncagents.server.http.messages import NAMES, Answer, Request, shown
+from asyncagents.server.http.body import read_body
+from asyncagents.server.http.messages import ERROR_NAMES, Request, Response, json_response
 from asyncagents.server.opencode.workplace import workplace
-from asyncagents.server.params import DIRECTED, DIRECTORY, one
-from asyncagents.server.route import Handler, Param, Route, Site
+from asyncagents.server.params import DIRECTORY_HEADER_PARAM, DIRECTORY_PARAM, query_text
+from asyncagents.server.route import Handler, Param, Route, ServerContext
 
 LONGEST_LOG = 10_000
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
@@ -44,63 +44,69 @@ class LogLine(Shape, frozen=True, kw_only=True):
     extra: dict[str, Any] | None = None
 
 
-def always(value: Any) -> Handler:
+def fixed_response(value: Any) -> Handler:
     """Make a handler that always returns `value`."""
-    answer = shown(value)
+    answer = json_response(value)
 
-    async def told(site: Site, request: Request) -> Answer:
+    async def handle(site: ServerContext, request: Request) -> Response:
         return answer
 
-    return told
+    return handle
 
 
-async def tool_ids(site: Site, request: Request) -> Answer:
-    return shown(list((await workplace(site, request)).tools))
+async def tool_ids(site: ServerContext, request: Request) -> Response:
+    return json_response(list((await workplace(site, request)).tools))
 
 
-async def tools(site: Site, request: Request) -> Answer:
+async def tools(site: ServerContext, request: Request) -> Response:
     """The tools are the same for every model."""
-    if not one(request, "provider") or not one(request, "model"):
+    if not query_text(request, "provider") or not query_text(request, "model"):
         raise InvalidInput("provider and model are required, as in ?provider=anthropic&model=…")
     specs = [tool.spec() for tool in (await workplace(site, request)).tools.values()]
-    return shown(
+    return json_response(
         [ToolInfo(id=spec.name, description=spec.description, parameters=spec.parameters) for spec in specs]
     )
 
 
-async def log(site: Site, request: Request) -> Answer:
+async def log(site: ServerContext, request: Request) -> Response:
     """The entry is escaped into one line."""
-    line = read(request, LogLine)
+    line = read_body(request, LogLine)
     extra = f" {line.extra!r}" if line.extra else ""
     told = f"{line.service!r}: {line.message!r}{extra}"[:LONGEST_LOG]
     _log.log(_LEVELS[line.level], "action=client_log %s", told)
-    return shown(True)
+    return json_response(True)
 
 
-async def upgrade(site: Site, request: Request) -> Answer:
+async def upgrade(site: ServerContext, request: Request) -> Response:
     """The body has both our error shape and OpenCode's `success` and `error`."""
     why = "upgrading over HTTP is not supported: run `pip install -U asyncagents` where the server runs"
-    plain = {"name": NAMES[400], "data": {"message": why}}
-    return Answer(400, encode({**plain, "success": False, "error": why}))
+    plain = {"name": ERROR_NAMES[400], "data": {"message": why}}
+    return Response(400, encode({**plain, "success": False, "error": why}))
 
 
-def _reading(path: str, summary: str, kind: Any, value: Any) -> Route:
-    return Route(method="GET", path=path, handler=always(value), access="token", summary=summary, answer=kind)
+def _fixed_route(path: str, summary: str, kind: Any, value: Any) -> Route:
+    return Route(
+        method="GET", path=path, handler=fixed_response(value), access="token", summary=summary, response=kind
+    )
 
 
 _HEALTH = Healthy(healthy=True, version=VERSION)
 _CONSOLE = Console(console_managed_providers=(), switchable_org_count=0)
 
 ROUTES: tuple[Route, ...] = (
-    _reading("/global/health", "Check that the server is alive", Healthy, _HEALTH),
-    _reading("/lsp", "List language servers (always empty)", tuple[str, ...], ()),
-    _reading("/formatter", "List formatters (always empty)", tuple[str, ...], ()),
-    _reading("/experimental/console", "Get the OpenCode account (always none)", Console, _CONSOLE),
-    _reading("/experimental/console/orgs", "List OpenCode organizations (always empty)", Orgs, Orgs(orgs=())),
-    _reading("/experimental/worktree", "List worktrees (always empty)", tuple[str, ...], ()),
-    _reading("/experimental/workspace", "List workspaces (always empty)", tuple[str, ...], ()),
-    _reading("/experimental/workspace/status", "List workspace statuses (always empty)", tuple[str, ...], ()),
-    _reading(
+    _fixed_route("/global/health", "Check that the server is alive", Healthy, _HEALTH),
+    _fixed_route("/lsp", "List language servers (always empty)", tuple[str, ...], ()),
+    _fixed_route("/formatter", "List formatters (always empty)", tuple[str, ...], ()),
+    _fixed_route("/experimental/console", "Get the OpenCode account (always none)", Console, _CONSOLE),
+    _fixed_route(
+        "/experimental/console/orgs", "List OpenCode organizations (always empty)", Orgs, Orgs(orgs=())
+    ),
+    _fixed_route("/experimental/worktree", "List worktrees (always empty)", tuple[str, ...], ()),
+    _fixed_route("/experimental/workspace", "List workspaces (always empty)", tuple[str, ...], ()),
+    _fixed_route(
+        "/experimental/workspace/status", "List workspace statuses (always empty)", tuple[str, ...], ()
+    ),
+    _fixed_route(
         "/experimental/workspace/adapter", "List workspace adapters (always empty)", tuple[str, ...], ()
     ),
     Route(
@@ -109,9 +115,9 @@ ROUTES: tuple[Route, ...] = (
         handler=tool_ids,
         access="token",
         summary="List the names of a directory's tools",
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
-        answer=tuple[str, ...],
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=tuple[str, ...],
         statuses=(400,),
     ),
     Route(
@@ -121,12 +127,12 @@ ROUTES: tuple[Route, ...] = (
         access="token",
         summary="List the tools of a directory as models see them",
         query=(
-            DIRECTORY,
+            DIRECTORY_PARAM,
             Param("provider", "Provider of the model", least=1),
             Param("model", "The model; all get the same tools", least=1),
         ),
-        headers=(DIRECTED,),
-        answer=tuple[ToolInfo, ...],
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=tuple[ToolInfo, ...],
         statuses=(400,),
     ),
     Route(
@@ -136,7 +142,7 @@ ROUTES: tuple[Route, ...] = (
         access="token",
         summary="Write a line to the server's log",
         body=LogLine,
-        answer=bool,
+        response=bool,
         statuses=(400,),
     ),
     Route(
@@ -145,7 +151,7 @@ ROUTES: tuple[Route, ...] = (
         handler=upgrade,
         access="token",
         summary="Upgrade the server (always refused)",
-        answer=dict[str, Any],
+        response=dict[str, Any],
         statuses=(400,),
     ),
 )

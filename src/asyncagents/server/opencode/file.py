@@ -10,30 +10,38 @@ from typing import Literal, assert_never
 from msgspec import field
 
 from asyncagents.config.trust import project_root
-from asyncagents.domain.agent.permission import Effective, evaluate
+from asyncagents.domain.agent.permission import LineageRules, evaluate
 from asyncagents.domain.call.result_file import mime_of
 from asyncagents.domain.conversation.session import Rule
 from asyncagents.domain.port import Clock
 from asyncagents.domain.shape import Shape
-from asyncagents.domain.text import whole
+from asyncagents.domain.text import replace_surrogates
 from asyncagents.errors import InvalidInput, ToolError
-from asyncagents.server.blocking import Names, NoFile
-from asyncagents.server.http.messages import Answer, Request, shown
+from asyncagents.server.blocking import FileNames, NoFile
+from asyncagents.server.http.messages import Request, Response, json_response
 from asyncagents.server.opencode.workplace import default_agent_rules, environment, place_guard
-from asyncagents.server.params import DIRECTED, DIRECTORY, Query, directory, flag, number, one
-from asyncagents.server.route import Param, Route, Site
-from asyncagents.tools.builtin.grep import LONGEST, SECONDS, search_lines
+from asyncagents.server.params import (
+    DIRECTORY_HEADER_PARAM,
+    DIRECTORY_PARAM,
+    Query,
+    directory,
+    query_flag,
+    query_number,
+    query_text,
+)
+from asyncagents.server.route import Param, Route, ServerContext
+from asyncagents.tools.builtin.grep import MOST_PATTERN, SECONDS, search_lines
 from asyncagents.tools.file.files import Files
-from asyncagents.tools.file.path import Inside
+from asyncagents.tools.file.path import InsidePath
 from asyncagents.tools.file.text import is_binary
-from asyncagents.tools.git.index import Tracked
+from asyncagents.tools.git.index import TrackedFiles
 from asyncagents.tools.guard.place_guard import UNGUARDED, PlaceGuard
-from asyncagents.tools.search.fuzzy import best
-from asyncagents.tools.search.gitignore import Ignoring
-from asyncagents.tools.search.grep import Search
+from asyncagents.tools.search.fuzzy import best_matches
+from asyncagents.tools.search.gitignore import IgnoreRules
+from asyncagents.tools.search.grep import GrepSearch
 from asyncagents.tools.search.walk import rules_above, rules_in, walk
 
-MOST_NAMES, FEW_NAMES = 200, 10
+MOST_NAMES, DEFAULT_NAMES = 200, 10
 MOST_LISTED = 10_000
 LONGEST_QUERY = 1_000
 MOST_SHOWN = 10 * 1024 * 1024
@@ -79,25 +87,25 @@ class FoundLine(Shape, frozen=True, kw_only=True):
     submatches: tuple[FoundMatch, ...]
 
 
-async def listed(site: Site, request: Request) -> Answer:
-    where, path = directory(site, request), one(request, "path") or "."
-    return shown(await site.errands.run(partial(_listed, site.clock, where, path)))
+async def list_files(site: ServerContext, request: Request) -> Response:
+    where, path = directory(site, request), query_text(request, "path") or "."
+    return json_response(await site.blocking.run(partial(_list_files, site.clock, where, path)))
 
 
-def _listed(clock: Clock, where: str, path: str) -> list[FileNode]:
+def _list_files(clock: Clock, where: str, path: str) -> list[FileNode]:
     """List a folder: subfolders first, then by name. Links and devices are omitted."""
-    files, top = _opened(where)
-    place = _inside(files, top, path)
+    files, top = _open_project(where)
+    place = _path_inside(files, top, path)
     below = place.parts[len(top.parts) :]
-    ignoring = Ignoring((*rules_above(files, place), *rules_in(files, place)))
-    tracked = Tracked(place)
-    entries, until = files.names(place), clock.now() + RULE_MS
-    plain = files.times(place, [entry.name for entry in entries if not entry.folder])
+    ignoring = IgnoreRules((*rules_above(files, place), *rules_in(files, place)))
+    tracked = TrackedFiles(place)
+    entries, until = files.list_folder(place), clock.now() + RULE_MS
+    plain = files.modified_times(place, [entry.name for entry in entries if not entry.folder])
     nodes = [
         FileNode(
-            name=whole(entry.name),
-            path=whole("/".join((*below, entry.name)) + ("/" if entry.folder else "")),
-            absolute=whole(f"{place.path.rstrip('/')}/{entry.name}"),
+            name=replace_surrogates(entry.name),
+            path=replace_surrogates("/".join((*below, entry.name)) + ("/" if entry.folder else "")),
+            absolute=replace_surrogates(f"{place.path.rstrip('/')}/{entry.name}"),
             type="directory" if entry.folder else "file",
             ignored=clock.now() < until
             and ignoring.ignores(parts := (*place.parts, entry.name), folder=entry.folder)
@@ -109,19 +117,21 @@ def _listed(clock: Clock, where: str, path: str) -> list[FileNode]:
     return sorted(nodes, key=lambda node: (node.type == "file", node.name))[:MOST_LISTED]
 
 
-async def content(site: Site, request: Request) -> Answer:
-    path = one(request, "path")
+async def get_content(site: ServerContext, request: Request) -> Response:
+    path = query_text(request, "path")
     if not path:
         raise InvalidInput("path is required: a file relative to the directory, such as path=src/main.py")
     rules, guard = await default_agent_rules(site, request), await place_guard(site, request)
-    return shown(await site.errands.run(partial(_content, directory(site, request), path, rules, guard)))
+    return json_response(
+        await site.blocking.run(partial(_read_content, directory(site, request), path, rules, guard))
+    )
 
 
-def _content(where: str, path: str, rules: tuple[Rule, ...], guard: PlaceGuard) -> FileContent:
+def _read_content(where: str, path: str, rules: tuple[Rule, ...], guard: PlaceGuard) -> FileContent:
     """Read a file. A path whose rule is "ask" is readable here (the token holder would be asked anyway);
     "deny" is refused, and so are sealed places."""
-    files, top = _opened(where, guard)
-    place = _inside(files, top, path)
+    files, top = _open_project(where, guard)
+    place = _path_inside(files, top, path)
     if evaluate(rules, "read", place.name) == "deny":
         raise InvalidInput(f"{place.name} cannot be read: a rule of the permission read denies it")
     data = files.read(place).data
@@ -138,27 +148,27 @@ def _content(where: str, path: str, rules: tuple[Rule, ...], guard: PlaceGuard) 
     return FileContent(type="binary", content=b64encode(data).decode(), encoding="base64", mime_type=mime)
 
 
-async def found_files(site: Site, request: Request) -> Answer:
-    return shown(await names_like(site, request, directory(site, request)))
+async def find_files(site: ServerContext, request: Request) -> Response:
+    return json_response(await find_names(site, request, directory(site, request)))
 
 
-async def names_like(site: Site, request: Request, where: str) -> list[str]:
+async def find_names(site: ServerContext, request: Request, where: str) -> list[str]:
     """Find paths below a directory by the query of the request; those of folders end with a slash."""
-    query = one(request, "query") or ""
+    query = query_text(request, "query") or ""
     if len(query) > LONGEST_QUERY:
         raise InvalidInput(f"query is too long: at most {LONGEST_QUERY} characters")
     kinds: tuple[Literal["file", "directory"], ...] = ("file", "directory")
     kind = Query(request.query).one_of("type", kinds)
-    if kind is None and not flag(request, "dirs", default=True):
+    if kind is None and not query_flag(request, "dirs", default=True):
         kind = "file"
-    limit = number(request, "limit", default=FEW_NAMES, most=MOST_NAMES)
-    names = await site.index.names(site.errands, where, partial(_walked, site.clock))
-    return list(await site.errands.run(lambda: best(query, _of_kind(names, kind), limit)))
+    limit = query_number(request, "limit", default=DEFAULT_NAMES, most=MOST_NAMES)
+    names = await site.file_index.names(site.blocking, where, partial(_walk_names, site.clock))
+    return list(await site.blocking.run(lambda: best_matches(query, _names_of_kind(names, kind), limit)))
 
 
-def _walked(clock: Clock, where: str, left: Event) -> Names:
+def _walk_names(clock: Clock, where: str, left: Event) -> FileNames:
     """Collect the names of files and folders, without those that git ignores."""
-    files, top = _opened(where)
+    files, top = _open_project(where)
     until = clock.now() + WALK_MS
     walked = walk(
         files,
@@ -169,13 +179,13 @@ def _walked(clock: Clock, where: str, left: Event) -> Names:
     )
     found = [each.parts[len(top.parts) :] for each in walked.files]
     folders = {parts[:depth] for parts in found for depth in range(1, len(parts))}
-    return Names(
-        files=tuple(whole("/".join(parts)) for parts in found),
-        folders=tuple(whole(f"{'/'.join(parts)}/") for parts in sorted(folders)),
+    return FileNames(
+        files=tuple(replace_surrogates("/".join(parts)) for parts in found),
+        folders=tuple(replace_surrogates(f"{'/'.join(parts)}/") for parts in sorted(folders)),
     )
 
 
-def _of_kind(names: Names, kind: Literal["file", "directory"] | None) -> tuple[str, ...]:
+def _names_of_kind(names: FileNames, kind: Literal["file", "directory"] | None) -> tuple[str, ...]:
     match kind:
         case "file":
             return names.files
@@ -187,26 +197,26 @@ def _of_kind(names: Names, kind: Literal["file", "directory"] | None) -> tuple[s
             assert_never(kind)
 
 
-async def found_lines(site: Site, request: Request) -> Answer:
+async def find_lines(site: ServerContext, request: Request) -> Response:
     """Searches as the tool `grep` does: files that need a permission to be read are skipped."""
-    pattern = one(request, "pattern")
-    if not pattern or len(pattern) > LONGEST:
-        raise InvalidInput(f"pattern is required: a regular expression of up to {LONGEST} characters")
+    pattern = query_text(request, "pattern")
+    if not pattern or len(pattern) > MOST_PATTERN:
+        raise InvalidInput(f"pattern is required: a regular expression of up to {MOST_PATTERN} characters")
     guard = await place_guard(site, request)
-    files, top = await site.errands.run(partial(_opened, directory(site, request), guard))
-    search = Search(
+    files, top = await site.blocking.run(partial(_open_project, directory(site, request), guard))
+    search = GrepSearch(
         root=files.root,
         place=top,
         pattern=pattern,
-        rules=Effective.of(await default_agent_rules(site, request)),
+        rules=LineageRules.from_rules(await default_agent_rules(site, request)),
         guarded=guard.unreadable_around(top.path),
         hits=True,
     )
     try:
-        answer = await search_lines(site.errands.processes, search, SECONDS)
+        answer = await search_lines(site.blocking.processes, search, SECONDS)
     except ToolError as error:
         raise InvalidInput(str(error)) from error
-    return shown(
+    return json_response(
         [
             FoundLine(
                 path=FoundText(text=match.path.removeprefix(f"{top.path.rstrip('/')}/")),
@@ -223,22 +233,22 @@ async def found_lines(site: Site, request: Request) -> Answer:
     )
 
 
-async def nothing(site: Site, request: Request) -> Answer:
-    return shown([])
+async def find_symbols(site: ServerContext, request: Request) -> Response:
+    return json_response([])
 
 
-def _opened(where: str, guard: PlaceGuard = UNGUARDED) -> tuple[Files, Inside]:
+def _open_project(where: str, guard: PlaceGuard = UNGUARDED) -> tuple[Files, InsidePath]:
     """Open the files of the directory's project, and locate the directory in it."""
     files = Files(project_root(environment(), Path(where)), guard=guard)
-    top = files.place(where)
-    assert isinstance(top, Inside), "a project's root contains its directories"
+    top = files.resolve(where)
+    assert isinstance(top, InsidePath), "a project's root contains its directories"
     return files, top
 
 
-def _inside(files: Files, top: Inside, path: str) -> Inside:
+def _path_inside(files: Files, top: InsidePath, path: str) -> InsidePath:
     """Resolve a path in the directory. Raises `NoFile` for one outside, as if it did not exist."""
-    place = files.place(f"./{path}" if path.startswith("~") else path, top.path)
-    if not isinstance(place, Inside) or place.parts[: len(top.parts)] != top.parts:
+    place = files.resolve(f"./{path}" if path.startswith("~") else path, top.path)
+    if not isinstance(place, InsidePath) or place.parts[: len(top.parts)] != top.parts:
         raise NoFile(path)
     return place
 
@@ -249,59 +259,59 @@ ROUTES: tuple[Route, ...] = (
     Route(
         method="GET",
         path="/file",
-        handler=listed,
+        handler=list_files,
         access="token",
         summary="List a folder",
-        query=(DIRECTORY, _PATH),
-        headers=(DIRECTED,),
-        answer=tuple[FileNode, ...],
+        query=(DIRECTORY_PARAM, _PATH),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=tuple[FileNode, ...],
         statuses=(400, 404),
     ),
     Route(
         method="GET",
         path="/file/content",
-        handler=content,
+        handler=get_content,
         access="token",
         summary="Read a file",
-        query=(DIRECTORY, _PATH),
-        headers=(DIRECTED,),
-        answer=FileContent,
+        query=(DIRECTORY_PARAM, _PATH),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=FileContent,
         statuses=(400, 404),
     ),
     Route(
         method="GET",
         path="/find/file",
-        handler=found_files,
+        handler=find_files,
         access="token",
         summary="Find files and folders by a fuzzy path, best match first",
         query=(
-            DIRECTORY,
+            DIRECTORY_PARAM,
             Param("query", "Characters of the path; empty: the last changed files", most=LONGEST_QUERY),
             Param("type", "Only files or only folders", choices=("file", "directory")),
             Param("dirs", "Include folders; default true", "boolean"),
-            Param("limit", f"Max results; default {FEW_NAMES}", "integer", least=1, most=MOST_NAMES),
+            Param("limit", f"Max results; default {DEFAULT_NAMES}", "integer", least=1, most=MOST_NAMES),
         ),
-        headers=(DIRECTED,),
-        answer=tuple[str, ...],
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=tuple[str, ...],
         statuses=(400,),
     ),
     Route(
         method="GET",
         path="/find",
-        handler=found_lines,
+        handler=find_lines,
         access="token",
         summary="Search lines by a regular expression (Python syntax)",
-        query=(DIRECTORY, Param("pattern", "The regular expression", least=1, most=LONGEST)),
-        headers=(DIRECTED,),
-        answer=tuple[FoundLine, ...],
+        query=(DIRECTORY_PARAM, Param("pattern", "The regular expression", least=1, most=MOST_PATTERN)),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=tuple[FoundLine, ...],
         statuses=(400,),
     ),
     Route(
         method="GET",
         path="/find/symbol",
-        handler=nothing,
+        handler=find_symbols,
         access="token",
         summary="Find symbols (always empty)",
-        answer=tuple[str, ...],
+        response=tuple[str, ...],
     ),
 )

@@ -7,20 +7,20 @@ from msgspec import field
 
 from asyncagents.config.config import McpConfig
 from asyncagents.domain.shape import Shape
-from asyncagents.engine.workplace.mcp import ServerState, Switchboard
+from asyncagents.engine.workplace.mcp import McpControl, McpServerState
 from asyncagents.errors import ConfigError, InvalidInput, NotFound
-from asyncagents.server.http.body import read
-from asyncagents.server.http.messages import Answer, Request, shown
+from asyncagents.server.http.body import read_body
+from asyncagents.server.http.messages import Request, Response, json_response
 from asyncagents.server.opencode.workplace import workplace
-from asyncagents.server.params import DIRECTED, DIRECTORY, directory, path_id
-from asyncagents.server.route import Handler, Route, Site
+from asyncagents.server.params import DIRECTORY_HEADER_PARAM, DIRECTORY_PARAM, directory, path_id
+from asyncagents.server.route import Handler, Route, ServerContext
 
-SECONDS = 10.0
+START_SECONDS = 10.0
 """Max seconds that the response to an added server waits for its start."""
 LONGEST_NAME = 64
-NONE_HERE = "this runtime has no MCP servers: it was opened without config files"
+NO_SERVERS = "this runtime has no MCP servers: it was opened without config files"
 NO_LOGIN = "login to MCP servers is not supported: give {} its credentials as mcp.{}.headers in the config"
-WAITING = "the server is starting; ask again in a moment"
+STARTING = "the server is starting; ask again in a moment"
 T = TypeVar("T")
 
 
@@ -66,38 +66,42 @@ class ResourceInfo(Shape, frozen=True, kw_only=True):
     mime_type: str | None = None
 
 
-async def states(site: Site, request: Request) -> Answer:
+async def server_states(site: ServerContext, request: Request) -> Response:
     """Returns the current states. Enabled servers that do not run yet are started, without waiting."""
-    if site.runtime.switchboard is None:
-        return shown({})
-    return shown(await _states(site, request, seconds=0))
+    if site.runtime.mcp_control is None:
+        return json_response({})
+    return json_response(await _statuses(site, request, seconds=0))
 
 
-async def _states(site: Site, request: Request, *, seconds: float) -> dict[str, McpStatus]:
+async def _statuses(site: ServerContext, request: Request, *, seconds: float) -> dict[str, McpStatus]:
     """Return the states; a starting server is reported as failed, since OpenCode has no such state."""
-    found = await _asked(_board(site).states(directory(site, request), seconds=seconds))
+    found = await _translate_config_error(
+        _mcp_control(site).states(directory(site, request), seconds=seconds)
+    )
     return {name: _status(state) for name, state in found.items()}
 
 
-def _status(state: ServerState) -> McpStatus:
+def _status(state: McpServerState) -> McpStatus:
     match state.status:
         case "connected":
             return McpConnected()
         case "disabled":
             return McpDisabled()
         case "failed" | "waiting":
-            return McpFailed(error=state.why or WAITING)
+            return McpFailed(error=state.why or STARTING)
         case _:
             assert_never(state.status)
 
 
-async def add(site: Site, request: Request) -> Answer:
+async def add(site: ServerContext, request: Request) -> Response:
     """The server stays until this process ends; to keep it, add it to the config file of the directory."""
-    new = read(request, AddServer)
+    new = read_body(request, AddServer)
     if not new.name or len(new.name) > LONGEST_NAME or not new.name.isprintable():
         raise InvalidInput(f"name must be 1 to {LONGEST_NAME} printable characters")
-    await _asked(_board(site).add(directory(site, request), new.name, _config(new.config)))
-    return shown(await _states(site, request, seconds=SECONDS))
+    await _translate_config_error(
+        _mcp_control(site).add(directory(site, request), new.name, _config(new.config))
+    )
+    return json_response(await _statuses(site, request, seconds=START_SECONDS))
 
 
 def _config(new: NewServer) -> McpConfig:
@@ -121,27 +125,29 @@ def _config(new: NewServer) -> McpConfig:
     )
 
 
-def _switching(*, on: bool) -> Handler:
-    async def switch(site: Site, request: Request) -> Answer:
+def _switch_handler(*, on: bool) -> Handler:
+    async def switch(site: ServerContext, request: Request) -> Response:
         where, name = directory(site, request), path_id(request, "name", "MCP server")
-        await _asked(_board(site).switch(where, name, on=on))
-        return shown(True)
+        await _translate_config_error(_mcp_control(site).switch(where, name, on=on))
+        return json_response(True)
 
     return switch
 
 
-async def no_login(site: Site, request: Request) -> NoReturn:
+async def refuse_login(site: ServerContext, request: Request) -> NoReturn:
     name = path_id(request, "name", "MCP server")
-    if name not in await _asked(_board(site).states(directory(site, request), seconds=0)):
+    if name not in await _translate_config_error(
+        _mcp_control(site).states(directory(site, request), seconds=0)
+    ):
         raise NotFound("MCP server", name)
     raise InvalidInput(NO_LOGIN.format(name, name))
 
 
-async def resources(site: Site, request: Request) -> Answer:
+async def resources(site: ServerContext, request: Request) -> Response:
     """Keyed by server and URI; resources of unreachable servers are missing."""
-    served = (await workplace(site, request)).served
+    served = (await workplace(site, request)).mcp_resources
     found = await served.list_resources() if served is not None else ()
-    return shown(
+    return json_response(
         {
             f"{each.server}:{each.uri}": ResourceInfo(
                 name=each.name,
@@ -155,13 +161,13 @@ async def resources(site: Site, request: Request) -> Answer:
     )
 
 
-def _board(site: Site) -> Switchboard:
-    if site.runtime.switchboard is None:
-        raise InvalidInput(NONE_HERE)
-    return site.runtime.switchboard
+def _mcp_control(site: ServerContext) -> McpControl:
+    if site.runtime.mcp_control is None:
+        raise InvalidInput(NO_SERVERS)
+    return site.runtime.mcp_control
 
 
-async def _asked(work: Awaitable[T]) -> T:
+async def _translate_config_error(work: Awaitable[T]) -> T:
     """Await `work` and raise its `ConfigError` as `InvalidInput`."""
     try:
         return await work
@@ -172,16 +178,16 @@ async def _asked(work: Awaitable[T]) -> T:
 _AT = "/mcp/{name}"
 
 
-def _posting(method: Literal["POST", "DELETE"], path: str, handler: Handler, summary: str) -> Route:
+def _server_route(method: Literal["POST", "DELETE"], path: str, handler: Handler, summary: str) -> Route:
     return Route(
         method=method,
         path=path,
         handler=handler,
         access="token",
         summary=summary,
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
-        answer=bool,
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=bool,
         statuses=(400, 404),
     )
 
@@ -192,12 +198,12 @@ ROUTES: tuple[Route, ...] = (
     Route(
         method="GET",
         path="/mcp",
-        handler=states,
+        handler=server_states,
         access="token",
         summary="List the MCP servers of a directory and their states",
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
-        answer=dict[str, McpStatus],
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=dict[str, McpStatus],
         statuses=(400,),
     ),
     Route(
@@ -206,10 +212,10 @@ ROUTES: tuple[Route, ...] = (
         handler=add,
         access="token",
         summary="Add an MCP server to a directory until the server stops",
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
         body=AddServer,
-        answer=dict[str, McpStatus],
+        response=dict[str, McpStatus],
         statuses=(400,),
     ),
     Route(
@@ -218,15 +224,15 @@ ROUTES: tuple[Route, ...] = (
         handler=resources,
         access="token",
         summary="List the MCP resources of a directory",
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
-        answer=dict[str, ResourceInfo],
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=dict[str, ResourceInfo],
         statuses=(400,),
     ),
-    _posting("POST", f"{_AT}/connect", _switching(on=True), "Connect an MCP server, or restart it"),
-    _posting("POST", f"{_AT}/disconnect", _switching(on=False), "Disconnect an MCP server"),
-    _posting("POST", f"{_AT}/auth", no_login, _REFUSED),
-    _posting("DELETE", f"{_AT}/auth", no_login, _REFUSED),
-    _posting("POST", f"{_AT}/auth/callback", no_login, _REFUSED),
-    _posting("POST", f"{_AT}/auth/authenticate", no_login, _REFUSED),
+    _server_route("POST", f"{_AT}/connect", _switch_handler(on=True), "Connect an MCP server, or restart it"),
+    _server_route("POST", f"{_AT}/disconnect", _switch_handler(on=False), "Disconnect an MCP server"),
+    _server_route("POST", f"{_AT}/auth", refuse_login, _REFUSED),
+    _server_route("DELETE", f"{_AT}/auth", refuse_login, _REFUSED),
+    _server_route("POST", f"{_AT}/auth/callback", refuse_login, _REFUSED),
+    _server_route("POST", f"{_AT}/auth/authenticate", refuse_login, _REFUSED),
 )

@@ -2,18 +2,24 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from asyncagents.config.trust import project_root
 from asyncagents.domain.conversation.session import project_id
 from asyncagents.domain.shape import Shape
-from asyncagents.server.http.messages import Answer, Request, shown
-from asyncagents.server.opencode.file import LONGEST_QUERY, MOST_NAMES, names_like
+from asyncagents.server.http.messages import Request, Response, json_response
+from asyncagents.server.opencode.file import LONGEST_QUERY, MOST_NAMES, find_names
 from asyncagents.server.opencode.workplace import environment
-from asyncagents.server.params import DIRECTED, DIRECTORY, a_directory, directory, one
-from asyncagents.server.route import Param, Route, Site
+from asyncagents.server.params import (
+    DIRECTORY_HEADER_PARAM,
+    DIRECTORY_PARAM,
+    directory,
+    parse_directory,
+    query_text,
+)
+from asyncagents.server.route import Param, Route, ServerContext
 
-PLACE = "location[directory]"
+LOCATION_PARAM = "location[directory]"
 
 
 class FoundName(Shape, frozen=True, kw_only=True):
@@ -33,20 +39,23 @@ class Location(Shape, frozen=True, kw_only=True):
     project: LocationProject
 
 
-class Mentioned(Shape, frozen=True, kw_only=True):
+class MentionCandidates(Shape, frozen=True, kw_only=True):
+    schema_name: ClassVar[str] = "Mentioned"
     location: Location
     data: tuple[FoundName, ...]
 
 
-async def mentioned(site: Site, request: Request) -> Answer:
+async def find_mentions(site: ServerContext, request: Request) -> Response:
     """`location[directory]` takes precedence over `directory`: the session may work elsewhere."""
-    given = one(request, PLACE)
-    where = a_directory(given) if given else directory(site, request)
-    names = await names_like(site, request, where)
-    root = await site.errands.run(partial(_root, where))
+    given = query_text(request, LOCATION_PARAM)
+    where = parse_directory(given) if given else directory(site, request)
+    names = await find_names(site, request, where)
+    root = await site.blocking.run(partial(_root, where))
     project = LocationProject(id=project_id(where), directory=root)
     found = [FoundName(path=name, type="directory" if name.endswith("/") else "file") for name in names]
-    return shown(Mentioned(location=Location(directory=where, project=project), data=tuple(found)))
+    return json_response(
+        MentionCandidates(location=Location(directory=where, project=project), data=tuple(found))
+    )
 
 
 def _root(where: str) -> str:
@@ -57,18 +66,18 @@ ROUTES: tuple[Route, ...] = (
     Route(
         method="GET",
         path="/api/fs/find",
-        handler=mentioned,
+        handler=find_mentions,
         access="token",
         summary="Find files and folders for a mention",
         query=(
-            Param(PLACE, "The directory to search"),
-            DIRECTORY,
+            Param(LOCATION_PARAM, "The directory to search"),
+            DIRECTORY_PARAM,
             Param("query", "Characters of the path", most=LONGEST_QUERY),
             Param("type", "Only files or only folders", choices=("file", "directory")),
             Param("limit", "Max results; default 10", "integer", least=1, most=MOST_NAMES),
         ),
-        headers=(DIRECTED,),
-        answer=Mentioned,
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=MentionCandidates,
         statuses=(400,),
     ),
 )

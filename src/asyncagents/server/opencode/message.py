@@ -7,100 +7,102 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.part import Part
 from asyncagents.domain.id import MessageId, PartId
 from asyncagents.domain.shape import Shape, encode
 from asyncagents.server.auth import AUTH_TOKEN
-from asyncagents.server.errors import Unfit
-from asyncagents.server.http.body import read
-from asyncagents.server.http.messages import Answer, Pairs, Request, shown
-from asyncagents.server.params import message_id, number, one, path_id, session_id
-from asyncagents.server.route import Param, Route, Site
+from asyncagents.server.errors import InconsistentInput
+from asyncagents.server.http.body import read_body
+from asyncagents.server.http.messages import Pairs, Request, Response, json_response
+from asyncagents.server.params import message_id, path_id, query_number, query_text, session_id
+from asyncagents.server.route import Param, Route, ServerContext
 
 MOST_MESSAGES = 1_000_000
-MOST_AT_ONCE = 200
+LARGE_PAGE = 200
 """Larger pages are read one at a time."""
 MOST_BYTES = 10 * 1024 * 1024
-EXPOSED = "Link, X-Next-Cursor"
+EXPOSED_HEADERS = "Link, X-Next-Cursor"
 
 
-class Cursor(Shape, frozen=True, kw_only=True):
+class MessageCursor(Shape, frozen=True, kw_only=True):
     """Where a page ended."""
 
     id: MessageId
     time: float = 0
 
 
-async def messages(site: Site, request: Request) -> Answer:
+async def messages(site: ServerContext, request: Request) -> Response:
     """Without a limit, or with 0, returns all messages."""
     limit = _limit(request)
-    cursor = _before(request)
-    if cursor is not None and one(request, "limit") is None:
-        raise Unfit("before requires limit: say how many messages a page has")
+    cursor = _parse_before(request)
+    if cursor is not None and query_text(request, "limit") is None:
+        raise InconsistentInput("before requires limit: say how many messages a page has")
     before = cursor.id if cursor else None
     at = session_id(request)
-    if limit is None or limit > MOST_AT_ONCE:
-        async with site.looks:
+    if limit is None or limit > LARGE_PAGE:
+        async with site.heavy_reads:
             page = await site.runtime.conversations.page(at, before=before, limit=limit)
     else:
         page = await site.runtime.conversations.page(at, before=before, limit=limit)
     if page.first is None:
-        return Answer(200, page.body)
+        return Response(200, page.body)
     named = urlsafe_b64encode(encode({"id": page.first, "time": page.created})).decode().rstrip("=")
-    return Answer(200, page.body, _next(request, named))
+    return Response(200, page.body, _next_page_headers(request, named))
 
 
 def _limit(request: Request) -> int | None:
-    if one(request, "limit") in (None, "0"):
+    if query_text(request, "limit") in (None, "0"):
         return None
-    return number(request, "limit", default=1, most=MOST_MESSAGES)
+    return query_number(request, "limit", default=1, most=MOST_MESSAGES)
 
 
-def _before(request: Request) -> Cursor | None:
-    text = one(request, "before")
+def _parse_before(request: Request) -> MessageCursor | None:
+    text = query_text(request, "before")
     if not text:
         return None
     try:
         raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        return msgspec.json.decode(raw, type=Cursor)
+        return msgspec.json.decode(raw, type=MessageCursor)
     except (binascii.Error, ValueError, msgspec.DecodeError):
-        raise Unfit("before is not a valid cursor: use X-Next-Cursor of the previous page") from None
+        raise InconsistentInput(
+            "before is not a valid cursor: use X-Next-Cursor of the previous page"
+        ) from None
 
 
-def _next(request: Request, cursor: str) -> Pairs:
+def _next_page_headers(request: Request, cursor: str) -> Pairs:
     kept = {name: value for name, value in request.query if name != AUTH_TOKEN}
     query = {**kept, "before": cursor}
     where = f"http://{request.header('host')}{request.path}?{urlencode(query)}"
     return (
         ("x-next-cursor", cursor),
         ("link", f'<{where}>; rel="next"'),
-        ("access-control-expose-headers", EXPOSED),
+        ("access-control-expose-headers", EXPOSED_HEADERS),
     )
 
 
-async def message(site: Site, request: Request) -> Answer:
+async def message(site: ServerContext, request: Request) -> Response:
     wanted = message_id(request)
-    return Answer(200, await site.runtime.conversations.message(session_id(request), wanted))
+    return Response(200, await site.runtime.conversations.message(session_id(request), wanted))
 
 
-async def remove(site: Site, request: Request) -> Answer:
+async def remove(site: ServerContext, request: Request) -> Response:
     await site.runtime.conversations.remove_message(session_id(request), message_id(request))
-    return shown(True)
+    return json_response(True)
 
 
-async def remove_part(site: Site, request: Request) -> Answer:
+async def remove_part(site: ServerContext, request: Request) -> Response:
     await site.runtime.conversations.remove_part(session_id(request), message_id(request), _part_id(request))
-    return shown(True)
+    return json_response(True)
 
 
-async def change_part(site: Site, request: Request) -> Answer:
+async def change_part(site: ServerContext, request: Request) -> Response:
     union: Any = Part
-    part: Part = read(request, union)
+    part: Part = read_body(request, union)
     named = session_id(request), message_id(request), _part_id(request)
     if named != (part.session_id, part.message_id, part.id):
-        raise Unfit("sessionID, messageID and id of the part must equal those of the path")
-    return shown(await site.runtime.conversations.change_part(part))
+        raise InconsistentInput("sessionID, messageID and id of the part must equal those of the path")
+    return json_response(await site.runtime.conversations.change_part(part))
 
 
 def _part_id(request: Request) -> PartId:
@@ -122,7 +124,7 @@ ROUTES: tuple[Route, ...] = (
             Param("limit", "Max messages; 0: all", "integer", least=0),
             Param("before", "X-Next-Cursor of the previous page"),
         ),
-        answer=tuple[Entry, ...],
+        response=tuple[MessageWithParts, ...],
         statuses=(400, 404),
     ),
     Route(
@@ -131,7 +133,7 @@ ROUTES: tuple[Route, ...] = (
         handler=message,
         access="token",
         summary="Get a message with its parts",
-        answer=Entry,
+        response=MessageWithParts,
         statuses=(404,),
     ),
     Route(
@@ -140,7 +142,7 @@ ROUTES: tuple[Route, ...] = (
         handler=remove,
         access="token",
         summary="Delete a message of a resting session",
-        answer=bool,
+        response=bool,
         statuses=(404, 409),
     ),
     Route(
@@ -150,7 +152,7 @@ ROUTES: tuple[Route, ...] = (
         access="token",
         summary="Replace a part of a resting session",
         body=Part,
-        answer=Part,
+        response=Part,
         statuses=(400, 404, 409),
         most_bytes=MOST_BYTES,
     ),
@@ -160,7 +162,7 @@ ROUTES: tuple[Route, ...] = (
         handler=remove_part,
         access="token",
         summary="Delete a part of a resting session",
-        answer=bool,
+        response=bool,
         statuses=(404, 409),
     ),
 )

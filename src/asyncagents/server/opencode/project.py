@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -15,25 +15,25 @@ from asyncagents.config.trust import project_root
 from asyncagents.domain.conversation.session import Session, project_id
 from asyncagents.domain.shape import Shape
 from asyncagents.errors import Conflict, InvalidInput, NotFound
-from asyncagents.server.blocking import program
-from asyncagents.server.http.body import read
-from asyncagents.server.http.messages import Answer, Request, shown
+from asyncagents.server.blocking import program_path
+from asyncagents.server.http.body import read_body
+from asyncagents.server.http.messages import Request, Response, json_response
 from asyncagents.server.opencode.workplace import environment
-from asyncagents.server.params import DIRECTED, DIRECTORY, directory, path_id
-from asyncagents.server.route import Route, Site
-from asyncagents.tools.git.changes import begin_repository
+from asyncagents.server.params import DIRECTORY_HEADER_PARAM, DIRECTORY_PARAM, directory, path_id
+from asyncagents.server.route import Route, ServerContext
+from asyncagents.tools.git.changes import init_repository
 
-FILE = "projects.json"
-MOST = 1_000
+NOTES_FILE = "projects.json"
+MOST_PROJECTS = 1_000
 
-Line = Annotated[str, Meta(max_length=200)]
-Picture = Annotated[str, Meta(max_length=20_000)]
+ShortText = Annotated[str, Meta(max_length=200)]
+ImageUrl = Annotated[str, Meta(max_length=20_000)]
 
 
 class ProjectIcon(Shape, frozen=True, kw_only=True):
-    url: Picture | None = None
-    override: Picture | None = None
-    color: Line | None = None
+    url: ImageUrl | None = None
+    override: ImageUrl | None = None
+    color: ShortText | None = None
 
 
 class ProjectCommands(Shape, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class ProjectCommands(Shape, frozen=True, kw_only=True):
 
 
 class ProjectNote(Shape, frozen=True, kw_only=True):
-    name: Line | None = None
+    name: ShortText | None = None
     icon: ProjectIcon | None = None
     commands: ProjectCommands | None = None
 
@@ -49,17 +49,17 @@ class ProjectNote(Shape, frozen=True, kw_only=True):
 def read_notes(data: Path | None) -> dict[str, ProjectNote]:
     """Read all notes, by project id."""
     try:
-        raw = (data / FILE).read_bytes() if data is not None else b"{}"
+        raw = (data / NOTES_FILE).read_bytes() if data is not None else b"{}"
         return msgspec.json.decode(raw, type=dict[str, ProjectNote])
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.MsgspecError) as error:
         raise Conflict(
-            f"{FILE} in the server's data directory cannot be read: repair or remove it"
+            f"{NOTES_FILE} in the server's data directory cannot be read: repair or remove it"
         ) from error
 
 
-def note(data: Path | None, project_id: str, new: ProjectNote) -> ProjectNote:
+def save_note(data: Path | None, project_id: str, new: ProjectNote) -> ProjectNote:
     """Merge new fields into the note of a project; fields that are None keep their values."""
     notes = read_notes(data)
     known = notes.get(project_id, ProjectNote())
@@ -67,13 +67,13 @@ def note(data: Path | None, project_id: str, new: ProjectNote) -> ProjectNote:
         name: value for name in ProjectNote.__struct_fields__ if (value := getattr(new, name)) is not None
     }
     notes[project_id] = msgspec.structs.replace(known, **said)
-    if data is None or len(notes) > MOST:
-        raise Conflict(f"too many project notes: at most {MOST}; remove some from {FILE}")
-    _write(data / FILE, msgspec.json.encode(notes))
+    if data is None or len(notes) > MOST_PROJECTS:
+        raise Conflict(f"too many project notes: at most {MOST_PROJECTS}; remove some from {NOTES_FILE}")
+    _write_notes(data / NOTES_FILE, msgspec.json.encode(notes))
     return notes[project_id]
 
 
-def _write(file: Path, content: bytes) -> None:
+def _write_notes(file: Path, content: bytes) -> None:
     """Replace the file atomically, readable by its owner only."""
     descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
     try:
@@ -107,7 +107,8 @@ class ProjectInfo(Shape, frozen=True, kw_only=True):
     commands: ProjectCommands | None = None
 
 
-class Whereabouts(Shape, frozen=True, kw_only=True):
+class ServerPaths(Shape, frozen=True, kw_only=True):
+    schema_name: ClassVar[str] = "Whereabouts"
     home: str
     state: str
     config: str
@@ -119,50 +120,50 @@ class ProjectDirectory(Shape, frozen=True, kw_only=True):
     directory: str
 
 
-async def current(site: Site, request: Request) -> Answer:
+async def current_project(site: ServerContext, request: Request) -> Response:
     where = directory(site, request)
-    async with site.looks:
+    async with site.heavy_reads:
         sessions = await site.runtime.roots(where, limit=100)
-    return shown((await _projects(site, [where], sessions))[0])
+    return json_response((await _projects(site, [where], sessions))[0])
 
 
-async def listed(site: Site, request: Request) -> Answer:
+async def list_projects(site: ServerContext, request: Request) -> Response:
     """Includes the request's directory, even if it has no sessions yet."""
     sessions = await _sessions(site)
-    return shown(await _projects(site, _directories(site, request, sessions), sessions))
+    return json_response(await _projects(site, _directories(site, request, sessions), sessions))
 
 
-async def directories(site: Site, request: Request) -> Answer:
-    return shown([ProjectDirectory(directory=await _wanted(site, request))])
+async def directories(site: ServerContext, request: Request) -> Response:
+    return json_response([ProjectDirectory(directory=await _project_directory(site, request))])
 
 
-async def noted(site: Site, request: Request) -> Answer:
+async def update_project(site: ServerContext, request: Request) -> Response:
     """Fields that are not given keep their values."""
-    new = read(request, ProjectNote)
-    place = await _wanted(site, request)
-    async with site.errands.writing:
-        await site.errands.run(partial(note, site.errands.data, project_id(place), new))
-    return shown((await _projects(site, [place], await site.runtime.roots(place, limit=100)))[0])
+    new = read_body(request, ProjectNote)
+    place = await _project_directory(site, request)
+    async with site.blocking.write_lock:
+        await site.blocking.run(partial(save_note, site.blocking.data, project_id(place), new))
+    return json_response((await _projects(site, [place], await site.runtime.roots(place, limit=100)))[0])
 
 
-async def git_init(site: Site, request: Request) -> Answer:
+async def git_init(site: ServerContext, request: Request) -> Response:
     """Does nothing if the directory is in a git repository already."""
-    await site.errands.run(partial(_git_init, Path(directory(site, request))))
-    return await current(site, request)
+    await site.blocking.run(partial(_git_init, Path(directory(site, request))))
+    return await current_project(site, request)
 
 
 def _git_init(where: Path) -> None:
     if (project_root(environment(), where) / ".git").exists():
         return
-    found = program("git", where)
+    found = program_path("git", where)
     if found is None or not where.is_dir():
         raise InvalidInput(
             "git is not installed on the server" if found is None else f"there is no directory {where}"
         )
-    begin_repository(found, where, environment().home)
+    init_repository(found, where, environment().home)
 
 
-async def _wanted(site: Site, request: Request) -> str:
+async def _project_directory(site: ServerContext, request: Request) -> str:
     """Return the directory of the project in the request path. Raises `NotFound`."""
     wanted = path_id(request, "id", "project")
     for each in _directories(site, request, await _sessions(site)):
@@ -171,17 +172,17 @@ async def _wanted(site: Site, request: Request) -> str:
     raise NotFound("project", wanted)
 
 
-async def _sessions(site: Site) -> tuple[Session, ...]:
-    async with site.looks:
+async def _sessions(site: ServerContext) -> tuple[Session, ...]:
+    async with site.heavy_reads:
         return await site.runtime.roots(None, limit=MOST_SESSIONS)
 
 
-def _directories(site: Site, request: Request, sessions: Iterable[Session]) -> list[str]:
+def _directories(site: ServerContext, request: Request, sessions: Iterable[Session]) -> list[str]:
     here = (directory(site, request), site.directory)
     return list(dict.fromkeys((*here, *(each.directory for each in sessions))))
 
 
-async def _projects(site: Site, places: list[str], sessions: Iterable[Session]) -> list[ProjectInfo]:
+async def _projects(site: ServerContext, places: list[str], sessions: Iterable[Session]) -> list[ProjectInfo]:
     times: dict[str, ProjectTime] = {}
     for each in sessions:
         known = times.get(each.directory)
@@ -190,8 +191,8 @@ async def _projects(site: Site, places: list[str], sessions: Iterable[Session]) 
             updated=max(known.updated if known else 0, each.time.updated),
         )
     new = ProjectTime(created=site.started, updated=site.started)
-    roots = await site.errands.run(partial(_roots, places))
-    notes = await site.errands.run(partial(read_notes, site.errands.data))
+    roots = await site.blocking.run(partial(_roots, places))
+    notes = await site.blocking.run(partial(read_notes, site.blocking.data))
     projects = []
     for place, (root, has_git) in zip(places, roots, strict=True):
         said = notes.get(project_id(place), ProjectNote())
@@ -217,14 +218,14 @@ def _roots(places: Iterable[str]) -> list[tuple[str, bool]]:
     return [(root, os.path.lexists(os.path.join(root, ".git"))) for root in roots]
 
 
-async def path(site: Site, request: Request) -> Answer:
+async def get_paths(site: ServerContext, request: Request) -> Response:
     where = directory(site, request)
-    return shown(await site.errands.run(partial(_where, where, site.errands.data)))
+    return json_response(await site.blocking.run(partial(_server_paths, where, site.blocking.data)))
 
 
-def _where(where: str, data: Path | None) -> Whereabouts:
+def _server_paths(where: str, data: Path | None) -> ServerPaths:
     here = environment()
-    return Whereabouts(
+    return ServerPaths(
         home=str(here.home),
         state=str(data or data_folder(here, None)[0]),
         config=str(config_folder(here, "asyncagents")),
@@ -237,34 +238,34 @@ ROUTES: tuple[Route, ...] = (
     Route(
         method="GET",
         path="/path",
-        handler=path,
+        handler=get_paths,
         access="token",
         summary="Get paths on the server's machine",
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
-        answer=Whereabouts,
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=ServerPaths,
         statuses=(400,),
     ),
     Route(
         method="GET",
         path="/project",
-        handler=listed,
+        handler=list_projects,
         access="token",
         summary="List projects: directories that have sessions",
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
-        answer=tuple[ProjectInfo, ...],
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=tuple[ProjectInfo, ...],
         statuses=(400,),
     ),
     Route(
         method="GET",
         path="/project/current",
-        handler=current,
+        handler=current_project,
         access="token",
         summary="Get the project of a directory",
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
-        answer=ProjectInfo,
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=ProjectInfo,
         statuses=(400,),
     ),
     Route(
@@ -273,21 +274,21 @@ ROUTES: tuple[Route, ...] = (
         handler=directories,
         access="token",
         summary="List the directories of a project",
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
-        answer=tuple[ProjectDirectory, ...],
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=tuple[ProjectDirectory, ...],
         statuses=(400, 404),
     ),
     Route(
         method="PATCH",
         path="/project/{id}",
-        handler=noted,
+        handler=update_project,
         access="token",
         summary="Set the name, icon or start command of a project",
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
         body=ProjectNote,
-        answer=ProjectInfo,
+        response=ProjectInfo,
         statuses=(400, 404, 409),
     ),
     Route(
@@ -296,9 +297,9 @@ ROUTES: tuple[Route, ...] = (
         handler=git_init,
         access="token",
         summary="Initialize a git repository in a directory",
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
-        answer=ProjectInfo,
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=ProjectInfo,
         statuses=(400,),
     ),
 )

@@ -3,23 +3,31 @@
 import asyncio
 from collections.abc import Awaitable
 from hashlib import sha256
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
-from asyncagents.domain.conversation.entry import Entry
-from asyncagents.domain.conversation.message import ModelRef, OutputFormat
+from asyncagents.domain.conversation.entry import MessageWithParts
+from asyncagents.domain.conversation.message import MessageFormat, ModelRef
 from asyncagents.domain.conversation.part_input import PartInput
 from asyncagents.domain.conversation.session import Rule
-from asyncagents.domain.http_shapes import Begun, Sent, SentFile
+from asyncagents.domain.http_shapes import BeginResult, SendResult, SentFile
 from asyncagents.domain.id import MessageId
 from asyncagents.domain.shape import Shape, encode
-from asyncagents.engine.input.message import To
+from asyncagents.engine.input.message import PromptOptions
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Attachment
-from asyncagents.server.http.body import STOPPING, read
-from asyncagents.server.http.messages import Answer, Request, refused, shown
+from asyncagents.server.http.body import STOPPING_HEADERS, read_body
+from asyncagents.server.http.messages import Request, Response, error_response, json_response
 from asyncagents.server.opencode.session import NO_VARIANT
-from asyncagents.server.params import DIRECTED, DIRECTORY, KEYED, a_directory, directory, key, session_id
-from asyncagents.server.route import Route, Site
+from asyncagents.server.params import (
+    DIRECTORY_HEADER_PARAM,
+    DIRECTORY_PARAM,
+    KEY_PARAM,
+    directory,
+    idempotency_key,
+    parse_directory,
+    session_id,
+)
+from asyncagents.server.route import Route, ServerContext
 
 T = TypeVar("T")
 
@@ -28,7 +36,9 @@ MOST_BYTES = 10 * 1024 * 1024
 MOST_PARTS = 1_000
 """Each part is a row and an event; many more would block other requests."""
 
-STOPS = "the server is stopping; the prompt is stored: repeat the request with the same Idempotency-Key later"
+STOPPING_MESSAGE = (
+    "the server is stopping; the prompt is stored: repeat the request with the same Idempotency-Key later"
+)
 
 
 class Prompt(Shape, frozen=True, kw_only=True):
@@ -39,17 +49,17 @@ class Prompt(Shape, frozen=True, kw_only=True):
     agent: str | None = None
     model: ModelRef | None = None
     variant: str | None = None
-    format: OutputFormat | None = None
+    format: MessageFormat | None = None
     system: str | None = None
     tools: dict[str, bool] | None = None
     no_reply: bool | None = None
 
-    def to(self) -> To:
+    def prompt_options(self) -> PromptOptions:
         if not self.parts:
             raise InvalidInput("the prompt has no parts: give at least one, such as a text")
         if len(self.parts) > MOST_PARTS:
             raise InvalidInput(f"the prompt has too many parts: at most {MOST_PARTS}")
-        return To(
+        return PromptOptions(
             agent=self.agent,
             model=self.model,
             variant=None if self.variant == NO_VARIANT else self.variant,
@@ -60,91 +70,105 @@ class Prompt(Shape, frozen=True, kw_only=True):
             message_id=self.message_id,
         )
 
-    def key(self, request: Request) -> str | None:
+    def request_key(self, request: Request) -> str | None:
         """Return the Idempotency-Key; default: message id and content hash, so other content conflicts."""
-        given = key(request)
+        given = idempotency_key(request)
         if given is not None or self.message_id is None:
             return given
         return f"{self.message_id}:{sha256(encode(self)).hexdigest()[:16]}"
 
 
-class Typed(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TypedPrompt(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Typed text: commands and mentions are expanded. `files`: paths on the server, URLs, or contents."""
 
     prompt: str
     agent: str | None = None
     model: str | None = None
     variant: str | None = None
-    format: OutputFormat | None = None
+    format: MessageFormat | None = None
     files: tuple[str | SentFile, ...] = ()
 
-    def to(self) -> To:
-        files = [each if isinstance(each, str) else _attached(each) for each in self.files]
-        return To(agent=self.agent, model=self.model, variant=self.variant, format=self.format, files=files)
+    def prompt_options(self) -> PromptOptions:
+        files = [each if isinstance(each, str) else _attachment(each) for each in self.files]
+        return PromptOptions(
+            agent=self.agent, model=self.model, variant=self.variant, format=self.format, files=files
+        )
 
 
-def _attached(file: SentFile) -> Attachment:
+def _attachment(file: SentFile) -> Attachment:
     return Attachment(mime=file.mime, url=file.url, filename=file.filename)
 
 
-class Beginning(Typed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FirstPrompt(TypedPrompt, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A new session with its first prompt; both are created, or neither."""
+
+    schema_name: ClassVar[str] = "Beginning"
 
     title: str | None = None
     directory: str | None = None
     permission: tuple[Rule, ...] = ()
 
 
-class Following(Typed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FollowUpPrompt(TypedPrompt, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`wakes`: false stores the prompt for the next turn."""
+
+    schema_name: ClassVar[str] = "Following"
 
     wakes: bool = True
 
 
-async def post_message(site: Site, request: Request) -> Answer:
+async def post_message(site: ServerContext, request: Request) -> Response:
     """A disconnect does not cancel the prompt; a repeat with the same key returns the same answer."""
-    prompt, at = read(request, Prompt), session_id(request)
-    named = prompt.key(request)
+    prompt, at = read_body(request, Prompt), session_id(request)
+    named = prompt.request_key(request)
     if prompt.no_reply:
-        sent = await site.runtime.send(at, "", key=named, wakes=False, **prompt.to())
-        return shown(await site.runtime.message(sent))
-    given = await site.runtime.hand_in(at, "", key=named, **prompt.to())
-    answer = await while_wanted(site, request, given.answer(at))
-    return refused(503, STOPS, STOPPING) if answer is None else shown(answer)
+        sent = await site.runtime.send(at, "", key=named, wakes=False, **prompt.prompt_options())
+        return json_response(await site.runtime.message(sent))
+    given = await site.runtime.submit(at, "", key=named, **prompt.prompt_options())
+    answer = await until_disconnect(site, request, given.answer(at))
+    return (
+        error_response(503, STOPPING_MESSAGE, STOPPING_HEADERS) if answer is None else json_response(answer)
+    )
 
 
-async def post_async(site: Site, request: Request) -> Answer:
-    prompt = read(request, Prompt)
+async def post_async(site: ServerContext, request: Request) -> Response:
+    prompt = read_body(request, Prompt)
     wakes = not prompt.no_reply
-    await site.runtime.send(session_id(request), "", key=prompt.key(request), wakes=wakes, **prompt.to())
-    return Answer(204)
+    await site.runtime.send(
+        session_id(request), "", key=prompt.request_key(request), wakes=wakes, **prompt.prompt_options()
+    )
+    return Response(204)
 
 
-async def begin(site: Site, request: Request) -> Answer:
-    new = read(request, Beginning)
+async def begin(site: ServerContext, request: Request) -> Response:
+    new = read_body(request, FirstPrompt)
     session, message_id = await site.runtime.begin(
         new.prompt,
         title=new.title,
-        directory=a_directory(new.directory) if new.directory else directory(site, request),
-        key=key(request),
+        directory=parse_directory(new.directory) if new.directory else directory(site, request),
+        key=idempotency_key(request),
         permission=new.permission,
-        **new.to(),
+        **new.prompt_options(),
     )
-    return shown(Begun(session=session, message_id=message_id))
+    return json_response(BeginResult(session=session, message_id=message_id))
 
 
-async def post_prompt(site: Site, request: Request) -> Answer:
-    said = read(request, Following)
+async def post_prompt(site: ServerContext, request: Request) -> Response:
+    said = read_body(request, FollowUpPrompt)
     sent = await site.runtime.send(
-        session_id(request), said.prompt, key=key(request), wakes=said.wakes, **said.to()
+        session_id(request),
+        said.prompt,
+        key=idempotency_key(request),
+        wakes=said.wakes,
+        **said.prompt_options(),
     )
-    return shown(Sent(message_id=sent))
+    return json_response(SendResult(message_id=sent))
 
 
-async def while_wanted(site: Site, request: Request, work: Awaitable[T]) -> T | None:
+async def until_disconnect(site: ServerContext, request: Request, work: Awaitable[T]) -> T | None:
     """Await `work`; cancel it and return None if the server stops or the client disconnects."""
     async with asyncio.TaskGroup() as group:
-        working = group.create_task(_caught(work))
+        working = group.create_task(_catch_error(work))
         stopping = group.create_task(site.closing.wait())
         leaving = group.create_task(request.gone())
         await asyncio.wait((working, stopping, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -160,7 +184,7 @@ async def while_wanted(site: Site, request: Request, work: Awaitable[T]) -> T | 
     return value
 
 
-async def _caught(work: Awaitable[T]) -> tuple[T | None, Exception | None]:
+async def _catch_error(work: Awaitable[T]) -> tuple[T | None, Exception | None]:
     """Return the error instead of raising it: a task group would wrap it."""
     try:
         return await work, None
@@ -168,7 +192,7 @@ async def _caught(work: Awaitable[T]) -> tuple[T | None, Exception | None]:
         return None, error
 
 
-_SENT = (400, 404, 409, 413, 415, 503)
+_PROMPT_STATUSES = (400, 404, 409, 413, 415, 503)
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -177,10 +201,10 @@ ROUTES: tuple[Route, ...] = (
         handler=post_message,
         access="token",
         summary="Send a prompt and wait for the answer",
-        headers=(KEYED,),
+        headers=(KEY_PARAM,),
         body=Prompt,
-        answer=Entry,
-        statuses=_SENT,
+        response=MessageWithParts,
+        statuses=_PROMPT_STATUSES,
         most_bytes=MOST_BYTES,
     ),
     Route(
@@ -189,9 +213,9 @@ ROUTES: tuple[Route, ...] = (
         handler=post_async,
         access="token",
         summary="Send a prompt without waiting",
-        headers=(KEYED,),
+        headers=(KEY_PARAM,),
         body=Prompt,
-        statuses=_SENT,
+        statuses=_PROMPT_STATUSES,
         most_bytes=MOST_BYTES,
     ),
     Route(
@@ -200,11 +224,11 @@ ROUTES: tuple[Route, ...] = (
         handler=begin,
         access="token",
         summary="Create a session with its first prompt; once per Idempotency-Key",
-        query=(DIRECTORY,),
-        headers=(DIRECTED, KEYED),
-        body=Beginning,
-        answer=Begun,
-        statuses=_SENT,
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM, KEY_PARAM),
+        body=FirstPrompt,
+        response=BeginResult,
+        statuses=_PROMPT_STATUSES,
         most_bytes=MOST_BYTES,
     ),
     Route(
@@ -213,10 +237,10 @@ ROUTES: tuple[Route, ...] = (
         handler=post_prompt,
         access="token",
         summary="Send typed text as a prompt without waiting",
-        headers=(KEYED,),
-        body=Following,
-        answer=Sent,
-        statuses=_SENT,
+        headers=(KEY_PARAM,),
+        body=FollowUpPrompt,
+        response=SendResult,
+        statuses=_PROMPT_STATUSES,
         most_bytes=MOST_BYTES,
     ),
 )

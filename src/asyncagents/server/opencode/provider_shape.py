@@ -6,8 +6,8 @@ from msgspec import field
 
 from asyncagents.config.config import ModelConfig, ProviderConfig
 from asyncagents.config.env import Environment
-from asyncagents.config.file.builtin_providers import known_providers
-from asyncagents.config.file.redact import is_hidden
+from asyncagents.config.file.builtin_providers import builtin_providers
+from asyncagents.config.file.redact import is_secret_value
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.shape import Shape
 from asyncagents.domain.window import Window
@@ -105,7 +105,7 @@ class ProviderInfo(Shape, frozen=True, kw_only=True):
     models: dict[str, ModelInfo]
 
 
-def provider(provider_id: str, config: ProviderConfig, environment: Environment) -> ProviderInfo:
+def provider_info(provider_id: str, config: ProviderConfig, environment: Environment) -> ProviderInfo:
     """Describe a provider, without its models."""
     return ProviderInfo(
         id=provider_id,
@@ -117,7 +117,7 @@ def provider(provider_id: str, config: ProviderConfig, environment: Environment)
     )
 
 
-def model(ref: ModelRef, facts: ModelFacts, provider: ProviderConfig) -> ModelInfo:
+def model_info(ref: ModelRef, facts: ModelFacts, provider: ProviderConfig) -> ModelInfo:
     config = provider.models.get(ref.model_id, ModelConfig())
     npm = provider.npm or PACKAGES.get(ref.provider_id, COMPATIBLE)
     wire = wire_of(npm)
@@ -126,7 +126,7 @@ def model(ref: ModelRef, facts: ModelFacts, provider: ProviderConfig) -> ModelIn
         provider_id=ref.provider_id,
         api=ModelApi(
             id=config.id or ref.model_id,
-            url=_veiled(provider.base_url or (wire.base_url if wire else None) or ""),
+            url=_redact_url(provider.base_url or (wire.base_url if wire else None) or ""),
             npm=npm,
         ),
         name=facts.name,
@@ -135,19 +135,19 @@ def model(ref: ModelRef, facts: ModelFacts, provider: ProviderConfig) -> ModelIn
         cost=_cost(facts),
         limit=ModelBounds(context=facts.context or 0, output=facts.output or 0, input=facts.input),
         status="active",
-        options=told(config.options),
+        options=visible_options(config.options),
         headers={},
         release_date="",
-        variants={name: told(body) for name, body in variants(facts, config.variants).items()},
+        variants={name: visible_options(body) for name, body in variants(facts, config.variants).items()},
     )
 
 
-def unlisted(ref: ModelRef, window: Window) -> ProviderInfo:
+def custom_provider(ref: ModelRef, window: Window) -> ProviderInfo:
     """Describe the provider of a model that a program passed in; only its name and window are known."""
     facts = ModelFacts(
         name=ref.model_id, context=window.context, input=window.input, output=window.output, images=True
     )
-    found = model(ref, facts, ProviderConfig(npm=UNKNOWN_NPM))
+    found = model_info(ref, facts, ProviderConfig(npm=UNKNOWN_NPM))
     return ProviderInfo(
         id=ref.provider_id,
         name=ref.provider_id,
@@ -158,16 +158,16 @@ def unlisted(ref: ModelRef, window: Window) -> ProviderInfo:
     )
 
 
-def told(options: dict[str, Any]) -> dict[str, Any]:
+def visible_options(options: dict[str, Any]) -> dict[str, Any]:
     """Remove options that may hold secrets."""
-    return {key: value for key, value in options.items() if not is_hidden(("options", key), value)}
+    return {key: value for key, value in options.items() if not is_secret_value(("options", key), value)}
 
 
 def _source(
     provider_id: str, config: ProviderConfig, environment: Environment
 ) -> Literal["env", "config", "custom"]:
     """Return where the provider is configured, as far as that is still known."""
-    if config.models or provider_id not in {*known_providers(), *PACKAGES}:
+    if config.models or provider_id not in {*builtin_providers(), *PACKAGES}:
         return "config"
     if config.api_key is None:
         return "custom"
@@ -175,12 +175,12 @@ def _source(
 
 
 def _options(provider_id: str, config: ProviderConfig) -> dict[str, Any]:
-    address = {"baseURL": _veiled(config.base_url)} if config.base_url else {}
-    return {**address, **told(config.options)}
+    address = {"baseURL": _redact_url(config.base_url)} if config.base_url else {}
+    return {**address, **visible_options(config.options)}
 
 
-def _veiled(url: str) -> str:
-    return "***" if is_hidden(("url",), url) else url
+def _redact_url(url: str) -> str:
+    return "***" if is_secret_value(("url",), url) else url
 
 
 def _capabilities(facts: ModelFacts) -> ModelCapabilities:

@@ -3,10 +3,10 @@
 from asyncagents.domain.conversation.session import FileDiff, Session
 from asyncagents.domain.id import MessageId, PartId
 from asyncagents.domain.shape import Shape
-from asyncagents.server.http.body import read
-from asyncagents.server.http.messages import Answer, Request, shown
+from asyncagents.server.http.body import read_body
+from asyncagents.server.http.messages import Request, Response, json_response
 from asyncagents.server.params import Query, session_id
-from asyncagents.server.route import Param, Route, Site
+from asyncagents.server.route import Param, Route, ServerContext
 
 
 class Undo(Shape, frozen=True, kw_only=True):
@@ -16,19 +16,21 @@ class Undo(Shape, frozen=True, kw_only=True):
     part_id: PartId | None = None
 
 
-async def revert(site: Site, request: Request) -> Answer:
-    wanted = read(request, Undo)
+async def revert(site: ServerContext, request: Request) -> Response:
+    wanted = read_body(request, Undo)
     session = await site.runtime.reverts.revert(session_id(request), wanted.message_id, wanted.part_id)
-    return shown(session)
+    return json_response(session)
 
 
-async def unrevert(site: Site, request: Request) -> Answer:
-    return shown(await site.runtime.reverts.unrevert(session_id(request)))
+async def unrevert(site: ServerContext, request: Request) -> Response:
+    return json_response(await site.runtime.reverts.unrevert(session_id(request)))
 
 
-async def diff(site: Site, request: Request) -> Answer:
-    asked = Query(request.query).word("messageID")
-    return shown(await site.runtime.reverts.diff(session_id(request), MessageId(asked) if asked else None))
+async def diff(site: ServerContext, request: Request) -> Response:
+    asked = Query(request.query).nonempty_text("messageID")
+    return json_response(
+        await site.runtime.reverts.diff(session_id(request), MessageId(asked) if asked else None)
+    )
 
 
 _AT = "/session/{id}"
@@ -41,7 +43,7 @@ ROUTES: tuple[Route, ...] = (
         access="token",
         summary="Undo a message and all after it, with their file changes; the next prompt makes it final",
         body=Undo,
-        answer=Session,
+        response=Session,
         statuses=(400, 404, 409),
     ),
     Route(
@@ -50,7 +52,7 @@ ROUTES: tuple[Route, ...] = (
         handler=unrevert,
         access="token",
         summary="Redo undone messages",
-        answer=Session,
+        response=Session,
         statuses=(404, 409),
     ),
     Route(
@@ -60,7 +62,7 @@ ROUTES: tuple[Route, ...] = (
         access="token",
         summary="Diff the files that a session changed",
         query=(Param("messageID", "Only changes made in answer to this prompt"),),
-        answer=tuple[FileDiff, ...],
+        response=tuple[FileDiff, ...],
         statuses=(400, 404),
     ),
 )

@@ -1,7 +1,7 @@
 """`/session`: creating, reading, deleting and aborting sessions, in OpenCode's shapes."""
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
@@ -10,33 +10,35 @@ from asyncagents.domain.conversation.status import Idle, Status
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import Shape
-from asyncagents.engine.runtime.sessions import Opening
+from asyncagents.engine.runtime.sessions import SessionOptions
 from asyncagents.errors import InvalidInput, NotFound
-from asyncagents.server.http.body import read
-from asyncagents.server.http.messages import Answer, Request, shown
+from asyncagents.server.http.body import read_body
+from asyncagents.server.http.messages import Request, Response, json_response
 from asyncagents.server.params import (
-    DIRECTED,
-    DIRECTORY,
-    KEYED,
+    DIRECTORY_HEADER_PARAM,
+    DIRECTORY_PARAM,
+    KEY_PARAM,
     Query,
-    a_directory,
     directory,
-    flag,
-    key,
+    idempotency_key,
     named_directory,
-    number,
-    one,
+    parse_directory,
+    query_flag,
+    query_number,
+    query_text,
     session_id,
 )
-from asyncagents.server.route import Param, Route, Site
+from asyncagents.server.route import Param, Route, ServerContext
 
 MOST_SESSIONS = 10_000
 NO_VARIANT = "default"
 """OpenCode's name for no variant."""
 
 
-class NewSession(Shape, frozen=True, kw_only=True):
+class CreateSession(Shape, frozen=True, kw_only=True):
     """`agent` and `model`: used until a prompt names others. `directory`: overrides the request's."""
+
+    schema_name: ClassVar[str] = "NewSession"
 
     title: str | None = None
     parent_id: SessionId | None = None
@@ -48,68 +50,68 @@ class NewSession(Shape, frozen=True, kw_only=True):
     workspace_id: str | None = None
 
 
-async def create(site: Site, request: Request) -> Answer:
-    new = read(request, NewSession)
+async def create(site: ServerContext, request: Request) -> Response:
+    new = read_body(request, CreateSession)
     if new.workspace_id is not None:
         raise InvalidInput("workspaces are not supported: omit workspaceID and give a directory")
     session = await site.runtime.conversations.create(
-        Opening(
+        SessionOptions(
             title=new.title,
             parent_id=new.parent_id,
             agent=new.agent,
-            model=_plain(new.model),
+            model=_without_default_variant(new.model),
             metadata=new.metadata,
             permission=new.permission or (),
-            directory=a_directory(new.directory) if new.directory else directory(site, request),
-            key=key(request),
+            directory=parse_directory(new.directory) if new.directory else directory(site, request),
+            key=idempotency_key(request),
         )
     )
-    return shown(session)
+    return json_response(session)
 
 
-def _plain(model: SessionModel | None) -> SessionModel | None:
+def _without_default_variant(model: SessionModel | None) -> SessionModel | None:
     return replace(model, variant=None) if model is not None and model.variant == NO_VARIANT else model
 
 
-async def statuses(site: Site, request: Request) -> Answer:
-    return shown(await site.runtime.statuses())
+async def statuses(site: ServerContext, request: Request) -> Response:
+    return json_response(await site.runtime.statuses())
 
 
-async def get(site: Site, request: Request) -> Answer:
-    return shown(await site.runtime.session(session_id(request)))
+async def get(site: ServerContext, request: Request) -> Response:
+    return json_response(await site.runtime.session(session_id(request)))
 
 
-async def delete(site: Site, request: Request) -> Answer:
+async def delete(site: ServerContext, request: Request) -> Response:
     await site.runtime.delete_session(session_id(request))
-    return shown(True)
+    return json_response(True)
 
 
-async def children(site: Site, request: Request) -> Answer:
+async def children(site: ServerContext, request: Request) -> Response:
     session = await site.runtime.session(session_id(request))
-    return shown(await site.runtime.children(session.id))
+    return json_response(await site.runtime.children(session.id))
 
 
-async def todos(site: Site, request: Request) -> Answer:
+async def todos(site: ServerContext, request: Request) -> Response:
     session = await site.runtime.session(session_id(request))
-    return shown(await site.runtime.todos(session.id))
+    return json_response(await site.runtime.todos(session.id))
 
 
-async def abort(site: Site, request: Request) -> Answer:
+async def abort(site: ServerContext, request: Request) -> Response:
     """Returns true even if the session is idle or does not exist."""
     with suppress(NotFound):
         at = session_id(request)
         rested = isinstance(await site.runtime.status(at), Idle)
-        await site.runtime.abort(at, key=key(request))
+        await site.runtime.abort(at, key=idempotency_key(request))
         if rested:
-            await site.runtime.say_idle(at)
-    return shown(True)
+            await site.runtime.publish_idle(at)
+    return json_response(True)
 
 
-LIMIT = Param("limit", "Max sessions", "integer", least=1)
+LIMIT_PARAM = Param("limit", "Max sessions", "integer", least=1)
 _AT = "/session/{id}"
 
 
-NEXT = "x-next-cursor"
+NEXT_CURSOR_HEADER = "x-next-cursor"
 MOST_MS = 2**53
 
 
@@ -124,48 +126,48 @@ class GlobalSession(Session, frozen=True, kw_only=True):
     project: SessionProject
 
 
-async def listed(site: Site, request: Request) -> Answer:
+async def list_sessions(site: ServerContext, request: Request) -> Response:
     scope = Query(request.query).one_of("scope", ("project",))
-    path, here = one(request, "path"), named_directory(request)
+    path, here = query_text(request, "path"), named_directory(request)
     exactly = here if scope is None and path is None else None
     below = None
     if exactly is None:
         root = (await site.runtime.conversations.worktree(directory(site, request))).rstrip("/")
-        below = _inside(root, path or "")
+        below = _path_in_project(root, path or "")
     query = SessionQuery(
         directory=exactly,
         below=below,
-        roots=flag(request, "roots"),
-        start=moment(request, "start", otherwise=0),
-        search=one(request, "search") or "",
-        limit=number(request, "limit", default=100, most=MOST_SESSIONS),
+        roots=query_flag(request, "roots"),
+        start=query_time(request, "start", otherwise=0),
+        search=query_text(request, "search") or "",
+        limit=query_number(request, "limit", default=100, most=MOST_SESSIONS),
     )
-    async with site.looks:
+    async with site.heavy_reads:
         found = await site.runtime.conversations.list(query)
-    return shown(found)
+    return json_response(found)
 
 
-async def everywhere(site: Site, request: Request) -> Answer:
+async def list_all_sessions(site: ServerContext, request: Request) -> Response:
     """Sessions with the same update time are never split over two pages."""
-    limit = number(request, "limit", default=100, most=MOST_SESSIONS)
+    limit = query_number(request, "limit", default=100, most=MOST_SESSIONS)
     query = SessionQuery(
         directory=named_directory(request),
-        roots=flag(request, "roots"),
-        start=moment(request, "start", otherwise=0),
-        before=moment(request, "cursor", otherwise=FOREVER),
-        search=one(request, "search") or "",
-        archived=flag(request, "archived"),
+        roots=query_flag(request, "roots"),
+        start=query_time(request, "start", otherwise=0),
+        before=query_time(request, "cursor", otherwise=FOREVER),
+        search=query_text(request, "search") or "",
+        archived=query_flag(request, "archived"),
         limit=limit + 1,
     )
-    async with site.looks:
+    async with site.heavy_reads:
         found = await site.runtime.conversations.list(query)
     page = found[:limit]
     if len(found) > limit:
         over = found[limit].time.updated
         page = tuple(each for each in page if each.time.updated > over) or page
-    body = shown([_with_project(each) for each in page])
+    body = json_response([_with_project(each) for each in page])
     if len(page) < len(found):
-        return Answer(200, body.body, ((NEXT, str(page[-1].time.updated)),))
+        return Response(200, body.body, ((NEXT_CURSOR_HEADER, str(page[-1].time.updated)),))
     return body
 
 
@@ -174,7 +176,7 @@ def _with_project(session: Session) -> GlobalSession:
     return GlobalSession(**fields, project=SessionProject(id=session.project_id, worktree=session.directory))
 
 
-def _inside(root: str, path: str) -> str:
+def _path_in_project(root: str, path: str) -> str:
     """Join a relative path to the project's root. Raises `InvalidInput` if it leads out of the project."""
     steps = [step for step in path.split("/") if step and step != "."]
     if path.startswith("/") or ".." in steps or len(path) > 4096 or not path.isprintable():
@@ -182,9 +184,9 @@ def _inside(root: str, path: str) -> str:
     return "/".join((root, *steps))
 
 
-def moment(request: Request, name: str, *, otherwise: int) -> int:
+def query_time(request: Request, name: str, *, otherwise: int) -> int:
     """Return a query parameter as ms since the epoch; clients may send a fraction."""
-    text = one(request, name)
+    text = query_text(request, name)
     if text is None:
         return otherwise
     try:
@@ -209,10 +211,10 @@ ROUTES: tuple[Route, ...] = (
         handler=create,
         access="token",
         summary="Create a session without a prompt; once per Idempotency-Key",
-        query=(DIRECTORY,),
-        headers=(DIRECTED, KEYED),
-        body=NewSession,
-        answer=Session,
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM, KEY_PARAM),
+        body=CreateSession,
+        response=Session,
         statuses=(400, 404, 409),
     ),
     Route(
@@ -221,7 +223,7 @@ ROUTES: tuple[Route, ...] = (
         handler=statuses,
         access="token",
         summary="Get the statuses of all non-idle sessions",
-        answer=dict[str, Status],
+        response=dict[str, Status],
     ),
     Route(
         method="GET",
@@ -229,7 +231,7 @@ ROUTES: tuple[Route, ...] = (
         handler=get,
         access="token",
         summary="Get a session",
-        answer=Session,
+        response=Session,
         statuses=(404,),
     ),
     Route(
@@ -238,7 +240,7 @@ ROUTES: tuple[Route, ...] = (
         handler=delete,
         access="token",
         summary="Delete a session and all its descendants",
-        answer=bool,
+        response=bool,
         statuses=(404,),
     ),
     Route(
@@ -247,7 +249,7 @@ ROUTES: tuple[Route, ...] = (
         handler=children,
         access="token",
         summary="List the child sessions of a session",
-        answer=tuple[Session, ...],
+        response=tuple[Session, ...],
         statuses=(404,),
     ),
     Route(
@@ -256,7 +258,7 @@ ROUTES: tuple[Route, ...] = (
         handler=todos,
         access="token",
         summary="List a session's todos",
-        answer=tuple[Todo, ...],
+        response=tuple[Todo, ...],
         statuses=(404,),
     ),
     Route(
@@ -265,33 +267,33 @@ ROUTES: tuple[Route, ...] = (
         handler=abort,
         access="token",
         summary="Abort a session and its descendants; once per Idempotency-Key",
-        headers=(KEYED,),
-        answer=bool,
+        headers=(KEY_PARAM,),
+        response=bool,
         statuses=(400, 409),
     ),
     Route(
         method="GET",
         path="/session",
-        handler=listed,
+        handler=list_sessions,
         access="token",
         summary="List the sessions of a directory or project, last used first",
         query=(
-            DIRECTORY,
+            DIRECTORY_PARAM,
             Param("scope", "All sessions of the directory's project", choices=("project",)),
             Param("path", "Only sessions in this subdirectory of the project"),
             _ROOTS,
             _START,
             _SEARCH,
-            LIMIT,
+            LIMIT_PARAM,
         ),
-        headers=(DIRECTED,),
-        answer=tuple[Session, ...],
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=tuple[Session, ...],
         statuses=(400,),
     ),
     Route(
         method="GET",
         path="/experimental/session",
-        handler=everywhere,
+        handler=list_all_sessions,
         access="token",
         summary="List the sessions of all directories, last used first, by page",
         query=(
@@ -301,10 +303,10 @@ ROUTES: tuple[Route, ...] = (
             Param("cursor", "X-Next-Cursor of the previous page", "number", least=0),
             _SEARCH,
             Param("archived", "Include archived sessions", "boolean"),
-            LIMIT,
+            LIMIT_PARAM,
         ),
-        headers=(DIRECTED,),
-        answer=tuple[GlobalSession, ...],
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=tuple[GlobalSession, ...],
         statuses=(400,),
     ),
 )

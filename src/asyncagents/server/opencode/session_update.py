@@ -1,6 +1,6 @@
 """Changing, archiving and forking sessions; sharing, which is not supported."""
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from msgspec import UNSET, UnsetType
 
@@ -8,11 +8,11 @@ from asyncagents.domain.conversation.session import Rule, Session
 from asyncagents.domain.id import MessageId
 from asyncagents.domain.shape import Shape
 from asyncagents.errors import InvalidInput
-from asyncagents.server.http.body import read
-from asyncagents.server.http.messages import Answer, Request, shown
-from asyncagents.server.params import KEYED, key, path_id, session_id
-from asyncagents.server.route import Route, Site
-from asyncagents.store.verb.session_update import Change
+from asyncagents.server.http.body import read_body
+from asyncagents.server.http.messages import Request, Response, json_response
+from asyncagents.server.params import KEY_PARAM, idempotency_key, path_id, session_id
+from asyncagents.server.route import Route, ServerContext
+from asyncagents.store.verb.session_update import SessionChanges
 
 MOST_MS = 2**53
 NO_SHARING = (
@@ -36,8 +36,10 @@ class SessionUpdate(Shape, frozen=True, kw_only=True):
     time: NewTime | None = None
 
 
-class Fork(Shape, frozen=True, kw_only=True):
+class ForkRequest(Shape, frozen=True, kw_only=True):
     """Copies the messages before `messageID`; without it, all of them."""
+
+    schema_name: ClassVar[str] = "Fork"
 
     message_id: MessageId | None = None
 
@@ -46,18 +48,18 @@ class PermissionResponse(Shape, frozen=True, kw_only=True):
     response: Literal["once", "always", "reject"]
 
 
-async def update(site: Site, request: Request) -> Answer:
-    new = read(request, SessionUpdate)
-    change = Change(
+async def update(site: ServerContext, request: Request) -> Response:
+    new = read_body(request, SessionUpdate)
+    change = SessionChanges(
         title=new.title,
         metadata=new.metadata,
         permission=new.permission or (),
-        archived=_archived(new.time or NewTime()),
+        archived=_archive_time(new.time or NewTime()),
     )
-    return shown(await site.runtime.conversations.change(session_id(request), change))
+    return json_response(await site.runtime.conversations.change(session_id(request), change))
 
 
-def _archived(time: NewTime) -> int | UnsetType | None:
+def _archive_time(time: NewTime) -> int | UnsetType | None:
     if isinstance(time.archived, int | float):
         if not -MOST_MS <= time.archived <= MOST_MS:
             raise InvalidInput("time.archived must be a time in ms since 1970, such as 1763300000000")
@@ -65,29 +67,29 @@ def _archived(time: NewTime) -> int | UnsetType | None:
     return time.archived
 
 
-async def fork(site: Site, request: Request) -> Answer:
-    wanted = read(request, Fork)
+async def fork(site: ServerContext, request: Request) -> Response:
+    wanted = read_body(request, ForkRequest)
     copy = await site.runtime.conversations.fork(
-        session_id(request), before=wanted.message_id, key=key(request)
+        session_id(request), before=wanted.message_id, key=idempotency_key(request)
     )
-    return shown(copy)
+    return json_response(copy)
 
 
-async def share(site: Site, request: Request) -> Answer:
+async def share(site: ServerContext, request: Request) -> Response:
     await site.runtime.session(session_id(request))
     raise InvalidInput(NO_SHARING)
 
 
-async def unshare(site: Site, request: Request) -> Answer:
+async def unshare(site: ServerContext, request: Request) -> Response:
     """Does nothing: sessions are never shared."""
-    return shown(await site.runtime.session(session_id(request)))
+    return json_response(await site.runtime.session(session_id(request)))
 
 
-async def respond(site: Site, request: Request) -> Answer:
-    said = read(request, PermissionResponse)
+async def respond(site: ServerContext, request: Request) -> Response:
+    said = read_body(request, PermissionResponse)
     await site.runtime.session(session_id(request))
     await site.runtime.answer(path_id(request, "permissionID", "ask"), said.response)
-    return shown(True)
+    return json_response(True)
 
 
 _AT = "/session/{id}"
@@ -100,7 +102,7 @@ ROUTES: tuple[Route, ...] = (
         access="token",
         summary="Change title, metadata, rules or archive time of a session",
         body=SessionUpdate,
-        answer=Session,
+        response=Session,
         statuses=(400, 404),
     ),
     Route(
@@ -109,9 +111,9 @@ ROUTES: tuple[Route, ...] = (
         handler=fork,
         access="token",
         summary="Fork a session before a message, or as a whole",
-        headers=(KEYED,),
-        body=Fork,
-        answer=Session,
+        headers=(KEY_PARAM,),
+        body=ForkRequest,
+        response=Session,
         statuses=(400, 404, 409),
     ),
     Route(
@@ -120,7 +122,7 @@ ROUTES: tuple[Route, ...] = (
         handler=share,
         access="token",
         summary="Share a session (always refused)",
-        answer=Session,
+        response=Session,
         statuses=(400, 404),
     ),
     Route(
@@ -129,7 +131,7 @@ ROUTES: tuple[Route, ...] = (
         handler=unshare,
         access="token",
         summary="Unshare a session (no effect: sessions are never shared)",
-        answer=Session,
+        response=Session,
         statuses=(404,),
     ),
     Route(
@@ -139,7 +141,7 @@ ROUTES: tuple[Route, ...] = (
         access="token",
         summary="Reply to a permission request (OpenCode alias of `/permission/{id}/reply`)",
         body=PermissionResponse,
-        answer=bool,
+        response=bool,
         statuses=(400, 404, 409),
     ),
 )

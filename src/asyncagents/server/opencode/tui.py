@@ -1,7 +1,7 @@
 """`/tui`: controlling the OpenCode terminals of a directory by events."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -9,16 +9,16 @@ from msgspec import Meta
 from asyncagents.domain.conversation.session import project_id
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import Shape
-from asyncagents.engine.event.global_stream import Place
+from asyncagents.engine.event.global_stream import SessionLocation
 from asyncagents.errors import InvalidInput
-from asyncagents.server.http.body import read
-from asyncagents.server.http.messages import Answer, Request, shown
-from asyncagents.server.params import DIRECTED, DIRECTORY, directory
-from asyncagents.server.route import Handler, Route, Site
+from asyncagents.server.http.body import read_body
+from asyncagents.server.http.messages import Request, Response, json_response
+from asyncagents.server.params import DIRECTORY_HEADER_PARAM, DIRECTORY_PARAM, directory
+from asyncagents.server.route import Handler, Route, ServerContext
 
 APPEND, EXECUTE = "tui.prompt.append", "tui.command.execute"
 TOAST, SELECT = "tui.toast.show", "tui.session.select"
-_OLD = {
+_OLD_COMMANDS = {
     "agent_cycle": "agent.cycle",
     "messages_first": "session.first",
     "messages_half_page_down": "session.half.page.down",
@@ -34,7 +34,7 @@ _OLD = {
     "session_share": "session.share",
 }
 """Old command names and the ones that terminals know."""
-_OPENS = {
+_COMMAND_ROUTES = {
     "/tui/open-help": "help.show",
     "/tui/open-sessions": "session.list",
     "/tui/open-themes": "theme.switch",
@@ -44,11 +44,13 @@ _OPENS = {
 }
 
 
-class Appended(Shape, frozen=True, kw_only=True):
+class TuiPromptText(Shape, frozen=True, kw_only=True):
+    schema_name: ClassVar[str] = "Appended"
     text: str
 
 
-class Executed(Shape, frozen=True, kw_only=True):
+class TuiCommand(Shape, frozen=True, kw_only=True):
+    schema_name: ClassVar[str] = "Executed"
     command: str
 
 
@@ -61,7 +63,8 @@ class Toast(Shape, frozen=True, kw_only=True):
     title: str | None = None
 
 
-class Selected(Shape, frozen=True, kw_only=True):
+class TuiSessionChoice(Shape, frozen=True, kw_only=True):
+    schema_name: ClassVar[str] = "Selected"
     session_id: SessionId
 
 
@@ -70,49 +73,54 @@ class TuiEvent(Shape, frozen=True, kw_only=True):
     properties: dict[str, Any]
 
 
-_KINDS: Mapping[str, type[Shape]] = {APPEND: Appended, EXECUTE: Executed, TOAST: Toast, SELECT: Selected}
+_KINDS: Mapping[str, type[Shape]] = {
+    APPEND: TuiPromptText,
+    EXECUTE: TuiCommand,
+    TOAST: Toast,
+    SELECT: TuiSessionChoice,
+}
 
 
-def _tell(site: Site, request: Request, type: str, properties: Shape) -> Answer:
+def _announce(site: ServerContext, request: Request, type: str, properties: Shape) -> Response:
     where = directory(site, request)
-    site.runtime.broadcast.announce(type, properties, place=Place(where, project_id(where)))
-    return shown(True)
+    site.runtime.broadcast.announce(type, properties, place=SessionLocation(where, project_id(where)))
+    return json_response(True)
 
 
-async def append(site: Site, request: Request) -> Answer:
-    return _tell(site, request, APPEND, read(request, Appended))
+async def append(site: ServerContext, request: Request) -> Response:
+    return _announce(site, request, APPEND, read_body(request, TuiPromptText))
 
 
-async def execute(site: Site, request: Request) -> Answer:
+async def execute(site: ServerContext, request: Request) -> Response:
     """Terminals ignore unknown commands."""
-    named = read(request, Executed).command
-    return _tell(site, request, EXECUTE, Executed(command=_OLD.get(named, named)))
+    named = read_body(request, TuiCommand).command
+    return _announce(site, request, EXECUTE, TuiCommand(command=_OLD_COMMANDS.get(named, named)))
 
 
-async def toast(site: Site, request: Request) -> Answer:
-    return _tell(site, request, TOAST, read(request, Toast))
+async def toast(site: ServerContext, request: Request) -> Response:
+    return _announce(site, request, TOAST, read_body(request, Toast))
 
 
-async def select(site: Site, request: Request) -> Answer:
-    chosen = read(request, Selected)
+async def select(site: ServerContext, request: Request) -> Response:
+    chosen = read_body(request, TuiSessionChoice)
     await site.runtime.session(chosen.session_id)
-    return _tell(site, request, SELECT, chosen)
+    return _announce(site, request, SELECT, chosen)
 
 
-async def publish(site: Site, request: Request) -> Answer:
-    event = read(request, TuiEvent)
+async def publish(site: ServerContext, request: Request) -> Response:
+    event = read_body(request, TuiEvent)
     try:
         properties = msgspec.convert(event.properties, _KINDS[event.type])
     except msgspec.ValidationError as error:
         raise InvalidInput(f"properties do not match the schema of {event.type}: {error}") from None
-    return _tell(site, request, event.type, properties)
+    return _announce(site, request, event.type, properties)
 
 
-def _opening(command: str) -> Handler:
-    async def opened(site: Site, request: Request) -> Answer:
-        return _tell(site, request, EXECUTE, Executed(command=command))
+def _command_handler(command: str) -> Handler:
+    async def execute_command(site: ServerContext, request: Request) -> Response:
+        return _announce(site, request, EXECUTE, TuiCommand(command=command))
 
-    return opened
+    return execute_command
 
 
 def _route(path: str, handler: Handler, summary: str, body: Any = None) -> Route:
@@ -122,22 +130,22 @@ def _route(path: str, handler: Handler, summary: str, body: Any = None) -> Route
         handler=handler,
         access="token",
         summary=summary,
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
         body=body,
-        answer=bool,
+        response=bool,
         statuses=(400, 404),
     )
 
 
 ROUTES: tuple[Route, ...] = (
-    _route("/tui/append-prompt", append, "Append text to the prompt in terminals", Appended),
-    _route("/tui/execute-command", execute, "Execute a command in terminals", Executed),
+    _route("/tui/append-prompt", append, "Append text to the prompt in terminals", TuiPromptText),
+    _route("/tui/execute-command", execute, "Execute a command in terminals", TuiCommand),
     _route("/tui/show-toast", toast, "Show a toast in terminals", Toast),
-    _route("/tui/select-session", select, "Show a session in terminals", Selected),
+    _route("/tui/select-session", select, "Show a session in terminals", TuiSessionChoice),
     _route("/tui/publish", publish, "Publish an event to terminals", TuiEvent),
     *(
-        _route(path, _opening(command), f"Execute the command `{command}` in terminals")
-        for path, command in _OPENS.items()
+        _route(path, _command_handler(command), f"Execute the command `{command}` in terminals")
+        for path, command in _COMMAND_ROUTES.items()
     ),
 )

@@ -13,27 +13,27 @@ from asyncagents.domain.agent.permission import evaluate
 from asyncagents.domain.conversation.session import FileDiff, Rule
 from asyncagents.domain.shape import Shape
 from asyncagents.errors import InvalidInput, ToolError
-from asyncagents.server.blocking import program
-from asyncagents.server.http.messages import Answer, Request, shown
+from asyncagents.server.blocking import program_path
+from asyncagents.server.http.messages import Request, Response, json_response
 from asyncagents.server.opencode.workplace import default_agent_rules, environment
-from asyncagents.server.params import DIRECTED, DIRECTORY, Query, directory, number
-from asyncagents.server.route import Param, Route, Site
+from asyncagents.server.params import DIRECTORY_HEADER_PARAM, DIRECTORY_PARAM, Query, directory, query_number
+from asyncagents.server.route import Param, Route, ServerContext
 from asyncagents.tools.file.files import Files
-from asyncagents.tools.file.path import Inside
+from asyncagents.tools.file.path import InsidePath
 from asyncagents.tools.file.text import is_binary
 from asyncagents.tools.git.changes import (
+    ALL_CONTEXT,
     MOST_BYTES,
-    WHOLE,
-    Change,
     Git,
+    GitChange,
     Status,
-    looking,
-    new_patch,
+    new_file_patch,
+    open_git,
     split_patch,
 )
 from asyncagents.tools.git.head import Repository, branch_of, default_branch_of, find_repository
 
-DIFF = "text/x-diff; charset=utf-8"
+DIFF_TYPE = "text/x-diff; charset=utf-8"
 NO_GIT = "git is not installed where the server runs"
 
 
@@ -56,8 +56,8 @@ class ChangedFile(Shape, frozen=True, kw_only=True):
     status: Status
 
 
-async def get(site: Site, request: Request) -> Answer:
-    return shown(await site.errands.run(partial(_branches, Path(directory(site, request)))))
+async def get(site: ServerContext, request: Request) -> Response:
+    return json_response(await site.blocking.run(partial(_branches, Path(directory(site, request)))))
 
 
 def _branches(where: Path) -> Branches:
@@ -67,9 +67,9 @@ def _branches(where: Path) -> Branches:
     return Branches(branch=branch_of(repository), default_branch=default_branch_of(repository))
 
 
-async def status(site: Site, request: Request) -> Answer:
-    diffs = await site.errands.run(partial(_diffs, Wish(where=Path(directory(site, request)))))
-    return shown(
+async def status(site: ServerContext, request: Request) -> Response:
+    diffs = await site.blocking.run(partial(_diffs, DiffRequest(where=Path(directory(site, request)))))
+    return json_response(
         [
             FileStatus(
                 file=each.file or "",
@@ -82,10 +82,10 @@ async def status(site: Site, request: Request) -> Answer:
     )
 
 
-async def files(site: Site, request: Request) -> Answer:
+async def files(site: ServerContext, request: Request) -> Response:
     """The files of `/vcs/status`, in an older shape."""
-    diffs = await site.errands.run(partial(_diffs, Wish(where=Path(directory(site, request)))))
-    return shown(
+    diffs = await site.blocking.run(partial(_diffs, DiffRequest(where=Path(directory(site, request)))))
+    return json_response(
         [
             ChangedFile(
                 path=each.file or "",
@@ -98,47 +98,49 @@ async def files(site: Site, request: Request) -> Answer:
     )
 
 
-async def diff(site: Site, request: Request) -> Answer:
+async def diff(site: ServerContext, request: Request) -> Response:
     modes: tuple[Literal["git", "branch"], ...] = ("git", "branch")
     mode = Query(request.query).one_of("mode", modes)
     if mode is None:
         raise InvalidInput(
             "mode is required: git (compare with the last commit) or branch (with the branch point)"
         )
-    context = number(request, "context", default=WHOLE, most=100_000)
-    wish = Wish(
+    context = query_number(request, "context", default=ALL_CONTEXT, most=100_000)
+    wish = DiffRequest(
         where=Path(directory(site, request)),
         base=mode,
         context=context,
         rules=await default_agent_rules(site, request),
     )
-    return shown(await site.errands.run(partial(_diffs, wish)))
+    return json_response(await site.blocking.run(partial(_diffs, wish)))
 
 
-async def raw(site: Site, request: Request) -> Answer:
+async def raw(site: ServerContext, request: Request) -> Response:
     """Text that `git apply` accepts."""
     rules = await default_agent_rules(site, request)
-    wish = Wish(where=Path(directory(site, request)), context=3, rules=rules)
-    diffs = await site.errands.run(partial(_diffs, wish))
-    return Answer(200, "".join(each.patch or "" for each in diffs).encode("utf-8", "replace"), kind=DIFF)
+    wish = DiffRequest(where=Path(directory(site, request)), context=3, rules=rules)
+    diffs = await site.blocking.run(partial(_diffs, wish))
+    return Response(
+        200, "".join(each.patch or "" for each in diffs).encode("utf-8", "replace"), content_type=DIFF_TYPE
+    )
 
 
 def _repository(where: Path) -> Repository | None:
     return find_repository(project_root(environment(), where))
 
 
-def _within(where: Path, repository: Repository) -> str:
+def _relative_path(where: Path, repository: Repository) -> str:
     return os.path.relpath(os.path.realpath(where), repository.root)
 
 
-def _git(root: Path) -> str:
-    found = program("git", root)
+def _git_path(root: Path) -> str:
+    found = program_path("git", root)
     if found is None:
         raise ToolError(NO_GIT)
     return found
 
 
-class Wish(Struct, frozen=True, kw_only=True):
+class DiffRequest(Struct, frozen=True, kw_only=True):
     """What to compare."""
 
     where: Path
@@ -148,27 +150,27 @@ class Wish(Struct, frozen=True, kw_only=True):
     rules: tuple[Rule, ...] = ()
     """Files that these rules deny to read have no patch."""
 
-    def tells(self, file: str) -> bool:
+    def shows_patch(self, file: str) -> bool:
         return self.context is not None and evaluate(self.rules, "read", file) != "deny"
 
 
-def _diffs(wish: Wish) -> list[FileDiff]:
+def _diffs(wish: DiffRequest) -> list[FileDiff]:
     """Diff the directory against its base, sorted by file name."""
     repository = _repository(wish.where)
     if repository is None:
         return []
-    with looking(_git(repository.root), repository, _within(wish.where, repository)) as git:
-        base = git.base if wish.base == "git" else git.branched()
+    with open_git(_git_path(repository.root), repository, _relative_path(wish.where, repository)) as git:
+        base = git.base if wish.base == "git" else git.branch_point()
         if base is None:
             return []
         changes = git.changes(base)
         patches = {} if wish.context is None else split_patch(git.patch(base, wish.context), changes)
-        kept = [_kept(change, patches if wish.tells(change.file) else {}) for change in changes]
+        kept = [_file_diff(change, patches if wish.shows_patch(change.file) else {}) for change in changes]
         found = [*kept, *_new_files(git, repository, wish)]
     return sorted(found, key=lambda each: each.file or "")
 
 
-def _kept(change: Change, patches: Mapping[str, str]) -> FileDiff:
+def _file_diff(change: GitChange, patches: Mapping[str, str]) -> FileDiff:
     return FileDiff(
         file=change.file,
         additions=change.additions,
@@ -178,14 +180,14 @@ def _kept(change: Change, patches: Mapping[str, str]) -> FileDiff:
     )
 
 
-def _new_files(git: Git, repository: Repository, wish: Wish) -> list[FileDiff]:
+def _new_files(git: Git, repository: Repository, wish: DiffRequest) -> list[FileDiff]:
     """Diff untracked files, up to the same total size as git's own patch."""
     files, room = Files(repository.root), MOST_BYTES
     found = []
-    for name in git.untracked():
+    for name in git.untracked_files():
         text = _new_text(files, name, room)
         room -= len(text or "")
-        patch = new_patch(name, text) if wish.tells(name) else None
+        patch = new_file_patch(name, text) if wish.shows_patch(name) else None
         lines = text.count("\n") + (not text.endswith("\n")) if text else 0
         found.append(FileDiff(file=name, additions=lines, deletions=0, status="added", patch=patch))
     return found
@@ -194,7 +196,7 @@ def _new_files(git: Git, repository: Repository, wish: Wish) -> list[FileDiff]:
 def _new_text(files: Files, name: str, room: int) -> str | None:
     """Read an untracked file; None if it is binary, unreadable or too large: then only its name is listed."""
     try:
-        data = files.read(Inside(files.root, tuple(name.split("/")))).data
+        data = files.read(InsidePath(files.root, tuple(name.split("/")))).data
     except ToolError:
         return None
     return None if len(data) > room or is_binary(data) else data.decode("utf-8", "replace")
@@ -209,9 +211,9 @@ ROUTES: tuple[Route, ...] = (
         handler=get,
         access="token",
         summary="Get the current and the default branch",
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
-        answer=Branches,
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=Branches,
         statuses=(400,),
     ),
     Route(
@@ -220,9 +222,9 @@ ROUTES: tuple[Route, ...] = (
         handler=status,
         access="token",
         summary="List files that differ from the last commit",
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
-        answer=tuple[FileStatus, ...],
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=tuple[FileStatus, ...],
         statuses=(400,),
     ),
     Route(
@@ -231,9 +233,9 @@ ROUTES: tuple[Route, ...] = (
         handler=files,
         access="token",
         summary="List changed files (OpenCode alias)",
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
-        answer=tuple[ChangedFile, ...],
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=tuple[ChangedFile, ...],
         statuses=(400,),
     ),
     Route(
@@ -243,12 +245,12 @@ ROUTES: tuple[Route, ...] = (
         access="token",
         summary="Diff since the last commit or the branch point",
         query=(
-            DIRECTORY,
+            DIRECTORY_PARAM,
             Param("mode", "`git`: the last commit; `branch`: the branch point", choices=("git", "branch")),
             _CONTEXT,
         ),
-        headers=(DIRECTED,),
-        answer=tuple[FileDiff, ...],
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=tuple[FileDiff, ...],
         statuses=(400,),
     ),
     Route(
@@ -257,10 +259,10 @@ ROUTES: tuple[Route, ...] = (
         handler=raw,
         access="token",
         summary="Get the patch since the last commit as text",
-        query=(DIRECTORY,),
-        headers=(DIRECTED,),
-        answer=str,
-        gives=DIFF,
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM,),
+        response=str,
+        content_type=DIFF_TYPE,
         statuses=(400,),
     ),
 )

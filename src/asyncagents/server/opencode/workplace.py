@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from asyncagents.config.env import Environment, system_environment
-from asyncagents.config.load import Loaded, load
+from asyncagents.config.load import LoadedConfig, load_config
 from asyncagents.domain.conversation.session import Rule
 from asyncagents.engine.workplace.agents import default_rules
 from asyncagents.engine.workplace.project import Project
@@ -12,12 +12,12 @@ from asyncagents.engine.workplace.workplace import Workplace
 from asyncagents.errors import ConfigError, InvalidInput
 from asyncagents.server.http.messages import Request
 from asyncagents.server.params import directory
-from asyncagents.server.route import Site
+from asyncagents.server.route import ServerContext
 from asyncagents.tools.guard.place_guard import UNGUARDED, PlaceGuard
-from asyncagents.tools.project.prompt_sources import ProjectMaterial
+from asyncagents.tools.project.prompt_sources import ProjectPromptSources
 
 
-async def workplace(site: Site, request: Request) -> Workplace:
+async def workplace(site: ServerContext, request: Request) -> Workplace:
     """Return the workplace of the request's directory. Raises `InvalidInput` naming an invalid file."""
     try:
         return await site.runtime.workplace(directory(site, request))
@@ -25,33 +25,33 @@ async def workplace(site: Site, request: Request) -> Workplace:
         raise InvalidInput(str(error)) from error
 
 
-async def default_agent_rules(site: Site, request: Request) -> tuple[Rule, ...]:
+async def default_agent_rules(site: ServerContext, request: Request) -> tuple[Rule, ...]:
     """Return the rules of the directory's default agent."""
     place = await workplace(site, request)
     return place.agents.default().layers.rules if isinstance(place, Project) else default_rules()
 
 
-async def place_guard(site: Site, request: Request) -> PlaceGuard:
+async def place_guard(site: ServerContext, request: Request) -> PlaceGuard:
     """Return the place guard of the directory's file tools."""
     place = await workplace(site, request)
-    material = place.material if isinstance(place, Project) else None
-    return material.doors.files.guard if isinstance(material, ProjectMaterial) else UNGUARDED
+    material = place.prompt_sources if isinstance(place, Project) else None
+    return material.io.files.guard if isinstance(material, ProjectPromptSources) else UNGUARDED
 
 
-async def loaded(site: Site, request: Request) -> Loaded:
+async def load_directory_config(site: ServerContext, request: Request) -> LoadedConfig:
     """Load the config of the request's directory anew. Raises `InvalidInput`."""
-    return await loaded_at(site, Path(directory(site, request)))
+    return await load_config_at(site, Path(directory(site, request)))
 
 
-async def loaded_at(site: Site, place: Path) -> Loaded:
+async def load_config_at(site: ServerContext, place: Path) -> LoadedConfig:
     try:
-        return await site.errands.run(partial(_load, place))
+        return await site.blocking.run(partial(_load, place))
     except ConfigError as error:
         raise InvalidInput(str(error)) from error
 
 
-def _load(place: Path) -> Loaded:
-    return load(system_environment(), directory=place)
+def _load(place: Path) -> LoadedConfig:
+    return load_config(system_environment(), directory=place)
 
 
 def environment() -> Environment:

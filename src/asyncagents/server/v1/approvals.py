@@ -1,35 +1,35 @@
 """`/v1/approvals`: listing and withdrawing answers "always"."""
 
 from asyncagents.domain.agent.approval import Approval
-from asyncagents.domain.http_shapes import Withdrawn
-from asyncagents.engine.runtime.approvals import MOST
+from asyncagents.domain.http_shapes import WithdrawResult
+from asyncagents.engine.runtime.approvals import MAX_LIMIT
 from asyncagents.errors import InvalidInput
-from asyncagents.server.http.messages import Answer, Request, shown
-from asyncagents.server.params import LONGEST, named_directory, number, one, path_id
-from asyncagents.server.route import Param, Route, Site
+from asyncagents.server.http.messages import Request, Response, json_response
+from asyncagents.server.params import LONGEST_ID, named_directory, path_id, query_number, query_text
+from asyncagents.server.route import Param, Route, ServerContext
 
 APPROVALS = "/v1/approvals"
 
 
-async def list_approvals(site: Site, request: Request) -> Answer:
+async def list_approvals(site: ServerContext, request: Request) -> Response:
     where = named_directory(request, beneath=site.directory)
-    limit = number(request, "limit", default=MOST, most=MOST)
-    async with site.looks:
-        return shown(await site.runtime.approvals.list(where, limit=limit))
+    limit = query_number(request, "limit", default=MAX_LIMIT, most=MAX_LIMIT)
+    async with site.heavy_reads:
+        return json_response(await site.runtime.approvals.list(where, limit=limit))
 
 
-async def withdraw(site: Site, request: Request) -> Answer:
+async def withdraw(site: ServerContext, request: Request) -> Response:
     await site.runtime.approvals.withdraw(path_id(request, "id", "approval"))
-    return shown(True)
+    return json_response(True)
 
 
-async def withdraw_all(site: Site, request: Request) -> Answer:
+async def withdraw_all(site: ServerContext, request: Request) -> Response:
     """The project's directory must be given."""
     where = named_directory(request, beneath=site.directory)
     if where is None:
         raise InvalidInput("directory is required: the project whose approvals are withdrawn")
-    count = await site.runtime.approvals.withdraw_all(where, one(request, "permission"))
-    return shown(Withdrawn(withdrawn=count))
+    count = await site.runtime.approvals.withdraw_all(where, query_text(request, "permission"))
+    return json_response(WithdrawResult(withdrawn=count))
 
 
 ROUTES: tuple[Route, ...] = (
@@ -41,9 +41,9 @@ ROUTES: tuple[Route, ...] = (
         summary="List approvals (asks answered with `always`), newest first",
         query=(
             Param("directory", "Only the project in this directory; default: all projects"),
-            Param("limit", "Max approvals; default 1000", "integer", least=1, most=MOST),
+            Param("limit", "Max approvals; default 1000", "integer", least=1, most=MAX_LIMIT),
         ),
-        answer=tuple[Approval, ...],
+        response=tuple[Approval, ...],
         statuses=(400,),
     ),
     Route(
@@ -54,9 +54,9 @@ ROUTES: tuple[Route, ...] = (
         summary="Withdraw all approvals of a project, or those of one permission",
         query=(
             Param("directory", "Directory of the project; required"),
-            Param("permission", "Only approvals of this permission", most=LONGEST),
+            Param("permission", "Only approvals of this permission", most=LONGEST_ID),
         ),
-        answer=Withdrawn,
+        response=WithdrawResult,
         statuses=(400,),
     ),
     Route(
@@ -65,7 +65,7 @@ ROUTES: tuple[Route, ...] = (
         handler=withdraw,
         access="token",
         summary="Withdraw an approval",
-        answer=bool,
+        response=bool,
         statuses=(404,),
     ),
 )

@@ -4,62 +4,64 @@ A webhook is authorized by its signature; the other routes by the token, before 
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, TypeAlias, get_args
 
 from msgspec import Meta
 
 from asyncagents.domain.call.call import Completed, Failed
-from asyncagents.domain.call.incoming_result import MOST_BYTES, read_delivered
+from asyncagents.domain.call.incoming_result import MOST_BYTES, read_incoming_result
 from asyncagents.domain.call.pending_tool import PendingStatus, PendingToolCall
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.shape import Shape
 from asyncagents.engine.runtime.async_tools import AsyncTools
 from asyncagents.errors import InvalidInput, NotFound
-from asyncagents.server.http.messages import Answer, Request, shown
-from asyncagents.server.params import LONGEST, path_id
+from asyncagents.server.http.messages import Request, Response, json_response
+from asyncagents.server.params import LONGEST_ID, path_id
 from asyncagents.server.route import Handler as Handling
-from asyncagents.server.route import Param, Route, Site
+from asyncagents.server.route import Param, Route, ServerContext
 
-Handler: TypeAlias = Callable[[AsyncTools, Request], Awaitable[Answer]]
+AsyncToolHandler: TypeAlias = Callable[[AsyncTools, Request], Awaitable[Response]]
 
 RESULT, ERROR, WEBHOOK = "/async-tool/result", "/async-tool/error", "/async-tool/webhook"
 PENDING = "/async-tool/pending"
 _FILTERS = ("status", "sessionID", "after", "limit")
-_EVERYWHERE = ("directory", "workspace")
+_IGNORED_PARAMS = ("directory", "workspace")
 """Parameters that OpenCode's clients add to every query."""
 _STATUSES: tuple[PendingStatus, ...] = get_args(PendingStatus)
 
 
-class Taken(Shape, frozen=True, kw_only=True):
+class WebhookReceipt(Shape, frozen=True, kw_only=True):
     """Response to a webhook; the input of the call is not revealed to its sender."""
+
+    schema_name: ClassVar[str] = "Taken"
 
     pending_id: CallId
     status: PendingStatus
 
 
-async def post_result(tools: AsyncTools, request: Request) -> Answer:
+async def post_result(tools: AsyncTools, request: Request) -> Response:
     """`{"pendingID", "result": {"title"?, "output", "metadata"?}}`"""
-    sent = read_delivered(request.body)
+    sent = read_incoming_result(request.body)
     if not isinstance(sent.result, Completed):
         raise InvalidInput(f"the body is an error, not a result: send it to {ERROR}")
-    return shown(await tools.submit(sent))
+    return json_response(await tools.submit(sent))
 
 
-async def post_error(tools: AsyncTools, request: Request) -> Answer:
+async def post_error(tools: AsyncTools, request: Request) -> Response:
     """`{"pendingID", "error"}`"""
-    sent = read_delivered(request.body)
+    sent = read_incoming_result(request.body)
     if not isinstance(sent.result, Failed):
         raise InvalidInput(f"the body is a result, not an error: send it to {RESULT}")
-    return shown(await tools.submit(sent))
+    return json_response(await tools.submit(sent))
 
 
-async def post_webhook(tools: AsyncTools, request: Request) -> Answer:
+async def post_webhook(tools: AsyncTools, request: Request) -> Response:
     """Takes the body of either route, signed, with any content type."""
     call = await tools.receive(request.headers, request.body)
-    return shown(Taken(pending_id=call.id, status=call.status))
+    return json_response(WebhookReceipt(pending_id=call.id, status=call.status))
 
 
-async def list_pending(tools: AsyncTools, request: Request) -> Answer:
+async def list_pending(tools: AsyncTools, request: Request) -> Response:
     """Pass the last id as `after` to get the next page, until a page is empty."""
     given = _filters(request)
     status = given.get("status", "waiting")
@@ -74,22 +76,22 @@ async def list_pending(tools: AsyncTools, request: Request) -> Answer:
         after=given.get("after", ""),
         limit=_limit(given.get("limit", "100")),
     )
-    return shown(found)
+    return json_response(found)
 
 
-async def get_pending(tools: AsyncTools, request: Request) -> Answer:
-    return shown(await tools.get(path_id(request, "id", "pending call")))
+async def get_pending(tools: AsyncTools, request: Request) -> Response:
+    return json_response(await tools.get(path_id(request, "id", "pending call")))
 
 
-async def delete_pending(tools: AsyncTools, request: Request) -> Answer:
+async def delete_pending(tools: AsyncTools, request: Request) -> Response:
     """The call fails with `cancelled`, and its session continues."""
-    return shown(await tools.cancel(path_id(request, "id", "pending call")))
+    return json_response(await tools.cancel(path_id(request, "id", "pending call")))
 
 
 def _filters(request: Request) -> dict[str, str]:
-    given = [(name, value) for name, value in request.query if name not in _EVERYWHERE]
+    given = [(name, value) for name, value in request.query if name not in _IGNORED_PARAMS]
     for name, value in given:
-        if name not in _FILTERS or len(value) > LONGEST or (value and not value.isprintable()):
+        if name not in _FILTERS or len(value) > LONGEST_ID or (value and not value.isprintable()):
             raise InvalidInput(f"unknown or invalid filter: the filters are {', '.join(_FILTERS)}")
     if len(dict(given)) < len(given):
         raise InvalidInput("a filter occurs more than once: give each once")
@@ -102,7 +104,7 @@ def _limit(text: str) -> int:
     return int(text)
 
 
-Named: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST)]
+PendingIdText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST_ID)]
 
 
 class SentResult(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -116,30 +118,30 @@ class SentResult(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class SentCompleted(Shape, frozen=True, kw_only=True):
     """`pendingID`: the id that the tool received."""
 
-    pending_id: Named
+    pending_id: PendingIdText
     result: SentResult
 
 
 class SentFailed(Shape, frozen=True, kw_only=True):
     """`error`: what went wrong, for the model."""
 
-    pending_id: Named
+    pending_id: PendingIdText
     error: Annotated[str, Meta(pattern=r"\S")]
 
 
-def _of_tools(handler: Handler) -> Handling:
-    async def handle(site: Site, request: Request) -> Answer:
+def _with_async_tools(handler: AsyncToolHandler) -> Handling:
+    async def handle(site: ServerContext, request: Request) -> Response:
         return await handler(site.runtime.async_tools, request)
 
     handle.__doc__ = handler.__doc__  # the description in the OpenAPI document
     return handle
 
 
-_SUBMITTED = (400, 404, 409, 422)
+_SUBMIT_STATUSES = (400, 404, 409, 422)
 _QUERY = (
     Param("status", "Calls in this state; default: waiting", choices=_STATUSES),
-    Param("sessionID", "Only calls of this session", least=1, most=LONGEST),
-    Param("after", "Only calls after this id: the last of the previous page", most=LONGEST),
+    Param("sessionID", "Only calls of this session", least=1, most=LONGEST_ID),
+    Param("after", "Only calls after this id: the last of the previous page", most=LONGEST_ID),
     Param("limit", "Max calls; default 100", "integer", least=1, most=1000),
 )
 
@@ -147,62 +149,62 @@ ROUTES: tuple[Route, ...] = (
     Route(
         method="POST",
         path=RESULT,
-        handler=_of_tools(post_result),
+        handler=_with_async_tools(post_result),
         access="token",
         summary="Submit the result of a pending call",
         body=SentCompleted,
-        answer=PendingToolCall,
-        statuses=_SUBMITTED,
+        response=PendingToolCall,
+        statuses=_SUBMIT_STATUSES,
         most_bytes=MOST_BYTES,
     ),
     Route(
         method="POST",
         path=ERROR,
-        handler=_of_tools(post_error),
+        handler=_with_async_tools(post_error),
         access="token",
         summary="Submit the error of a pending call",
         body=SentFailed,
-        answer=PendingToolCall,
+        response=PendingToolCall,
         statuses=(400, 404, 409),
         most_bytes=MOST_BYTES,
     ),
     Route(
         method="POST",
         path=WEBHOOK,
-        handler=_of_tools(post_webhook),
+        handler=_with_async_tools(post_webhook),
         access="signature",
         summary="Submit a result or error by signed webhook, without a token",
         body=SentCompleted | SentFailed,
-        answer=Taken,
-        statuses=_SUBMITTED,
+        response=WebhookReceipt,
+        statuses=_SUBMIT_STATUSES,
         most_bytes=MOST_BYTES,
     ),
     Route(
         method="GET",
         path=PENDING,
-        handler=_of_tools(list_pending),
+        handler=_with_async_tools(list_pending),
         access="token",
         summary="List pending calls, oldest first",
         query=_QUERY,
-        answer=tuple[PendingToolCall, ...],
+        response=tuple[PendingToolCall, ...],
         statuses=(400, 404),
     ),
     Route(
         method="GET",
         path=f"{PENDING}/{{id}}",
-        handler=_of_tools(get_pending),
+        handler=_with_async_tools(get_pending),
         access="token",
         summary="Get a pending call",
-        answer=PendingToolCall,
+        response=PendingToolCall,
         statuses=(404,),
     ),
     Route(
         method="DELETE",
         path=f"{PENDING}/{{id}}",
-        handler=_of_tools(delete_pending),
+        handler=_with_async_tools(delete_pending),
         access="token",
         summary="Cancel a pending call",
-        answer=PendingToolCall,
+        response=PendingToolCall,
         statuses=(404, 409),
     ),
 )

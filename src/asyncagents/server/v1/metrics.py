@@ -3,54 +3,58 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from asyncagents.domain.shape import Shape
-from asyncagents.engine.metrics import BOUNDS, Counters, Spread, Tally
+from asyncagents.engine.metrics import BUCKET_BOUNDS, Counters, Histogram, LabelledCounter
 from asyncagents.engine.runtime.runtime import VERSION
-from asyncagents.server.http.messages import Answer, Request, refused, shown
-from asyncagents.server.route import Route, Site
+from asyncagents.server.http.messages import Request, Response, error_response, json_response
+from asyncagents.server.route import Route, ServerContext
 from asyncagents.store.verb.census import Census
 
-KIND = "text/plain; version=0.0.4; charset=utf-8"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Ready(Shape, frozen=True, kw_only=True):
     status: str
 
 
-async def ready(site: Site, request: Request) -> Answer:
+async def ready(site: ServerContext, request: Request) -> Response:
     """The reason is short and names no path or row, since this route needs no token."""
     if site.closing.is_set():
-        return refused(503, "the server is stopping")
-    if not site.runtime.serves and not site.runtime.tasks.served_elsewhere(""):
-        return refused(503, "no sessions run here: this process only reads and admits input")
+        return error_response(503, "the server is stopping")
+    if not site.runtime.serves and not site.runtime.tasks.is_served_elsewhere(""):
+        return error_response(503, "no sessions run here: this process only reads and admits input")
     if site.runtime.defaults.missing is not None:
-        return refused(503, "no model is configured, so only history is available: the log says what to set")
+        return error_response(
+            503, "no model is configured, so only history is available: the log says what to set"
+        )
     if site.runtime.trouble is not None:
-        return refused(503, "work cannot be written to the store; it is retried, and the log says why")
+        return error_response(503, "work cannot be written to the store; it is retried, and the log says why")
     reason = await site.runtime.readiness.trouble()
     if reason is not None:
-        return refused(503, f"requests cannot be stored: {reason}")
-    return shown(Ready(status="ready"))
+        return error_response(503, f"requests cannot be stored: {reason}")
+    return json_response(Ready(status="ready"))
 
 
-async def metrics(site: Site, request: Request) -> Answer:
+async def metrics(site: ServerContext, request: Request) -> Response:
     lines = [
         *_gauge("info", "Version of the server.", {(VERSION,): 1}, "version"),
         *_gauge("uptime_seconds", "Seconds since the start.", (site.clock.now() - site.started) / 1000),
         *_gauge("live_runs", "Sessions that this process runs.", site.runtime.live),
-        *_rows(await site.runtime.census()),
-        *_counted(site.runtime.counters),
+        *_store_metrics(await site.runtime.census()),
+        *_process_metrics(site.runtime.counters),
     ]
-    return Answer(200, "\n".join((*lines, "")).encode(), kind=KIND)
+    return Response(200, "\n".join((*lines, "")).encode(), content_type=CONTENT_TYPE)
 
 
-def _rows(census: Census) -> Iterator[str]:
+def _store_metrics(census: Census) -> Iterator[str]:
     """Format the counts of the store, over all processes. A count at its limit means that many or more."""
     yield from _gauge("sessions", "Sessions.", census.sessions)
-    yield from _gauge("sessions_active", "Sessions that run or are ready to.", _named(census.active), "state")
-    yield from _gauge("tasks", "Background tasks.", _named(census.tasks), "status")
-    pending = _named(census.pending)
+    yield from _gauge(
+        "sessions_active", "Sessions that run or are ready to.", _by_label(census.active), "state"
+    )
+    yield from _gauge("tasks", "Background tasks.", _by_label(census.tasks), "status")
+    pending = _by_label(census.pending)
     yield from _gauge("pending_calls", "Calls whose result comes from outside.", pending, "status")
-    owed = _named(census.deliveries)
+    owed = _by_label(census.deliveries)
     yield from _gauge("deliveries", "Outgoing webhooks that are due or were given up.", owed, "state")
     yield from _gauge("store_bytes", "Size of the database.", census.bytes)
     yield from _gauge(
@@ -58,26 +62,28 @@ def _rows(census: Census) -> Iterator[str]:
     )
 
 
-def _counted(counters: Counters) -> Iterator[str]:
+def _process_metrics(counters: Counters) -> Iterator[str]:
     """Format the counters of this process since its start."""
-    yield from _tally("turns", "Turns that ended.", counters.turns, "outcome")
-    yield from _spread("run_seconds", "Duration of runs, from claim to park or rest.", counters.runs)
-    yield from _tally("model_requests", "Requests to models.", counters.requests, "model", "outcome")
-    yield from _spread(
+    yield from _counter("turns", "Turns that ended.", counters.turns, "outcome")
+    yield from _histogram("run_seconds", "Duration of runs, from claim to park or rest.", counters.runs)
+    yield from _counter("model_requests", "Requests to models.", counters.requests, "model", "outcome")
+    yield from _histogram(
         "model_request_seconds", "Duration of model requests.", counters.request_seconds, "model"
     )
-    yield from _tally("tokens", "Tokens that providers reported.", counters.tokens, "model", "kind")
-    yield from _tally("tool_calls", "Tool calls.", counters.calls, "tool", "outcome")
-    yield from _spread("tool_call_seconds", "Duration of tool calls.", counters.call_seconds, "tool")
-    yield from _tally("results", "Results that came from outside.", counters.results, "tool", "outcome")
-    yield from _tally("faults", "Unexpected exceptions.", counters.faults, "edge")
-    yield from _tally("stuck_rows", "Due rows that could not be processed.", counters.stuck, "kind")
-    yield from _tally("http_requests", "HTTP requests.", counters.answers, "route", "status")
-    yield from _spread("http_request_seconds", "Duration of HTTP requests.", counters.answer_seconds, "route")
+    yield from _counter("tokens", "Tokens that providers reported.", counters.tokens, "model", "kind")
+    yield from _counter("tool_calls", "Tool calls.", counters.calls, "tool", "outcome")
+    yield from _histogram("tool_call_seconds", "Duration of tool calls.", counters.call_seconds, "tool")
+    yield from _counter("results", "Results that came from outside.", counters.results, "tool", "outcome")
+    yield from _counter("faults", "Unexpected exceptions.", counters.faults, "edge")
+    yield from _counter("stuck_rows", "Due rows that could not be processed.", counters.stuck, "kind")
+    yield from _counter("http_requests", "HTTP requests.", counters.responses, "route", "status")
+    yield from _histogram(
+        "http_request_seconds", "Duration of HTTP requests.", counters.response_seconds, "route"
+    )
     yield from _gauge("event_streams", "Open event streams.", counters.streams)
 
 
-def _named(counts: Mapping[str, int]) -> dict[tuple[str, ...], float]:
+def _by_label(counts: Mapping[str, int]) -> dict[tuple[str, ...], float]:
     return {(name,): count for name, count in counts.items()}
 
 
@@ -89,17 +95,17 @@ def _gauge(
     yield from _samples(name, labels, found)
 
 
-def _tally(name: str, about: str, tally: Tally, *labels: str) -> Iterator[str]:
+def _counter(name: str, about: str, tally: LabelledCounter, *labels: str) -> Iterator[str]:
     yield from _head(f"{name}_total", about, "counter")
     yield from _samples(f"{name}_total", labels, tally.counts)
 
 
-def _spread(name: str, about: str, spread: Spread, *labels: str) -> Iterator[str]:
+def _histogram(name: str, about: str, spread: Histogram, *labels: str) -> Iterator[str]:
     yield from _head(name, about, "histogram")
     for label, buckets in sorted(spread.buckets.items()):
         own = dict(zip(labels, (label,), strict=False))
         count = 0
-        for bound, within in zip((*map(_number, BOUNDS), "+Inf"), buckets, strict=True):
+        for bound, within in zip((*map(_number, BUCKET_BOUNDS), "+Inf"), buckets, strict=True):
             count += within
             yield _sample(f"{name}_bucket", own | {"le": bound}, count)
         yield _sample(f"{name}_sum", own, spread.sums[label])
@@ -116,7 +122,7 @@ def _head(name: str, about: str, kind: str) -> Iterable[str]:
 
 
 def _sample(name: str, labels: Mapping[str, str], value: float) -> str:
-    inside = ",".join(f'{label}="{_quoted(text)}"' for label, text in labels.items())
+    inside = ",".join(f'{label}="{_escape_label(text)}"' for label, text in labels.items())
     return (
         f"asyncagents_{name}{{{inside}}} {_number(value)}"
         if inside
@@ -124,7 +130,7 @@ def _sample(name: str, labels: Mapping[str, str], value: float) -> str:
     )
 
 
-def _quoted(text: str) -> str:
+def _escape_label(text: str) -> str:
     """Escape a label value: models invent tool names with quotes or line breaks."""
     text = text.encode("utf-8", "replace").decode()
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
@@ -141,8 +147,8 @@ ROUTES: tuple[Route, ...] = (
         handler=metrics,
         access="local",
         summary="Get Prometheus metrics of the store and of this process",
-        answer=str,
-        gives=KIND,
+        response=str,
+        content_type=CONTENT_TYPE,
     ),
     Route(
         method="GET",
@@ -150,6 +156,6 @@ ROUTES: tuple[Route, ...] = (
         handler=ready,
         access="open",
         summary="Check readiness; 503 says why sessions do not run",
-        answer=Ready,
+        response=Ready,
     ),
 )

@@ -5,7 +5,7 @@ Besides events there are `cursor`, the position to resume from, and `reset`: the
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
@@ -13,22 +13,23 @@ from asyncagents.domain.call.ask import PermissionRequest, QuestionRequest
 from asyncagents.domain.event import Event, PermissionAsked, QuestionAsked, SessionDeleted
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import Shape, encode
-from asyncagents.engine.event.session_stream import Heard
+from asyncagents.engine.event.session_stream import EventBatch
 from asyncagents.errors import Closed
-from asyncagents.server.http.messages import Reply, Request, Stream
-from asyncagents.server.params import flag, one, session_id
-from asyncagents.server.route import Param, Route, Site
+from asyncagents.server.http.messages import AnyResponse, Request, StreamingResponse
+from asyncagents.server.params import query_flag, query_text, session_id
+from asyncagents.server.route import Param, Route, ServerContext
 
 LAST_ID = "last-event-id"
 
 
-class At(Shape, frozen=True, kw_only=True):
+class CursorEvent(Shape, frozen=True, kw_only=True):
+    schema_name: ClassVar[str] = "At"
     cursor: str
 
 
-async def events(site: Site, request: Request) -> Reply:
-    named, tree = session_id(request), flag(request, "tree")
-    after = one(request, "after") or request.header(LAST_ID) or None
+async def events(site: ServerContext, request: Request) -> AnyResponse:
+    named, tree = session_id(request), query_flag(request, "tree")
+    after = query_text(request, "after") or request.header(LAST_ID) or None
     root_id = await site.runtime.root_of(named) if tree else named
     heard = site.runtime.follow(named, after=after, tree=tree)
     try:
@@ -36,26 +37,26 @@ async def events(site: Site, request: Request) -> Reply:
     except BaseException:
         await heard.aclose()
         raise
-    return Stream(_frames(first, heard, Followed(root_id, after)))
+    return StreamingResponse(_frames(first, heard, FollowedSession(root_id, after)))
 
 
-class Followed(Struct, frozen=True):
+class FollowedSession(Struct, frozen=True):
     root_id: SessionId
     after: str | None
 
 
 async def _frames(
-    first: Heard, more: AsyncGenerator[Heard, None], followed: Followed
+    first: EventBatch, more: AsyncGenerator[EventBatch, None], followed: FollowedSession
 ) -> AsyncGenerator[bytes, None]:
     """Yield frames until the session is deleted or the runtime closed; a slow reader catches up."""
     async with aclosing(more):
         if not first.reset:
-            yield _place(followed.after or first.cursor)
+            yield _cursor_frame(followed.after or first.cursor)
         if first.events:
-            yield _told(first)
+            yield _batch_frames(first)
         try:
             async for heard in more:
-                yield _told(heard)
+                yield _batch_frames(heard)
                 if any(
                     isinstance(e, SessionDeleted) and e.session_id == followed.root_id for e in heard.events
                 ):
@@ -64,16 +65,16 @@ async def _frames(
             return
 
 
-def _told(heard: Heard) -> bytes:
+def _batch_frames(heard: EventBatch) -> bytes:
     """Encode a batch. Its last frame carries the cursor, so that a resume never skips events of the batch."""
     if not heard.events:
-        return _place(heard.cursor)
-    frames = [_event(event) for event in heard.events]
+        return _cursor_frame(heard.cursor)
+    frames = [_event_frame(event) for event in heard.events]
     begin = [b"event: reset\ndata: {}\n\n"] if heard.reset else []
     return b"".join([*begin, *frames[:-1], b"id: ", heard.cursor.encode(), b"\n", frames[-1]])
 
 
-def _event(event: Event) -> bytes:
+def _event_frame(event: Event) -> bytes:
     properties = event.request if isinstance(event, PermissionAsked | QuestionAsked) else event
     data = encode(properties)
     if b"\n" in data or b"\r" in data:  # whitespace between the tokens of JSON that a newer version wrote
@@ -81,17 +82,17 @@ def _event(event: Event) -> bytes:
     return b"".join([b"event: ", event.type.encode(), b"\ndata: ", data, b"\n\n"])
 
 
-def _place(cursor: str) -> bytes:
-    return f"id: {cursor}\nevent: cursor\ndata: ".encode() + encode(At(cursor=cursor)) + b"\n\n"
+def _cursor_frame(cursor: str) -> bytes:
+    return f"id: {cursor}\nevent: cursor\ndata: ".encode() + encode(CursorEvent(cursor=cursor)) + b"\n\n"
 
 
-def _data(kind: Any) -> Any:
+def _event_data(kind: Any) -> Any:
     """Return the type of an event's data; an ask has the shape of its list entry."""
     asks = {PermissionAsked: PermissionRequest, QuestionAsked: QuestionRequest}
     return asks.get(kind, kind)
 
 
-EVENTS: tuple[tuple[str, Any], ...] = tuple((kind.type, _data(kind)) for kind in Event.__args__)
+EVENTS: tuple[tuple[str, Any], ...] = tuple((kind.type, _event_data(kind)) for kind in Event.__args__)
 """Names of all session events and types of their data."""
 
 ROUTES: tuple[Route, ...] = (
@@ -106,8 +107,8 @@ ROUTES: tuple[Route, ...] = (
             Param("tree", "Events of all sessions of the tree", "boolean"),
         ),
         headers=(Param("Last-Event-ID", "Cursor, used if the query has none"),),
-        gives="text/event-stream",
-        events=(("cursor", At), ("reset", dict[str, Any]), *EVENTS),
+        content_type="text/event-stream",
+        events=(("cursor", CursorEvent), ("reset", dict[str, Any]), *EVENTS),
         statuses=(400, 404),
     ),
 )

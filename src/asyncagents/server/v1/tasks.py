@@ -4,110 +4,112 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import wraps
-from typing import Any, TypeAlias, get_args
+from typing import Any, ClassVar, TypeAlias, get_args
 
-from asyncagents.domain.conversation.entry import Entry
-from asyncagents.domain.http_shapes import Health, Stopped
+from asyncagents.domain.conversation.entry import MessageWithParts
+from asyncagents.domain.http_shapes import AbortResult, Health
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import Shape, encode
 from asyncagents.domain.task.board import (
     KINDS,
     BoardSnapshot,
     KindFilter,
-    Removed,
     TaskGroup,
     TaskPage,
     TaskQuery,
+    TaskRemoved,
     TaskStats,
 )
 from asyncagents.domain.task.task import TaskStatus
-from asyncagents.domain.task.view import BackgroundTask, moment
+from asyncagents.domain.task.view import BackgroundTask, iso_time
 from asyncagents.domain.why import Why
-from asyncagents.engine.event.task_stream import News
+from asyncagents.engine.event.task_stream import BoardUpdate
 from asyncagents.engine.runtime.runtime import VERSION
 from asyncagents.errors import AsyncAgentsError, Closed
-from asyncagents.server.http.body import read
-from asyncagents.server.http.messages import Answer, Request, Stream, shown
-from asyncagents.server.http.sse import frame, opening
-from asyncagents.server.params import KEYED, Query, key, path_id
-from asyncagents.server.route import Param, Route, Site
+from asyncagents.server.http.body import read_body
+from asyncagents.server.http.messages import Request, Response, StreamingResponse, json_response
+from asyncagents.server.http.sse import encode_frame, retry_frame
+from asyncagents.server.params import KEY_PARAM, Query, idempotency_key, path_id
+from asyncagents.server.route import Param, Route, ServerContext
 
-LIMIT, MOST = 50, 200
+DEFAULT_TASKS, MOST_TASKS = 50, 200
 """Default and max tasks of a page."""
 
 _STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)
 _log = logging.getLogger(__name__)
 
-Following: TypeAlias = AsyncGenerator[News, None]
-Answering: TypeAlias = Callable[[Site, Request], Awaitable[Answer]]
+BoardEvents: TypeAlias = AsyncGenerator[BoardUpdate, None]
+BoardHandler: TypeAlias = Callable[[ServerContext, Request], Awaitable[Response]]
 
 
-class Beat(Shape, frozen=True, kw_only=True):
+class HeartbeatEvent(Shape, frozen=True, kw_only=True):
     """`ts`: ISO 8601."""
+
+    schema_name: ClassVar[str] = "Beat"
 
     ts: str
 
 
-def one_at_a_time(handler: Answering) -> Answering:
+def one_at_a_time(handler: BoardHandler) -> BoardHandler:
     @wraps(handler)
-    async def looked(site: Site, request: Request) -> Answer:
-        async with site.looks:
+    async def handle(site: ServerContext, request: Request) -> Response:
+        async with site.heavy_reads:
             return await handler(site, request)
 
-    return looked
+    return handle
 
 
-async def health(site: Site, request: Request) -> Answer:
+async def health(site: ServerContext, request: Request) -> Response:
     uptime = (site.clock.now() - site.started) / 1000
     count = await site.runtime.board.count()
-    return shown(Health(status="ok", uptime=uptime, version=VERSION, task_count=count))
+    return json_response(Health(status="ok", uptime=uptime, version=VERSION, task_count=count))
 
 
 @one_at_a_time
-async def stats(site: Site, request: Request) -> Answer:
-    return shown(await site.runtime.board.stats())
+async def stats(site: ServerContext, request: Request) -> Response:
+    return json_response(await site.runtime.board.stats())
 
 
 @one_at_a_time
-async def tasks(site: Site, request: Request) -> Answer:
+async def tasks(site: ServerContext, request: Request) -> Response:
     given = Query(request.query)
     query = TaskQuery(
         kind=_kind(given),
         status=given.one_of("status", _STATUSES),
-        agent=given.word("agent"),
+        agent=given.nonempty_text("agent"),
         search=given.text("search") or None,
-        limit=min(given.number("limit", LIMIT, least=1), MOST),
+        limit=min(given.number("limit", DEFAULT_TASKS, least=1), MOST_TASKS),
         offset=given.number("offset", 0, least=0),
     )
-    return shown(await site.runtime.board.page(query))
+    return json_response(await site.runtime.board.page(query))
 
 
 def _kind(given: Query) -> KindFilter:
     return given.one_of("kind", KINDS) or "background"
 
 
-async def task(site: Site, request: Request) -> Answer:
-    return shown(await site.runtime.tasks.get(SessionId(request.params["id"])))
+async def task(site: ServerContext, request: Request) -> Response:
+    return json_response(await site.runtime.tasks.get(SessionId(request.params["id"])))
 
 
 @one_at_a_time
-async def logs(site: Site, request: Request) -> Answer:
+async def logs(site: ServerContext, request: Request) -> Response:
     """Nothing is masked: access to a task includes everything that it read."""
     task_id = SessionId(request.params["id"])
     await site.runtime.tasks.get(task_id)
-    return shown(await site.runtime.messages(task_id))
+    return json_response(await site.runtime.messages(task_id))
 
 
 @one_at_a_time
-async def group(site: Site, request: Request) -> Answer:
-    return shown(await site.runtime.board.group(request.params["id"]))
+async def group(site: ServerContext, request: Request) -> Response:
+    return json_response(await site.runtime.board.group(request.params["id"]))
 
 
-async def why(site: Site, request: Request) -> Answer:
-    return shown(await site.runtime.tasks.why(SessionId(request.params["id"])))
+async def why(site: ServerContext, request: Request) -> Response:
+    return json_response(await site.runtime.tasks.why(SessionId(request.params["id"])))
 
 
-async def events(site: Site, request: Request) -> Stream:
+async def events(site: ServerContext, request: Request) -> StreamingResponse:
     """A browser that reconnects sends `Last-Event-ID` and gets a new snapshot; `after` is ignored then."""
     given = Query(request.query)
     after, kind = given.text("after"), _kind(given)
@@ -116,27 +118,29 @@ async def events(site: Site, request: Request) -> Stream:
     following = None if after is None else site.runtime.board.follow(after, kind=kind)
 
     def beat() -> bytes:
-        return frame("heartbeat", encode(Beat(ts=moment(site.clock.now()))))
+        return encode_frame("heartbeat", encode(HeartbeatEvent(ts=iso_time(site.clock.now()))))
 
-    return Stream(_frames(site, following, kind), beat, site.silence)
+    return StreamingResponse(_frames(site, following, kind), beat, site.idle_heartbeat_seconds)
 
 
-async def _frames(site: Site, following: Following | None, kind: KindFilter) -> AsyncGenerator[bytes, None]:
+async def _frames(
+    site: ServerContext, following: BoardEvents | None, kind: KindFilter
+) -> AsyncGenerator[bytes, None]:
     """Yield frames until the runtime is closed or cannot read its store; clients reconnect."""
-    yield opening()
+    yield retry_frame()
     try:
         while True:
             if following is None:
-                async with site.looks:
+                async with site.heavy_reads:
                     board, cursor = await site.runtime.board.snapshot(kind)
                 following = site.runtime.board.follow(cursor, kind=kind)
-                yield frame("snapshot", encode(board), cursor)
+                yield encode_frame("snapshot", encode(board), cursor)
             async with aclosing(following) as news:
                 async for each in news:
                     if each.type == "reset":
                         break
-                    yield frame(each.type, each.body, each.cursor)
-            yield frame("reset", b"{}")
+                    yield encode_frame(each.type, each.body, each.cursor)
+            yield encode_frame("reset", b"{}")
             following = None
     except Closed:
         return
@@ -154,15 +158,15 @@ _FILTERS = (
     Param("status", "Only tasks of this status", choices=_STATUSES),
     Param("agent", "Only tasks of this agent", least=1),
     Param("search", "Only descriptions that contain this, ignoring case"),
-    Param("limit", f"Max tasks; default {LIMIT}, at most {MOST}", "integer", least=1),
+    Param("limit", f"Max tasks; default {DEFAULT_TASKS}, at most {MOST_TASKS}", "integer", least=1),
     Param("offset", "Skip this many of the newest tasks", "integer", least=0),
 )
 _AFTER = Param("after", "`id` of the last known event: send what came after it, without a snapshot")
 _EVENTS: tuple[tuple[str, Any], ...] = (
     ("snapshot", BoardSnapshot),
     *((f"task.{what}", BackgroundTask) for what in ("created", "updated", "completed", "error", "cancelled")),
-    ("task.removed", Removed),
-    ("heartbeat", Beat),
+    ("task.removed", TaskRemoved),
+    ("heartbeat", HeartbeatEvent),
     ("reset", dict[str, Any]),
 )
 
@@ -171,22 +175,28 @@ class Resumption(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     prompt: str
 
 
-async def cancel(site: Site, request: Request) -> Answer:
-    return shown(Stopped(stopped=await site.runtime.tasks.cancel(_task_id(request), key=key(request))))
+async def cancel(site: ServerContext, request: Request) -> Response:
+    return json_response(
+        AbortResult(stopped=await site.runtime.tasks.cancel(_task_id(request), key=idempotency_key(request)))
+    )
 
 
-async def resume(site: Site, request: Request) -> Answer:
-    said = read(request, Resumption)
-    return shown(await site.runtime.tasks.resume(_task_id(request), said.prompt, key=key(request)))
+async def resume(site: ServerContext, request: Request) -> Response:
+    said = read_body(request, Resumption)
+    return json_response(
+        await site.runtime.tasks.resume(_task_id(request), said.prompt, key=idempotency_key(request))
+    )
 
 
-async def background(site: Site, request: Request) -> Answer:
-    return shown(await site.runtime.tasks.background(_task_id(request)))
+async def background(site: ServerContext, request: Request) -> Response:
+    return json_response(await site.runtime.tasks.background(_task_id(request)))
 
 
-async def cancel_group(site: Site, request: Request) -> Answer:
+async def cancel_group(site: ServerContext, request: Request) -> Response:
     batch_id = path_id(request, "id", "batch")
-    return shown(Stopped(stopped=await site.runtime.tasks.cancel_batch(batch_id, key=key(request))))
+    return json_response(
+        AbortResult(stopped=await site.runtime.tasks.cancel_batch(batch_id, key=idempotency_key(request)))
+    )
 
 
 def _task_id(request: Request) -> SessionId:
@@ -200,7 +210,7 @@ ROUTES: tuple[Route, ...] = (
         handler=health,
         access="open",
         summary="Check that the server is alive",
-        answer=Health,
+        response=Health,
     ),
     Route(
         method="GET",
@@ -208,7 +218,7 @@ ROUTES: tuple[Route, ...] = (
         handler=stats,
         access="counts",
         summary="Get statistics of background tasks by status and agent",
-        answer=TaskStats,
+        response=TaskStats,
     ),
     Route(
         method="GET",
@@ -217,7 +227,7 @@ ROUTES: tuple[Route, ...] = (
         access="user",
         summary="List tasks, newest first, by page",
         query=_FILTERS,
-        answer=TaskPage,
+        response=TaskPage,
         statuses=(400,),
     ),
     Route(
@@ -226,7 +236,7 @@ ROUTES: tuple[Route, ...] = (
         handler=task,
         access="user",
         summary="Get a task by the id of its session",
-        answer=BackgroundTask,
+        response=BackgroundTask,
         statuses=(404,),
     ),
     Route(
@@ -235,7 +245,7 @@ ROUTES: tuple[Route, ...] = (
         handler=logs,
         access="user",
         summary="List the messages of a task, oldest first",
-        answer=tuple[Entry, ...],
+        response=tuple[MessageWithParts, ...],
         statuses=(404,),
     ),
     Route(
@@ -244,7 +254,7 @@ ROUTES: tuple[Route, ...] = (
         handler=group,
         access="user",
         summary="Get a group of tasks that were launched together",
-        answer=TaskGroup,
+        response=TaskGroup,
         statuses=(404,),
     ),
     Route(
@@ -255,7 +265,7 @@ ROUTES: tuple[Route, ...] = (
         summary="Stream a snapshot of tasks, then each change",
         query=(_AFTER, _KIND),
         headers=(Param("Last-Event-ID", "Sent by browsers that reconnect: they get a new snapshot"),),
-        gives="text/event-stream",
+        content_type="text/event-stream",
         events=_EVENTS,
         statuses=(400,),
     ),
@@ -265,7 +275,7 @@ ROUTES: tuple[Route, ...] = (
         handler=why,
         access="user",
         summary="Explain why a session makes no progress",
-        answer=Why,
+        response=Why,
         statuses=(404,),
     ),
     Route(
@@ -274,8 +284,8 @@ ROUTES: tuple[Route, ...] = (
         handler=cancel,
         access="token",
         summary="Cancel a task and all below it, and notify its parent; once per Idempotency-Key",
-        headers=(KEYED,),
-        answer=Stopped,
+        headers=(KEY_PARAM,),
+        response=AbortResult,
         statuses=(400, 404, 409),
     ),
     Route(
@@ -284,9 +294,9 @@ ROUTES: tuple[Route, ...] = (
         handler=resume,
         access="token",
         summary="Send a task a follow-up; once per Idempotency-Key",
-        headers=(KEYED,),
+        headers=(KEY_PARAM,),
         body=Resumption,
-        answer=BackgroundTask,
+        response=BackgroundTask,
         statuses=(400, 404, 409),
     ),
     Route(
@@ -295,7 +305,7 @@ ROUTES: tuple[Route, ...] = (
         handler=background,
         access="token",
         summary="Move a task to the background",
-        answer=BackgroundTask,
+        response=BackgroundTask,
         statuses=(404, 409),
     ),
     Route(
@@ -304,8 +314,8 @@ ROUTES: tuple[Route, ...] = (
         handler=cancel_group,
         access="token",
         summary="Cancel all live tasks of a group; once per Idempotency-Key",
-        headers=(KEYED,),
-        answer=Stopped,
+        headers=(KEY_PARAM,),
+        response=AbortResult,
         statuses=(400, 404, 409),
     ),
 )

@@ -1,22 +1,22 @@
 """Store facade for what people do in a session without the model: shell commands, tasks to the background."""
 
-from asyncagents.domain.fact import Admitted
+from asyncagents.domain.fact import AdmitResult
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task.task import Task
 from asyncagents.store.verb import background, shell
 from asyncagents.store.verb.shell import NewShell
-from asyncagents.store.verb_runner import Door
+from asyncagents.store.verb_runner import VerbRunner
 
 
-class HandStore(Door):
-    async def shell(self, new: NewShell) -> Admitted:
+class ActionStore(VerbRunner):
+    async def admit_shell(self, new: NewShell) -> AdmitResult:
         """Admit a shell command to a session that rests. The same key again changes nothing."""
-        return await self._write(lambda tx: shell.shell(tx, new))
+        return await self._write(lambda tx: shell.admit_shell(tx, new))
 
-    async def background(self, task_id: SessionId) -> Task:
+    async def move_to_background(self, task_id: SessionId) -> Task:
         """Move a task to the background: its parent goes on now and gets a notice when the task ends."""
-        return await self._write(lambda tx: background.background(tx, task_id))
+        return await self._write(lambda tx: background.move_to_background(tx, task_id))
 
-    async def background_all(self, session_id: SessionId) -> tuple[SessionId, ...]:
+    async def move_all_to_background(self, session_id: SessionId) -> tuple[SessionId, ...]:
         """Move all tasks that a session waits for to the background; returns their ids."""
-        return await self._write(lambda tx: background.background_all(tx, session_id))
+        return await self._write(lambda tx: background.move_all_to_background(tx, session_id))

@@ -1,36 +1,36 @@
 """Store facade for outgoing webhooks."""
 
-from asyncagents.domain.call.webhook import Delivery, DeliveryState, Verdict
+from asyncagents.domain.call.webhook import Delivery, DeliveryOutcome, DeliveryState
 from asyncagents.domain.id import SessionId
 from asyncagents.store.verb import delivery
-from asyncagents.store.verb.delivery import Parcel
-from asyncagents.store.verb_runner import Door
+from asyncagents.store.verb.delivery import DueDelivery
+from asyncagents.store.verb_runner import VerbRunner
 
 
-class DeliveryStore(Door):
+class DeliveryStore(VerbRunner):
     """`root_id` limits a query to one tree of sessions; None covers all."""
 
     async def due(
         self, root_id: SessionId | None, busy: dict[str, int], *, most: int, each: int
     ) -> tuple[str, ...]:
         """List due deliveries, longest owed first; at most `each` per host, counting those `busy`."""
-        return await self._read(lambda tx: delivery.due(tx, root_id, busy, most=most, each=each))
+        return await self._read(lambda tx: delivery.due_ids(tx, root_id, busy, most=most, each=each))
 
     async def next_due(self, root_id: SessionId | None) -> int | None:
         """Time at which the next delivery becomes due that is not due now."""
         return await self._read(lambda tx: delivery.next_due(tx, root_id))
 
-    async def claim(self, wanted: tuple[str, ...], lease_ms: int) -> tuple[Parcel, ...]:
+    async def claim(self, wanted: tuple[str, ...], lease_ms: int) -> tuple[DueDelivery, ...]:
         """Claim those that no other process holds; unless ended within `lease_ms`, they are due again."""
-        return await self._write(lambda tx: delivery.claim(tx, wanted, lease_ms))
+        return await self._write(lambda tx: delivery.claim_deliveries(tx, wanted, lease_ms))
 
-    async def conclude(self, parcel: Parcel, verdict: Verdict) -> None:
+    async def end_attempt(self, parcel: DueDelivery, verdict: DeliveryOutcome) -> None:
         """Record how a try went; changes nothing if its lease has expired and another process holds it."""
-        await self._write(lambda tx: delivery.conclude(tx, parcel, verdict))
+        await self._write(lambda tx: delivery.end_attempt(tx, parcel, verdict))
 
-    async def give_back(self, parcel: Parcel) -> None:
+    async def give_back(self, parcel: DueDelivery) -> None:
         """Return a claimed delivery; the interrupted try does not count."""
-        await self._write(lambda tx: delivery.give_back(tx, parcel))
+        await self._write(lambda tx: delivery.release_delivery(tx, parcel))
 
     async def redeliver(self, delivery_id: str) -> Delivery:
         """Make a dead delivery due again."""
@@ -38,7 +38,7 @@ class DeliveryStore(Door):
 
     async def forget(self, before: int, limit: int = 500) -> int:
         """Delete deliveries that ended before a time; returns how many."""
-        return await self._write(lambda tx: delivery.forget(tx, before, limit))
+        return await self._write(lambda tx: delivery.forget_ended(tx, before, limit))
 
     async def get(self, delivery_id: str) -> Delivery:
         return await self._read(lambda tx: delivery.delivery(tx, delivery_id))

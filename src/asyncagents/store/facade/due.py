@@ -2,18 +2,18 @@
 
 from asyncagents.errors import Damaged, StoreError, StuckRow
 from asyncagents.store.verb import expire
-from asyncagents.store.verb_runner import Door
+from asyncagents.store.verb_runner import VerbRunner
 
 
-class DueStore(Door):
-    async def expire(self, limit: int = expire.PIECE) -> int:
+class DueStore(VerbRunner):
+    async def expire(self, limit: int = expire.SWEEP_ROWS) -> int:
         """Expire up to `limit` overdue rows of each kind; returns how many. The rest waits for the next call.
 
         Raises `StuckRow`, with nothing committed, if a row fails for a reason of its own.
         """
-        place = expire.Place()
+        place = expire.SweepPosition()
         try:
-            return await self._write(lambda tx: expire.expire(tx, limit, place))
+            return await self._write(lambda tx: expire.expire_due(tx, limit, place))
         except Exception as error:
             of_a_row = isinstance(error, Damaged) or not isinstance(error, StoreError)
             if place.kind is None or not of_a_row:

@@ -4,20 +4,20 @@ from asyncagents.domain.call.call import Call
 from asyncagents.domain.call.pending_tool import PendingStatus
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.store.verb import pending
-from asyncagents.store.verb_runner import Door
+from asyncagents.store.verb_runner import VerbRunner
 
 
-class PendingStore(Door):
+class PendingStore(VerbRunner):
     async def resume(self, call_id: CallId) -> SessionId:
         """Wake the session of a settled call."""
-        return await self._write(lambda tx: pending.resume(tx, call_id))
+        return await self._write(lambda tx: pending.resume_session(tx, call_id))
 
-    async def first_key(self, proposed: bytes) -> tuple[bytes, ...]:
+    async def ensure_key(self, proposed: bytes) -> tuple[bytes, ...]:
         """Return the secret keys; if there are none, store `proposed` first."""
-        return await self._write(lambda tx: pending.first_key(tx, proposed))
+        return await self._write(lambda tx: pending.ensure_key(tx, proposed))
 
-    async def new_key(self, key: bytes) -> tuple[bytes, ...]:
-        return await self._write(lambda tx: pending.new_key(tx, key))
+    async def add_key(self, key: bytes) -> tuple[bytes, ...]:
+        return await self._write(lambda tx: pending.add_key(tx, key))
 
     async def forget_settled(self, before: int, limit: int = 500) -> int:
         """Delete pending calls that were settled before a time; returns how many."""
@@ -42,10 +42,10 @@ class PendingStore(Door):
     async def issued_secret(self, call_id: CallId) -> str | None:
         return await self._read(lambda tx: pending.issued_secret(tx, call_id))
 
-    async def keys(self) -> tuple[bytes, ...]:
+    async def secret_keys(self) -> tuple[bytes, ...]:
         """Read the keys from which secrets of calls are derived, newest first."""
-        return await self._read(pending.keys)
+        return await self._read(pending.secret_keys)
 
-    async def keys_since(self, since: int) -> tuple[bytes, ...]:
+    async def secret_keys_since(self, since: int) -> tuple[bytes, ...]:
         """Read the secret keys, the one in use at that time first."""
-        return await self._read(lambda tx: pending.keys_since(tx, since))
+        return await self._read(lambda tx: pending.secret_keys_since(tx, since))

@@ -10,33 +10,33 @@ import asyncpg
 
 from asyncagents.domain.port import Rng
 from asyncagents.errors import SchemaMismatch, StoreError
-from asyncagents.store.postgres.errors import LOST
-from asyncagents.store.postgres.notify import NEW_WORK, News, pools_of
-from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, Greet, patiently
+from asyncagents.store.postgres.errors import CONNECTION_LOST
+from asyncagents.store.postgres.notify import NEW_WORK, NotifySchedule, decode_pools
+from asyncagents.store.postgres.pool import CONNECT_TIMEOUT_SECONDS, Connection, OnConnect, connect_with_retry
 from asyncagents.store.postgres.workers import BEATS, Workers
 
-NEWS, LIVE = "asyncagents_news", "asyncagents_live"
-PAYLOAD = 7_900
+NEWS_CHANNEL, LIVE_CHANNEL = "asyncagents_news", "asyncagents_live"
+MAX_PAYLOAD_BYTES = 7_900
 """Max bytes of one notification."""
-MOST_LIVE = 512
+MAX_LIVE = 512
 """Max payloads that wait; more are dropped, and their content comes with the rows."""
 
 _log = logging.getLogger(__name__)
 
 
-class Line:
+class ControlConnection:
     """Notifications are hints only: a process that misses one reads the rows."""
 
-    def __init__(self, dsn: str, rng: Rng, workers: Workers, *, patience: float, check: Greet) -> None:
+    def __init__(self, dsn: str, rng: Rng, workers: Workers, *, patience: float, check: OnConnect) -> None:
         self._check = check
         self._dsn = dsn
         self._rng = rng
         self.workers = workers
         self._patience = patience
         self._wake = asyncio.Event()
-        self._news = News(rng)
+        self._news = NotifySchedule(rng)
         self._live: deque[str] = deque()
-        self._fuse: asyncio.TimerHandle | None = None
+        self._cut_off_timer: asyncio.TimerHandle | None = None
         self.cut_off = self._broken = False
         self.ready = asyncio.Event()
         """Set after the first heartbeat."""
@@ -47,42 +47,42 @@ class Line:
         self.on_cut: Callable[[bool], None] = lambda cut: None
         """True: no heartbeat for half the time after which a process counts as dead. False: it is back."""
 
-    async def begun(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Wait for the first heartbeat. Raises `StoreError` if there is none in time."""
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 await self.ready.wait()
         except TimeoutError as error:
             raise StoreError("the database is out of reach: it did not answer in time") from error
 
-    def committed(self, pools: frozenset[str]) -> None:
+    def announce_commit(self, pools: frozenset[str]) -> None:
         """Announce a commit to other processes soon, unless another announcement covers it."""
-        self._news.committed(asyncio.get_running_loop().time(), pools)
+        self._news.add_commit(asyncio.get_running_loop().time(), pools)
         self._wake.set()
         if pools:
             self.on_jobs(pools)
 
     @property
-    def heard_elsewhere(self) -> bool:
+    def has_remote_listeners(self) -> bool:
         return self.workers.listeners > 0
 
-    def say(self, payload: str) -> None:
+    def send_live(self, payload: str) -> None:
         """Send a payload of at most `MAX_PAYLOAD_BYTES` to the processes that listen."""
-        if len(self._live) < MOST_LIVE:
+        if len(self._live) < MAX_LIVE:
             self._live.append(payload)
             self._wake.set()
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Keep the connection open until cancelled. Raises `SchemaMismatch` if `check` does."""
         while True:
             connection: Connection | None = None
             try:
                 until = asyncio.get_running_loop().time() + self._patience
-                connection = await patiently(self._dsn, self._rng, until=until)
-                await self._attend(connection)
+                connection = await connect_with_retry(self._dsn, self._rng, until=until)
+                await self._serve(connection)
             except SchemaMismatch:
                 raise
-            except (StoreError, *LOST, asyncpg.PostgresError) as error:
+            except (StoreError, *CONNECTION_LOST, asyncpg.PostgresError) as error:
                 self._broken = True
                 _log.warning("database action=reconnect: the control connection broke: %s", error)
                 await asyncio.sleep(0.05)
@@ -90,27 +90,27 @@ class Line:
                 if connection is not None:
                     connection.terminate()
 
-    async def _attend(self, connection: Connection) -> None:
+    async def _serve(self, connection: Connection) -> None:
         own = connection.get_server_pid()
 
         def heard(_: object, pid: int, channel: str, said: str) -> None:
             if pid != own:
-                self._heard_news(said) if channel == NEWS else self.on_live(said)
+                self._receive_news(said) if channel == NEWS_CHANNEL else self.on_live(said)
 
-        await connection.add_listener(NEWS, heard)
-        await connection.add_listener(LIVE, heard)
+        await connection.add_listener(NEWS_CHANNEL, heard)
+        await connection.add_listener(LIVE_CHANNEL, heard)
         self.on_news()  # for notifications that were missed before
-        self.on_jobs(pools_of(NEW_WORK))
+        self.on_jobs(decode_pools(NEW_WORK))
         loop, timeout = asyncio.get_running_loop(), self._patience / 2
         next_beat = 0.0
         while True:
-            if self.workers.wanted.is_set() or loop.time() >= next_beat:
+            if self.workers.beat_requested.is_set() or loop.time() >= next_beat:
                 asked = loop.time()
                 await self.workers.beat(connection, timeout=timeout)
                 await self._check(connection)
-                self._beaten(asked)
+                self._record_heartbeat(asked)
                 next_beat = loop.time() + self._patience / BEATS
-            await self._tell(connection, timeout)
+            await self._send_pending(connection, timeout)
             await self._pause(connection, next_beat)
 
     async def _pause(self, connection: Connection, next_beat: float) -> None:
@@ -119,44 +119,46 @@ class Line:
             raise ConnectionResetError("the connection was closed")
         due = next_beat if self._news.at is None else min(next_beat, self._news.at)
         self._wake.clear()
-        if self._live or self.workers.wanted.is_set():
+        if self._live or self.workers.beat_requested.is_set():
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, due - asyncio.get_running_loop().time())):
                 await self._wake.wait()
 
-    async def _tell(self, connection: Connection, timeout: float) -> None:
+    async def _send_pending(self, connection: Connection, timeout: float) -> None:
         while self._live:
             payloads = [self._live.popleft() for _ in range(min(16, len(self._live)))]
             await connection.execute(
                 "SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload",
-                LIVE,
+                LIVE_CHANNEL,
                 payloads,
                 timeout=timeout,
             )
         now = asyncio.get_running_loop().time()
         if self._news.at is not None and now >= self._news.at:
-            await self._say(connection, self._news.say(now), timeout)
+            await self._send_news(connection, self._news.take_payload(now), timeout)
 
-    async def _say(self, connection: Connection, said: str, timeout: float) -> None:
+    async def _send_news(self, connection: Connection, said: str, timeout: float) -> None:
         try:
-            await connection.execute("SELECT pg_notify($1, $2)", NEWS, said, timeout=timeout)
+            await connection.execute("SELECT pg_notify($1, $2)", NEWS_CHANNEL, said, timeout=timeout)
         except BaseException:
-            self._news.committed(asyncio.get_running_loop().time(), pools_of(said))  # announced later
+            self._news.add_commit(asyncio.get_running_loop().time(), decode_pools(said))  # announced later
             raise
 
-    def _heard_news(self, said: str) -> None:
-        pools = pools_of(said)
-        self._news.heard(asyncio.get_running_loop().time(), pools)
+    def _receive_news(self, said: str) -> None:
+        pools = decode_pools(said)
+        self._news.receive(asyncio.get_running_loop().time(), pools)
         self.on_news()
         if pools:
             self.on_jobs(pools)
 
-    def _beaten(self, asked: float) -> None:
+    def _record_heartbeat(self, asked: float) -> None:
         """Restart the timer, from when the heartbeat was sent: its answer may have been delayed."""
-        if self._fuse is not None:
-            self._fuse.cancel()
-        self._fuse = asyncio.get_running_loop().call_at(asked + self._patience / 2, self._cut)
+        if self._cut_off_timer is not None:
+            self._cut_off_timer.cancel()
+        self._cut_off_timer = asyncio.get_running_loop().call_at(
+            asked + self._patience / 2, self._report_cut_off
+        )
         self.ready.set()
         if self._broken:
             self._broken = False
@@ -165,37 +167,37 @@ class Line:
             self.cut_off = False
             self.on_cut(False)
 
-    def _cut(self) -> None:
+    def _report_cut_off(self) -> None:
         _log.error("database action=cut_off: no heartbeat for too long; all work here stops for now")
         self.cut_off = True
         self.on_cut(True)
 
     async def end(self) -> None:
         """Sign off, so that other processes need not wait until this one counts as dead."""
-        if self._fuse is not None:
-            self._fuse.cancel()
+        if self._cut_off_timer is not None:
+            self._cut_off_timer.cancel()
         try:
             until = asyncio.get_running_loop().time() + 1
-            connection = await patiently(self._dsn, self._rng, until=until)
+            connection = await connect_with_retry(self._dsn, self._rng, until=until)
             try:
                 await self.workers.leave(connection, timeout=1)
-                await connection.execute("SELECT pg_notify($1, $2)", NEWS, NEW_WORK, timeout=1)
+                await connection.execute("SELECT pg_notify($1, $2)", NEWS_CHANNEL, NEW_WORK, timeout=1)
             finally:
                 connection.terminate()
-        except (StoreError, *LOST, asyncpg.PostgresError) as error:
+        except (StoreError, *CONNECTION_LOST, asyncpg.PostgresError) as error:
             _log.warning("database action=sign_off: this process could not sign off: %s", error)
 
 
 @asynccontextmanager
-async def open_line(
-    dsn: str, rng: Rng, workers: Workers, *, patience: float, check: Greet
-) -> AsyncIterator[Line]:
+async def open_control_connection(
+    dsn: str, rng: Rng, workers: Workers, *, patience: float, check: OnConnect
+) -> AsyncIterator[ControlConnection]:
     """Open the control connection. `check` raises if the database is not the one this process opened."""
-    line = Line(dsn, rng, workers, patience=patience, check=check)
+    line = ControlConnection(dsn, rng, workers, patience=patience, check=check)
     failure: BaseException | None = None
     try:
         async with asyncio.TaskGroup() as group:
-            keeping = group.create_task(line.keep())
+            keeping = group.create_task(line.run())
             try:
                 yield line
             except BaseException as error:  # noqa: BLE001  leaves the group first, so that it is not wrapped

@@ -4,7 +4,7 @@ import asyncpg
 
 from asyncagents.errors import AsyncAgentsError, InvalidInput, StoreError
 
-LOST = (
+CONNECTION_LOST = (
     OSError,
     TimeoutError,
     asyncpg.InterfaceError,
@@ -18,7 +18,7 @@ LOST = (
 )
 """The connection is lost or refused for now: a new one may succeed in a moment."""
 
-RETRIED = (
+RETRYABLE = (
     asyncpg.SerializationError,
     asyncpg.DeadlockDetectedError,
     asyncpg.UniqueViolationError,
@@ -26,7 +26,7 @@ RETRIED = (
 )
 """Another transaction was first: the verb is run again and sees what that one did."""
 
-UNFIT = (
+INVALID_VALUE = (
     UnicodeEncodeError,
     OverflowError,
     asyncpg.DataError,
@@ -35,11 +35,11 @@ UNFIT = (
 )
 
 
-UNSYNCED = (asyncpg.InterfaceError, asyncpg.InternalClientError, asyncpg.DataError)
+OUT_OF_SYNC = (asyncpg.InterfaceError, asyncpg.InternalClientError, asyncpg.DataError)
 """Raised by asyncpg in the middle of a statement: the server may still be executing it."""
 
 
-class Again(Exception):
+class RetryNeeded(Exception):
     """The transaction was not committed and may be tried again. `lost`: the connection was."""
 
     def __init__(self, error: BaseException, *, lost: bool) -> None:
@@ -48,18 +48,18 @@ class Again(Exception):
         self.__cause__ = error
 
 
-def judged(error: BaseException) -> BaseException:
+def translate_error(error: BaseException) -> BaseException:
     """Return the error for the caller, or `RetryNeeded`."""
-    if isinstance(error, AsyncAgentsError | Again):
+    if isinstance(error, AsyncAgentsError | RetryNeeded):
         return error
-    if isinstance(error, UNFIT) and not isinstance(error, asyncpg.InterfaceError):
+    if isinstance(error, INVALID_VALUE) and not isinstance(error, asyncpg.InterfaceError):
         return InvalidInput(f"the store cannot take this value: {error}")
     if isinstance(error, asyncpg.DataError):  # both: asyncpg found it before it was sent
         return InvalidInput(f"the store cannot take this value: {error}")
-    if isinstance(error, RETRIED):
-        return Again(error, lost=False)
-    if isinstance(error, LOST):
-        return Again(error, lost=True)
+    if isinstance(error, RETRYABLE):
+        return RetryNeeded(error, lost=False)
+    if isinstance(error, CONNECTION_LOST):
+        return RetryNeeded(error, lost=True)
     if isinstance(error, asyncpg.PostgresError):
         return StoreError(f"the database refused the statement: {error}")
     return error

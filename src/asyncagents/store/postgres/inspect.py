@@ -8,15 +8,15 @@ from msgspec import Struct
 
 from asyncagents.domain.port import Rng
 from asyncagents.errors import StoreError
-from asyncagents.store.postgres.errors import LOST
+from asyncagents.store.postgres.errors import CONNECTION_LOST
 from asyncagents.store.postgres.migrate import load_scripts
-from asyncagents.store.postgres.pool import Connection, patiently
+from asyncagents.store.postgres.pool import Connection, connect_with_retry
 
-PATIENCE_SECONDS = 3.0
+CONNECT_TIMEOUT_SECONDS = 3.0
 _QUEUED = "SELECT COUNT(*) FROM pgqueuer WHERE status = 'queued'"
 
 
-class Neighbour(Struct, frozen=True, array_like=True):
+class WorkerProcess(Struct, frozen=True, array_like=True):
     """A process that uses the database."""
 
     id: str
@@ -29,7 +29,7 @@ class Neighbour(Struct, frozen=True, array_like=True):
     lives: bool
 
 
-class Seen(Struct, frozen=True):
+class PostgresInspection(Struct, frozen=True):
     server: str
     schema: int
     """0: our schema is not installed."""
@@ -37,7 +37,7 @@ class Seen(Struct, frozen=True):
     ours: int
     sessions: int
     bytes: int
-    neighbours: tuple[Neighbour, ...] = ()
+    neighbours: tuple[WorkerProcess, ...] = ()
     left: dict[str, int] = {}
     """Sessions with work in pools that no living process serves, by pool."""
     waiting: int = 0
@@ -50,29 +50,31 @@ class Seen(Struct, frozen=True):
     """Age of the oldest writing transaction: readers of the feed wait for it."""
 
 
-async def inspect(dsn: str, rng: Rng) -> Seen:
+async def inspect(dsn: str, rng: Rng) -> PostgresInspection:
     """Inspect a database. Raises `StoreError`."""
-    until = asyncio.get_running_loop().time() + PATIENCE_SECONDS
-    connection = await patiently(dsn, rng, until=until)
+    until = asyncio.get_running_loop().time() + CONNECT_TIMEOUT_SECONDS
+    connection = await connect_with_retry(dsn, rng, until=until)
     try:
-        return await _seen(connection)
-    except (*LOST, asyncpg.PostgresError) as error:
+        return await _inspect(connection)
+    except (*CONNECTION_LOST, asyncpg.PostgresError) as error:
         raise StoreError(f"the database could not be inspected: {error}") from error
     finally:
         connection.terminate()
 
 
-async def _seen(connection: Connection) -> Seen:
+async def _inspect(connection: Connection) -> PostgresInspection:
     server = await connection.fetchval("SHOW server_version")
     size = await connection.fetchval("SELECT pg_database_size(current_database())")
     there = await connection.fetchval("SELECT to_regclass('asyncagents_schema') IS NOT NULL")
     if not there:
-        return Seen(server=server, schema=0, needs=0, ours=len(load_scripts()), sessions=0, bytes=size)
+        return PostgresInspection(
+            server=server, schema=0, needs=0, ours=len(load_scripts()), sessions=0, bytes=size
+        )
     schema, needs = await connection.fetchrow("SELECT version, min_reader FROM asyncagents_schema")
-    neighbours = await _neighbours(connection)
+    neighbours = await _worker_processes(connection)
     served = sorted({pool for each in neighbours if each.lives and each.capacity for pool in each.pools})
     queue = await connection.fetchval("SELECT to_regclass('pgqueuer') IS NOT NULL")
-    return Seen(
+    return PostgresInspection(
         server=server,
         schema=schema,
         needs=needs,
@@ -80,7 +82,7 @@ async def _seen(connection: Connection) -> Seen:
         sessions=await connection.fetchval("SELECT COUNT(*) FROM session"),
         bytes=size,
         neighbours=neighbours,
-        left=await _left(connection, served),
+        left=await _unserved_sessions(connection, served),
         waiting=await connection.fetchval(_QUEUED) if queue else 0,
         connections=tuple(
             await connection.fetchrow(
@@ -101,7 +103,7 @@ async def _seen(connection: Connection) -> Seen:
     )
 
 
-async def _left(connection: Connection, served: list[str]) -> dict[str, int]:
+async def _unserved_sessions(connection: Connection, served: list[str]) -> dict[str, int]:
     rows = await connection.fetch(
         "SELECT pool, COUNT(*) FROM session WHERE state <> 'idle' AND NOT pool = ANY($1)"
         " GROUP BY pool ORDER BY 2 DESC, 1",
@@ -110,9 +112,9 @@ async def _left(connection: Connection, served: list[str]) -> dict[str, int]:
     return dict(tuple(row) for row in rows)
 
 
-async def _neighbours(connection: Connection) -> tuple[Neighbour, ...]:
+async def _worker_processes(connection: Connection) -> tuple[WorkerProcess, ...]:
     rows = await connection.fetch(
         "SELECT id, host, pid, kind, pools, runs, capacity, beat > clock_timestamp() - patience"
         " FROM worker ORDER BY started"
     )
-    return tuple(msgspec.convert(tuple(row), Neighbour) for row in rows)
+    return tuple(msgspec.convert(tuple(row), WorkerProcess) for row in rows)

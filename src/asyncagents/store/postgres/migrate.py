@@ -8,11 +8,11 @@ from msgspec import Struct
 
 from asyncagents.domain.port import Rng
 from asyncagents.errors import SchemaMismatch, StoreError
-from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, patiently
+from asyncagents.store.postgres.pool import CONNECT_TIMEOUT_SECONDS, Connection, connect_with_retry
 from asyncagents.store.postgres.statement import migration_files
 
-OLDEST = 140_000
-TURN = 0x61_67_65_6E_74_73
+MIN_SERVER_VERSION = 140_000
+MIGRATION_LOCK = 0x61_67_65_6E_74_73
 """The advisory lock that orders processes that start at once."""
 
 
@@ -22,15 +22,17 @@ def load_scripts() -> tuple[str, ...]:
 
 async def migrate(connection: Connection, *, epoch: str, scripts: tuple[str, ...]) -> None:
     """Run missing migrations; safe when processes start at once. Raises `SchemaMismatch`, `StoreError`."""
-    if (version := await connection.fetchval("SHOW server_version_num")) and int(version) < OLDEST:
+    if (version := await connection.fetchval("SHOW server_version_num")) and int(
+        version
+    ) < MIN_SERVER_VERSION:
         raise StoreError("PostgreSQL 14 or newer is required: upgrade the server")
     async with connection.transaction():
-        await connection.execute("SELECT pg_advisory_xact_lock($1)", TURN)
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", MIGRATION_LOCK)
         done = await _version(connection)
         for number, script in enumerate(scripts[done:], start=done + 1):
             await connection.execute(script)
-            await _stamp(connection, number, script)
-        await _count_on(connection, epoch)
+            await _record_version(connection, number, script)
+        await _rebase_if_moved(connection, epoch)
     await refuse_newer(connection, len(scripts))
 
 
@@ -43,7 +45,7 @@ async def _version(connection: Connection) -> int:
     return await connection.fetchval("SELECT version FROM asyncagents_schema") or 0
 
 
-async def _stamp(connection: Connection, number: int, script: str) -> None:
+async def _record_version(connection: Connection, number: int, script: str) -> None:
     found = re.search(r"^-- min_reader: (\d+)", script, re.MULTILINE)
     await connection.execute(
         "INSERT INTO asyncagents_schema (id, version, min_reader) VALUES (1, $1, $2) "
@@ -54,16 +56,16 @@ async def _stamp(connection: Connection, number: int, script: str) -> None:
     )
 
 
-async def _count_on(connection: Connection, epoch: str) -> None:
+async def _rebase_if_moved(connection: Connection, epoch: str) -> None:
     """Rebase revisions in another cluster: they are transaction numbers, which begin anew there. A restored
     copy continues above all its revisions, and cursors become invalid."""
     if not await connection.fetchval(
         "SELECT 1 FROM revision, pg_control_system() WHERE id = 1 AND cluster = system_identifier::text"
     ):
-        await count_above(connection, epoch=epoch)
+        await rebase_revisions(connection, epoch=epoch)
 
 
-async def count_above(connection: Connection, *, epoch: str, least: int = 0) -> None:
+async def rebase_revisions(connection: Connection, *, epoch: str, least: int = 0) -> None:
     """Continue revisions above those of all rows and above `least`; cursors become invalid."""
     await connection.execute(
         "INSERT INTO revision (id, base, epoch, horizon, cluster) "
@@ -90,20 +92,22 @@ async def count_above(connection: Connection, *, epoch: str, least: int = 0) -> 
     )
 
 
-async def begin_afresh(dsn: str, rng: Rng) -> None:
+async def reset_epoch(dsn: str, rng: Rng) -> None:
     """Change the epoch after a restore in the same cluster: cursors and open connections become invalid."""
-    connection = await patiently(dsn, rng, until=asyncio.get_running_loop().time() + PATIENCE_SECONDS)
+    connection = await connect_with_retry(
+        dsn, rng, until=asyncio.get_running_loop().time() + CONNECT_TIMEOUT_SECONDS
+    )
     try:
         async with connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", TURN)
-            await count_above(connection, epoch=f"{rng.below(2**48):012x}")
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", MIGRATION_LOCK)
+            await rebase_revisions(connection, epoch=f"{rng.below(2**48):012x}")
     except asyncpg.PostgresError as error:
         raise StoreError(f"the epoch of the database could not be changed: {error}") from error
     finally:
         connection.terminate()
 
 
-class Standing(Struct, frozen=True):
+class DatabaseIdentity(Struct, frozen=True):
     """Identifies the database that this process opened."""
 
     epoch: str

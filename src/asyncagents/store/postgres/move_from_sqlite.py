@@ -12,65 +12,67 @@ from msgspec import Struct
 
 from asyncagents.domain.port import Rng
 from asyncagents.errors import Conflict, InvalidInput, SchemaMismatch, StoreError
-from asyncagents.store.postgres.errors import LOST
-from asyncagents.store.postgres.migrate import count_above, load_scripts, migrate
-from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, patiently
-from asyncagents.store.sqlite.connection import prepare
+from asyncagents.store.postgres.errors import CONNECTION_LOST
+from asyncagents.store.postgres.migrate import load_scripts, migrate, rebase_revisions
+from asyncagents.store.postgres.pool import CONNECT_TIMEOUT_SECONDS, Connection, connect_with_retry
+from asyncagents.store.sqlite.connection import configure
 from asyncagents.store.sqlite.migrate import load_scripts as load_sqlite_scripts
 from asyncagents.store.sqlite.migrate import migrate as migrate_sqlite
-from asyncagents.store.sqlite.owners import is_held
+from asyncagents.store.sqlite.owners import is_lock_held
 from asyncagents.store.tx import Row
 
 TABLES = (
     *("session", "message", "part", "input", "call", "request", "cancel", "tombstone", "todo", "approval"),
     *("answered", "task", "notice", "secret_key", "call_secret", "delivery", "idempotency", "arrival"),
 )
-_ITS_OWN = frozenset({"schema", "revision", "mark"})
+_SOURCE_ONLY = frozenset({"schema", "revision", "mark"})
 """Tables of the file that are not moved: PostgreSQL counts revisions in its own way."""
-ROWS, BYTES = 2_000, 4 * 1024 * 1024
+BATCH_ROWS, BATCH_BYTES = 2_000, 4 * 1024 * 1024
 """Limits of a batch."""
-LONG_SECONDS = 3_600
-LEAVING_SECONDS = 2.0
+STATEMENT_TIMEOUT_SECONDS = 3_600
+DISCONNECT_SECONDS = 2.0
 """How long PostgreSQL may still list a connection that was closed."""
 
-Told: TypeAlias = Callable[[str, int], None]
+ReportProgress: TypeAlias = Callable[[str, int], None]
 
 
-class Moved(Struct, frozen=True, kw_only=True):
+class MoveResult(Struct, frozen=True, kw_only=True):
     rows: dict[str, int]
     """Rows moved, by table."""
     replaced: int = 0
     """Characters that PostgreSQL cannot store, such as a zero byte; each was replaced by U+FFFD."""
 
 
-async def move(path: Path, dsn: str, *, rng: Rng, pool: str | None = None, told: Told) -> Moved:
+async def move_store(
+    path: Path, dsn: str, *, rng: Rng, pool: str | None = None, told: ReportProgress
+) -> MoveResult:
     """Copy a SQLite file into a database without sessions: all of it or, after any failure, nothing.
 
     With `pool` all sessions get that pool. `told` is called with a table and how many of its rows were sent.
     The file stays as it is. Raises `Conflict` if either side is in use or the database has sessions,
     `InvalidInput` if there is no such file, `SchemaMismatch` and `StoreError`.
     """
-    texts = _Texts()
-    with _opened(path, rng) as source:
+    texts = _TextReader()
+    with _open_source(path, rng) as source:
         source.text_factory = texts
-        async with _begun(dsn, rng) as target:
-            await _make_way(target)
+        async with _open_target(dsn, rng) as target:
+            await _clear_target(target)
             columns = await _columns(source, target)
             for table in TABLES:
-                await _copy(source, target, table, columns[table], pool=pool, told=told)
+                await _copy_table(source, target, table, columns[table], pool=pool, told=told)
             (newest,) = source.execute("SELECT rev FROM revision").fetchone()
-            await _count_on(target, epoch=_epoch(rng), newest=newest)
-            rows = await _checked(source, target)
+            await _continue_revisions(target, epoch=_epoch(rng), newest=newest)
+            rows = await _check_counts(source, target)
             _refuse_users(path.parent)  # a process started meanwhile would go on with the file
             await _commit(target)
-    return Moved(rows=rows, replaced=texts.replaced)
+    return MoveResult(rows=rows, replaced=texts.replaced)
 
 
 def _epoch(rng: Rng) -> str:
     return f"{rng.below(2**48):012x}"
 
 
-class _Texts:
+class _TextReader:
     """Decodes texts and replaces what PostgreSQL cannot store."""
 
     def __init__(self) -> None:
@@ -92,14 +94,14 @@ class _Texts:
 
 
 @contextmanager
-def _opened(path: Path, rng: Rng) -> Iterator[sqlite3.Connection]:
+def _open_source(path: Path, rng: Rng) -> Iterator[sqlite3.Connection]:
     """Open the file, migrated to the newest schema and locked against writes until the block ends."""
     if not path.is_file():
         raise InvalidInput(f"there is no store at {path}: give a data directory that has one")
     _refuse_users(path.parent)
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as source:
-            prepare(source, synchronous="FULL")
+            configure(source, synchronous="FULL")
             migrate_sqlite(source, path, epoch=_epoch(rng), scripts=load_sqlite_scripts())
             source.execute("BEGIN IMMEDIATE")
             yield source
@@ -109,14 +111,14 @@ def _opened(path: Path, rng: Rng) -> Iterator[sqlite3.Connection]:
 
 def _refuse_users(directory: Path) -> None:
     """Raise `Conflict` if a living process uses the data directory: each holds a lock file there."""
-    if any(is_held(lock) for lock in (*directory.glob("*.lock"), *directory.glob("owners/*.lock"))):
+    if any(is_lock_held(lock) for lock in (*directory.glob("*.lock"), *directory.glob("owners/*.lock"))):
         raise Conflict(
             f"nothing was moved: a process uses {directory}. Stop it (`asyncagents doctor` shows whether a "
             "server runs there, and how many processes use it), then move again."
         )
 
 
-def _names(source: sqlite3.Connection, table: str) -> list[str]:
+def _column_names(source: sqlite3.Connection, table: str) -> list[str]:
     return [row[1] for row in source.execute(f'PRAGMA table_info("{table}")')]
 
 
@@ -127,7 +129,7 @@ def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
     for row in rows:
         batch.append(row)
         size += sum(len(value) for value in row if isinstance(value, str | bytes))
-        if len(batch) >= ROWS or size >= BYTES:
+        if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES:
             yield batch
             batch, size = [], 0
     if batch:
@@ -138,26 +140,29 @@ def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
 
 
 @asynccontextmanager
-async def _begun(dsn: str, rng: Rng) -> AsyncIterator[Connection]:
+async def _open_target(dsn: str, rng: Rng) -> AsyncIterator[Connection]:
     """Open a transaction in a database with our schema; it is rolled back unless committed."""
-    target = await patiently(dsn, rng, until=asyncio.get_running_loop().time() + PATIENCE_SECONDS)
+    target = await connect_with_retry(
+        dsn, rng, until=asyncio.get_running_loop().time() + CONNECT_TIMEOUT_SECONDS
+    )
     try:
         await migrate(target, epoch=_epoch(rng), scripts=load_scripts())
         await target.execute(
-            f"BEGIN; SET LOCAL statement_timeout = '{LONG_SECONDS}s'; SET LOCAL lock_timeout = '5s'; "
-            f"SET LOCAL idle_in_transaction_session_timeout = '{LONG_SECONDS}s'"
+            f"BEGIN; SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT_SECONDS}s'; "
+            "SET LOCAL lock_timeout = '5s'; "
+            f"SET LOCAL idle_in_transaction_session_timeout = '{STATEMENT_TIMEOUT_SECONDS}s'"
         )
         yield target
-    except (*LOST, asyncpg.PostgresError) as error:
+    except (*CONNECTION_LOST, asyncpg.PostgresError) as error:
         raise StoreError(f"nothing was moved: {str(error) or type(error).__name__}") from error
     finally:
         try:
             await target.close(timeout=1)
-        except (*LOST, asyncpg.PostgresError):
+        except (*CONNECTION_LOST, asyncpg.PostgresError):
             target.terminate()
 
 
-async def _make_way(target: Connection) -> None:
+async def _clear_target(target: Connection) -> None:
     """Lock and empty the target; a process that opens it meanwhile waits for the move. Raises `Conflict`."""
     try:
         await target.execute("LOCK TABLE revision IN ACCESS EXCLUSIVE MODE")
@@ -177,7 +182,7 @@ async def _make_way(target: Connection) -> None:
 
 async def _refuse_others(target: Connection) -> None:
     """Raise `Conflict` if other processes have the database open: they would count from old revisions."""
-    until = asyncio.get_running_loop().time() + LEAVING_SECONDS
+    until = asyncio.get_running_loop().time() + DISCONNECT_SECONDS
     while await target.fetchval(
         "SELECT COUNT(*) FROM pg_stat_activity, pg_stat_clear_snapshot() WHERE datname = current_database() "
         "AND pid <> pg_backend_pid() AND application_name = current_setting('application_name') "
@@ -198,11 +203,11 @@ def _in_use() -> Conflict:
 async def _columns(source: sqlite3.Connection, target: Connection) -> dict[str, list[str]]:
     """The columns of each table. Raises `SchemaMismatch` unless both sides have the same."""
     known = source.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
-    if strange := {row[0] for row in known} - _ITS_OWN - set(TABLES):
+    if strange := {row[0] for row in known} - _SOURCE_ONLY - set(TABLES):
         raise SchemaMismatch(f"nothing was moved: {', '.join(sorted(strange))} has no table in PostgreSQL")
     columns: dict[str, list[str]] = {}
     for table in TABLES:
-        columns[table] = _names(source, table)
+        columns[table] = _column_names(source, table)
         there = await target.fetch(
             "SELECT attname FROM pg_attribute "
             "WHERE attrelid = to_regclass($1::text) AND attnum > 0 AND NOT attisdropped",
@@ -216,62 +221,64 @@ async def _columns(source: sqlite3.Connection, target: Connection) -> dict[str, 
     return columns
 
 
-async def _copy(
+async def _copy_table(
     source: sqlite3.Connection,
     target: Connection,
     table: str,
     columns: list[str],
     *,
     pool: str | None,
-    told: Told,
+    told: ReportProgress,
 ) -> None:
     moves = pool is not None and table == "session"
     wanted = ", ".join("?" if moves and name == "pool" else f'"{name}"' for name in columns)
     found = source.execute(f"SELECT {wanted} FROM {table}", (pool,) if moves else ())  # noqa: S608  our names
     sent = 0
     for batch in _batches(found):
-        await _send(target, table, columns, batch)
+        await _send_batch(target, table, columns, batch)
         sent += len(batch)
         told(table, sent)
 
 
-async def _send(target: Connection, table: str, columns: list[str], batch: list[Row]) -> None:
+async def _send_batch(target: Connection, table: str, columns: list[str], batch: list[Row]) -> None:
     try:
-        await target.copy_records_to_table(table, records=batch, columns=columns, timeout=LONG_SECONDS)
-    except LOST:
+        await target.copy_records_to_table(
+            table, records=batch, columns=columns, timeout=STATEMENT_TIMEOUT_SECONDS
+        )
+    except CONNECTION_LOST:
         raise
     except (asyncpg.PostgresError, TypeError, OverflowError, UnicodeEncodeError) as error:
         raise StoreError(f"nothing was moved: PostgreSQL cannot store a row of {table}: {error}") from error
 
 
-async def _count_on(target: Connection, *, epoch: str, newest: int) -> None:
+async def _continue_revisions(target: Connection, *, epoch: str, newest: int) -> None:
     """Continue revisions above the file's newest: admissions, cancels and cursors refer to old ones."""
     await target.execute(
         "SELECT setval(pg_get_serial_sequence('secret_key', 'id'), MAX(id)) FROM secret_key "
         "HAVING COUNT(*) > 0"
     )
-    await count_above(target, epoch=epoch, least=newest)
+    await rebase_revisions(target, epoch=epoch, least=newest)
 
 
-async def _checked(source: sqlite3.Connection, target: Connection) -> dict[str, int]:
+async def _check_counts(source: sqlite3.Connection, target: Connection) -> dict[str, int]:
     """Count the rows of each table. Raises `StoreError` unless both sides have as many."""
     rows: dict[str, int] = {}
     for table in TABLES:
         count = f"SELECT COUNT(*) FROM {table}"  # noqa: S608  our names
         (here,) = source.execute(count).fetchone()
-        there = await target.fetchval(count, timeout=LONG_SECONDS)
+        there = await target.fetchval(count, timeout=STATEMENT_TIMEOUT_SECONDS)
         if here != there:
             raise StoreError(f"nothing was moved: only {there} of {here} rows of {table} arrived")
         rows[table] = here
     # Without statistics the first queries would scan whole tables.
-    await target.execute(f"ANALYZE {', '.join(TABLES)}", timeout=LONG_SECONDS)
+    await target.execute(f"ANALYZE {', '.join(TABLES)}", timeout=STATEMENT_TIMEOUT_SECONDS)
     return rows
 
 
 async def _commit(target: Connection) -> None:
     try:
-        await target.execute("COMMIT", timeout=LONG_SECONDS)
-    except (*LOST, asyncpg.PostgresError) as error:
+        await target.execute("COMMIT", timeout=STATEMENT_TIMEOUT_SECONDS)
+    except (*CONNECTION_LOST, asyncpg.PostgresError) as error:
         raise StoreError(
             f"the answer to COMMIT was lost ({error}): move again. If the database then has sessions, all "
             "were moved; else none."

@@ -4,22 +4,22 @@ import msgspec
 
 from asyncagents.domain.port import Rng
 
-GATHER_SECONDS = 0.025
+BATCH_WINDOW_SECONDS = 0.025
 """Batch window: commits within it are announced together, and by one of the processes."""
-HEARD_SECONDS = 0.01
+RECEIVED_SECONDS = 0.01
 """A notification reaches all processes within this time; one that misses it polls later."""
-LONGEST = 7_900
+MAX_PAYLOAD_BYTES = 7_900
 """Max bytes of one notification."""
-EVERY_POOL = "*"
-NEW_WORK = f'["{EVERY_POOL}"]'
+ALL_POOLS = "*"
+NEW_WORK = f'["{ALL_POOLS}"]'
 
 
-def pools_of(said: str) -> frozenset[str]:
+def decode_pools(said: str) -> frozenset[str]:
     """Decode a payload: the pools that have work in the queue."""
     return frozenset(msgspec.json.decode(said, type=list[str])) if said else frozenset()
 
 
-class News:
+class NotifySchedule:
     """Work is announced at once, unless it was announced a moment ago. Times are those of the event loop."""
 
     def __init__(self, rng: Rng) -> None:
@@ -32,33 +32,33 @@ class News:
         self._told = 0.0
         """When this or another process last announced work."""
 
-    def committed(self, now: float, pools: frozenset[str]) -> None:
+    def add_commit(self, now: float, pools: frozenset[str]) -> None:
         """Schedule the announcement of a commit. `pools`: those that it queued work for."""
         self._last = now
         self._pools |= pools
-        at = max(now, self._told + self._a_while()) if pools else now + GATHER_SECONDS
+        at = max(now, self._told + self._jitter()) if pools else now + BATCH_WINDOW_SECONDS
         self.at = at if self.at is None else min(at, self.at)
 
-    def heard(self, now: float, pools: frozenset[str]) -> None:
+    def receive(self, now: float, pools: frozenset[str]) -> None:
         """Handle a notification of another process: it covers commits of ours that are old enough. Work is
         still announced: what counts is when the other process sent, not when this one received."""
         if pools:
             self._told = now
-        if self._last < now - HEARD_SECONDS and not self._pools:
-            self._done()
+        if self._last < now - RECEIVED_SECONDS and not self._pools:
+            self._clear()
 
-    def say(self, now: float) -> str:
+    def take_payload(self, now: float) -> str:
         """Take the payload to send now."""
         said = msgspec.json.encode(sorted(self._pools)).decode() if self._pools else ""
         if self._pools:
             self._told = now
-        self._done()
-        return said if len(said.encode()) <= LONGEST else NEW_WORK
+        self._clear()
+        return said if len(said.encode()) <= MAX_PAYLOAD_BYTES else NEW_WORK
 
-    def _done(self) -> None:
+    def _clear(self) -> None:
         self.at = None
         self._pools.clear()
 
-    def _a_while(self) -> float:
+    def _jitter(self) -> float:
         """A random part of the window, so that one process is first and the others receive it in time."""
-        return GATHER_SECONDS * (0.5 + self._rng.below(1000) / 1000)
+        return BATCH_WINDOW_SECONDS * (0.5 + self._rng.below(1000) / 1000)

@@ -31,32 +31,32 @@ class GatedDriver(AsyncpgDriver):
     def __init__(self, connection: Connection, rng: Rng, fellows: Callable[[], int]) -> None:
         super().__init__(connection)
         self._rng = rng
-        self._fellows = fellows
-        self._hear: Callable[[str], None] = lambda payload: None
+        self._peers = fellows
+        self._listener: Callable[[str], None] = lambda payload: None
         self._channel = ""
         self._next = 0.0
-        self._waits: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     async def add_listener(self, channel: str, callback: Callable[[str], None]) -> None:
-        self._channel, self._hear = channel, callback
+        self._channel, self._listener = channel, callback
 
     async def notify(self, channel: str, payload: str) -> None:
         """Answer PgQueuer's check of its own listener."""
-        self._hear(payload)
+        self._listener(payload)
 
     def hint(self) -> None:
         """Dequeue soon: there may be new jobs."""
-        if self._waits is None:
+        if self._timer is None:
             loop = asyncio.get_running_loop()
-            spread = (self._fellows() - 1) * SPREAD_SECONDS * self._rng.below(1000) / 1000
-            self._waits = loop.call_at(max(self._next, loop.time() + spread), self.look)
+            spread = (self._peers() - 1) * SPREAD_SECONDS * self._rng.below(1000) / 1000
+            self._timer = loop.call_at(max(self._next, loop.time() + spread), self.dequeue_now)
 
-    def look(self) -> None:
-        if self._waits is not None:
-            self._waits.cancel()
-            self._waits = None
+    def dequeue_now(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._next = asyncio.get_running_loop().time() + GAP_SECONDS
-        self._hear(msgspec.json.encode(_CHANGED | {"channel": self._channel}).decode())
+        self._listener(msgspec.json.encode(_CHANGED | {"channel": self._channel}).decode())
 
 
 class GatedQueries(Queries):
@@ -64,4 +64,4 @@ class GatedQueries(Queries):
         """Dequeue after jobs are done: there is capacity for others."""
         await super().log_jobs(job_status)
         if isinstance(self.driver, GatedDriver):
-            self.driver.look()
+            self.driver.dequeue_now()

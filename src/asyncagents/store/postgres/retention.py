@@ -7,14 +7,14 @@ import asyncpg
 
 from asyncagents.domain.port import Rng
 from asyncagents.errors import StoreError
-from asyncagents.store.postgres.errors import LOST
-from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, patiently
+from asyncagents.store.postgres.errors import CONNECTION_LOST
+from asyncagents.store.postgres.pool import CONNECT_TIMEOUT_SECONDS, Connection, connect_with_retry
 
 EVERY_SECONDS = 3_600
 PIECE = 2_000
 KEEP_DAYS = 30
 """Feed readers with an older cursor get a reset."""
-_ALONE = 0x74_69_64_79
+_LOCK_KEY = 0x74_69_64_79
 _TOMBSTONES = (
     "DELETE FROM tombstone WHERE ctid = ANY(ARRAY(SELECT ctid FROM tombstone WHERE rev <= $1 LIMIT $2))"
 )
@@ -39,18 +39,20 @@ async def tidy_forever(dsn: str, rng: Rng) -> None:
     while True:
         await asyncio.sleep(EVERY_SECONDS * (0.5 + rng.below(1000) / 1000))
         try:
-            connection = await patiently(dsn, rng, until=asyncio.get_running_loop().time() + PATIENCE_SECONDS)
+            connection = await connect_with_retry(
+                dsn, rng, until=asyncio.get_running_loop().time() + CONNECT_TIMEOUT_SECONDS
+            )
             try:
                 await tidy(connection)
             finally:
                 connection.terminate()
-        except (StoreError, *LOST, asyncpg.PostgresError) as error:
+        except (StoreError, *CONNECTION_LOST, asyncpg.PostgresError) as error:
             _log.warning("database action=tidy: failed; will retry: %s", error)
 
 
 async def tidy(connection: Connection, *, keep_days: int = KEEP_DAYS, piece: int = PIECE) -> bool:
     """Delete expired rows. False: another process is doing it."""
-    if not await connection.fetchval("SELECT pg_try_advisory_lock($1)", _ALONE):
+    if not await connection.fetchval("SELECT pg_try_advisory_lock($1)", _LOCK_KEY):
         return False
     try:
         await _forget_deleted(connection, keep_days, piece)
@@ -60,7 +62,7 @@ async def tidy(connection: Connection, *, keep_days: int = KEEP_DAYS, piece: int
         for statement in _DEAD:
             await connection.execute(statement)
     finally:
-        await connection.execute("SELECT pg_advisory_unlock($1)", _ALONE)
+        await connection.execute("SELECT pg_advisory_unlock($1)", _LOCK_KEY)
     return True
 
 

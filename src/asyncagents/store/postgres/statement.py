@@ -7,7 +7,7 @@ from importlib.resources.abc import Traversable
 
 from msgspec import Struct
 
-from asyncagents.store.sql_file import bare, migrations, named
+from asyncagents.store.sql_file import migrations, read_statements, strip_comments
 
 _HERE = files("asyncagents.store.postgres")
 _TREE = re.compile(r"^-- tree: (session|call|ask|message|part) (\d+)$", re.MULTILINE)
@@ -21,23 +21,23 @@ class Statement(Struct, frozen=True):
     place: int = 0
     lock: str | None = None
     """The name of another lock that must be taken first."""
-    looks: bool = False
+    is_read: bool = False
     """Whether the statement only reads."""
 
 
 @cache
 def load_statements() -> dict[str, Statement]:
-    return {name: _statement(text) for name, text in named(_HERE.joinpath("sql"))}
+    return {name: _statement(text) for name, text in read_statements(_HERE.joinpath("sql"))}
 
 
 def _statement(text: str) -> Statement:
     tree, lock = _TREE.search(text), _LOCK.search(text)
     return Statement(
-        bare(text),
+        strip_comments(text),
         kind=tree[1] if tree else None,
         place=int(tree[2]) - 1 if tree else 0,
         lock=lock[1] if lock else None,
-        looks=bare(text).startswith("SELECT"),
+        is_read=strip_comments(text).startswith("SELECT"),
     )
 
 

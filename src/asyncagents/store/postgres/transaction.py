@@ -7,7 +7,7 @@ from asyncagents.domain.event import Event
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.store.postgres.pool import Connection, Pool
 from asyncagents.store.postgres.statement import Statement
-from asyncagents.store.postgres.tree_lock import Trees, lock_key
+from asyncagents.store.postgres.tree_lock import TreeLocks, lock_key
 from asyncagents.store.tx import Row
 
 _LOOKUP = {
@@ -60,7 +60,7 @@ class PostgresTx:
         *,
         now: int,
         ids: Ids,
-        trees: Trees,
+        trees: TreeLocks,
         base: int | None,
         until: float,
     ) -> None:
@@ -97,33 +97,33 @@ class PostgresTx:
         await self._ends.__aexit__(*error)  # type: ignore[arg-type]
 
     async def one(self, statement: str, *params: object) -> Row | None:
-        connection, text, given = await self._ready(statement, params)
+        connection, text, given = await self._prepare(statement, params)
         row = await connection.fetchrow(text, *given)
         return None if row is None else tuple(row)
 
     async def all(self, statement: str, *params: object) -> list[Row]:
-        connection, text, given = await self._ready(statement, params)
+        connection, text, given = await self._prepare(statement, params)
         return [tuple(row) for row in await connection.fetch(text, *given)]
 
     async def run(self, statement: str, *params: object) -> int:
-        connection, text, given = await self._ready(statement, params)
+        connection, text, given = await self._prepare(statement, params)
         status = await connection.execute(text, *given)
         return int(status.rpartition(" ")[2])
 
-    async def _ready(
+    async def _prepare(
         self, name: str, params: tuple[object, ...]
     ) -> tuple[Connection, str, tuple[object, ...]]:
         statement = self._sql[name]
-        if statement.looks:  # PostgreSQL stores no zero byte: a lookup finds nothing
+        if statement.is_read:  # PostgreSQL stores no zero byte: a lookup finds nothing
             params = tuple(each.replace("\0", "\ufffd") if isinstance(each, str) else each for each in params)
         if self._writes:
-            self.changes = self.changes or not statement.looks
+            self.changes = self.changes or not statement.is_read
             if statement.kind is not None:
-                await self._take_tree(statement.kind, str(params[statement.place]))
+                await self._lock_tree_of(statement.kind, str(params[statement.place]))
             if statement.lock is not None:
-                await self._hold(statement.lock)
+                await self._lock(statement.lock)
             if name == "insert_session":
-                self._trees.keep(str(params[0]), str(params[2]))
+                self._trees.remember_root(str(params[0]), str(params[2]))
         return self.connection or await self._open(), statement.text, params
 
     async def _open(self, *, lock: str = "") -> Connection:
@@ -136,24 +136,24 @@ class PostgresTx:
             await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         return connection
 
-    async def _take_tree(self, kind: str, name: str) -> None:
+    async def _lock_tree_of(self, kind: str, name: str) -> None:
         """Lock the tree of a session, or of a call, message or part if no tree is locked yet."""
         if kind != "session" and self._held:
             return
         root = self._trees.root_of(name)
         if root is None:
-            root = await self._look_up(kind, name)
+            root = await self._find_root(kind, name)
             if root is not None and kind == "session":
-                self._trees.keep(name, root)
-        await self._hold(root or name)
+                self._trees.remember_root(name, root)
+        await self._lock(root or name)
 
-    async def _look_up(self, kind: str, name: str) -> str | None:
+    async def _find_root(self, kind: str, name: str) -> str | None:
         if self.connection is not None:
             return await self.connection.fetchval(_LOOKUP[kind], name)  # type: ignore[no-any-return]
         async with self._pool.take(until=self._until) as connection:
             return await connection.fetchval(_LOOKUP[kind], name)  # type: ignore[no-any-return]
 
-    async def _hold(self, name: str) -> None:
+    async def _lock(self, name: str) -> None:
         """Take a lock; only the first waits without a connection, so that no lock holder waits in a queue."""
         if name in self._held:
             return
@@ -162,7 +162,7 @@ class PostgresTx:
         if self.connection is not None:
             await self.connection.execute(lock)
         else:
-            await self._ends.enter_async_context(self._trees.turn(name))
+            await self._ends.enter_async_context(self._trees.lock(name))
             await self._open(lock=lock)
 
     async def rev(self) -> int:
@@ -170,7 +170,7 @@ class PostgresTx:
         assert self._writes, "a reading transaction has no revision"
         if not self.xid:
             connection = self.connection or await self._open()
-            self.mark = self._pool.mark(connection)
+            self.mark = self._pool.next_mark(connection)
             self.xid = await connection.fetchval(_MARK, *self.mark)
         return self.known_rev
 
@@ -188,8 +188,8 @@ class PostgresTx:
     def interrupt(self, session_id: SessionId) -> None:
         self.interrupted.append(session_id)
 
-    def expect(self, due: int) -> None:
+    def schedule(self, due: int) -> None:
         self.due.append(due)
 
-    def expect_post(self, due: int) -> None:
+    def schedule_webhook(self, due: int) -> None:
         self.posts.append(due)

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-KNOWN_ROOTS = 50_000
+MAX_ROOTS = 50_000
 
 
 def lock_key(root: str) -> int:
@@ -14,7 +14,7 @@ def lock_key(root: str) -> int:
     return int.from_bytes(hashlib.md5(root.encode(), usedforsecurity=False).digest()[:8], signed=True)
 
 
-class Trees:
+class TreeLocks:
     """Caches the roots of sessions, and orders the transactions of this process that wait for a tree."""
 
     def __init__(self) -> None:
@@ -24,14 +24,14 @@ class Trees:
     def root_of(self, session_id: str) -> str | None:
         return self._roots.get(session_id)
 
-    def keep(self, session_id: str, root_id: str) -> None:
+    def remember_root(self, session_id: str, root_id: str) -> None:
         """Remember the root of a session; it never changes."""
         self._roots[session_id] = root_id
-        if len(self._roots) > KNOWN_ROOTS:
+        if len(self._roots) > MAX_ROOTS:
             self._roots.popitem(last=False)
 
     @asynccontextmanager
-    async def turn(self, root: str) -> AsyncIterator[None]:
+    async def lock(self, root: str) -> AsyncIterator[None]:
         """Wait for a tree within this process: first come, first served, without holding a connection."""
         lock, users = self._queues.get(root) or (asyncio.Lock(), 0)
         self._queues[root] = lock, users + 1

@@ -16,15 +16,15 @@ from pgqueuer.queries import Queries
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.port import Rng
 from asyncagents.errors import StoreError
-from asyncagents.store.postgres.errors import LOST
-from asyncagents.store.postgres.notify import EVERY_POOL
-from asyncagents.store.postgres.pool import PATIENCE_SECONDS, Connection, patiently
+from asyncagents.store.postgres.errors import CONNECTION_LOST
+from asyncagents.store.postgres.notify import ALL_POOLS
+from asyncagents.store.postgres.pool import CONNECT_TIMEOUT_SECONDS, Connection, connect_with_retry
 from asyncagents.store.postgres.queue_driver import GatedDriver, GatedQueries
 from asyncagents.store.postgres.retention import tidy_forever
 
-COUNTED = 500
+MAX_COUNTED = 500
 """Max active sessions counted per project; a project with more waits behind all others."""
-_WAITING = (
+_PRIORITIES = (
     "SELECT id, pool, CASE WHEN busy < $2 THEN first - busy ELSE LEAST(first - busy, last - 1) END"
     " FROM session, LATERAL ("
     "  SELECT COALESCE(MAX(priority), 0) AS first, COALESCE(MIN(priority), 0) AS last"
@@ -34,16 +34,16 @@ _WAITING = (
     " WHERE id = ANY($1) AND state = 'ready'"
 )
 
-LOOK_SECONDS = 5
+POLL_SECONDS = 5
 """Interval of polls, for jobs without a notification."""
-PAUSE_SECONDS = 0.2
-Run: TypeAlias = Callable[[SessionId], Awaitable[bool]]
+RETRY_SECONDS = 0.2
+RunSession: TypeAlias = Callable[[SessionId], Awaitable[bool]]
 
 _log = logging.getLogger(__name__)
 _queries: WeakKeyDictionary[Connection, Queries] = WeakKeyDictionary()
 
 
-def _is_news(record: logging.LogRecord) -> bool:
+def _is_relevant(record: logging.LogRecord) -> bool:
     """Filter PgQueuer's log: its flush errors repeat ours about a broken connection, and jobs are hints."""
     return not str(record.msg).startswith(("Shutdown flush failed", "Flush failed"))
 
@@ -52,7 +52,7 @@ def entrypoint(pool: str) -> str:
     return f"turn.{pool}"
 
 
-async def install(connection: Connection) -> None:
+async def install_queue(connection: Connection) -> None:
     """Install or upgrade PgQueuer's tables."""
     ours = f"{version('pgqueuer')}, silent"
     if await connection.fetchval("SELECT queue FROM asyncagents_schema") == ours:
@@ -67,12 +67,12 @@ async def install(connection: Connection) -> None:
     await connection.execute("UPDATE asyncagents_schema SET queue = $1", ours)
 
 
-async def enqueue(connection: Connection, sessions: list[SessionId]) -> frozenset[str]:
+async def enqueue_wakes(connection: Connection, sessions: list[SessionId]) -> frozenset[str]:
     """Enqueue sessions in the transaction that woke them; returns their pools.
 
     Priorities are fair: counted from the first in the queue, a project's next session waits behind as many as
     it has active. So a project with one session is not delayed by one with thousands, and none starves."""
-    rows = await connection.fetch(_WAITING, list(dict.fromkeys(sessions)), COUNTED)
+    rows = await connection.fetch(_PRIORITIES, list(dict.fromkeys(sessions)), MAX_COUNTED)
     if not rows:
         return frozenset()
     queries = _queries.get(connection)
@@ -86,11 +86,11 @@ async def enqueue(connection: Connection, sessions: list[SessionId]) -> frozense
     return frozenset(row[1] for row in rows)
 
 
-class Jobs:
+class PgWakeQueue:
     """Runs PgQueuer's manager, and restarts it when its connection breaks."""
 
     def __init__(self, dsn: str, rng: Rng, *, pools: tuple[str, ...], most: int, heartbeat: float) -> None:
-        self.fellows: Callable[[], int] = lambda: 1
+        self.peers: Callable[[], int] = lambda: 1
         """How many processes run sessions, with this one."""
         self._dsn = dsn
         self._rng = rng
@@ -99,15 +99,15 @@ class Jobs:
         self._heartbeat = heartbeat
         self._stopped = asyncio.Event()
         self._manager: QueueManager | None = None
-        self._gate: GatedDriver | None = None
+        self._driver: GatedDriver | None = None
         self._connection: Connection | None = None
 
     def hint(self, pools: frozenset[str]) -> None:
         """Dequeue soon if this process serves one of these pools: there may be jobs."""
-        if self._gate is not None and (EVERY_POOL in pools or not pools.isdisjoint(self._pools)):
-            self._gate.hint()
+        if self._driver is not None and (ALL_POOLS in pools or not pools.isdisjoint(self._pools)):
+            self._driver.hint()
 
-    def cut(self) -> None:
+    def disconnect(self) -> None:
         """Terminate the connection: the database is out of reach, which it may not have noticed."""
         if self._connection is not None:
             self._connection.terminate()
@@ -118,27 +118,29 @@ class Jobs:
         if self._manager is not None:
             self._manager.shutdown.set()
 
-    async def work(self, run: Run) -> None:
+    async def work(self, run: RunSession) -> None:
         """Run sessions from the queue. `run` occupies a slot until it returns; False: try elsewhere."""
-        logging.getLogger("pgqueuer").addFilter(_is_news)
+        logging.getLogger("pgqueuer").addFilter(_is_relevant)
         async with asyncio.TaskGroup() as group:
             tidying = group.create_task(tidy_forever(self._dsn, self._rng))
-            await self._take(run)
+            await self._work_forever(run)
             tidying.cancel()
 
-    async def _take(self, run: Run) -> None:
+    async def _work_forever(self, run: RunSession) -> None:
         while not self._stopped.is_set():
             try:
-                await self._work(run)
+                await self._run_manager(run)
             except Exception as error:  # noqa: BLE001  jobs are hints, so work goes on: asyncpg has no error
                 # of its own for a connection that is terminated in the middle of a query
-                known = isinstance(error, (StoreError, asyncpg.PostgresError, ExceptionGroup, *LOST))
+                known = isinstance(
+                    error, (StoreError, asyncpg.PostgresError, ExceptionGroup, *CONNECTION_LOST)
+                )
                 _log.warning("queue action=dequeue: failed; will retry: %s", error, exc_info=not known)
-            await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
 
-    async def _work(self, run: Run) -> None:
-        until = asyncio.get_running_loop().time() + PATIENCE_SECONDS
-        connection = await patiently(self._dsn, self._rng, until=until)
+    async def _run_manager(self, run: RunSession) -> None:
+        until = asyncio.get_running_loop().time() + CONNECT_TIMEOUT_SECONDS
+        connection = await connect_with_retry(self._dsn, self._rng, until=until)
 
         turns: set[asyncio.Task[Any] | None] = set()
 
@@ -146,7 +148,7 @@ class Jobs:
             turns.add(mine := asyncio.current_task())
             try:
                 if job.payload is not None and not await run(SessionId(job.payload.decode())):
-                    raise RetryRequested(delay=timedelta(seconds=PAUSE_SECONDS))
+                    raise RetryRequested(delay=timedelta(seconds=RETRY_SECONDS))
             finally:
                 turns.discard(mine)
 
@@ -157,18 +159,18 @@ class Jobs:
                 assert each is not None
                 each.cancel()
 
-        self._connection, self._gate = connection, GatedDriver(connection, self._rng, self.fellows)
-        manager = self._manager = QueueManager(GatedQueries(self._gate))
+        self._connection, self._driver = connection, GatedDriver(connection, self._rng, self.peers)
+        manager = self._manager = QueueManager(GatedQueries(self._driver))
         connection.add_termination_listener(lost)
         for pool in self._pools:
             manager.entrypoint(entrypoint(pool))(turn)
         try:
             await manager.run(
-                dequeue_timeout=timedelta(seconds=LOOK_SECONDS),
+                dequeue_timeout=timedelta(seconds=POLL_SECONDS),
                 batch_size=max(1, min(10, self._most // 2)),
                 max_concurrent_tasks=max(2, self._most),
                 heartbeat_timeout=timedelta(seconds=self._heartbeat),
             )
         finally:
-            self._manager = self._gate = self._connection = None
+            self._manager = self._driver = self._connection = None
             connection.terminate()

@@ -24,7 +24,7 @@ class Worker(Struct, frozen=True):
     patience: float
 
 
-class Fellow(Struct, frozen=True):
+class FleetPeer(Struct, frozen=True):
     """What this process knows of a living process."""
 
     listens: bool
@@ -38,19 +38,19 @@ class Workers:
     def __init__(self, me: Worker, clock: StoreClock) -> None:
         self._me = me
         self._clock = clock
-        self._living: dict[str, Fellow] = {me.id: Fellow(False, 0, me.pools)}
+        self._living: dict[str, FleetPeer] = {me.id: FleetPeer(False, 0, me.pools)}
         self._looks = 0
         self._asked: dict[OwnerId, int] = {}
         self.listeners = 0
         """How many other processes want live text deltas."""
-        self.fellows = 1
+        self.peers = 1
         """How many processes run sessions, with this one."""
-        self.wanted = asyncio.Event()
+        self.beat_requested = asyncio.Event()
         """Set when an unknown owner was asked about: beat now."""
         self.runs: Callable[[], int] = lambda: 0
         self.capacity: Callable[[], int] = lambda: 0
         self.listens: Callable[[], bool] = lambda: False
-        self.died: Callable[[], None] = lambda: None
+        self.on_death: Callable[[], None] = lambda: None
         """Called when a process is found dead: its sessions are to be claimed."""
 
     @property
@@ -64,7 +64,7 @@ class Workers:
         asked = self._asked.setdefault(owner, self._looks)
         if asked < self._looks:
             return False
-        self.wanted.set()
+        self.beat_requested.set()
         return True
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class Workers:
 
     async def beat(self, connection: Connection, *, timeout: float) -> None:
         """Send a heartbeat, and read which processes are alive."""
-        self.wanted.clear()
+        self.beat_requested.clear()
         me, asked = self._me, self._clock.local()
         told = await connection.fetchval(
             "INSERT INTO worker (id, host, pid, kind, pools, runs, capacity, listens, patience) "
@@ -87,18 +87,18 @@ class Workers:
         self._clock.learn(told, asked=asked, heard=self._clock.local())
         living = "SELECT id, listens, capacity, pools FROM worker WHERE beat > clock_timestamp() - patience"
         rows = await connection.fetch(living, timeout=timeout)
-        self.looked({row[0]: Fellow(row[1], row[2], tuple(row[3])) for row in rows})
+        self.update_living({row[0]: FleetPeer(row[1], row[2], tuple(row[3])) for row in rows})
 
-    def looked(self, found: dict[str, Fellow]) -> None:
+    def update_living(self, found: dict[str, FleetPeer]) -> None:
         """Replace the set of living processes, and report deaths."""
         self._looks += 1
         before, self._living = self._living, found
         self.listeners = sum(each.listens for who, each in found.items() if who != self.me)
-        self.fellows = max(1, sum(each.capacity > 0 for each in found.values()))
+        self.peers = max(1, sum(each.capacity > 0 for each in found.values()))
         if before.keys() - found.keys() or any(asked < self._looks for asked in self._asked.values()):
-            self.died()
+            self.on_death()
 
-    def serve(self, pool: str) -> bool:
+    def is_served(self, pool: str) -> bool:
         """Whether a living process serves a pool; an empty name stands for any pool."""
         return any(each.capacity > 0 and (not pool or pool in each.pools) for each in self._living.values())
 

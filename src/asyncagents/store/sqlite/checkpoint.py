@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from asyncagents.store.sqlite.connection import Connection
 
-EVERY = 512
+CHECKPOINT_VERBS = 512
 """Verbs between checkpoints: a few thousand pages. The writer itself checkpoints only a long log."""
 
 _log = logging.getLogger(__name__)
 
 
-class Checkpoints:
+class Checkpointer:
     """Starts its thread when first needed. Its passive checkpoints block no writer and no reader."""
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
@@ -24,14 +24,14 @@ class Checkpoints:
         self._over = False
         self._thread: threading.Thread | None = None
 
-    def committed(self, verbs: int) -> None:
+    def count_verbs(self, verbs: int) -> None:
         """Count committed verbs and request a checkpoint when due; called by one thread only."""
         self._verbs += verbs
-        if self._verbs < EVERY:
+        if self._verbs < CHECKPOINT_VERBS:
             return
         self._verbs = 0
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="asyncagents-checkpoint", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="asyncagents-checkpoint", daemon=True)
             self._thread.start()
         self._wanted.set()
 
@@ -41,7 +41,7 @@ class Checkpoints:
         if self._thread is not None:
             self._thread.join()
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         while self._wanted.wait() and not self._over:
             self._wanted.clear()
             self._checkpoint()

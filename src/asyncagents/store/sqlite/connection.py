@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 BUSY_TIMEOUT_MS = 10_000
-LONG_LOG = 4_000
+AUTOCHECKPOINT_PAGES = 4_000
 """Pages of the log after which a commit runs the checkpoint itself; usually the checkpointer was first."""
 
 
-class Cursor(Protocol):
+class SqliteCursor(Protocol):
     @property
     def rowcount(self) -> int: ...
     def fetchone(self) -> Any: ...
@@ -22,7 +22,7 @@ class Connection(Protocol):
 
     @property
     def in_transaction(self) -> bool: ...
-    def execute(self, sql: str, params: tuple[Any, ...] = (), /) -> Cursor: ...
+    def execute(self, sql: str, params: tuple[Any, ...] = (), /) -> SqliteCursor: ...
     def close(self) -> None: ...
 
 
@@ -35,7 +35,7 @@ def connect(path: Path) -> Connection:
 
 def connect_with(path: Path, *, synchronous: str) -> Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
-    prepare(connection, synchronous=synchronous)
+    configure(connection, synchronous=synchronous)
     return connection
 
 
@@ -44,7 +44,7 @@ def is_busy(error: sqlite3.Error) -> bool:
     return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
 
 
-def prepare(connection: Connection, *, synchronous: str) -> None:
+def configure(connection: Connection, *, synchronous: str) -> None:
     connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     connection.execute(f"PRAGMA synchronous = {synchronous}")
     connection.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -52,4 +52,4 @@ def prepare(connection: Connection, *, synchronous: str) -> None:
     connection.execute("PRAGMA checkpoint_fullfsync = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute("PRAGMA cache_size = -8000")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {LONG_LOG}")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {AUTOCHECKPOINT_PAGES}")

@@ -15,25 +15,25 @@ from asyncagents.domain.id import Ids
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.errors import Closed, StoreError
 from asyncagents.store.sqlite.connection import Connect, Connection, connect, is_busy
-from asyncagents.store.sqlite.group_commit import Batches
+from asyncagents.store.sqlite.group_commit import GroupCommit
 from asyncagents.store.sqlite.migrate import load_scripts, migrate, schema_version
-from asyncagents.store.sqlite.open_check import Remains
+from asyncagents.store.sqlite.open_check import OpenCheck
 from asyncagents.store.sqlite.statement import load_statements
-from asyncagents.store.sqlite.transaction import SqliteTx, drive
-from asyncagents.store.sqlite.writer import Report, ThreadWriter, Writer
+from asyncagents.store.sqlite.transaction import SqliteTx, run_sync
+from asyncagents.store.sqlite.writer import Report, ThreadWriter, VerbWriter
 from asyncagents.store.tx import Commit, Verb
 
 T = TypeVar("T")
-MakeWriter: TypeAlias = Callable[[Batches, Report], Writer]
+MakeWriter: TypeAlias = Callable[[GroupCommit, Report], VerbWriter]
 READERS = 2
 
 
-class InTheWay(Exception):
+class WouldBlock(Exception):
     """The read would have to wait for a lock of another process."""
 
 
 class SqliteDatabase:
-    def __init__(self, batches: Batches, readers: "Readers", make_writer: MakeWriter) -> None:
+    def __init__(self, batches: GroupCommit, readers: "Readers", make_writer: MakeWriter) -> None:
         self._listeners: list[Callable[[Commit], None]] = []
         self._readers = readers
         self._writer = make_writer(batches, self._report)
@@ -44,8 +44,8 @@ class SqliteDatabase:
     async def read(self, verb: Verb[T], *, quick: bool = False) -> T:
         if quick:
             await asyncio.sleep(0)  # a loop of quick reads must let other tasks run
-            with suppress(InTheWay):
-                return self._readers.glance(verb)
+            with suppress(WouldBlock):
+                return self._readers.read_inline(verb)
         return await self._readers.run(verb)
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
@@ -77,19 +77,19 @@ class Readers:
         self._closed = False
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="asyncagents-reader")
 
-    def glance(self, verb: Verb[T]) -> T:
+    def read_inline(self, verb: Verb[T]) -> T:
         """Read on the event loop: for a few rows a thread hand-over takes longer than the read itself.
         Raises `WouldBlock` instead of waiting for a lock."""
         if self._closed:
             raise Closed("the store is closed")
         if not hasattr(self._local, "connection"):
-            self._mine().execute("PRAGMA busy_timeout = 0")
+            self._thread_connection().execute("PRAGMA busy_timeout = 0")
         try:
-            return self._read_with(self._mine(), verb)
+            return self._read_with(self._thread_connection(), verb)
         except sqlite3.Error as error:
             self._drop()
             if is_busy(error):
-                raise InTheWay from error
+                raise WouldBlock from error
             raise StoreError(f"the database could not be read: {error}") from error
 
     async def run(self, verb: Verb[T]) -> T:
@@ -99,7 +99,7 @@ class Readers:
 
     def _read(self, verb: Verb[T]) -> T:
         try:
-            return self._read_with(self._mine(), verb)
+            return self._read_with(self._thread_connection(), verb)
         except sqlite3.Error as error:
             self._drop()
             raise StoreError(f"the database could not be read: {error}") from error
@@ -108,12 +108,12 @@ class Readers:
         connection.execute("BEGIN")
         try:
             tx = SqliteTx(connection, self._sql, now=self._clock.now(), ids=self._ids)
-            return drive(cast("Coroutine[Any, Any, T]", verb(tx)))
+            return run_sync(cast("Coroutine[Any, Any, T]", verb(tx)))
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
 
-    def _mine(self) -> Connection:
+    def _thread_connection(self) -> Connection:
         if not hasattr(self._local, "connection"):
             self._local.connection = self._connect(self._path)
             self._connections.append(self._local.connection)
@@ -150,8 +150,8 @@ async def open_sqlite(
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     sql, ids = load_statements(), ids or Ids(clock, rng)
     try:
-        _migrated(path, connect, epoch=f"{rng.below(2**48):012x}")
-        batches = Batches(path, connect, name=f"{rng.below(2**64):016x}", sql=sql, clock=clock, ids=ids)
+        _migrate_file(path, connect, epoch=f"{rng.below(2**48):012x}")
+        batches = GroupCommit(path, connect, name=f"{rng.below(2**64):016x}", sql=sql, clock=clock, ids=ids)
     except sqlite3.Error as error:
         raise StoreError(f"the database {path} could not be opened: {error}") from error
     readers = Readers(path, connect, sql=sql, clock=clock, ids=ids)
@@ -162,9 +162,9 @@ async def open_sqlite(
         await database.close()
 
 
-def _migrated(path: Path, connect: Connect, *, epoch: str) -> None:
-    with _turn(path.parent):
-        remains = Remains(path)
+def _migrate_file(path: Path, connect: Connect, *, epoch: str) -> None:
+    with _directory_lock(path.parent):
+        remains = OpenCheck(path)
         remains.check()
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # private: it holds transcripts
         with closing(connect(path)) as connection:
@@ -173,7 +173,7 @@ def _migrated(path: Path, connect: Connect, *, epoch: str) -> None:
 
 
 @contextmanager
-def _turn(directory: Path) -> Iterator[None]:
+def _directory_lock(directory: Path) -> Iterator[None]:
     """Lock the directory while its database is created: SQLite does not wait for the switch to WAL."""
     fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:

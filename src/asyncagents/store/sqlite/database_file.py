@@ -11,7 +11,7 @@ LOGS = ("-wal", "-shm")
 _File: TypeAlias = tuple[int, int]
 
 
-class Place:
+class DatabaseFile:
     """A path, and the identity of its files when they were opened: the database, its log and log index."""
 
     def __init__(self, path: Path) -> None:
@@ -34,7 +34,7 @@ class Place:
             return
         _compare(self._path, self._file)
         if self._is_filled and not os.stat(self._path).st_size:
-            raise _gone(self._path, "emptied")
+            raise _database_gone(self._path, "emptied")
         for suffix in LOGS:
             log = self._path.with_name(self._path.name + suffix)
             known = self._logs.get(log) or _file_at(log)
@@ -46,10 +46,10 @@ class Place:
 def _compare(path: Path, known: _File) -> None:
     found = _file_at(path)
     if found != known:
-        raise _gone(path, "deleted" if found is None else "replaced by another")
+        raise _database_gone(path, "deleted" if found is None else "replaced by another")
 
 
-def _gone(path: Path, what: str) -> DatabaseGone:
+def _database_gone(path: Path, what: str) -> DatabaseGone:
     return DatabaseGone(
         f"the database could not be written: {path} was {what} while it was open; "
         "put it back, and restart the process"

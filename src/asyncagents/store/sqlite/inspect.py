@@ -8,13 +8,13 @@ from msgspec import Struct
 
 from asyncagents.domain.id import OwnerId
 from asyncagents.errors import StoreError
-from asyncagents.store.sqlite.owners import is_held
+from asyncagents.store.sqlite.owners import is_lock_held
 from asyncagents.store.sqlite.statement import migration_files
 
 PATIENCE_SECONDS = 2.0
 
 
-class Inspection(Struct, frozen=True, kw_only=True):
+class SqliteInspection(Struct, frozen=True, kw_only=True):
     schema: int
     """0: the tables do not exist yet."""
     needs: int
@@ -36,19 +36,19 @@ def sqlite_version() -> str:
     return sqlite3.sqlite_version
 
 
-def inspect(path: Path, owners: dict[OwnerId, bool]) -> Inspection:
+def inspect(path: Path, owners: dict[OwnerId, bool]) -> SqliteInspection:
     """Inspect a database file. Raises `StoreError` if it is not a database or cannot be opened."""
     ours = len(migration_files())
     try:
         with closing(sqlite3.connect(path, timeout=PATIENCE_SECONDS, isolation_level=None)) as connection:
             schema, needs = _schema(connection)
             (complaint,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            found = Inspection(
+            found = SqliteInspection(
                 schema=schema,
                 needs=needs,
                 ours=ours,
                 complaint="" if complaint == "ok" else complaint,
-                locked=_locked(connection),
+                locked=_is_locked(connection),
             )
             return _with_sessions(connection, found, owners) if found.readable else found
     except sqlite3.Error as error:
@@ -61,7 +61,7 @@ def _schema(connection: sqlite3.Connection) -> tuple[int, int]:
     return (row[0], row[1]) if row else (0, 0)
 
 
-def _locked(connection: sqlite3.Connection) -> bool:
+def _is_locked(connection: sqlite3.Connection) -> bool:
     """Whether another process holds the write lock for longer than asyncagents ever does."""
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -72,12 +72,12 @@ def _locked(connection: sqlite3.Connection) -> bool:
 
 
 def _with_sessions(
-    connection: sqlite3.Connection, found: Inspection, owners: dict[OwnerId, bool]
-) -> Inspection:
+    connection: sqlite3.Connection, found: SqliteInspection, owners: dict[OwnerId, bool]
+) -> SqliteInspection:
     (sessions,) = connection.execute("SELECT COUNT(*) FROM session").fetchone()
     busy = connection.execute("SELECT state, owner FROM session WHERE state <> 'idle'").fetchall()
     left = sum(state == "ready" or not owners.get(OwnerId(owner), False) for state, owner in busy)
-    return Inspection(
+    return SqliteInspection(
         schema=found.schema,
         needs=found.needs,
         ours=found.ours,
@@ -90,4 +90,4 @@ def _with_sessions(
 
 def owners_in(directory: Path) -> dict[OwnerId, bool]:
     """Map every owner with a lock file to whether it lives."""
-    return {OwnerId(path.stem): is_held(path) for path in sorted(directory.glob("*.lock"))}
+    return {OwnerId(path.stem): is_lock_held(path) for path in sorted(directory.glob("*.lock"))}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from asyncagents.errors import SchemaMismatch
 from asyncagents.store.sqlite.connection import Connection
-from asyncagents.store.sqlite.statement import migration_files, split
-from asyncagents.store.verb.task import folded
+from asyncagents.store.sqlite.statement import migration_files, split_statements
+from asyncagents.store.verb.task import fold_case
 
 
 def load_scripts() -> tuple[str, ...]:
@@ -57,10 +57,10 @@ def _upgrade(connection: Connection, path: Path, scripts: tuple[str, ...]) -> No
         "version INTEGER NOT NULL, min_reader INTEGER NOT NULL)"
     )
     for number, script in enumerate(scripts[done:], start=done + 1):
-        for statement in split(script):
+        for statement in split_statements(script):
             connection.execute(statement)
         if "\n-- then: fold\n" in script:
-            _fold(connection)
+            _fold_descriptions(connection)
         if "\n-- then: fold titles\n" in script:
             _fold_titles(connection)
         connection.execute(
@@ -71,13 +71,13 @@ def _upgrade(connection: Connection, path: Path, scripts: tuple[str, ...]) -> No
         )
 
 
-def _fold(connection: Connection) -> None:
+def _fold_descriptions(connection: Connection) -> None:
     """Fold the case of task descriptions beyond ASCII, which SQL alone cannot do."""
     found = connection.execute(
         "SELECT id, CAST(body AS TEXT) ->> 'description' FROM task WHERE folded GLOB '*[^ -~]*'"
     )
     for task_id, description in found.fetchall():
-        connection.execute("UPDATE task SET folded = ? WHERE id = ?", (folded(description), task_id))
+        connection.execute("UPDATE task SET folded = ? WHERE id = ?", (fold_case(description), task_id))
 
 
 def _fold_titles(connection: Connection) -> None:
@@ -85,7 +85,7 @@ def _fold_titles(connection: Connection) -> None:
         "SELECT id, CAST(info AS TEXT) ->> 'title' FROM session WHERE folded GLOB '*[^ -~]*'"
     )
     for session_id, title in found.fetchall():
-        connection.execute("UPDATE session SET folded = ? WHERE id = ?", (folded(title[:500]), session_id))
+        connection.execute("UPDATE session SET folded = ? WHERE id = ?", (fold_case(title[:500]), session_id))
 
 
 def _min_reader(script: str, number: int) -> int:

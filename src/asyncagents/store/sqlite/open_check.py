@@ -11,7 +11,7 @@ _TOKEN = "token"
 """The file that a server writes beside the database the first time it runs."""
 
 
-class Remains:
+class OpenCheck:
     """What a data directory holds before its database is opened: SQLite deletes a log that it cannot use."""
 
     def __init__(self, path: Path) -> None:
@@ -28,18 +28,18 @@ class Remains:
                 "backup of the data directory; or move this file away, to go on without those writes"
             )
         if self._size == 0 and (self._head or self._is_used):
-            raise self._emptied()
+            raise self._empty_error()
 
     def check_schema(self, version: int) -> None:
         """Raise `StoreError` if a database that was used before has no tables."""
         if version == 0 and self._size is not None and self._is_used:
-            raise self._emptied()
+            raise self._empty_error()
 
     @property
     def _is_used(self) -> bool:
         return self._path.with_name(_TOKEN).exists()
 
-    def _emptied(self) -> StoreError:
+    def _empty_error(self) -> StoreError:
         return StoreError(
             f"{self._path} is empty, and its directory was used before: its sessions are lost or elsewhere. "
             "Restore a backup; or delete this file, to start with an empty store"

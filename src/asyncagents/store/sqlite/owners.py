@@ -33,8 +33,8 @@ class FlockOwners:
         self._path = directory / f"{name}.lock"
         self._closed = False
         self._fd = self._lock(directory / f"{name}.new")
-        _held.add(self)
-        self._bury()
+        _open_owners.add(self)
+        self._remove_dead()
 
     def _lock(self, fresh: Path) -> int:
         """Create and lock a file, then link it to its name: so a file found unlocked has a dead owner."""
@@ -49,7 +49,7 @@ class FlockOwners:
             fresh.unlink()
         return fd
 
-    def _bury(self) -> None:
+    def _remove_dead(self) -> None:
         """Remove the lock files of dead owners."""
         for path in self._directory.glob("*.lock"):
             self.alive(OwnerId(path.stem))
@@ -57,12 +57,12 @@ class FlockOwners:
     def alive(self, owner: OwnerId) -> bool:
         """Whether the owner lives; once False, always False: a name is never reused."""
         path = self._directory / f"{owner}.lock"
-        held = is_held(path)
+        held = is_lock_held(path)
         if not held:
             path.unlink(missing_ok=True)
         return held
 
-    def let_go(self) -> None:
+    def release_in_child(self) -> None:
         """Close the lock in a forked child: an inherited copy must not outlive the owner."""
         if not self._closed:
             self._closed = True
@@ -75,7 +75,7 @@ class FlockOwners:
             os.close(self._fd)
 
 
-def is_held(path: Path) -> bool:
+def is_lock_held(path: Path) -> bool:
     """Whether a living process holds this lock."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -90,7 +90,7 @@ def is_held(path: Path) -> bool:
     return False
 
 
-def hold(path: Path) -> int | None:
+def hold_lock(path: Path) -> int | None:
     """Take a lock for as long as this process has the file open; None: another process holds it."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     for _ in range(HOLD_TRIES):
@@ -104,12 +104,12 @@ def hold(path: Path) -> int | None:
     return None
 
 
-_held: WeakSet[FlockOwners] = WeakSet()
+_open_owners: WeakSet[FlockOwners] = WeakSet()
 
 
-def _let_go() -> None:
-    for owners in list(_held):
-        owners.let_go()
+def _release_all_in_child() -> None:
+    for owners in list(_open_owners):
+        owners.release_in_child()
 
 
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_release_all_in_child)

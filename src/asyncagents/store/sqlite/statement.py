@@ -5,14 +5,14 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from asyncagents.store.sql_file import bare, migrations, named
+from asyncagents.store.sql_file import migrations, read_statements, strip_comments
 
 _HERE = files("asyncagents.store.sqlite")
 
 
 @cache
 def load_statements() -> dict[str, str]:
-    return {name: bare(text) for name, text in named(_HERE.joinpath("sql"))}
+    return {name: strip_comments(text) for name, text in read_statements(_HERE.joinpath("sql"))}
 
 
 @cache
@@ -20,10 +20,10 @@ def migration_files() -> tuple[Traversable, ...]:
     return migrations(_HERE.joinpath("migrations"))
 
 
-def split(script: str) -> list[str]:
+def split_statements(script: str) -> list[str]:
     found: list[str] = []
     current = ""
-    for line in bare(script).splitlines():
+    for line in strip_comments(script).splitlines():
         current += line + "\n"
         if sqlite3.complete_statement(current):
             found.append(current.strip())

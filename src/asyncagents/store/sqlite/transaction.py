@@ -12,7 +12,7 @@ from asyncagents.store.tx import Row
 T = TypeVar("T")
 
 
-class Counter:
+class RevisionCounter:
     """Counts the revisions of one transaction: read when it begins, written back before it commits."""
 
     __slots__ = ("last",)
@@ -45,7 +45,7 @@ class SqliteTx:
         *,
         now: int,
         ids: Ids,
-        counter: Counter | None = None,
+        counter: RevisionCounter | None = None,
     ) -> None:
         self._execute = connection.execute
         self._sql = sql
@@ -63,21 +63,21 @@ class SqliteTx:
         try:
             row: Row | None = self._execute(self._sql[statement], params).fetchone()
         except (UnicodeEncodeError, OverflowError) as error:
-            raise _unfit(error) from error
+            raise _invalid_value(error) from error
         return row
 
     async def all(self, statement: str, *params: object) -> list[Row]:
         try:
             return self._execute(self._sql[statement], params).fetchall()
         except (UnicodeEncodeError, OverflowError) as error:
-            raise _unfit(error) from error
+            raise _invalid_value(error) from error
 
     async def run(self, statement: str, *params: object) -> int:
         """Run a statement; returns how many rows it changed. RETURNING would double the cost."""
         try:
             return self._execute(self._sql[statement], params).rowcount
         except (UnicodeEncodeError, OverflowError) as error:
-            raise _unfit(error) from error
+            raise _invalid_value(error) from error
 
     async def rev(self) -> int:
         if not self._rev:
@@ -99,18 +99,18 @@ class SqliteTx:
     def interrupt(self, session_id: SessionId) -> None:
         self.interrupted.append(session_id)
 
-    def expect(self, due: int) -> None:
+    def schedule(self, due: int) -> None:
         self.due.append(due)
 
-    def expect_post(self, due: int) -> None:
+    def schedule_webhook(self, due: int) -> None:
         self.posts.append(due)
 
 
-def _unfit(error: Exception) -> InvalidInput:
+def _invalid_value(error: Exception) -> InvalidInput:
     return InvalidInput(f"the store cannot take this value: {error}")
 
 
-def drive(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never suspends. Raises `RuntimeError` if it does."""
     try:
         coroutine.send(None)

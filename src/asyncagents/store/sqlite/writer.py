@@ -13,8 +13,8 @@ from queue import SimpleQueue
 from typing import Any, Protocol, TypeAlias
 
 from asyncagents.errors import Closed, StoreError
-from asyncagents.store.sqlite.checkpoint import Checkpoints
-from asyncagents.store.sqlite.group_commit import Batches, Outcome, Worked
+from asyncagents.store.sqlite.checkpoint import Checkpointer
+from asyncagents.store.sqlite.group_commit import GroupCommit, UncommittedBatch, VerbOutcome
 from asyncagents.store.tx import Commit, Verb
 
 BATCH = 64
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 Report: TypeAlias = Callable[[Commit], None]
 
 
-class Writer(Protocol):
+class VerbWriter(Protocol):
     def submit(self, verb: Verb[Any], *, quick: bool = False) -> asyncio.Future[Any]: ...
     def poll(self) -> None:
         """Read what other processes committed; it is reported like our own commits."""
@@ -36,7 +36,7 @@ class Writer(Protocol):
     async def close(self) -> None: ...
 
 
-class _Member:
+class _QueuedVerb:
     __slots__ = ("future", "quick", "verb")
 
     def __init__(self, verb: Verb[Any], future: asyncio.Future[Any], quick: bool) -> None:
@@ -45,12 +45,12 @@ class _Member:
         self.quick = quick
 
 
-class _Job:
+class _WorkItem:
     """Work for the thread: verbs, with their batch if it has begun; without verbs, a poll."""
 
     __slots__ = ("members", "worked")
 
-    def __init__(self, members: list[_Member], worked: Worked | None = None) -> None:
+    def __init__(self, members: list[_QueuedVerb], worked: UncommittedBatch | None = None) -> None:
         self.members = members
         self.worked = worked
 
@@ -58,12 +58,12 @@ class _Job:
 class ThreadWriter:
     """The event loop and the thread take turns with the connection: there is at most one work item."""
 
-    def __init__(self, batches: Batches, report: Report) -> None:
+    def __init__(self, batches: GroupCommit, report: Report) -> None:
         self._batches = batches
         self._report = report
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
-        self._waiting: deque[_Member] = deque()
+        self._queue: SimpleQueue[_WorkItem | None] = SimpleQueue()
+        self._waiting: deque[_QueuedVerb] = deque()
         self._at_work = False
         self._called = False
         self._polling = False
@@ -71,7 +71,7 @@ class ThreadWriter:
         self._idle = asyncio.Event()
         self._idle.set()
         self._stopped = asyncio.Event()
-        self._checkpoints = Checkpoints(batches.connect_again)
+        self._checkpoints = Checkpointer(batches.open_connection)
         self._thread = threading.Thread(target=self._work, name="asyncagents-writer", daemon=True)
         self._thread.start()
 
@@ -79,45 +79,47 @@ class ThreadWriter:
         if self._closed:
             raise Closed("the store is closed")
         future = self._loop.create_future()
-        self._waiting.append(_Member(verb, future, quick))
-        self._call()
+        self._waiting.append(_QueuedVerb(verb, future, quick))
+        self._schedule_next()
         return future
 
     def poll(self) -> None:
         if not self._closed:
             self._polling = True
-            self._call()
+            self._schedule_next()
 
-    def _call(self) -> None:
+    def _schedule_next(self) -> None:
         """Schedule the next batch, once per iteration of the event loop, so that verbs are batched."""
         self._idle.clear()
         if not self._called and not self._at_work:
             self._called = True
-            self._loop.call_soon(self._next)
+            self._loop.call_soon(self._start_next)
 
-    def _next(self) -> None:
+    def _start_next(self) -> None:
         self._called = False
         if self._waiting and self._waiting[0].quick:
             self._begin(self._take_quick())
         elif self._waiting:
-            self._hand_over(_Job([self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]))
+            self._pass_to_thread(
+                _WorkItem([self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))])
+            )
         elif self._polling:
             self._polling = False
-            self._hand_over(_Job([]))
+            self._pass_to_thread(_WorkItem([]))
         else:
             self._idle.set()
 
-    def _take_quick(self) -> list[_Member]:
+    def _take_quick(self) -> list[_QueuedVerb]:
         """Take the quick verbs before the first that is not quick."""
-        members: list[_Member] = []
+        members: list[_QueuedVerb] = []
         while self._waiting and self._waiting[0].quick and len(members) < QUICK_BATCH:
             members.append(self._waiting.popleft())
         return members
 
-    def _begin(self, members: list[_Member]) -> None:
-        self._hand_over(_Job(members, self._batches.work([member.verb for member in members])))
+    def _begin(self, members: list[_QueuedVerb]) -> None:
+        self._pass_to_thread(_WorkItem(members, self._batches.begin([member.verb for member in members])))
 
-    def _hand_over(self, job: _Job) -> None:
+    def _pass_to_thread(self, job: _WorkItem) -> None:
         self._at_work = True
         self._queue.put(job)
 
@@ -131,14 +133,14 @@ class ThreadWriter:
 
     def _work(self) -> None:
         while (job := self._queue.get()) is not None:
-            outcomes, report = self._commit(job) if job.members else ([], self._look())
+            outcomes, report = self._commit(job) if job.members else ([], self._poll_commits())
             self._loop.call_soon_threadsafe(self._deliver, job.members, outcomes, report)
-            self._checkpoints.committed(len(job.members))
+            self._checkpoints.count_verbs(len(job.members))
         self._checkpoints.close()
         self._batches.close()
         self._loop.call_soon_threadsafe(self._stopped.set)
 
-    def _commit(self, job: _Job) -> tuple[list[Outcome], Commit]:
+    def _commit(self, job: _WorkItem) -> tuple[list[VerbOutcome], Commit]:
         """Commit a batch; any error goes to its callers, and the thread goes on with the next."""
         verbs = [member.verb for member in job.members]
         try:
@@ -147,27 +149,27 @@ class ThreadWriter:
             return self._batches.run(verbs)
         except Exception as error:  # noqa: BLE001  the edge of the thread
             failure = StoreError(f"the database is out of reach: {error}")
-            return [Outcome(error=failure) for _ in verbs], Commit([], [], [], [])
+            return [VerbOutcome(error=failure) for _ in verbs], Commit([], [], [], [])
 
-    def _look(self) -> Commit:
+    def _poll_commits(self) -> Commit:
         try:
             return self._batches.poll()
         except Exception:  # noqa: BLE001  the edge of the thread
             _log.exception("database action=poll: reading commits of other processes failed; will retry")
             return Commit([], [], [], [])
 
-    def _deliver(self, members: list[_Member], outcomes: list[Outcome], report: Commit) -> None:
+    def _deliver(self, members: list[_QueuedVerb], outcomes: list[VerbOutcome], report: Commit) -> None:
         """Report the commit and resolve the futures; what listeners submit then is in the next batch."""
         self._at_work = False
         try:
             self._report(report)
         finally:
             for member, outcome in zip(members, outcomes, strict=True):
-                resolve(member.future, outcome)
-            self._call()
+                resolve_future(member.future, outcome)
+            self._schedule_next()
 
 
-def resolve(future: asyncio.Future[Any], outcome: Outcome) -> None:
+def resolve_future(future: asyncio.Future[Any], outcome: VerbOutcome) -> None:
     """Set the outcome of a future, unless its caller was cancelled; the write is done all the same."""
     if future.done():
         return

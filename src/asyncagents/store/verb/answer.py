@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import (
-    BY_HAND,
+    WRITTEN_BY_PERSON,
     Always,
     Answers,
     Call,
@@ -16,14 +16,21 @@ from asyncagents.domain.call.call import (
     Requested,
     Settled,
 )
-from asyncagents.domain.call.reply import result_of, told
-from asyncagents.domain.envelope import line
+from asyncagents.domain.call.reply import describe_reply, reply_result
+from asyncagents.domain.envelope import one_line
 from asyncagents.errors import Conflict, InvalidInput, NotFound
-from asyncagents.store.row import SessionRow, decode_call, put_call, save, the_call, the_session
+from asyncagents.store.row import (
+    SessionRow,
+    decode_call,
+    put_call,
+    require_call,
+    require_session,
+    save_session,
+)
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.answer_event import answered, replied
+from asyncagents.store.verb.answer_event import publish_answers, publish_reply
 from asyncagents.store.verb.approval import approvals, approve, approved_as, covers
-from asyncagents.store.verb.signal import brief, check_time, settle_open
+from asyncagents.store.verb.signal import check_deadline, result_excerpt, settle_open
 
 _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
@@ -33,28 +40,28 @@ async def answer(tx: Tx, ask_id: str, reply: Reply, *, ask_hash: str | None = No
 
     `by`: the name the answering person gives; it is not part of the comparison.
     """
-    call = await _asking(tx, ask_id)
+    call = await _find_asking_call(tx, ask_id)
     if call is None:
-        return await _answered_before(tx, ask_id, reply)
+        return await _repeat_answer(tx, ask_id, reply)
     if call.reply is not None:
         if call.reply == reply:
             return call
-        raise _otherwise(ask_id, call.reply, call.answered_by)
-    state = _still_open(call, ask_id, ask_hash)
-    check_time(state, tx.now)
+        raise _answer_conflict(ask_id, call.reply, call.answered_by)
+    state = _require_open(call, ask_id, ask_hash)
+    check_deadline(state, tx.now)
     call = replace(call, answered_by=by)
     if isinstance(reply, Once | Always):
         return await _approve(tx, call, state, reply)
-    result = result_of(state, reply, by)
+    result = reply_result(state, reply, by)
     if isinstance(reply, Answers):
-        answered(tx, call, reply.answers)
+        publish_answers(tx, call, reply.answers)
     else:
-        replied(tx, call, "reject")
-    row = await the_session(tx, call.session_id)
+        publish_reply(tx, call, "reject")
+    row = await require_session(tx, call.session_id)
     return await settle_open(tx, row, replace(call, reply=reply), result)
 
 
-async def _asking(tx: Tx, ask_id: str) -> Call | None:
+async def _find_asking_call(tx: Tx, ask_id: str) -> Call | None:
     """Find the call of an ask id; the id of a pending call that asks a question is accepted as well."""
     found = await tx.one("call_by_ask", ask_id)
     if found is not None:
@@ -65,25 +72,27 @@ async def _asking(tx: Tx, ask_id: str) -> Call | None:
     return call if questions else None
 
 
-async def _answered_before(tx: Tx, ask_id: str, reply: Reply) -> Call:
+async def _repeat_answer(tx: Tx, ask_id: str, reply: Reply) -> Call:
     """Handle a reply to an earlier ask of a call that has asked again since."""
     row = await tx.one("answered", ask_id)
     if row is None:
         raise NotFound("ask", ask_id)
     before = _replies.decode(row[1])
     if before != reply:
-        raise _otherwise(ask_id, before)
-    return await the_call(tx, row[0])
+        raise _answer_conflict(ask_id, before)
+    return await require_call(tx, row[0])
 
 
-def _otherwise(ask_id: str, first: Reply, by: str = "") -> Conflict:
-    who = f" by {line(by)}" if by else ""
-    return Conflict(f"ask {ask_id!r} was already answered otherwise{who}: {told(first)}")
+def _answer_conflict(ask_id: str, first: Reply, by: str = "") -> Conflict:
+    who = f" by {one_line(by)}" if by else ""
+    return Conflict(f"ask {ask_id!r} was already answered otherwise{who}: {describe_reply(first)}")
 
 
-def _still_open(call: Call, ask_id: str, ask_hash: str | None) -> Open:
+def _require_open(call: Call, ask_id: str, ask_hash: str | None) -> Open:
     if isinstance(call.state, Settled):
-        raise Conflict(f"ask {ask_id!r} is no longer open; its call has a result: {brief(call.state.result)}")
+        raise Conflict(
+            f"ask {ask_id!r} is no longer open; its call has a result: {result_excerpt(call.state.result)}"
+        )
     if call.open is None:
         raise Conflict(f"ask {ask_id!r} is no longer open")
     if ask_hash is not None and ask_hash != call.open.ask_hash:
@@ -96,27 +105,27 @@ async def _approve(tx: Tx, call: Call, state: Open, reply: Once | Always) -> Cal
         raise InvalidInput(f"{call.ask_id!r} is a question; give its answers, or reject it")
     if isinstance(reply, Always) and not state.ask.always:
         raise InvalidInput(f"{call.ask_id!r} cannot be allowed for good; answer it once")
-    row = await the_session(tx, call.session_id)
+    row = await require_session(tx, call.session_id)
     edited = reply.input if isinstance(reply, Once) else None
     granted = replace(call, state=Requested(), reply=reply, granted=(*call.granted, state.ask_hash))
     if edited is not None:
-        granted = replace(granted, input=edited, written=call.of_a_kind[1], granted=(BY_HAND,))
+        granted = replace(granted, input=edited, written=call.repeat_key[1], granted=(WRITTEN_BY_PERSON,))
     await _release(tx, granted, call, "always" if isinstance(reply, Always) else "once")
     if isinstance(reply, Always):
         await approve(tx, row.info.project_id, approved_as(state.ask), state.ask.always)
-        await _release_alike(tx, row)
+        await _release_covered(tx, row)
     return granted
 
 
 async def _release(tx: Tx, granted: Call, asked: Call, reply: Literal["once", "always"]) -> None:
     """Return a call to be planned again: it starts if allowed by now, else it asks again."""
-    replied(tx, asked, reply)
+    publish_reply(tx, asked, reply)
     await put_call(tx, granted)
-    row = await the_session(tx, asked.session_id)
-    await save(tx, row, row.control.woken())
+    row = await require_session(tx, asked.session_id)
+    await save_session(tx, row, row.control.after_wake())
 
 
-async def _release_alike(tx: Tx, row: SessionRow) -> None:
+async def _release_covered(tx: Tx, row: SessionRow) -> None:
     """Release the other open asks of the tree that the new approval covers."""
     approved = await approvals(tx, row.info.project_id)
     for found in await tx.all("tree_asks", row.control.root_id):
@@ -124,5 +133,5 @@ async def _release_alike(tx: Tx, row: SessionRow) -> None:
         ask = call.open.ask if call.open else None
         if ask is None or not covers(approved, ask):
             continue
-        if (await the_session(tx, call.session_id)).info.project_id == row.info.project_id:
+        if (await require_session(tx, call.session_id)).info.project_id == row.info.project_id:
             await _release(tx, replace(call, state=Requested(), reply=Always()), call, "always")

@@ -24,7 +24,7 @@ async def list_approvals(tx: Tx, project_id: str | None, limit: int) -> tuple[Ap
     return tuple(approval_of(*row[:3], at=row[3], directory=row[4]) for row in rows)
 
 
-async def withdraw_one(tx: Tx, approval_id: str) -> None:
+async def withdraw_approval(tx: Tx, approval_id: str) -> None:
     """Withdraw the approval with this id; others of the same millisecond stay."""
     await tx.rev()  # without a revision a failed commit would pass as a read
     at = time_in_id(approval_id)
@@ -35,7 +35,7 @@ async def withdraw_one(tx: Tx, approval_id: str) -> None:
     raise NotFound("approval", approval_id)
 
 
-async def withdraw_all(tx: Tx, project_id: str, permission: str | None) -> int:
+async def withdraw_approvals(tx: Tx, project_id: str, permission: str | None) -> int:
     """Withdraw the approvals of one permission, exact ones too, or of all; returns how many there were."""
     await tx.rev()
     count = await tx.run("withdraw", project_id, permission)

@@ -8,14 +8,14 @@ from asyncagents.domain.id import SessionId
 from asyncagents.errors import Conflict
 from asyncagents.store.tx import Tx
 
-ROWS = 400
+PIECE_ROWS = 400
 """Rows of a piece: a few milliseconds of the write lock."""
 STALE_MS = 10 * 60 * 1000
 """An arrival that was not written to for so long is removed."""
-KEPT_MS = 24 * 60 * 60 * 1000
+KEEP_MS = 24 * 60 * 60 * 1000
 """How long a finished arrival is kept for feed readers that fell behind."""
 _REMOVED_MESSAGES, _REMOVED_CALLS = 50, 400
-_AT_ONCE = 20
+_STALE_BATCH = 20
 
 
 class Arrival(Struct, frozen=True):
@@ -24,18 +24,18 @@ class Arrival(Struct, frozen=True):
     """Names the process that writes it; another that begins the same session takes over."""
 
 
-async def begin(tx: Tx, session_id: SessionId) -> Arrival | None:
+async def begin_arrival(tx: Tx, session_id: SessionId) -> Arrival | None:
     """Begin to write a session, or take over what another process began; None: the session exists."""
     await tx.rev()
     if await tx.one("lineage", session_id) is not None:
         return None
     arrival = Arrival(session_id, tx.ids.request())
     await tx.run("begin_arrival", arrival.session_id, arrival.token, tx.now)
-    await tx.run("forget_arrivals", tx.now - KEPT_MS)
+    await tx.run("forget_arrivals", tx.now - KEEP_MS)
     return arrival
 
 
-async def check(tx: Tx, arrival: Arrival) -> None:
+async def check_arrival(tx: Tx, arrival: Arrival) -> None:
     """Raise `Conflict` if another process took the arrival over, or removed it as stale."""
     await tx.rev()
     if not await tx.run("touch_arrival", tx.now, arrival.session_id, arrival.token):
@@ -45,18 +45,18 @@ async def check(tx: Tx, arrival: Arrival) -> None:
         )
 
 
-async def end(tx: Tx, arrival: Arrival) -> None:
+async def end_arrival(tx: Tx, arrival: Arrival) -> None:
     """End an arrival, in the transaction that writes the session's own row."""
-    await check(tx, arrival)
+    await check_arrival(tx, arrival)
     await tx.run("end_arrival", await tx.rev(), arrival.session_id, arrival.token)
 
 
-async def stale(tx: Tx) -> Sequence[Arrival]:
-    rows = await tx.all("stale_arrivals", tx.now - STALE_MS, _AT_ONCE)
+async def stale_arrivals(tx: Tx) -> Sequence[Arrival]:
+    rows = await tx.all("stale_arrivals", tx.now - STALE_MS, _STALE_BATCH)
     return [Arrival(SessionId(session_id), token) for session_id, token in rows]
 
 
-async def take_over(tx: Tx, left: Arrival) -> Arrival | None:
+async def take_over_arrival(tx: Tx, left: Arrival) -> Arrival | None:
     """Take over a stale arrival, so that its writer cannot go on; None: it was written to meanwhile."""
     arrival = Arrival(left.session_id, tx.ids.request())
     await tx.rev()
@@ -64,12 +64,12 @@ async def take_over(tx: Tx, left: Arrival) -> Arrival | None:
     return arrival if await tx.run("take_over_arrival", *columns) else None
 
 
-async def remove_some(tx: Tx, arrival: Arrival, *, wholly: bool) -> bool:
+async def remove_piece(tx: Tx, arrival: Arrival, *, wholly: bool) -> bool:
     """Remove a piece of what was written; False: nothing is left. `wholly`: remove the arrival itself, too.
 
     If another process has written the whole session meanwhile, its rows stay and only the arrival goes.
     """
-    await check(tx, arrival)
+    await check_arrival(tx, arrival)
     if await tx.one("lineage", arrival.session_id) is not None:
         await tx.run("drop_arrival", arrival.session_id, arrival.token)
         return False

@@ -5,43 +5,43 @@ from msgspec.structs import replace
 from asyncagents.domain.call.call import Completed
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task.task import Task
-from asyncagents.domain.task.texts import moved
+from asyncagents.domain.task.texts import moved_text
 from asyncagents.errors import Conflict
-from asyncagents.store.row import the_call, the_session
+from asyncagents.store.row import require_call, require_session
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.signal import settle_open
-from asyncagents.store.verb.task import ask_nobody, live_tasks_of, put_task, the_task, waits_for
+from asyncagents.store.verb.task import deny_questions, live_tasks_of, put_task, require_task, waits_for
 
 
-async def background(tx: Tx, task_id: SessionId) -> Task:
+async def move_to_background(tx: Tx, task_id: SessionId) -> Task:
     """Move a task to the background; its parent goes on now and gets a notice later. Idempotent."""
-    task = await the_task(tx, task_id)
+    task = await require_task(tx, task_id)
     if not task.live:
         raise Conflict(f"task {task_id} has ended: there is nothing to move to the background")
     after = replace(task, background=True, calls=())
     if after == task:
         return task
     await put_task(tx, after)
-    await ask_nobody(tx, task.id)
-    await _let_go(tx, task)
+    await deny_questions(tx, task.id)
+    await _settle_waiting_calls(tx, task)
     return after
 
 
-async def background_all(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
+async def move_all_to_background(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
     """Move all tasks that a session itself waits for to the background; returns their ids."""
-    await the_session(tx, session_id)
+    await require_session(tx, session_id)
     waited_for = [task for task in await live_tasks_of(tx, session_id) if task.calls]
     for task in waited_for:
-        await background(tx, task.id)
+        await move_to_background(tx, task.id)
     return tuple(task.id for task in waited_for)
 
 
-async def _let_go(tx: Tx, task: Task) -> None:
+async def _settle_waiting_calls(tx: Tx, task: Task) -> None:
     """Settle the calls that wait for a task."""
     for call_id in task.calls:
-        call = await the_call(tx, call_id)
+        call = await require_call(tx, call_id)
         waiting = waits_for(call)
         if waiting is not None:
             metadata = {**waiting.metadata, "background": True}
-            row = await the_session(tx, call.session_id)
-            await settle_open(tx, row, call, Completed(moved(task), waiting.title, metadata))
+            row = await require_session(tx, call.session_id)
+            await settle_open(tx, row, call, Completed(moved_text(task), waiting.title, metadata))

@@ -9,8 +9,8 @@ from asyncagents.domain.task.task import TaskStatus
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.read import next_due
 
-MOST = 100_000
-MOST_ACTIVE = 10_000
+MAX_COUNT = 100_000
+MAX_ACTIVE = 10_000
 """A lower limit for sessions, whose rows must be read."""
 
 
@@ -31,15 +31,19 @@ class Census(Struct, frozen=True, kw_only=True):
     """By how many ms the oldest due row is overdue; 0: none is."""
 
 
-async def take(tx: Tx, pool: str) -> Census:
+async def take_census(tx: Tx, pool: str) -> Census:
     due = await next_due(tx)
-    active = dict.fromkeys(("ready", "running"), 0) | dict(await tx.all("census_active", pool, MOST_ACTIVE))
+    active = dict.fromkeys(("ready", "running"), 0) | dict(await tx.all("census_active", pool, MAX_ACTIVE))
     return Census(
         sessions=await _count(tx, "census_sessions"),
         active=active,
-        tasks={each: await _count(tx, "census_tasks", each, MOST) for each in get_args(TaskStatus)},
-        pending={each: await _count(tx, "census_pending", each, MOST) for each in get_args(PendingStatus)},
-        deliveries={each: await _count(tx, "census_deliveries", each, MOST) for each in ("owed", "dead")},
+        tasks={each: await _count(tx, "census_tasks", each, MAX_COUNT) for each in get_args(TaskStatus)},
+        pending={
+            each: await _count(tx, "census_pending", each, MAX_COUNT) for each in get_args(PendingStatus)
+        },
+        deliveries={
+            each: await _count(tx, "census_deliveries", each, MAX_COUNT) for each in ("owed", "dead")
+        },
         bytes=await _count(tx, "census_bytes"),
         late=max(0, tx.now - due) if due is not None else 0,
     )

@@ -4,16 +4,16 @@ import msgspec
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import NEVER_RAN
-from asyncagents.domain.control import Control, Lease, Snapshot
+from asyncagents.domain.control import Claim, Control, Snapshot
 from asyncagents.domain.conversation.codec import UnknownPart
-from asyncagents.domain.conversation.failure import unknown
+from asyncagents.domain.conversation.failure import unknown_error
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import (
     Part,
     PartTime,
     ReasoningPart,
     TextPart,
-    ToolError,
+    ToolFailed,
     ToolPart,
     ToolPending,
 )
@@ -21,16 +21,16 @@ from asyncagents.domain.conversation.session import Session, Tokens
 from asyncagents.domain.id import MessageId, OwnerId, SessionId
 from asyncagents.store.row import (
     SessionRow,
-    entry,
+    claimed_session,
     find_session,
-    held,
     put_part,
-    save,
+    require_message,
     save_message,
+    save_session,
     snapshot,
 )
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.child_wait import tell_above
+from asyncagents.store.verb.child_wait import mark_waiting_calls
 from asyncagents.store.verb.queue import is_queued
 
 CUT_OFF = "The process stopped while this answer was being written; it is written again."
@@ -46,25 +46,25 @@ async def claim(
     row = await find_session(tx, session_id)
     if row is None:
         return None
-    if not _free(row.control, dead):
+    if not _is_claimable(row.control, dead):
         return None
     if row.control.state == "ready" and await is_queued(tx, row.control):
         return None  # a session that stops working wakes it
     info = row.info
     if row.control.state == "running":
-        info = await _close_cut_steps(tx, info)
-    row = await save(tx, row, row.control.claimed(owner, counts=counts), info)
-    await tell_above(tx, row.control, waits=False)
+        info = await _close_interrupted_steps(tx, info)
+    row = await save_session(tx, row, row.control.after_claim(owner, counts=counts), info)
+    await mark_waiting_calls(tx, row.control, waits=False)
     return await snapshot(tx, row)
 
 
-def _free(control: Control, dead: OwnerId | None) -> bool:
+def _is_claimable(control: Control, dead: OwnerId | None) -> bool:
     return control.state == "ready" or (control.state == "running" and control.owner == dead)
 
 
-async def release(tx: Tx, lease: Lease) -> None:
+async def release(tx: Tx, lease: Claim) -> None:
     """Release a claim before the work is done; another run may claim the session at once."""
-    await _release(tx, await held(tx, lease))
+    await _release(tx, await claimed_session(tx, lease))
 
 
 async def give_back(tx: Tx, session_id: SessionId, owner: OwnerId) -> None:
@@ -75,49 +75,49 @@ async def give_back(tx: Tx, session_id: SessionId, owner: OwnerId) -> None:
 
 
 async def _release(tx: Tx, row: SessionRow) -> None:
-    info = await _close_cut_steps(tx, row.info)
+    info = await _close_interrupted_steps(tx, row.info)
     control = replace(row.control, state="ready", owner=None, claims=max(0, row.control.claims - 1))
-    await save(tx, row, control, info)
+    await save_session(tx, row, control, info)
 
 
-async def _close_cut_steps(tx: Tx, info: Session) -> Session:
+async def _close_interrupted_steps(tx: Tx, info: Session) -> Session:
     """Close steps whose process died: visible to people, hidden from the model, charged as estimated."""
     for request_id, message_id, tokens in await tx.all("open_requests", info.id):
         await tx.one("end_request", "lost", None, request_id)
         spent = msgspec.json.decode(tokens, type=Tokens)
         if message_id:  # else it was for a title
-            await close_step(tx, MessageId(message_id), spent)
-        info = charged(info, spent, 0.0)
+            await close_interrupted_step(tx, MessageId(message_id), spent)
+        info = add_usage(info, spent, 0.0)
     return info
 
 
-async def close_step(tx: Tx, message_id: MessageId, spent: Tokens) -> None:
-    cut = await entry(tx, message_id)
+async def close_interrupted_step(tx: Tx, message_id: MessageId, spent: Tokens) -> None:
+    cut = await require_message(tx, message_id)
     assert isinstance(cut.info, AssistantMessage)
     for part in cut.parts:
-        if (shut := _shut(part, tx.now)) is not part:
+        if (shut := _close_part(part, tx.now)) is not part:
             await put_part(tx, shut)
     closed = replace(
         cut.info,
-        error=unknown(CUT_OFF),
+        error=unknown_error(CUT_OFF),
         tokens=spent,
         time=replace(cut.info.time, completed=tx.now),
     )
     await save_message(tx, closed, hidden=True)
 
 
-def _shut(part: Part | UnknownPart, now: int) -> Part | UnknownPart:
+def _close_part(part: Part | UnknownPart, now: int) -> Part | UnknownPart:
     """Close a part that is still streaming."""
     match part:
         case TextPart(time=PartTime(end=None) as time) | ReasoningPart(time=PartTime(end=None) as time):
             return replace(part, time=replace(time, end=now))
         case ToolPart(state=ToolPending(input=given)):
-            error = ToolError(input=given, error=NEVER_RAN, time=PartTime(start=now, end=now))
+            error = ToolFailed(input=given, error=NEVER_RAN, time=PartTime(start=now, end=now))
             return replace(part, state=error)
         case _:
             return part
 
 
-def charged(info: Session, spent: Tokens, cost: float) -> Session:
+def add_usage(info: Session, spent: Tokens, cost: float) -> Session:
     """Add tokens and cost to the sums of a session."""
     return replace(info, tokens=(info.tokens or Tokens.zero()).plus(spent), cost=(info.cost or 0) + cost)

@@ -6,19 +6,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Call
-from asyncagents.domain.control import WANTED, Control, Lease
+from asyncagents.domain.control import SUMMARY_WANTED, Claim, Control
 from asyncagents.domain.conversation.codec import Unreadable, decode_message, upcast
 from asyncagents.domain.conversation.message import AssistantMessage, MessageTime, ModelRef, UserMessage
 from asyncagents.domain.conversation.part import CompactionPart, ToolCompleted, ToolPart
 from asyncagents.domain.id import MessageId, PartId
 from asyncagents.store.row import (
-    check_lease,
+    check_claim,
     decode_call,
     insert_message,
     put_call,
     put_part,
     read_part,
-    unsettled,
+    unsettled_calls,
 )
 from asyncagents.store.tx import Row, Tx
 
@@ -36,7 +36,7 @@ class NewSummary(Struct, frozen=True):
     """How many tokens the model can read; None: unknown or unlimited."""
 
 
-async def instead(
+async def step_or_summary(
     tx: Tx, control: Control, step: AssistantMessage, new: NewSummary | None, *, estimate: int
 ) -> tuple[Control, AssistantMessage]:
     """Return the step, or turn it into a summary if one was requested or the window has no room."""
@@ -44,14 +44,14 @@ async def instead(
         return control, step
     full = new.room is not None and estimate >= new.room
     if full and not control.compacting and await can_shrink(tx, control):
-        control = replace(control, compacting=WANTED)
-    if control.compacting == WANTED:
-        control = await _ask(tx, control, step, new)
+        control = replace(control, compacting=SUMMARY_WANTED)
+    if control.compacting == SUMMARY_WANTED:
+        control = await _request_summary(tx, control, step, new)
     if not control.compacting:
         return control, step
     asked = await tx.one("message_at", control.id, control.compacting)
     assert asked is not None, "the request was placed"
-    model = new.model or await _wished(tx, MessageId(asked[0])) or step.model_ref
+    model = new.model or await _requested_model(tx, MessageId(asked[0])) or step.model_ref
     return control, replace(
         step,
         parent_id=MessageId(asked[0]),
@@ -64,14 +64,14 @@ async def instead(
     )
 
 
-async def _wished(tx: Tx, message_id: MessageId) -> ModelRef | None:
+async def _requested_model(tx: Tx, message_id: MessageId) -> ModelRef | None:
     """The model that a request for a summary names; the session's own model goes on afterwards."""
     row = await tx.one("message", message_id)
     message = decode_message(upcast(row[6], row[5])) if row is not None else None
     return message.model if isinstance(message, UserMessage) else None
 
 
-async def _ask(tx: Tx, control: Control, step: AssistantMessage, new: NewSummary) -> Control:
+async def _request_summary(tx: Tx, control: Control, step: AssistantMessage, new: NewSummary) -> Control:
     """Insert an automatic request for a summary, visible to people."""
     message = UserMessage(
         id=new.message_id,
@@ -97,17 +97,17 @@ async def can_shrink(tx: Tx, control: Control) -> bool:
 
 async def show_pending(tx: Tx, control: Control) -> None:
     """Mark the unsettled calls as shown to the model as pending."""
-    for call in await unsettled(tx, control.id):
+    for call in await unsettled_calls(tx, control.id):
         if not call.shown_pending:
             await put_call(tx, replace(call, shown_pending=True))
 
 
-async def prune(tx: Tx, lease: Lease, parts: Sequence[PartId]) -> None:
+async def prune(tx: Tx, lease: Claim, parts: Sequence[PartId]) -> None:
     """Leave the output of these calls out of what the model reads; people still see it."""
-    await check_lease(tx, lease)
+    await check_claim(tx, lease)
     for part_id in parts:
         row = await tx.one("call_by_part", part_id)
-        call = _readable(row) if row is not None else None
+        call = _decode_readable(row) if row is not None else None
         if call is not None:
             await put_call(tx, replace(call, compacted=tx.now))
             continue
@@ -118,7 +118,7 @@ async def prune(tx: Tx, lease: Lease, parts: Sequence[PartId]) -> None:
             await put_part(tx, replace(part, state=replace(part.state, time=time)))
 
 
-def _readable(row: Row) -> Call | None:
+def _decode_readable(row: Row) -> Call | None:
     """Decode a call; None if a newer program wrote it: its part holds all that is needed."""
     try:
         return decode_call(row)

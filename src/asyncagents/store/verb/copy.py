@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.codec import SHAPE_VERSION, UnknownPart, decode_message, upcast
-from asyncagents.domain.conversation.copy import Duplicate, Placed
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.copy import ConversationCopy, PositionedMessage
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage, UserMessage
 from asyncagents.domain.conversation.part import Part
 from asyncagents.domain.conversation.session import Session, Tokens
@@ -18,24 +18,24 @@ from asyncagents.domain.event import MessageUpdated, PartUpdated, SessionCreated
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.shape import encode
 from asyncagents.errors import Conflict, NotFound
-from asyncagents.store.body import body, check_names
-from asyncagents.store.row import insert_message, read_part, sort_id_of, the_session
+from asyncagents.store.body import check_names, encode_body
+from asyncagents.store.row import insert_message, read_part, require_session, sort_id_of
 from asyncagents.store.tx import Tx, Verb
-from asyncagents.store.verb.arrive import ROWS
-from asyncagents.store.verb.page import LAST
-from asyncagents.store.verb.session import NewSession, existing, insert_session, keep_key_of
-from asyncagents.store.verb.signal import addressed
+from asyncagents.store.verb.arrive import PIECE_ROWS
+from asyncagents.store.verb.page import AFTER_ALL_IDS
+from asyncagents.store.verb.session import NewSession, find_existing, insert_session, save_session_key
+from asyncagents.store.verb.signal import with_agent_and_model
 
 
-class Source(Struct, frozen=True):
+class CopySource(Struct, frozen=True):
     info: Session
-    messages: tuple[Placed, ...]
+    messages: tuple[PositionedMessage, ...]
     """The messages in the order in which clients read them."""
 
 
-async def source(tx: Tx, session_id: SessionId, before: MessageId | None) -> Source:
+async def copy_source(tx: Tx, session_id: SessionId, before: MessageId | None) -> CopySource:
     """Read what a copy holds: all messages that people see before one; hidden tries are left out."""
-    info = (await the_session(tx, session_id)).info
+    info = (await require_session(tx, session_id)).info
     undone = info.revert if before is None else None
     if undone is not None and undone.part_id is None:
         before = undone.message_id  # what comes after it is undone
@@ -43,30 +43,35 @@ async def source(tx: Tx, session_id: SessionId, before: MessageId | None) -> Sou
         row = await tx.one("message", before)
         if row is None or row[1] != session_id:
             raise NotFound("message", before)
-    rows = await tx.all("copied_messages", session_id, await sort_id_of(tx, before) if before else LAST)
+    rows = await tx.all(
+        "copied_messages", session_id, await sort_id_of(tx, before) if before else AFTER_ALL_IDS
+    )
     if undone is not None:
         last = await sort_id_of(tx, undone.message_id)
         rows = [row for row in rows if row[4] <= last]
     if not rows:
-        return Source(info, ())
+        return CopySource(info, ())
     parts: dict[str, list[Part | UnknownPart]] = defaultdict(list)
     for message_id, *kept in await tx.all("page_parts", session_id, rows[0][4], rows[-1][4]):
         part = read_part(tuple(kept))
         if undone is None or message_id != undone.message_id or (part.id or "") < (undone.part_id or ""):
             parts[message_id].append(part)
-    return Source(
+    return CopySource(
         info,
         tuple(
-            Placed(Entry(info=decode_message(upcast(version, raw)), parts=tuple(parts[each])), position)
+            PositionedMessage(
+                MessageWithParts(info=decode_message(upcast(version, raw)), parts=tuple(parts[each])),
+                position,
+            )
             for each, position, raw, version, _ in rows
         ),
     )
 
 
-async def copy(tx: Tx, new: NewSession, made: Duplicate) -> Session:
+async def copy_session(tx: Tx, new: NewSession, made: ConversationCopy) -> Session:
     """Write a copy; the same key again returns the first one. It keeps the last agent and model addressed."""
     check_names(new.info.id, new.key)
-    known = await existing(tx, new)
+    known = await find_existing(tx, new)
     if known is not None:
         return known
     info = await _insert_session(tx, new, made)
@@ -76,17 +81,17 @@ async def copy(tx: Tx, new: NewSession, made: Duplicate) -> Session:
     return info
 
 
-def count_rows(made: Duplicate) -> int:
+def count_rows(made: ConversationCopy) -> int:
     return sum(1 + len(each.entry.parts) for each in made.messages)
 
 
-def pieces(made: Duplicate) -> Iterator[Verb[None]]:
+def copy_pieces(made: ConversationCopy) -> Iterator[Verb[None]]:
     """Yield verbs that write the messages and parts of a copy before its session row, some rows each."""
-    piece: list[Placed] = []
+    piece: list[PositionedMessage] = []
     rows = 0
     for each in made.messages:
         size = 1 + len(each.entry.parts)
-        if piece and rows + size > ROWS:
+        if piece and rows + size > PIECE_ROWS:
             yield partial(_insert_all, tuple(piece))
             piece, rows = [], 0
         piece.append(each)
@@ -94,42 +99,42 @@ def pieces(made: Duplicate) -> Iterator[Verb[None]]:
     yield partial(_insert_all, tuple(piece))
 
 
-async def complete(tx: Tx, new: NewSession, made: Duplicate) -> Session | None:
+async def complete_copy(tx: Tx, new: NewSession, made: ConversationCopy) -> Session | None:
     """Write the session row of a copy whose messages are written; None: the key or id exists already."""
     check_names(new.info.id, new.key)
-    if await existing(tx, new) is not None:
+    if await find_existing(tx, new) is not None:
         return None
     info = await _insert_session(tx, new, made)
     await _complete(tx, info, made)
     return info
 
 
-async def _insert_session(tx: Tx, new: NewSession, made: Duplicate) -> Session:
+async def _insert_session(tx: Tx, new: NewSession, made: ConversationCopy) -> Session:
     info = new.info
     asked = [each.entry.info for each in made.messages if isinstance(each.entry.info, UserMessage)]
     if asked:
-        info = addressed(info, asked[-1])
+        info = with_agent_and_model(info, asked[-1])
     control = Control(info.id, None, info.id, 0, new.pool)
     await insert_session(tx, replace(control, positions=len(made.messages)), info, key=new.key)
-    await keep_key_of(tx, new)
+    await save_session_key(tx, new)
     return info
 
 
-async def _insert_all(messages: tuple[Placed, ...], tx: Tx) -> None:
+async def _insert_all(messages: tuple[PositionedMessage, ...], tx: Tx) -> None:
     for each in messages:
         await _insert(tx, each)
 
 
-async def _insert(tx: Tx, new: Placed) -> None:
+async def _insert(tx: Tx, new: PositionedMessage) -> None:
     rev = await tx.rev()
     await insert_message(tx, new.entry.info, position=new.position, turn=0, publish=False)
     for part in new.entry.parts:
         columns = part.id, part.message_id, part.session_id
-        if not await tx.run("import_part", *columns, body(part), SHAPE_VERSION, rev):
+        if not await tx.run("import_part", *columns, encode_body(part), SHAPE_VERSION, rev):
             raise Conflict(f"part id {part.id!r} is taken; copy the session again")
 
 
-async def _complete(tx: Tx, info: Session, made: Duplicate) -> None:
+async def _complete(tx: Tx, info: Session, made: ConversationCopy) -> None:
     if made.summary:
         await tx.one("begin_summed", made.summary, made.tail, info.id)
     tx.emit(SessionCreated(session_id=info.id, info=info))
@@ -137,10 +142,10 @@ async def _complete(tx: Tx, info: Session, made: Duplicate) -> None:
         tx.emit(MessageUpdated(session_id=info.id, info=each.entry.info))
         for part in each.entry.parts:
             tx.emit(PartUpdated(session_id=info.id, part=part, time=tx.now))
-    await _last_step(tx, made)
+    await _insert_last_request(tx, made)
 
 
-async def _last_step(tx: Tx, made: Duplicate) -> None:
+async def _insert_last_request(tx: Tx, made: ConversationCopy) -> None:
     """Insert a request for the last step, so that the history before it counts as final."""
     steps = [each for each in made.messages if isinstance(each.entry.info, AssistantMessage)]
     if not steps:

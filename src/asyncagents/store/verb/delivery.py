@@ -8,16 +8,16 @@ from msgspec import Struct
 from asyncagents.config.secret import Secret
 from asyncagents.domain.call.call import Call, Failed, Settled
 from asyncagents.domain.call.webhook import (
-    DELETED,
-    Again,
-    Dead,
-    Delivered,
+    SESSION_DELETED,
     Delivery,
+    DeliveryDead,
+    DeliveryDone,
+    DeliveryOutcome,
+    DeliveryRetry,
     DeliveryState,
     DeliveryTime,
-    Verdict,
     host_of,
-    told,
+    webhook_body,
 )
 from asyncagents.domain.conversation.codec import Unreadable
 from asyncagents.domain.id import CallId, SessionId
@@ -27,7 +27,7 @@ from asyncagents.store.row import decode_call
 from asyncagents.store.tx import Row, Tx
 
 
-class Parcel(Struct, frozen=True):
+class DueDelivery(Struct, frozen=True):
     """A claimed delivery, with what is needed to post it."""
 
     id: str
@@ -42,7 +42,7 @@ class Parcel(Struct, frozen=True):
     body: bytes
 
 
-async def owe(tx: Tx, call: Call) -> None:
+async def enqueue_webhook(tx: Tx, call: Call) -> None:
     """Enqueue the webhook of a settled call, if it has a webhook URL."""
     if call.later is None or not call.later.webhook_url:
         return
@@ -62,19 +62,19 @@ async def owe(tx: Tx, call: Call) -> None:
         tx.now,
         tx.now,
         await tx.rev(),
-        encode(told(call)),
+        encode(webhook_body(call)),
     )
-    tx.expect_post(tx.now)
+    tx.schedule_webhook(tx.now)
 
 
-async def owe_the_end(tx: Tx, session_id: SessionId) -> None:
+async def enqueue_deleted_webhooks(tx: Tx, session_id: SessionId) -> None:
     """Enqueue a failure for each unsettled call of a session that is being deleted."""
     for row in await tx.all("unsettled_calls", session_id):
         with suppress(Unreadable):
-            await owe(tx, decode_call(row).to(Settled(Failed(DELETED), tx.now)))
+            await enqueue_webhook(tx, decode_call(row).with_state(Settled(Failed(SESSION_DELETED), tx.now)))
 
 
-async def due(
+async def due_ids(
     tx: Tx, root_id: SessionId | None, busy: dict[str, int], *, most: int, each: int
 ) -> tuple[str, ...]:
     """List at most `most` due deliveries, longest owed first; at most `each` per host, counting `busy`."""
@@ -100,42 +100,42 @@ async def next_due(tx: Tx, root_id: SessionId | None) -> int | None:
     return row[0] if row else None
 
 
-async def claim(tx: Tx, wanted: tuple[str, ...], lease_ms: int) -> tuple[Parcel, ...]:
+async def claim_deliveries(tx: Tx, wanted: tuple[str, ...], lease_ms: int) -> tuple[DueDelivery, ...]:
     """Claim those that no other process holds; unless ended within `lease_ms`, they are due again."""
     found = []
     for delivery_id in wanted:
         if await tx.run("claim_delivery", tx.now + lease_ms, await tx.rev(), delivery_id, tx.now):
             row = await tx.one("parcel", delivery_id)
             assert row is not None
-            found.append(_parcel(row))
+            found.append(_due_delivery(row))
     return tuple(found)
 
 
-def _parcel(row: Row) -> Parcel:
+def _due_delivery(row: Row) -> DueDelivery:
     delivery_id, call_id, url, host, secret, since, attempts, told = row
     known = Secret(secret) if secret else None
-    return Parcel(delivery_id, CallId(call_id), url, host, known, since, attempts, bytes(told))
+    return DueDelivery(delivery_id, CallId(call_id), url, host, known, since, attempts, bytes(told))
 
 
-async def conclude(tx: Tx, parcel: Parcel, verdict: Verdict) -> None:
+async def end_attempt(tx: Tx, parcel: DueDelivery, verdict: DeliveryOutcome) -> None:
     """Record how a try went; changes nothing if its lease has expired and another process holds it."""
     match verdict:
-        case Delivered():
+        case DeliveryDone():
             change: tuple[object, ...] = "delivered", tx.now, tx.now, ""
-        case Again(at, why):
+        case DeliveryRetry(at, why):
             change = "owed", at, None, why
-            tx.expect_post(at)
-        case Dead(why):
+            tx.schedule_webhook(at)
+        case DeliveryDead(why):
             change = "dead", tx.now, tx.now, why
         case _:
             assert_never(verdict)
     await tx.run("end_attempt", *change, await tx.rev(), parcel.id, parcel.attempt)
 
 
-async def give_back(tx: Tx, parcel: Parcel) -> None:
+async def release_delivery(tx: Tx, parcel: DueDelivery) -> None:
     """Return a claimed delivery; the interrupted try does not count and is made again."""
     await tx.run("give_delivery_back", tx.now, await tx.rev(), parcel.id, parcel.attempt)
-    tx.expect_post(tx.now)
+    tx.schedule_webhook(tx.now)
 
 
 async def redeliver(tx: Tx, delivery_id: str) -> Delivery:
@@ -145,7 +145,7 @@ async def redeliver(tx: Tx, delivery_id: str) -> Delivery:
         state = "is still being tried" if known.state == "owed" else "was delivered"
         raise Conflict(f"delivery {delivery_id!r} {state}; only a dead one can be tried again")
     await tx.run("owe_again", tx.now, await tx.rev(), delivery_id)
-    tx.expect_post(tx.now)
+    tx.schedule_webhook(tx.now)
     return await delivery(tx, delivery_id)
 
 
@@ -179,7 +179,7 @@ def _delivery(row: Row) -> Delivery:
     )
 
 
-async def forget(tx: Tx, before: int, limit: int) -> int:
+async def forget_ended(tx: Tx, before: int, limit: int) -> int:
     """Delete deliveries that ended before a time; owed ones stay."""
     rows = await tx.all("forgettable_deliveries", before, limit)
     for (delivery_id,) in rows:

@@ -10,13 +10,13 @@ from asyncagents.domain.conversation.session import Revert
 from asyncagents.domain.event import MessageRemoved, PartRemoved
 from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.domain.shape import encode
-from asyncagents.store.row import SessionRow, entry, save, sort_id_of
+from asyncagents.store.row import SessionRow, require_message, save_session, sort_id_of
 from asyncagents.store.tx import Tx
 
-LAST = "~"
+AFTER_ALL_IDS = "~"
 
 
-async def clear_undone(tx: Tx, row: SessionRow) -> SessionRow:
+async def drop_undone(tx: Tx, row: SessionRow) -> SessionRow:
     """Delete what an undo marked, and the mark with its file summary."""
     revert = row.info.revert
     if revert is None:
@@ -24,17 +24,17 @@ async def clear_undone(tx: Tx, row: SessionRow) -> SessionRow:
     session_id = row.control.id
     first = await tx.one("place_of", revert.message_id)
     since = await sort_id_of(tx, revert.message_id)
-    for (message_id,) in await tx.all("messages_between", session_id, since, revert.through or LAST):
+    for (message_id,) in await tx.all("messages_between", session_id, since, revert.through or AFTER_ALL_IDS):
         if revert.part_id is not None and message_id == revert.message_id:
             await _remove_parts(tx, session_id, revert)
         else:
-            await take_out(tx, session_id, message_id)
+            await delete_message_rows(tx, session_id, message_id)
     place = first[0] if first is not None else None
-    control = row.control if place is None else await _read_on(tx, row.control, place, revert)
-    return await save(tx, row, control, replace(row.info, revert=None, summary=None))
+    control = row.control if place is None else await _restore_summary(tx, row.control, place, revert)
+    return await save_session(tx, row, control, replace(row.info, revert=None, summary=None))
 
 
-async def take_out(tx: Tx, session_id: SessionId, message_id: MessageId) -> None:
+async def delete_message_rows(tx: Tx, session_id: SessionId, message_id: MessageId) -> None:
     """Delete a message and its parts, and publish that."""
     rev = await tx.rev()
     await tx.run("undo_parts", message_id, "")
@@ -56,7 +56,7 @@ async def _remove_parts(tx: Tx, session_id: SessionId, revert: Revert) -> None:
         tx.emit(gone)
 
 
-async def _read_on(tx: Tx, control: Control, place: int, revert: Revert) -> Control:
+async def _restore_summary(tx: Tx, control: Control, place: int, revert: Revert) -> Control:
     """Forget a deleted or requested summary; the summary before it counts again."""
     control = replace(control, compacting=0)
     if control.summary < place:
@@ -66,7 +66,7 @@ async def _read_on(tx: Tx, control: Control, place: int, revert: Revert) -> Cont
         return replace(control, summary=0, tail=0)
     message = decode_message(upcast(before[2], before[1]))
     assert isinstance(message, AssistantMessage), "a summary is an assistant message"
-    asked = await entry(tx, message.parent_id)
+    asked = await require_message(tx, message.parent_id)
     starts = [part.tail_start_id for part in asked.parts if isinstance(part, CompactionPart)]
     kept = await tx.one("place_of", starts[0]) if starts and starts[0] else None
     return replace(control, summary=before[0], tail=kept[0] if kept and kept[0] else before[0])

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents.domain.call.call import Call
-from asyncagents.domain.conversation.codec import BROKEN, Unreadable, unreadable
+from asyncagents.domain.conversation.codec import DECODE_ERRORS, Unreadable, unreadable_error
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.task.task import TaskEnd
 from asyncagents.domain.transfer.call_records import call_mark
@@ -17,7 +17,7 @@ from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.notice import open_notices
 
 
-class SessionOut(Struct, frozen=True):
+class ExportedSession(Struct, frozen=True):
     """A session for an export; `raw`: its JSON as stored."""
 
     id: SessionId
@@ -26,21 +26,21 @@ class SessionOut(Struct, frozen=True):
     todos: bytes | None
 
 
-class PartOut(Struct, frozen=True):
+class ExportedPart(Struct, frozen=True):
     id: str
     raw: bytes
     mark: PartMark
     call: Call | None
 
 
-class MessageOut(Struct, frozen=True):
+class ExportedMessage(Struct, frozen=True):
     """A message for an export; the next piece begins after its `sort_id`."""
 
     id: MessageId
     sort_id: str
     raw: bytes
     mark: MessageMark
-    parts: tuple[PartOut, ...]
+    parts: tuple[ExportedPart, ...]
 
 
 async def session_ids(tx: Tx, *, after: str, limit: int) -> tuple[SessionId, ...]:
@@ -55,7 +55,7 @@ async def tree(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
     return found
 
 
-async def change(tx: Tx, session_id: SessionId) -> int:
+async def latest_revision(tx: Tx, session_id: SessionId) -> int:
     """Read the newest revision of a session and what it holds; exports at the same revision are equal."""
     row = await tx.one("change_of_session", session_id)
     if row is None or row[0] is None:
@@ -63,7 +63,7 @@ async def change(tx: Tx, session_id: SessionId) -> int:
     return int(row[0])
 
 
-async def session(tx: Tx, session_id: SessionId) -> SessionOut:
+async def session(tx: Tx, session_id: SessionId) -> ExportedSession:
     row = await tx.one("exported_session", session_id)
     if row is None:
         raise NotFound("session", session_id)
@@ -78,44 +78,44 @@ async def session(tx: Tx, session_id: SessionId) -> SessionOut:
         summary=summary,
         tail=tail,
         crowd=crowd,
-        task=_object("task", task[0]) if task else None,
+        task=_decode_object("task", task[0]) if task else None,
         notices=tuple(_notice(each) for each in await open_notices(tx, session_id)),
         version=version,
     )
-    return SessionOut(session_id, raw, mark, todos[0] if todos else None)
+    return ExportedSession(session_id, raw, mark, todos[0] if todos else None)
 
 
 def _notice(row: Row) -> NoticeMark:
     try:
         return NoticeMark(end=msgspec.json.decode(row[3], type=TaskEnd))
-    except BROKEN as error:
-        raise unreadable("notice", row[3], error) from error
+    except DECODE_ERRORS as error:
+        raise unreadable_error("notice", row[3], error) from error
 
 
-async def messages(tx: Tx, session_id: SessionId, *, after: str, limit: int) -> tuple[MessageOut, ...]:
+async def messages(tx: Tx, session_id: SessionId, *, after: str, limit: int) -> tuple[ExportedMessage, ...]:
     """Read the messages after a sort id, in the order in which clients read them."""
     rows = await tx.all("exported_messages", session_id, after, limit)
     return tuple([await _message(tx, row) for row in rows])
 
 
-async def _message(tx: Tx, row: Row) -> MessageOut:
+async def _message(tx: Tx, row: Row) -> ExportedMessage:
     message_id, raw, version, position, turn, hidden, key, state, source, promoted, answer_id, sort_id = row
     given = None
     if key is not None:
         given = InputMark(key=key, state=state, source=source, turn=promoted, answer_id=answer_id)
     mark = MessageMark(position=position, turn=turn, hidden=bool(hidden), input=given, version=version)
     parts = await tx.all("exported_parts", message_id)
-    return MessageOut(MessageId(message_id), sort_id, raw, mark, tuple(_part(each) for each in parts))
+    return ExportedMessage(MessageId(message_id), sort_id, raw, mark, tuple(_part(each) for each in parts))
 
 
-def _part(row: Row) -> PartOut:
+def _part(row: Row) -> ExportedPart:
     part_id, raw, version, body, call_version = row
-    call = _readable((body, call_version)) if body is not None else None
+    call = _decode_readable((body, call_version)) if body is not None else None
     mark = PartMark(call=call_mark(call) if call else None, version=version)
-    return PartOut(part_id, raw, mark, call)
+    return ExportedPart(part_id, raw, mark, call)
 
 
-def _readable(row: Row) -> Call | None:
+def _decode_readable(row: Row) -> Call | None:
     """Decode a call; None if a newer program wrote it: its part holds what is known."""
     try:
         return decode_call(row)
@@ -123,8 +123,8 @@ def _readable(row: Row) -> Call | None:
         return None
 
 
-def _object(kind: str, raw: bytes) -> dict[str, Any]:
+def _decode_object(kind: str, raw: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(raw, type=dict[str, Any])
-    except BROKEN as error:
-        raise unreadable(kind, raw, error) from error
+    except DECODE_ERRORS as error:
+        raise unreadable_error(kind, raw, error) from error

@@ -15,7 +15,7 @@ from asyncagents.domain.conversation.codec import (
     decoder,
     upcast,
 )
-from asyncagents.domain.conversation.failure import unknown
+from asyncagents.domain.conversation.failure import unknown_error
 from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import (
     Event,
@@ -36,7 +36,7 @@ from asyncagents.domain.event import (
     SessionUpdated,
     TaskCleared,
     TodoUpdated,
-    expiring,
+    expiring_event,
     task_event,
 )
 from asyncagents.domain.id import MessageId, PermissionId, QuestionId, SessionId
@@ -50,7 +50,7 @@ from asyncagents.store.verb.todo import decode_todos
 WINDOW = 500
 
 
-class Rows(Protocol):
+class RowReader(Protocol):
     """Reads rows: a transaction, or rows that were fetched before."""
 
     @property
@@ -59,7 +59,7 @@ class Rows(Protocol):
     async def all(self, statement: str, *params: object) -> list[Row]: ...
 
 
-class Changes(Struct, frozen=True):
+class FeedChanges(Struct, frozen=True):
     """The current state of rows that changed in a range of revisions."""
 
     events: list[Event]
@@ -83,18 +83,18 @@ async def cursor(tx: Tx) -> str:
     return f"{epoch}-0-{rev}"
 
 
-async def feed(tx: Tx, after: str | None, *, window: int = WINDOW) -> Feed:
+async def read_feed(tx: Tx, after: str | None, *, window: int = WINDOW) -> Feed:
     """Read a bounded piece of the events that bring a reader from a cursor, or from nothing, to now."""
     rev, epoch, horizon = await _revision(tx)
-    known_epoch, known_rev = _parse(after) if after is not None else (epoch, 0)
+    known_epoch, known_rev = _parse_cursor(after) if after is not None else (epoch, 0)
     if known_epoch != epoch or 0 < known_rev < horizon or known_rev > rev:
         return Feed(f"{epoch}-0-{rev}", (), reset=True)
-    upto = await _reach(tx, known_rev, rev, window)
-    found = await changes(tx, known_rev, upto)
+    upto = await _window_end(tx, known_rev, rev, window)
+    found = await read_changes(tx, known_rev, upto)
     return Feed(f"{epoch}-0-{upto}", tuple(found.events), more=upto < rev)
 
 
-async def _reach(tx: Tx, after: int, now: int, window: int) -> int:
+async def _window_end(tx: Tx, after: int, now: int, window: int) -> int:
     """`window` revisions after the next one that has rows; revisions without rows are skipped."""
     if after + window >= now:
         return now
@@ -102,7 +102,7 @@ async def _reach(tx: Tx, after: int, now: int, window: int) -> int:
     return now if row is None or row[0] is None else min(now, row[0] - 1 + window)
 
 
-async def forget(tx: Tx, upto: int) -> None:
+async def forget_tombstones(tx: Tx, upto: int) -> None:
     """Delete old tombstones; readers with a cursor below the horizon get a reset."""
     upto = min(upto, await tx.rev())
     await tx.all("forget_tombstones", upto)
@@ -119,12 +119,12 @@ async def _revision(tx: Tx) -> tuple[int, str, int]:
     return row[0], row[1], row[2]
 
 
-def at_revision(text: str) -> int:
+def cursor_revision(text: str) -> int:
     """The revision of a cursor."""
-    return _parse(text)[1]
+    return _parse_cursor(text)[1]
 
 
-def _parse(text: str) -> tuple[str, int]:
+def _parse_cursor(text: str) -> tuple[str, int]:
     match text.split("-"):
         case [epoch, "0", rev] if rev.isascii() and rev.isdecimal() and len(rev) < 19:
             return epoch, int(rev)
@@ -132,9 +132,9 @@ def _parse(text: str) -> tuple[str, int]:
             raise InvalidInput(f"{text[:80]!r} is not a valid cursor; take the one of the last event")
 
 
-async def changes(
-    tx: Rows, after: int, upto: int, *, whole: bool = True, most_arrived: int | None = None
-) -> Changes:
+async def read_changes(
+    tx: RowReader, after: int, upto: int, *, whole: bool = True, most_arrived: int | None = None
+) -> FeedChanges:
     """Read changed rows as events: deletions first, statuses and answers last.
 
     Answers to messages that were deleted since come before all: their callers still wait for them. Without
@@ -142,32 +142,32 @@ async def changes(
     that came in pieces and has more messages than `most_arrived`, only the session itself is read.
     """
     answers = await tx.all("changed_inputs", after, upto)
-    events: list[Event] = _answered(answers, there=False)
+    events: list[Event] = _answer_events(answers, there=False)
     interrupted: list[SessionId] = []
     for _, kind, gone, body in await tx.all("changed_tombstones", after, upto):
         if kind != "session":
-            events.append(_gone(kind, gone, body))
+            events.append(_removed_event(kind, gone, body))
             continue
         interrupted.append(SessionId(gone))
-        with _spared(events, SessionId(gone)):
+        with _report_unreadable(events, SessionId(gone)):
             events.append(SessionDeleted(session_id=SessionId(gone), info=decode_session(body)))
     sessions = await tx.all("changed_sessions", after, upto)
     interrupted.extend(SessionId(row[1]) for row in sessions if row[5])
     if whole:
-        await _arrived(tx, events, (after, upto), most_arrived)
-        await _content(tx, events, sessions, (after, upto))
+        await _add_arrivals(tx, events, (after, upto), most_arrived)
+        await _add_content(tx, events, sessions, (after, upto))
     for _, session_id, _, _, status, _ in sessions if whole else ():
-        with _spared(events, session_id):
-            events.extend(_status(session_id, status))
-    events += _answered(answers, there=True)
+        with _report_unreadable(events, session_id):
+            events.extend(_status_events(session_id, status))
+    events += _answer_events(answers, there=True)
     kinds = "changed_due", "changed_backoffs", "changed_deadlines"
     due = [await tx.one(each, after, upto) for each in kinds]
     woken = [SessionId(row[1]) for row in sessions]
     posts = [row[0] for row in await tx.all("changed_deliveries", after, upto)]
-    return Changes(events, woken, interrupted, [row[0] for row in due if row is not None], posts)
+    return FeedChanges(events, woken, interrupted, [row[0] for row in due if row is not None], posts)
 
 
-def _answered(rows: list[Row], *, there: bool) -> list[Event]:
+def _answer_events(rows: list[Row], *, there: bool) -> list[Event]:
     return [
         PromptAnswered(session_id=session_id, message_id=MessageId(asked), answer_id=MessageId(answer))
         for session_id, asked, answer, is_there in rows
@@ -175,7 +175,7 @@ def _answered(rows: list[Row], *, there: bool) -> list[Event]:
     ]
 
 
-def _gone(kind: str, gone: str, body: bytes) -> Event:
+def _removed_event(kind: str, gone: str, body: bytes) -> Event:
     match kind:
         case "message":
             return decoder(MessageRemoved).decode(body)
@@ -185,74 +185,78 @@ def _gone(kind: str, gone: str, body: bytes) -> Event:
             return TaskCleared(session_id=SessionId(gone))
 
 
-def _messages(events: list[Event], rows: list[Row]) -> None:
+def _add_messages(events: list[Event], rows: list[Row]) -> None:
     for _, session_id, info, version in rows:
-        with _spared(events, session_id):
+        with _report_unreadable(events, session_id):
             events.append(MessageUpdated(session_id=session_id, info=decode_message(upcast(version, info))))
 
 
-def _parts(tx: Rows, events: list[Event], rows: list[Row]) -> None:
+def _add_parts(tx: RowReader, events: list[Event], rows: list[Row]) -> None:
     for _, session_id, body, version in rows:
-        with _spared(events, session_id):
+        with _report_unreadable(events, session_id):
             events.append(PartUpdated(session_id=session_id, part=read_part((body, version)), time=tx.now))
 
 
-async def _arrived(tx: Rows, events: list[Event], between: tuple[int, int], most: int | None) -> None:
+async def _add_arrivals(
+    tx: RowReader, events: list[Event], between: tuple[int, int], most: int | None
+) -> None:
     """Add all of a session that came in pieces: its rows may be older than the reader's cursor."""
     for session_id, messages in await tx.all("changed_arrivals", *between):
         if most is None or messages <= most:
-            _messages(events, await tx.all("arrived_messages", session_id))
-            _parts(tx, events, await tx.all("arrived_parts", session_id))
+            _add_messages(events, await tx.all("arrived_messages", session_id))
+            _add_parts(tx, events, await tx.all("arrived_parts", session_id))
 
 
-async def _content(tx: Rows, events: list[Event], sessions: list[Row], between: tuple[int, int]) -> None:
+async def _add_content(
+    tx: RowReader, events: list[Event], sessions: list[Row], between: tuple[int, int]
+) -> None:
     for _, session_id, info, version, _, _ in sessions:
-        with _spared(events, session_id):
+        with _report_unreadable(events, session_id):
             events.append(SessionUpdated(session_id=session_id, info=decode_session(upcast(version, info))))
-    _messages(events, await tx.all("changed_messages", *between))
-    _parts(tx, events, await tx.all("changed_parts", *between))
+    _add_messages(events, await tx.all("changed_messages", *between))
+    _add_parts(tx, events, await tx.all("changed_parts", *between))
     for _, session_id, body in await tx.all("changed_todos", *between):
-        with _spared(events, session_id):
+        with _report_unreadable(events, session_id):
             events.append(TodoUpdated(session_id=session_id, todos=decode_todos(body)))
     for _, body, version in await tx.all("changed_tasks", *between):
         with suppress(Unreadable):
             events.append(task_event(background_task(decode_task((body, version)), None)))
     for _, session_id, body, version in await tx.all("changed_calls", *between):
-        with _spared(events, session_id):
-            events.extend(_ask(decode_call((body, version))))
+        with _report_unreadable(events, session_id):
+            events.extend(_ask_events(decode_call((body, version))))
 
 
 @contextmanager
-def _spared(events: list[Event], session_id: SessionId) -> Iterator[None]:
+def _report_unreadable(events: list[Event], session_id: SessionId) -> Iterator[None]:
     """Turn an unreadable row into an error event of its session; the feed goes on."""
     try:
         yield
     except Unreadable as error:
-        events.append(SessionError(session_id=session_id, error=unknown(str(error))))
+        events.append(SessionError(session_id=session_id, error=unknown_error(str(error))))
 
 
-def _status(session_id: SessionId, text: str) -> Iterable[Event]:
+def _status_events(session_id: SessionId, text: str) -> Iterable[Event]:
     status = decode_status(text.encode())
     yield SessionStatus(session_id=session_id, status=status)
     if isinstance(status, Idle):
         yield SessionIdle(session_id=session_id)
 
 
-def _ask(call: Call) -> Iterable[Event]:
+def _ask_events(call: Call) -> Iterable[Event]:
     """Events of an open ask, or of how it was closed; a call that asks again was allowed before."""
     for ask_id in call.asked_before:
         yield PermissionReplied(session_id=call.session_id, request_id=PermissionId(ask_id), reply="once")
     if call.open and call.open.warned:
-        yield expiring(call)
+        yield expiring_event(call)
     if call.open and call.open.ask:
         yield PermissionAsked(request=call.open.ask)
     elif call.open and call.open.question:
         yield QuestionAsked(request=call.open.question)
     elif call.ask_id is not None:
-        yield _closed(call, call.ask_id)
+        yield _closed_ask_event(call, call.ask_id)
 
 
-def _closed(call: Call, ask_id: str) -> Event:
+def _closed_ask_event(call: Call, ask_id: str) -> Event:
     is_question = ask_id.startswith("que")
     match call.reply:
         case Answers(answers):

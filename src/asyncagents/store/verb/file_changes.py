@@ -3,39 +3,41 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.control import Lease
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.control import Claim
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import UserMessage, UserSummary
 from asyncagents.domain.conversation.part import PatchPart, StepFinishPart, StepStartPart
 from asyncagents.domain.conversation.session import FileDiff, SessionSummary
 from asyncagents.domain.event import SessionDiff
 from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.store.row import (
-    check_lease,
-    entry,
-    held,
+    check_claim,
+    claimed_session,
     put_part,
     read_part,
-    save,
+    require_message,
     save_message,
+    save_session,
     sort_id_of,
 )
 from asyncagents.store.tx import Tx
 
-EVERY = "~"
+AFTER_ALL_IDS = "~"
 """Sorts after all ids."""
 
 
-class Stretch(Struct, frozen=True):
+class SnapshotRange(Struct, frozen=True):
     """The snapshots before the first and after the last step of a range of messages."""
 
     before: str
     after: str
 
 
-async def stretch(tx: Tx, session_id: SessionId, first: str = "", last: str = EVERY) -> Stretch | None:
+async def snapshot_range(
+    tx: Tx, session_id: SessionId, first: str = "", last: str = AFTER_ALL_IDS
+) -> SnapshotRange | None:
     since = await sort_id_of(tx, first) if first else first
-    until = last if last == EVERY else await sort_id_of(tx, last)
+    until = last if last == AFTER_ALL_IDS else await sort_id_of(tx, last)
     begin = await tx.one("first_snapshot", session_id, since, until)
     end = await tx.one("last_snapshot", session_id, since, until)
     if begin is None or end is None:
@@ -43,25 +45,25 @@ async def stretch(tx: Tx, session_id: SessionId, first: str = "", last: str = EV
     start, finish = read_part(begin), read_part(end)
     if not isinstance(start, StepStartPart) or not isinstance(finish, StepFinishPart):
         return None
-    return Stretch(start.snapshot, finish.snapshot) if start.snapshot and finish.snapshot else None
+    return SnapshotRange(start.snapshot, finish.snapshot) if start.snapshot and finish.snapshot else None
 
 
-def begun(step: Entry) -> str | None:
+def unfinished_snapshot(step: MessageWithParts) -> str | None:
     """The snapshot taken before the calls of a step, if none was taken after them."""
     starts = [part.snapshot for part in step.parts if isinstance(part, StepStartPart)]
     ends = [part.snapshot for part in step.parts if isinstance(part, StepFinishPart)]
     return starts[0] if starts and ends and not any(ends) else None
 
 
-async def keep_before(tx: Tx, lease: Lease, message_id: MessageId, snapshot: str) -> None:
+async def save_snapshot_before(tx: Tx, lease: Claim, message_id: MessageId, snapshot: str) -> None:
     """Store the snapshot taken before the calls of a step run."""
-    await check_lease(tx, lease)
-    for part in (await entry(tx, message_id)).parts:
+    await check_claim(tx, lease)
+    for part in (await require_message(tx, message_id)).parts:
         if isinstance(part, StepStartPart):
             await put_part(tx, replace(part, snapshot=snapshot))
 
 
-class Changed(Struct, frozen=True, kw_only=True):
+class StepFileChanges(Struct, frozen=True, kw_only=True):
     """The file changes of the calls of one step."""
 
     message_id: MessageId
@@ -71,11 +73,11 @@ class Changed(Struct, frozen=True, kw_only=True):
     part_id: PartId
 
 
-async def keep_after(tx: Tx, lease: Lease, changed: Changed) -> None:
+async def save_snapshot_after(tx: Tx, lease: Claim, changed: StepFileChanges) -> None:
     """Store the snapshot and the changed files after the calls of a step; a repeat changes nothing."""
-    await check_lease(tx, lease)
-    step = await entry(tx, changed.message_id)
-    if begun(step) is None:
+    await check_claim(tx, lease)
+    step = await require_message(tx, changed.message_id)
+    if unfinished_snapshot(step) is None:
         return
     for part in step.parts:
         if isinstance(part, StepFinishPart):
@@ -91,7 +93,7 @@ async def keep_after(tx: Tx, lease: Lease, changed: Changed) -> None:
         await put_part(tx, patch)
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class TurnFileChanges(Struct, frozen=True, kw_only=True):
     """The file changes of a turn, and of the session so far."""
 
     asked_id: MessageId
@@ -99,17 +101,17 @@ class Told(Struct, frozen=True, kw_only=True):
     total: tuple[FileDiff, ...]
 
 
-async def keep_summary(tx: Tx, lease: Lease, told: Told) -> None:
-    row = await held(tx, lease)
-    asked = (await entry(tx, told.asked_id)).info
+async def save_turn_summary(tx: Tx, lease: Claim, told: TurnFileChanges) -> None:
+    row = await claimed_session(tx, lease)
+    asked = (await require_message(tx, told.asked_id)).info
     if isinstance(asked, UserMessage):
         before = asked.summary or UserSummary(diffs=())
         await save_message(tx, replace(asked, summary=replace(before, diffs=told.diffs)))
     tx.emit(SessionDiff(session_id=lease.session_id, diff=told.total))
-    await save(tx, row, row.control, replace(row.info, summary=summed(told.total)))
+    await save_session(tx, row, row.control, replace(row.info, summary=sum_diffs(told.total)))
 
 
-def summed(diffs: tuple[FileDiff, ...]) -> SessionSummary:
+def sum_diffs(diffs: tuple[FileDiff, ...]) -> SessionSummary:
     return SessionSummary(
         additions=sum(each.additions for each in diffs),
         deletions=sum(each.deletions for each in diffs),

@@ -8,11 +8,11 @@ from asyncagents.errors import KeyReused
 from asyncagents.store.body import check_names
 from asyncagents.store.tx import Tx
 
-Kind: TypeAlias = Literal["input", "session", "abort"]
+KeyKind: TypeAlias = Literal["input", "session", "abort"]
 """The kind of request that a key belongs to."""
 
 
-async def check_same(tx: Tx, session_id: SessionId, kind: Kind, key: str, *, hash: str | None) -> bool:
+async def check_key(tx: Tx, session_id: SessionId, kind: KeyKind, key: str, *, hash: str | None) -> bool:
     """Whether the key was used before. Raises `KeyReused` if its content was different."""
     row = await tx.one("idempotency", session_id, kind, key)
     if row is not None and None not in (row[0], hash) and row[0] != hash:
@@ -20,12 +20,12 @@ async def check_same(tx: Tx, session_id: SessionId, kind: Kind, key: str, *, has
     return row is not None
 
 
-async def keep_key(tx: Tx, session_id: SessionId, kind: Kind, key: str, *, hash: str | None) -> None:
+async def save_key(tx: Tx, session_id: SessionId, kind: KeyKind, key: str, *, hash: str | None) -> None:
     """Store the content hash of a key."""
     await tx.run("keep_idempotency", session_id, kind, key, hash)
 
 
-async def is_known(tx: Tx, session_id: SessionId, key: str) -> bool:
+async def is_admitted(tx: Tx, session_id: SessionId, key: str) -> bool:
     check_names(session_id, key)
     return await tx.one("input_by_key", session_id, key) is not None
 
@@ -36,4 +36,4 @@ async def has_begun(tx: Tx, session_key: str, key: str) -> bool:
     row = await tx.one("session_by_key", session_key)
     if row is None:
         return False
-    return await is_known(tx, decode_session(upcast(row[1], row[0])).id, key)
+    return await is_admitted(tx, decode_session(upcast(row[1], row[0])).id, key)

@@ -8,41 +8,41 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from asyncagents.domain.call.call import Call, render
-from asyncagents.domain.control import Control, status
+from asyncagents.domain.control import Control, session_status
 from asyncagents.domain.conversation.codec import decode_message, upcast
 from asyncagents.domain.conversation.message import AssistantMessage, sort_key
 from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.event import MessageUpdated, PartUpdated, SessionCreated, TodoUpdated
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import encode
-from asyncagents.domain.task.task import Task, TaskEnd, end_of
-from asyncagents.domain.transfer.records import Brought, BroughtMessage, BroughtPart
+from asyncagents.domain.task.task import Task, TaskEnd, task_end
+from asyncagents.domain.transfer.records import ImportedMessage, ImportedPart, SessionImport
 from asyncagents.errors import Conflict, InvalidInput, NotFound
-from asyncagents.store.body import body, check_names
-from asyncagents.store.row import IDLE, find_session, listed, publish_status, put_call, read_part
+from asyncagents.store.body import check_names, encode_body
+from asyncagents.store.row import IDLE, find_session, list_columns, publish_status, put_call, read_part
 from asyncagents.store.tx import Tx, Verb
-from asyncagents.store.verb.answer_event import asked
-from asyncagents.store.verb.arrive import ROWS
+from asyncagents.store.verb.answer_event import publish_ask
+from asyncagents.store.verb.arrive import PIECE_ROWS
 from asyncagents.store.verb.task import put_task
 
-Outcome: TypeAlias = Literal["imported", "already there"]
+ImportOutcome: TypeAlias = Literal["imported", "already there"]
 
 
-DEEPEST = 100
+MAX_DEPTH = 100
 
 
-async def bring(tx: Tx, new: Brought, *, pool: str) -> Outcome:
+async def import_session(tx: Tx, new: SessionImport, *, pool: str) -> ImportOutcome:
     """Write a session that does not exist; an existing one stays. Raises `Conflict` if they differ."""
-    if await is_there(tx, new):
+    if await is_imported(tx, new):
         return "already there"
     control = await _insert_session(tx, new, pool)
-    for write in _rows(new):
+    for write in _row_writers(new):
         await write(tx)
     await _complete(tx, new, control)
     return "imported"
 
 
-async def is_there(tx: Tx, new: Brought) -> bool:
+async def is_imported(tx: Tx, new: SessionImport) -> bool:
     """Whether the session exists. Raises `Conflict` if it differs, `NotFound` if its parent is missing."""
     if await find_session(tx, new.info.id) is not None:
         await _check_same(tx, new)
@@ -51,34 +51,34 @@ async def is_there(tx: Tx, new: Brought) -> bool:
     return False
 
 
-def count_rows(new: Brought) -> int:
+def count_rows(new: SessionImport) -> int:
     return len(new.messages) + len(new.parts) + len(new.calls)
 
 
-def pieces(new: Brought) -> Iterator[Verb[None]]:
+def import_pieces(new: SessionImport) -> Iterator[Verb[None]]:
     """Yield verbs that write the rows of a session before its own row, some rows each."""
-    rows = _rows(new)
-    while piece := tuple(islice(rows, ROWS)):
+    rows = _row_writers(new)
+    while piece := tuple(islice(rows, PIECE_ROWS)):
         yield partial(_write_all, piece)
 
 
-async def complete(tx: Tx, new: Brought, *, pool: str) -> Outcome | None:
+async def complete_import(tx: Tx, new: SessionImport, *, pool: str) -> ImportOutcome | None:
     """Write the row of a session whose other rows are written; None: it exists already."""
-    if await is_there(tx, new):
+    if await is_imported(tx, new):
         return None
     await _complete(tx, new, await _insert_session(tx, new, pool))
     return "imported"
 
 
-def _rows(new: Brought) -> Iterator[Verb[None]]:
+def _row_writers(new: SessionImport) -> Iterator[Verb[None]]:
     """Yield verbs for the rows that are only found through their session; none is published before it."""
     for message in new.messages:
-        yield partial(_message, message)
+        yield partial(_insert_message, message)
     for part in new.parts:
-        yield partial(_part, part)
+        yield partial(_insert_part, part)
     for call in new.calls:
-        if not _is_looked_for(call):
-            yield partial(_call, call)
+        if not _is_found_without_session(call):
+            yield partial(_insert_call, call)
 
 
 async def _write_all(rows: Sequence[Verb[None]], tx: Tx) -> None:
@@ -86,12 +86,12 @@ async def _write_all(rows: Sequence[Verb[None]], tx: Tx) -> None:
         await write(tx)
 
 
-def _is_looked_for(call: Call) -> bool:
+def _is_found_without_session(call: Call) -> bool:
     """Whether queries find a call without its session: an open call, or a pending one."""
     return bool(call.open) or call.later is not None
 
 
-async def _complete(tx: Tx, new: Brought, control: Control) -> None:
+async def _complete(tx: Tx, new: SessionImport, control: Control) -> None:
     rendered = {call.part_id for call in new.calls}
     tx.emit(SessionCreated(session_id=control.id, info=new.info))
     for message in new.messages:
@@ -100,22 +100,22 @@ async def _complete(tx: Tx, new: Brought, control: Control) -> None:
         if each.part.id not in rendered and each.part.session_id is not None:
             tx.emit(PartUpdated(session_id=each.part.session_id, part=each.part, time=tx.now))
     for call in new.calls:
-        if _is_looked_for(call):
-            await _call(call, tx)
+        if _is_found_without_session(call):
+            await _insert_call(call, tx)
         tx.emit(PartUpdated(session_id=call.session_id, part=render(call), time=tx.now))
-        asked(tx, call)
-    await _last_step(tx, new)
-    await _beside(tx, new)
-    shown = _shown(control, new)
+        publish_ask(tx, call)
+    await _insert_last_request(tx, new)
+    await _insert_related(tx, new)
+    shown = _initial_status(control, new)
     if shown != IDLE:
         publish_status(tx, control.id, shown)
 
 
-def _shown(control: Control, new: Brought) -> str:
-    return encode(status(control, tuple(call for call in new.calls if call.open))).decode()
+def _initial_status(control: Control, new: SessionImport) -> str:
+    return encode(session_status(control, tuple(call for call in new.calls if call.open))).decode()
 
 
-async def _check_same(tx: Tx, new: Brought) -> None:
+async def _check_same(tx: Tx, new: SessionImport) -> None:
     """Raise `Conflict` unless the session holds all that is imported; it may have gone on since."""
     row = await find_session(tx, new.info.id)
     assert row is not None
@@ -135,7 +135,7 @@ async def _check_same(tx: Tx, new: Brought) -> None:
             await _check_same_part(tx, part, there)
 
 
-async def _check_same_part(tx: Tx, new: BroughtPart, there: str) -> None:
+async def _check_same_part(tx: Tx, new: ImportedPart, there: str) -> None:
     """Raise `Conflict` unless a part of a user message is the same: those never change."""
     found = await tx.one("part", new.part.id)
     text = getattr(new.part, "text", None)
@@ -143,7 +143,7 @@ async def _check_same_part(tx: Tx, new: BroughtPart, there: str) -> None:
         raise Conflict(f"{there}, with other content in {new.part.id}: delete it first, or keep it")
 
 
-async def _lineage(tx: Tx, new: Brought) -> tuple[SessionId, int, str | None]:
+async def _lineage(tx: Tx, new: SessionImport) -> tuple[SessionId, int, str | None]:
     """The root and the depth of a session, and the pool of its parent."""
     if new.info.parent_id is None:
         return new.info.id, 0, None
@@ -151,12 +151,12 @@ async def _lineage(tx: Tx, new: Brought) -> tuple[SessionId, int, str | None]:
     if found is None:
         raise NotFound("parent session", new.info.parent_id)
     root_id, depth, pool = found
-    if depth + 1 > DEEPEST:
-        raise InvalidInput(f"session {new.info.id} is nested more than {DEEPEST} deep")
+    if depth + 1 > MAX_DEPTH:
+        raise InvalidInput(f"session {new.info.id} is nested more than {MAX_DEPTH} deep")
     return root_id, depth + 1, pool
 
 
-async def _control(tx: Tx, new: Brought, pool: str) -> Control:
+async def _control(tx: Tx, new: SessionImport, pool: str) -> Control:
     root_id, depth, pool_above = await _lineage(tx, new)
     return Control(
         new.info.id,
@@ -176,7 +176,7 @@ async def _control(tx: Tx, new: Brought, pool: str) -> Control:
     )
 
 
-async def _insert_session(tx: Tx, new: Brought, pool: str) -> Control:
+async def _insert_session(tx: Tx, new: SessionImport, pool: str) -> Control:
     control = await _control(tx, new, pool)
     added = await tx.run(
         "import_session",
@@ -194,30 +194,30 @@ async def _insert_session(tx: Tx, new: Brought, pool: str) -> Control:
         control.compacting,
         control.summary,
         control.tail,
-        _shown(control, new),
-        _kept(new.raw),
+        _initial_status(control, new),
+        _check_body(new.raw),
         max(1, new.mark.version),
         new.info.project_id,
         await tx.rev(),
         new.mark.crowd,
         new.info.directory,
-        *listed(new.info),
+        *list_columns(new.info),
     )
     assert added, "the session did not exist"
     return control
 
 
-def _kept(raw: bytes) -> bytes:
+def _check_body(raw: bytes) -> bytes:
     """Return the JSON as imported. Raises `InvalidInput` if it nests too deep to be decoded."""
-    return body(msgspec.Raw(raw))
+    return encode_body(msgspec.Raw(raw))
 
 
-async def _message(new: BroughtMessage, tx: Tx) -> None:
+async def _insert_message(new: ImportedMessage, tx: Tx) -> None:
     info, mark, rev = new.info, new.mark, await tx.rev()
     columns = info.id, info.session_id, mark.position, mark.turn, mark.hidden
     sorts_by = sort_key(info)
     kept = None if sorts_by == info.id else sorts_by
-    if not await tx.run("insert_message", *columns, _kept(new.raw), max(1, mark.version), rev, kept):
+    if not await tx.run("insert_message", *columns, _check_body(new.raw), max(1, mark.version), rev, kept):
         raise Conflict(f"message {info.id} exists already, in another session")
     given = mark.input
     if given is not None:
@@ -227,14 +227,14 @@ async def _message(new: BroughtMessage, tx: Tx) -> None:
         await tx.run("import_input", *admitted, given.source, given.turn, given.answer_id, rev)
 
 
-async def _part(new: BroughtPart, tx: Tx) -> None:
+async def _insert_part(new: ImportedPart, tx: Tx) -> None:
     part, rev = new.part, await tx.rev()
     columns = part.id, part.message_id, part.session_id
-    if not await tx.run("import_part", *columns, _kept(new.raw), new.version, rev):
+    if not await tx.run("import_part", *columns, _check_body(new.raw), new.version, rev):
         raise Conflict(f"part {part.id} exists already, in another session")
 
 
-async def _call(call: Call, tx: Tx) -> None:
+async def _insert_call(call: Call, tx: Tx) -> None:
     if await tx.one("call", call.id) is not None:
         raise Conflict(f"call {call.id} exists already, in another session")
     for ask_id in filter(None, (call.ask_id, *call.asked_before)):
@@ -243,7 +243,7 @@ async def _call(call: Call, tx: Tx) -> None:
     await put_call(tx, call, publish=False)
 
 
-async def _last_step(tx: Tx, new: Brought) -> None:
+async def _insert_last_request(tx: Tx, new: SessionImport) -> None:
     steps = [
         each for each in new.messages if isinstance(each.info, AssistantMessage) and not each.mark.hidden
     ]
@@ -256,23 +256,23 @@ async def _last_step(tx: Tx, new: Brought) -> None:
     await tx.run("import_request", *columns, encode(tokens), last.info.time.created)
 
 
-async def _beside(tx: Tx, new: Brought) -> None:
+async def _insert_related(tx: Tx, new: SessionImport) -> None:
     """Insert the todos of a session, its task row, and the notices that it has not read."""
     if new.todos is not None:
-        await tx.one("put_todos", new.info.id, body(new.todos), await tx.rev())
+        await tx.one("put_todos", new.info.id, encode_body(new.todos), await tx.rev())
         tx.emit(TodoUpdated(session_id=new.info.id, todos=new.todos))
     for notice in new.mark.notices:
         if await tx.one("task", notice.end.id) is not None:
             raise Conflict(f"task {notice.end.id} exists already, in another session")
-        await _tell_later(tx, new.info.id, notice.end)
+        await _insert_quiet_notice(tx, new.info.id, notice.end)
     if new.task is not None:
-        await _check_not_told(tx, new.task)
+        await _check_no_notice(tx, new.task)
         await put_task(tx, new.task, new=True)
         if new.cut_off and new.info.parent_id is not None:
-            await _tell_later(tx, new.info.parent_id, end_of(new.task))
+            await _insert_quiet_notice(tx, new.info.parent_id, task_end(new.task))
 
 
-async def _check_not_told(tx: Tx, task: Task) -> None:
+async def _check_no_notice(tx: Tx, task: Task) -> None:
     """Raise `Conflict` if a notice exists for a run that has not ended: the run could never end."""
     if await tx.one("task", task.id) is not None:
         raise Conflict(f"task {task.id} exists already")
@@ -280,7 +280,7 @@ async def _check_not_told(tx: Tx, task: Task) -> None:
         raise Conflict(f"there is a notice for an end of task {task.id} that has not come yet")
 
 
-async def _tell_later(tx: Tx, session_id: SessionId, end: TaskEnd) -> None:
+async def _insert_quiet_notice(tx: Tx, session_id: SessionId, end: TaskEnd) -> None:
     """Insert a notice that is promoted with the next input and wakes no session."""
     columns = end.id, end.run, session_id, await tx.rev(), "quiet", True
-    await tx.run("import_notice", *columns, body(end))
+    await tx.run("import_notice", *columns, encode_body(end))

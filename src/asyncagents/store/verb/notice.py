@@ -6,12 +6,12 @@ import msgspec
 from msgspec.structs import replace
 
 from asyncagents.domain.control import Control
-from asyncagents.domain.conversation.codec import BROKEN, unreadable
+from asyncagents.domain.conversation.codec import DECODE_ERRORS, unreadable_error
 from asyncagents.domain.conversation.message import MessageTime, UserMessage
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.task.notice import Counted, Notice, Telling, notice
+from asyncagents.domain.task.notice import BatchCount, Notice, NoticeFormat, build_notice
 from asyncagents.domain.task.task import TaskEnd, TaskError
 from asyncagents.store.row import insert_message, model_ref, put_part
 from asyncagents.store.tx import Row, Tx
@@ -29,12 +29,12 @@ def is_due(row: Row) -> bool:
     return bool(row[2] == "due")
 
 
-async def tell(
-    tx: Tx, control: Control, info: Session, rows: list[Row], *, message_id: MessageId, telling: Telling
+async def promote_notices(
+    tx: Tx, control: Control, info: Session, rows: list[Row], *, message_id: MessageId, telling: NoticeFormat
 ) -> tuple[Control, UserMessage]:
     """Insert one message for all notices as promoted input; the session keeps its agent and model."""
-    ends = [_end(row) for row in rows]
-    told = notice(ends, await _counted(tx, ends), await _running(tx, control), telling)
+    ends = [_decode_end(row) for row in rows]
+    told = build_notice(ends, await _count_batches(tx, ends), await _count_running(tx, control), telling)
     assert info.agent is not None and info.model is not None, "a session that launched a task has both"
     message = UserMessage(
         id=message_id,
@@ -66,28 +66,28 @@ async def _put_parts(tx: Tx, message: UserMessage, told: Notice) -> None:
         await put_part(tx, part)
 
 
-async def _counted(tx: Tx, ends: list[TaskEnd]) -> dict[str, Counted]:
+async def _count_batches(tx: Tx, ends: list[TaskEnd]) -> dict[str, BatchCount]:
     counted = {}
     for batch in dict.fromkeys(end.batch for end in ends):
         row = await tx.one("count_batch", batch)
         assert row is not None
-        counted[batch] = Counted(*row)
+        counted[batch] = BatchCount(*row)
     return counted
 
 
-async def _running(tx: Tx, control: Control) -> int:
+async def _count_running(tx: Tx, control: Control) -> int:
     row = await tx.one("count_live_background", control.id)
     assert row is not None
     return int(row[0])
 
 
-def _end(row: Row) -> TaskEnd:
+def _decode_end(row: Row) -> TaskEnd:
     """Decode a notice; an unreadable one is reported as an error, because the parent waits for it."""
     task_id, run, _, raw = row
     try:
         return _ends.decode(raw)
-    except BROKEN as error:
-        _log.warning("task=%s action=promote_notice: %s", task_id, unreadable("notice", raw, error))
+    except DECODE_ERRORS as error:
+        _log.warning("task=%s action=promote_notice: %s", task_id, unreadable_error("notice", raw, error))
         return TaskEnd(
             id=SessionId(task_id),
             run=run,

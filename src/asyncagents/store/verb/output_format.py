@@ -10,7 +10,7 @@ from asyncagents.store.tx import Tx
 from asyncagents.store.verb.read import count_inputs
 
 
-class Wanted(Struct, frozen=True):
+class OutputFormat(Struct, frozen=True):
     message_id: MessageId
     format: JsonFormat
     tries: int
@@ -18,21 +18,21 @@ class Wanted(Struct, frozen=True):
 
     @property
     def next_key(self) -> str:
-        return f"{_prefix(self.message_id)}{self.tries + 1}"
+        return f"{_key_prefix(self.message_id)}{self.tries + 1}"
 
 
-def _prefix(message_id: MessageId) -> str:
+def _key_prefix(message_id: MessageId) -> str:
     return f"format:{message_id}:"
 
 
-async def system_of(tx: Tx, control: Control) -> str:
+async def turn_system_text(tx: Tx, control: Control) -> str:
     """Read the system text of the newest prompt of this turn that has one, else an empty text."""
     row = await tx.one("newest_system", control.id, control.turn)
     message = decode_message(upcast(row[1], row[0])) if row is not None else None
     return message.system or "" if isinstance(message, UserMessage) else ""
 
 
-async def wanted(tx: Tx, control: Control) -> Wanted | None:
+async def find_output_format(tx: Tx, control: Control) -> OutputFormat | None:
     """Find the output format of the newest prompt of this turn that has one; None: free text."""
     row = await tx.one("newest_format", control.id, control.turn)
     if row is None:
@@ -40,5 +40,5 @@ async def wanted(tx: Tx, control: Control) -> Wanted | None:
     message = decode_message(upcast(row[1], row[0]))
     if not isinstance(message, UserMessage) or not isinstance(message.format, JsonFormat):
         return None
-    tries = await count_inputs(tx, control.id, _prefix(message.id))
-    return Wanted(message.id, message.format, tries)
+    tries = await count_inputs(tx, control.id, _key_prefix(message.id))
+    return OutputFormat(message.id, message.format, tries)

@@ -8,21 +8,21 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents.domain.conversation.codec import (
-    BROKEN,
+    DECODE_ERRORS,
     Unreadable,
     decode_message,
     decode_session,
-    unreadable,
+    unreadable_error,
     upcast,
 )
 from asyncagents.domain.conversation.session import Session, SessionQuery
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.errors import NotFound
-from asyncagents.store.row import sort_id_of, the_session
+from asyncagents.store.row import require_session, sort_id_of
 from asyncagents.store.tx import Tx
 
 
-async def listing(tx: Tx, query: SessionQuery) -> tuple[Session, ...]:
+async def list_sessions(tx: Tx, query: SessionQuery) -> tuple[Session, ...]:
     """List sessions that match a query; unreadable ones are left out."""
     search = query.search.casefold().replace("\0", "\ufffd")
     where = query.directory, query.below, query.roots, query.start, query.before
@@ -33,12 +33,12 @@ async def listing(tx: Tx, query: SessionQuery) -> tuple[Session, ...]:
     return tuple(found)
 
 
-EVERY = -1
-LAST = "~"
-_whole: msgspec.json.Decoder[msgspec.Raw] = msgspec.json.Decoder(msgspec.Raw)
+NO_LIMIT = -1
+AFTER_ALL_IDS = "~"
+_json_decoder: msgspec.json.Decoder[msgspec.Raw] = msgspec.json.Decoder(msgspec.Raw)
 
 
-class Page(Struct, frozen=True):
+class MessagePage(Struct, frozen=True):
     """`body`: a JSON array of messages with their parts, oldest first. `first`: the sort id of the oldest,
     if there are older ones."""
 
@@ -48,40 +48,44 @@ class Page(Struct, frozen=True):
     """When the oldest was created, if there are older ones."""
 
 
-async def page(tx: Tx, session_id: SessionId, *, before: str | None, limit: int | None) -> Page:
+async def message_page(
+    tx: Tx, session_id: SessionId, *, before: str | None, limit: int | None
+) -> MessagePage:
     """Read the newest `limit` messages before one, or all of them. `before`: its id or sort id."""
-    await the_session(tx, session_id)
-    wanted = EVERY if limit is None else limit + 1
-    rows = await tx.all("messages", session_id, await sort_id_of(tx, before) if before else LAST, wanted)
+    await require_session(tx, session_id)
+    wanted = NO_LIMIT if limit is None else limit + 1
+    rows = await tx.all(
+        "messages", session_id, await sort_id_of(tx, before) if before else AFTER_ALL_IDS, wanted
+    )
     more = limit is not None and len(rows) > limit
     rows = rows[:limit]
     if not rows:
-        return Page(b"[]")
+        return MessagePage(b"[]")
     _, info, version, oldest = rows[-1]
     parts: dict[str, list[bytes]] = defaultdict(list)
     for message_id, body, shape in await tx.all("page_parts", session_id, oldest, rows[0][3]):
-        parts[message_id].append(_sound("part", shape, body))
+        parts[message_id].append(_valid_json("part", shape, body))
     pieces: list[bytes] = []
     for each, raw, shape, _ in reversed(rows):
-        pieces += b"," if pieces else b"[", *_entry(_sound("message", shape, raw), parts[each])
+        pieces += b"," if pieces else b"[", *_entry_json(_valid_json("message", shape, raw), parts[each])
     body = b"".join((*pieces, b"]"))  # joined once: copying megabytes is what takes time here
     if not more:
-        return Page(body)
-    return Page(body, oldest, decode_message(upcast(version, info)).time.created)
+        return MessagePage(body)
+    return MessagePage(body, oldest, decode_message(upcast(version, info)).time.created)
 
 
-async def one(tx: Tx, session_id: SessionId, message_id: MessageId) -> bytes:
+async def message_json(tx: Tx, session_id: SessionId, message_id: MessageId) -> bytes:
     """Read one message with its parts as JSON bytes."""
-    await the_session(tx, session_id)
+    await require_session(tx, session_id)
     row = await tx.one("message", message_id)
     if row is None or row[1] != session_id:
         raise NotFound("message", message_id)
     parts = await tx.all("message_parts", message_id)
-    sound = [_sound("part", shape, body) for body, shape in parts]
-    return b"".join(_entry(_sound("message", row[6], row[5]), sound))
+    sound = [_valid_json("part", shape, body) for body, shape in parts]
+    return b"".join(_entry_json(_valid_json("message", row[6], row[5]), sound))
 
 
-def _entry(info: bytes, parts: list[bytes]) -> Iterator[bytes]:
+def _entry_json(info: bytes, parts: list[bytes]) -> Iterator[bytes]:
     yield b'{"info":'
     yield info
     yield b',"parts":['
@@ -92,11 +96,11 @@ def _entry(info: bytes, parts: list[bytes]) -> Iterator[bytes]:
     yield b"]}"
 
 
-def _sound(kind: str, version: int, raw: bytes) -> bytes:
+def _valid_json(kind: str, version: int, raw: bytes) -> bytes:
     """Raise `Unreadable` for a row that is not JSON: it would break the array around it."""
     raw = upcast(version, raw)
     try:
-        _whole.decode(raw)
-    except BROKEN as error:
-        raise unreadable(kind, raw, error) from error
+        _json_decoder.decode(raw)
+    except DECODE_ERRORS as error:
+        raise unreadable_error(kind, raw, error) from error
     return raw

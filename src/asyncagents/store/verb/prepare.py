@@ -6,28 +6,28 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Requested
-from asyncagents.domain.control import Lease, Snapshot
+from asyncagents.domain.control import Claim, Snapshot
 from asyncagents.domain.id import CallId
-from asyncagents.store.row import held, put_call, snapshot, the_call
+from asyncagents.store.row import claimed_session, put_call, require_call, snapshot
 from asyncagents.store.tx import Tx
 
 
-class Prepared(Struct, frozen=True):
+class PreparedInput(Struct, frozen=True):
     """A call whose hooks have run, and the input they left."""
 
     call_id: CallId
     input: dict[str, Any]
 
 
-async def prepare(tx: Tx, lease: Lease, prepared: tuple[Prepared, ...]) -> Snapshot:
+async def prepare_calls(tx: Tx, lease: Claim, prepared: tuple[PreparedInput, ...]) -> Snapshot:
     """Store the input of each call, once. A changed input drops what was granted for the old one."""
-    row = await held(tx, lease)
+    row = await claimed_session(tx, lease)
     for each in prepared:
-        call = await the_call(tx, each.call_id)
+        call = await require_call(tx, each.call_id)
         if not isinstance(call.state, Requested) or call.prepared:
             continue
         changed = replace(call, prepared=True)
         if each.input != call.input:
-            changed = replace(changed, input=each.input, proposed=call.of_a_kind[1], granted=())
+            changed = replace(changed, input=each.input, proposed=call.repeat_key[1], granted=())
         await put_call(tx, changed)
     return await snapshot(tx, row)

@@ -7,21 +7,21 @@ from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.codec import decode_message, upcast
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.conversation.session import Session
-from asyncagents.domain.fact import Source
+from asyncagents.domain.fact import InputSource
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.task.notice import Telling
+from asyncagents.domain.task.notice import NoticeFormat
 from asyncagents.store.tx import Row, Tx
-from asyncagents.store.verb.notice import is_due, open_notices, tell
+from asyncagents.store.verb.notice import is_due, open_notices, promote_notices
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class NoticeOptions(Struct, frozen=True, kw_only=True):
     """The format of a notice, and the id of its message; it is older than the step's."""
 
     message_id: MessageId = MessageId("")
-    how: Telling = Telling()
+    how: NoticeFormat = NoticeFormat()
 
 
-class Unread(Struct, frozen=True):
+class UnreadInput(Struct, frozen=True):
     """Input that no step has promoted yet."""
 
     message_id: MessageId
@@ -29,15 +29,15 @@ class Unread(Struct, frozen=True):
     version: int
     state: str
     answer_id: MessageId | None
-    source: Source
+    source: InputSource
 
 
-class Mailbox(Struct, frozen=True):
-    inputs: tuple[Unread, ...]
+class Unread(Struct, frozen=True):
+    inputs: tuple[UnreadInput, ...]
     notices: list[Row]
 
     @property
-    def anything(self) -> bool:
+    def has_items(self) -> bool:
         return bool(self.inputs or self.notices)
 
     @property
@@ -46,29 +46,29 @@ class Mailbox(Struct, frozen=True):
         queued = [each.source for each in self.inputs if each.state == "queued"]
         return "system" not in queued and bool(queued or any(map(is_due, self.notices)))
 
-    def wants_a_step(self, control: Control) -> bool:
+    def needs_step(self, control: Control) -> bool:
         """Whether there is something to answer, or a turn to go on with."""
         stranded = sum(each.state == "aborted" and each.answer_id is None for each in self.inputs)
-        if control.cancelled(stranded=stranded):
+        if control.is_cancelled(stranded=stranded):
             return False
         waits = any(each.state == "queued" for each in self.inputs) or any(map(is_due, self.notices))
         return control.in_turn or waits
 
 
-async def mailbox(tx: Tx, session_id: SessionId) -> Mailbox:
-    inputs = tuple(Unread(*each) for each in await tx.all("unread_inputs", session_id))
-    return Mailbox(inputs, await open_notices(tx, session_id))
+async def read_unread(tx: Tx, session_id: SessionId) -> Unread:
+    inputs = tuple(UnreadInput(*each) for each in await tx.all("unread_inputs", session_id))
+    return Unread(inputs, await open_notices(tx, session_id))
 
 
 async def promote(
-    tx: Tx, control: Control, info: Session, mail: Mailbox, *, told: Told
+    tx: Tx, control: Control, info: Session, mail: Unread, *, told: NoticeOptions
 ) -> tuple[Control, UserMessage | None]:
     """Promote all of it; returns the newest message, which the step answers. Input comes after notices."""
     rev = await tx.rev()
-    control = control.in_a_turn(rev)
+    control = control.after_turn_start(rev)
     newest: UserMessage | None = None
     if mail.notices:
-        control, newest = await tell(
+        control, newest = await promote_notices(
             tx, control, info, mail.notices, message_id=told.message_id, telling=told.how
         )
     if any(each.source == "person" for each in mail.inputs):

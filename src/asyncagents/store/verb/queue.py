@@ -5,7 +5,7 @@ from contextlib import suppress
 from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.codec import Unreadable
 from asyncagents.domain.id import SessionId
-from asyncagents.store.row import find_session, inbox, save, the_session, unsettled
+from asyncagents.store.row import find_session, inbox, require_session, save_session, unsettled_calls
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.task import place_in_queue
 
@@ -19,27 +19,27 @@ async def is_queued(tx: Tx, control: Control) -> bool:
 
 async def _is_cancelled(tx: Tx, control: Control) -> bool:
     stranded = (await inbox(tx, control.id)).stranded
-    return control.cancelled(stranded=stranded, calls=len(await unsettled(tx, control.id)))
+    return control.is_cancelled(stranded=stranded, calls=len(await unsettled_calls(tx, control.id)))
 
 
 async def make_room(tx: Tx, control: Control) -> None:
     """Wake the next session in the queue, after one of its tree has stopped working."""
-    next_id = await _next(tx, control)
+    next_id = await _next_in_queue(tx, control)
     if next_id is not None:
         tx.wake(next_id)
 
 
 async def make_room_anywhere(tx: Tx, control: Control) -> None:
     """As `make_room`, but by changing a row, so that other processes see it: this one may run no sessions."""
-    next_id = await _next(tx, control)
+    next_id = await _next_in_queue(tx, control)
     if next_id is not None:
-        await _let_go(tx, next_id)
+        await _wake_queued(tx, next_id)
 
 
 async def fill_places(tx: Tx, root_id: SessionId) -> None:
     """Wake every queued session that now fits, after several siblings stopped."""
     for (next_id,) in await tx.all("may_go", root_id):
-        await _let_go(tx, SessionId(next_id))
+        await _wake_queued(tx, SessionId(next_id))
 
 
 async def hand_over(tx: Tx, sessions: tuple[SessionId, ...]) -> None:
@@ -53,13 +53,13 @@ async def hand_over(tx: Tx, sessions: tuple[SessionId, ...]) -> None:
                 await fill_places(tx, row.control.root_id)
 
 
-async def _let_go(tx: Tx, session_id: SessionId) -> None:
+async def _wake_queued(tx: Tx, session_id: SessionId) -> None:
     with suppress(Unreadable):  # no run could claim it
-        row = await the_session(tx, session_id)
-        await save(tx, row, row.control.woken())
+        row = await require_session(tx, session_id)
+        await save_session(tx, row, row.control.after_wake())
 
 
-async def _next(tx: Tx, control: Control) -> SessionId | None:
+async def _next_in_queue(tx: Tx, control: Control) -> SessionId | None:
     if control.parent_id is None:
         return None
     if await tx.one("is_anyone_queued", control.root_id) is None:

@@ -7,8 +7,8 @@ from typing import Literal
 from msgspec import Struct
 
 from asyncagents.domain.call.call import Call
-from asyncagents.domain.call.waiting import Waiting
-from asyncagents.domain.control import Control, Lease, Snapshot, State
+from asyncagents.domain.call.waiting import WaitingCall
+from asyncagents.domain.control import Claim, Control, ControlState, Snapshot
 from asyncagents.domain.conversation.codec import (
     UnknownPart,
     Unreadable,
@@ -17,7 +17,7 @@ from asyncagents.domain.conversation.codec import (
     decode_status,
     upcast,
 )
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import Part, ToolPart
 from asyncagents.domain.conversation.session import Session
@@ -25,22 +25,22 @@ from asyncagents.domain.conversation.status import Status
 from asyncagents.domain.id import CallId, MessageId, OwnerId, PartId, SessionId
 from asyncagents.errors import NotFound
 from asyncagents.store.row import (
+    claimed_session,
     decode_call,
-    entry,
-    held,
     inbox,
     read_part,
+    require_call,
+    require_message,
+    require_session,
     snapshot,
     sort_id_of,
-    the_call,
-    the_session,
-    unsettled,
+    unsettled_calls,
 )
 from asyncagents.store.tx import Row, Tx
 
-END = 2**62
+AFTER_ALL_POSITIONS = 2**62
 
-__all__ = ["entry", "the_call", "unsettled"]
+__all__ = ["require_call", "require_message", "unsettled_calls"]
 
 
 class InputRow(Struct, frozen=True):
@@ -51,32 +51,32 @@ class InputRow(Struct, frozen=True):
     answer_id: MessageId | None
 
 
-class Active(Struct, frozen=True):
+class ActiveSession(Struct, frozen=True):
     """A session that is ready or running."""
 
     session_id: SessionId
-    state: State
+    state: ControlState
     owner: OwnerId | None
 
 
 async def session(tx: Tx, session_id: SessionId) -> Session:
-    return (await the_session(tx, session_id)).info
+    return (await require_session(tx, session_id)).info
 
 
 async def control(tx: Tx, session_id: SessionId) -> Control:
-    return (await the_session(tx, session_id)).control
+    return (await require_session(tx, session_id)).control
 
 
-async def covered(tx: Tx, session_id: SessionId) -> tuple[Control, bool]:
+async def cancel_status(tx: Tx, session_id: SessionId) -> tuple[Control, bool]:
     """Read the control columns, and whether a cancel still has something to end."""
-    control = (await the_session(tx, session_id)).control
+    control = (await require_session(tx, session_id)).control
     stranded = (await inbox(tx, session_id)).stranded
-    calls = [call for call in await unsettled(tx, session_id) if call.open]
-    return control, control.cancelled(stranded=stranded, calls=len(calls))
+    calls = [call for call in await unsettled_calls(tx, session_id) if call.open]
+    return control, control.is_cancelled(stranded=stranded, calls=len(calls))
 
 
-async def leased_snapshot(tx: Tx, lease: Lease) -> Snapshot:
-    return await snapshot(tx, await held(tx, lease))
+async def claimed_snapshot(tx: Tx, lease: Claim) -> Snapshot:
+    return await snapshot(tx, await claimed_session(tx, lease))
 
 
 async def sessions(tx: Tx, project_id: str, *, after: str, limit: int) -> tuple[Session, ...]:
@@ -91,13 +91,13 @@ async def roots(tx: Tx, project_id: str | None, *, after: str, limit: int) -> tu
     return tuple(_readable(await tx.all("roots_of_project", project_id, after, limit)))
 
 
-async def beginning(tx: Tx, start: str, limit: int) -> tuple[SessionId, ...]:
+async def session_ids_with_prefix(tx: Tx, start: str, limit: int) -> tuple[SessionId, ...]:
     """List session ids with a prefix."""
     return tuple(SessionId(row[0]) for row in await tx.all("session_ids", start, start + "~", limit))
 
 
 async def children(tx: Tx, session_id: SessionId) -> tuple[Session, ...]:
-    await the_session(tx, session_id)
+    await require_session(tx, session_id)
     return tuple(_readable(await tx.all("children", session_id)))
 
 
@@ -109,7 +109,7 @@ def _readable(rows: list[Row]) -> Iterator[Session]:
 
 
 async def status(tx: Tx, session_id: SessionId) -> Status:
-    return decode_status((await the_session(tx, session_id)).status.encode())
+    return decode_status((await require_session(tx, session_id)).status.encode())
 
 
 async def statuses(tx: Tx, root_id: SessionId | None = None) -> dict[SessionId, Status]:
@@ -122,55 +122,59 @@ async def statuses(tx: Tx, root_id: SessionId | None = None) -> dict[SessionId, 
     return found
 
 
-async def at_work(tx: Tx, root_id: SessionId) -> tuple[SessionId, ...]:
+async def working_sessions(tx: Tx, root_id: SessionId) -> tuple[SessionId, ...]:
     """List the sessions of a tree that neither rest nor wait for the outside; overdue waits count as work."""
     return tuple(SessionId(row[0]) for row in await tx.all("tree_at_work", root_id, tx.now))
 
 
-async def placed(tx: Tx, session_id: SessionId, since: int, *, before: int = END) -> tuple[Entry, ...]:
+async def history_between(
+    tx: Tx, session_id: SessionId, since: int, *, before: int = AFTER_ALL_POSITIONS
+) -> tuple[MessageWithParts, ...]:
     """Read the history from one position to another, in the order the model reads it."""
     parts: dict[str, list[Part | UnknownPart]] = {}
     for message_id, body, version in await tx.all("placed_parts", session_id, since, before):
         parts.setdefault(message_id, []).append(read_part((body, version)))
     rows = await tx.all("placed_messages", session_id, since, before)
     return tuple(
-        Entry(info=decode_message(upcast(version, info)), parts=tuple(parts.get(message_id, ())))
+        MessageWithParts(info=decode_message(upcast(version, info)), parts=tuple(parts.get(message_id, ())))
         for message_id, _, info, version in rows
     )
 
 
-class ToldBefore(Struct, frozen=True):
+class ModelHistory(Struct, frozen=True):
     """The history before the last step, which alone can still change."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[MessageWithParts, ...]
     shown: frozenset[PartId]
     since: int
-    head: tuple[Entry, ...] = ()
+    head: tuple[MessageWithParts, ...] = ()
     """The request for the newest summary and the summary; the entries begin with the tail."""
 
 
-async def told(tx: Tx, session_id: SessionId, *, whole: bool = False) -> ToldBefore:
+async def model_history(tx: Tx, session_id: SessionId, *, whole: bool = False) -> ModelHistory:
     """Read the history before the last step, and that step's position; `whole`: all of the history.
 
     What a summary replaces is not read.
     """
-    control = (await the_session(tx, session_id)).control
+    control = (await require_session(tx, session_id)).control
     step = None if whole else await tx.one("last_step_position", session_id)
-    since = END if whole else max(step[0], control.summary) if step else 0
-    entries = await placed(tx, session_id, control.tail, before=since)
+    since = AFTER_ALL_POSITIONS if whole else max(step[0], control.summary) if step else 0
+    entries = await history_between(tx, session_id, control.tail, before=since)
     shown = await shown_calls(tx, session_id, entries)
-    return ToldBefore(entries, shown, since, await _head(tx, control))
+    return ModelHistory(entries, shown, since, await _summary_head(tx, control))
 
 
-async def _head(tx: Tx, control: Control) -> tuple[Entry, ...]:
+async def _summary_head(tx: Tx, control: Control) -> tuple[MessageWithParts, ...]:
     if not control.summary:
         return ()
-    (summary,) = await placed(tx, control.id, control.summary, before=control.summary + 1)
+    (summary,) = await history_between(tx, control.id, control.summary, before=control.summary + 1)
     assert isinstance(summary.info, AssistantMessage)
-    return await entry(tx, summary.info.parent_id), summary
+    return await require_message(tx, summary.info.parent_id), summary
 
 
-async def shown_calls(tx: Tx, session_id: SessionId, entries: tuple[Entry, ...]) -> frozenset[PartId]:
+async def shown_calls(
+    tx: Tx, session_id: SessionId, entries: tuple[MessageWithParts, ...]
+) -> frozenset[PartId]:
     """The tool parts whose calls a request showed as pending: a superset of those among the entries."""
     if not any(isinstance(part, ToolPart) for entry in entries for part in entry.parts):
         return frozenset()
@@ -179,11 +183,11 @@ async def shown_calls(tx: Tx, session_id: SessionId, entries: tuple[Entry, ...])
 
 async def messages(
     tx: Tx, session_id: SessionId, *, before: MessageId | None, limit: int
-) -> tuple[Entry, ...]:
+) -> tuple[MessageWithParts, ...]:
     """Read the newest `limit` messages before one, oldest first, in the order in which clients read them."""
-    await the_session(tx, session_id)
+    await require_session(tx, session_id)
     rows = await tx.all("messages", session_id, await sort_id_of(tx, before) if before else "~", limit)
-    return tuple([await entry(tx, MessageId(row[0])) for row in reversed(rows)])
+    return tuple([await require_message(tx, MessageId(row[0])) for row in reversed(rows)])
 
 
 async def input_row(tx: Tx, message_id: MessageId) -> InputRow:
@@ -210,37 +214,37 @@ async def last_call_id(tx: Tx, session_id: SessionId) -> CallId | None:
 
 
 async def calls(tx: Tx, session_id: SessionId) -> tuple[Call, ...]:
-    await the_session(tx, session_id)
+    await require_session(tx, session_id)
     return tuple(decode_call(row) for row in await tx.all("session_calls", session_id))
 
 
 async def open_calls(tx: Tx, session_id: SessionId) -> tuple[Call, ...]:
-    await the_session(tx, session_id)
-    return tuple(call for call in await unsettled(tx, session_id) if call.open)
+    await require_session(tx, session_id)
+    return tuple(call for call in await unsettled_calls(tx, session_id) if call.open)
 
 
-async def asks(tx: Tx, root_id: SessionId | None) -> tuple[Waiting, ...]:
+async def asks(tx: Tx, root_id: SessionId | None) -> tuple[WaitingCall, ...]:
     """List calls that wait for a person, in one tree or in all; unreadable ones are left out."""
     if root_id is not None:
-        await the_session(tx, root_id)
-    found: list[Waiting] = []
+        await require_session(tx, root_id)
+    found: list[WaitingCall] = []
     for row in await (tx.all("tree_asks", root_id) if root_id else tx.all("asks")):
         with suppress(Unreadable):
             call = decode_call(row)
             if call.asking:
-                found.append(Waiting(call, await lineage(tx, call.session_id)))
+                found.append(WaitingCall(call, await lineage(tx, call.session_id)))
     return tuple(found)
 
 
 async def lineage(tx: Tx, session_id: SessionId) -> tuple[Session, ...]:
     """Read the lineage of a session, root first."""
-    info = (await the_session(tx, session_id)).info
+    info = (await require_session(tx, session_id)).info
     above = await lineage(tx, info.parent_id) if info.parent_id is not None else ()
     return (*above, info)
 
 
-async def active(tx: Tx, pool: str, *, after: str, limit: int) -> tuple[Active, ...]:
-    return tuple(Active(*row) for row in await tx.all("active_sessions", pool, after, limit))
+async def active_sessions(tx: Tx, pool: str, *, after: str, limit: int) -> tuple[ActiveSession, ...]:
+    return tuple(ActiveSession(*row) for row in await tx.all("active_sessions", pool, after, limit))
 
 
 async def next_due(tx: Tx) -> int | None:

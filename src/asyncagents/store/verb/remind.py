@@ -12,12 +12,12 @@ from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.text import reminder
-from asyncagents.store.row import entry, insert_message, put_part
+from asyncagents.store.row import insert_message, put_part, require_message
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.todo import decode_todos
 
 
-class Stepping(Struct, frozen=True, kw_only=True):
+class StepInfo(Struct, frozen=True, kw_only=True):
     """Facts about a step that is about to start."""
 
     agent: str
@@ -30,28 +30,28 @@ class Stepping(Struct, frozen=True, kw_only=True):
     todos: tuple[Todo, ...] = ()
 
 
-class Aside(Struct, frozen=True):
+class Reminder(Struct, frozen=True):
     """The reminders of a step, and the id of their message if there is no input to attach them to."""
 
     message_id: MessageId
-    texts: Callable[[Stepping], tuple[str, ...]]
+    texts: Callable[[StepInfo], tuple[str, ...]]
     """Pure: the texts that the model reads just before such a step."""
 
 
-async def remind(
-    tx: Tx, control: Control, asked_by: UserMessage | None, aside: Aside, *, spoken: int | None
+async def insert_reminders(
+    tx: Tx, control: Control, asked_by: UserMessage | None, aside: Reminder, *, spoken: int | None
 ) -> Control:
     """Attach reminders to the newest input, or to a message of their own.
 
     `spoken`: the position after which a person's prompt was promoted; None: there is none.
     """
-    newest = asked_by or await _newest(tx, control)
+    newest = asked_by or await _newest_message(tx, control)
     if asked_by is None and isinstance(newest, UserMessage):
         if not _after_summary(control):
             return control  # the step before this one was interrupted after its reminders were stored
         asked_by = newest
-    stepping = Stepping(agent=newest.agent, number=control.steps + 1)
-    said = aside.texts(stepping if spoken is None else await _asked(tx, control.id, stepping, spoken))
+    stepping = StepInfo(agent=newest.agent, number=control.steps + 1)
+    said = aside.texts(stepping if spoken is None else await _after_prompt(tx, control.id, stepping, spoken))
     if not said:
         return control
     if asked_by is None:
@@ -68,26 +68,26 @@ def _after_summary(control: Control) -> bool:
     return control.positions == control.summary + 1
 
 
-async def _newest(tx: Tx, control: Control) -> Message:
+async def _newest_message(tx: Tx, control: Control) -> Message:
     row = await tx.one("last_message", control.id)
     assert row is not None, "a step needs something to answer"
     return decode_message(upcast(row[1], row[0]))
 
 
-async def _asked(tx: Tx, session_id: SessionId, stepping: Stepping, before: int) -> Stepping:
+async def _after_prompt(tx: Tx, session_id: SessionId, stepping: StepInfo, before: int) -> StepInfo:
     last, todos = await tx.one("placed_upto", session_id, before), await tx.one("todos", session_id)
     return replace(
         stepping,
         asked=True,
-        agent_before=await _agent(tx, decode_message(upcast(last[1], last[0]))) if last else None,
+        agent_before=await _addressed_agent(tx, decode_message(upcast(last[1], last[0]))) if last else None,
         todos=decode_todos(todos[0]) if todos else (),
     )
 
 
-async def _agent(tx: Tx, message: Message) -> str:
+async def _addressed_agent(tx: Tx, message: Message) -> str:
     """The agent that a message addressed; for a summary, that of its request."""
     if isinstance(message, AssistantMessage) and message.summary:
-        return (await entry(tx, message.parent_id)).info.agent
+        return (await require_message(tx, message.parent_id)).info.agent
     return message.agent
 
 

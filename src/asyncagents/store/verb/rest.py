@@ -5,9 +5,9 @@ from typing import Literal, TypeAlias
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import ABORTED
-from asyncagents.domain.control import Control, Lease, is_final, waits_outside
+from asyncagents.domain.control import Claim, Control, is_final, waits_outside
 from asyncagents.domain.conversation.codec import decode_message, upcast
-from asyncagents.domain.conversation.failure import Failure, aborted, unknown
+from asyncagents.domain.conversation.failure import Failure, aborted_error, unknown_error
 from asyncagents.domain.conversation.message import AssistantMessage, MessagePath, MessageTime, UserMessage
 from asyncagents.domain.conversation.session import Session, Tokens
 from asyncagents.domain.event import SessionError
@@ -15,25 +15,25 @@ from asyncagents.domain.fact import Fact
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.store.row import (
     SessionRow,
+    claimed_session,
     find_backoff,
-    held,
     inbox,
     insert_message,
     last_message,
-    save,
     save_message,
-    unsettled,
+    save_session,
+    unsettled_calls,
 )
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.child_wait import renew_waits, tell_above
-from asyncagents.store.verb.fact import apply
+from asyncagents.store.verb.child_wait import mark_waiting_calls, refresh_waits
+from asyncagents.store.verb.fact import apply_facts
 from asyncagents.store.verb.queue import make_room
 from asyncagents.store.verb.signal import dismiss
 from asyncagents.store.verb.step import end_backoff
-from asyncagents.store.verb.task_end import conclude
+from asyncagents.store.verb.task_end import conclude_task
 from asyncagents.store.verb.turn_end import answer_turn, publish_answer
 
-Reason: TypeAlias = Literal["done", "blocked", "error", "aborted", "crash_loop", "ran"]
+RestReason: TypeAlias = Literal["done", "blocked", "error", "aborted", "crash_loop", "ran"]
 """`ran`: a shell command of a person has ended, and no model is asked."""
 CRASH_LOOP = (
     "crash_loop: this session was taken up several times, and each time its run ended before anything was "
@@ -41,55 +41,57 @@ CRASH_LOOP = (
 )
 
 
-async def park(tx: Tx, lease: Lease, wake_seq: int) -> bool:
+async def park(tx: Tx, lease: Claim, wake_seq: int) -> bool:
     """End the run with calls open. False: the session was woken since the decision, so the run goes on."""
-    row = await held(tx, lease)
+    row = await claimed_session(tx, lease)
     if row.control.wake_seq > wake_seq:
         return False
-    calls = await renew_waits(tx, await unsettled(tx, row.control.id))
+    calls = await refresh_waits(tx, await unsettled_calls(tx, row.control.id))
     outside = waits_outside(row.control, calls)
     last = await last_message(tx, row.control)
     if isinstance(last, AssistantMessage) and (outside or is_final(last)):
         await answer_turn(tx, row.control, last.id)
-    await save(tx, row, row.control.parked())
+    await save_session(tx, row, row.control.after_park())
     if (backoff := await find_backoff(tx, row.control)) is not None:
-        tx.expect(backoff.next_at)  # again: the sweep skipped it while the session was running
-    await tell_above(tx, row.control, waits=outside)
+        tx.schedule(backoff.next_at)  # again: the sweep skipped it while the session was running
+    await mark_waiting_calls(tx, row.control, waits=outside)
     await make_room(tx, row.control)
     return True
 
 
-async def rest(tx: Tx, lease: Lease, wake_seq: int, reason: Reason, *, facts: tuple[Fact, ...] = ()) -> bool:
+async def rest(
+    tx: Tx, lease: Claim, wake_seq: int, reason: RestReason, *, facts: tuple[Fact, ...] = ()
+) -> bool:
     """End the turn. False: the session was woken since the decision, so the run goes on."""
-    row = await held(tx, lease)
+    row = await claimed_session(tx, lease)
     if row.control.wake_seq > wake_seq:
         return False
     if facts:
-        await apply(tx, facts)
-        row = await held(tx, lease)  # a fact may be about this very session
+        await apply_facts(tx, facts)
+        row = await claimed_session(tx, lease)  # a fact may be about this very session
     control = row.control
     if reason == "aborted":
-        control = await _give_up(tx, row, aborted())
+        control = await _give_up(tx, row, aborted_error())
     elif reason == "crash_loop":
         await tx.all("hold_inputs", await tx.rev(), control.id)
-        control = await _give_up(tx, row, unknown(CRASH_LOOP))
+        control = await _give_up(tx, row, unknown_error(CRASH_LOOP))
     elif reason == "ran":
-        await answer_turn(tx, control, await _completed(tx, control))
+        await answer_turn(tx, control, await _complete_step(tx, control))
     else:
-        await answer_turn(tx, control, await _last_step(tx, control))
+        await answer_turn(tx, control, await _last_step_id(tx, control))
     await end_backoff(tx, control, reuse=False)
     unread = await inbox(tx, control.id)
-    rested = control.rested(unread=unread.queued + unread.notices > 0)
-    await save(tx, row, rested)
+    rested = control.after_rest(unread=unread.queued + unread.notices > 0)
+    await save_session(tx, row, rested)
     blocked = reason == "blocked" or (reason == "done" and control.blocked_turn == control.turn > 0)
-    await conclude(tx, control, row.info, crashed=reason == "crash_loop", blocked=blocked)
+    await conclude_task(tx, control, row.info, crashed=reason == "crash_loop", blocked=blocked)
     await make_room(tx, control)
     return True
 
 
 async def _give_up(tx: Tx, row: SessionRow, failure: Failure) -> Control:
     """Dismiss the open calls and close the turn with an error, which answers all its prompts."""
-    for call in await unsettled(tx, row.control.id):
+    for call in await unsettled_calls(tx, row.control.id):
         await dismiss(tx, row.info, call, ABORTED)
     control, answer = await _failed_step(tx, row, failure)
     await answer_turn(tx, control, answer)
@@ -107,18 +109,20 @@ async def _failed_step(tx: Tx, row: SessionRow, failure: Failure) -> tuple[Contr
     if isinstance(last, AssistantMessage):
         if not is_final(last) or (asked_by := await _newest_held_back(tx, row.control.id)) is None:
             if last.error is None:
-                await save_message(tx, _failed(last, failure, tx.now))
+                await save_message(tx, _with_error(last, failure, tx.now))
             return row.control, last.id
         await answer_turn(tx, row.control, last.id)  # it stays the answer to the prompts before it
     elif (asked_by := last or await _newest_held_back(tx, row.control.id)) is None:
         return row.control, None
     step = _empty_step(tx, row.info, asked_by)
     control = replace(row.control, positions=row.control.positions + 1)
-    await insert_message(tx, _failed(step, failure, tx.now), position=control.positions, turn=control.turn)
+    await insert_message(
+        tx, _with_error(step, failure, tx.now), position=control.positions, turn=control.turn
+    )
     return control, step.id
 
 
-def _failed(step: AssistantMessage, failure: Failure, now: int) -> AssistantMessage:
+def _with_error(step: AssistantMessage, failure: Failure, now: int) -> AssistantMessage:
     return replace(step, error=failure, time=replace(step.time, completed=step.time.completed or now))
 
 
@@ -138,12 +142,12 @@ def _empty_step(tx: Tx, info: Session, asked_by: UserMessage) -> AssistantMessag
     )
 
 
-async def _last_step(tx: Tx, control: Control) -> MessageId | None:
+async def _last_step_id(tx: Tx, control: Control) -> MessageId | None:
     last = await last_message(tx, control)
     return last.id if isinstance(last, AssistantMessage) else None
 
 
-async def _completed(tx: Tx, control: Control) -> MessageId | None:
+async def _complete_step(tx: Tx, control: Control) -> MessageId | None:
     """Complete the step of a shell command, which no model request completes."""
     last = await last_message(tx, control)
     assert isinstance(last, AssistantMessage), "the step holds the call"

@@ -7,13 +7,13 @@ from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.codec import SHAPE_VERSION, decode_session, upcast
 from asyncagents.domain.conversation.session import Session, record_launch
 from asyncagents.domain.event import SessionCreated
-from asyncagents.domain.fact import Admit, Admitted
+from asyncagents.domain.fact import Admit, AdmitResult
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import NotFound
-from asyncagents.store.body import body, check_names
-from asyncagents.store.row import IDLE, SessionRow, find_session, listed
+from asyncagents.store.body import check_names, encode_body
+from asyncagents.store.row import IDLE, SessionRow, find_session, list_columns
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.idempotency import check_same, keep_key
+from asyncagents.store.verb.idempotency import check_key, save_key
 from asyncagents.store.verb.signal import admit
 
 
@@ -25,10 +25,10 @@ class NewSession(Struct, frozen=True, kw_only=True):
     """The hash of the content that the caller gave under the key."""
 
 
-async def create(tx: Tx, new: NewSession) -> Session:
+async def create_session(tx: Tx, new: NewSession) -> Session:
     """Create a session; the same key, or the same id, again returns the existing one."""
     check_names(new.info.id, new.key, new.info.project_id, new.pool)
-    known = await existing(tx, new)
+    known = await find_existing(tx, new)
     if known is not None:
         return known
     parent, info = await _parent(tx, new.info), new.info
@@ -42,12 +42,12 @@ async def create(tx: Tx, new: NewSession) -> Session:
         parent.control.pool if parent else new.pool,
     )
     await insert_session(tx, control, info, key=new.key)
-    await keep_key_of(tx, new)
+    await save_session_key(tx, new)
     tx.emit(SessionCreated(session_id=control.id, info=info))
     return info
 
 
-async def existing(tx: Tx, new: NewSession) -> Session | None:
+async def find_existing(tx: Tx, new: NewSession) -> Session | None:
     known = await find_by_key(tx, new.key, hash=new.hash) if new.key is not None else None
     if known is not None:
         return known
@@ -62,14 +62,14 @@ async def find_by_key(tx: Tx, key: str, *, hash: str | None) -> Session | None:
     if row is None:
         return None
     known = decode_session(upcast(row[1], row[0]))
-    await check_same(tx, known.id, "session", key, hash=hash)
+    await check_key(tx, known.id, "session", key, hash=hash)
     return known
 
 
-async def keep_key_of(tx: Tx, new: NewSession) -> None:
+async def save_session_key(tx: Tx, new: NewSession) -> None:
     """Store the content hash of a session that was created under a key."""
     if new.key is not None and new.hash is not None:
-        await keep_key(tx, new.info.id, "session", new.key, hash=new.hash)
+        await save_key(tx, new.info.id, "session", new.key, hash=new.hash)
 
 
 async def _parent(tx: Tx, info: Session) -> SessionRow | None:
@@ -103,25 +103,25 @@ async def insert_session(
         control.claims,
         control.positions,
         status,
-        body(info),
+        encode_body(info),
         SHAPE_VERSION,
         key,
         info.project_id,
         await tx.rev(),
         info.directory,
-        *listed(info),
+        *list_columns(info),
     )
 
 
-async def begin(tx: Tx, new: NewSession, fact: Admit) -> tuple[Session, Admitted]:
+async def begin_session(tx: Tx, new: NewSession, fact: Admit) -> tuple[Session, AdmitResult]:
     """Create a session and admit its first input; if its key exists, the input goes to that session."""
-    session = await create(tx, new)
+    session = await create_session(tx, new)
     if session.id != fact.session_id:
-        fact = _readdressed(fact, session.id)
+        fact = _for_session(fact, session.id)
     return session, await admit(tx, fact)
 
 
-def _readdressed(fact: Admit, session_id: SessionId) -> Admit:
+def _for_session(fact: Admit, session_id: SessionId) -> Admit:
     return replace(
         fact,
         message=replace(fact.message, session_id=session_id),

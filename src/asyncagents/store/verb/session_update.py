@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from asyncagents.domain.conversation.session import Rule, Session
 from asyncagents.domain.id import SessionId
-from asyncagents.store.row import save, the_session, touched
+from asyncagents.store.row import require_session, save_session, with_updated_time
 from asyncagents.store.tx import Tx
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class SessionChanges(Struct, frozen=True, kw_only=True):
     """Changes to a session; fields with their default stay as they are."""
 
     title: str | None = None
@@ -22,22 +22,24 @@ class Change(Struct, frozen=True, kw_only=True):
     archived: int | UnsetType | None = UNSET
 
 
-async def change(tx: Tx, session_id: SessionId, new: Change) -> Session:
-    row = await the_session(tx, session_id)
+async def update_session(tx: Tx, session_id: SessionId, new: SessionChanges) -> Session:
+    row = await require_session(tx, session_id)
     info = row.info
     if new.title is not None:
         info = replace(info, title=new.title)
     if new.archived is not UNSET:
         info = replace(info, time=replace(info.time, archived=new.archived))
     if new.metadata is not None:
-        info = replace(touched(info, tx.now), metadata=new.metadata)
+        info = replace(with_updated_time(info, tx.now), metadata=new.metadata)
     if new.permission:
-        info = replace(touched(info, tx.now), permission=_last(*(info.permission or ()), *new.permission))
+        info = replace(
+            with_updated_time(info, tx.now), permission=_keep_last(*(info.permission or ()), *new.permission)
+        )
     if info == row.info:
         return info
-    return (await save(tx, row, row.control, info)).info
+    return (await save_session(tx, row, row.control, info)).info
 
 
-def _last(*rules: Rule) -> tuple[Rule, ...]:
+def _keep_last(*rules: Rule) -> tuple[Rule, ...]:
     """Keep only the last occurrence of each rule."""
     return tuple(reversed(dict.fromkeys(reversed(rules))))

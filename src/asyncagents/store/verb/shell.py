@@ -3,11 +3,11 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.call.call import BY_HAND, OWN, Call
+from asyncagents.domain.call.call import RUN_BY_PERSON, WRITTEN_BY_PERSON, Call
 from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.message import AssistantMessage, MessagePath, MessageTime, UserMessage
 from asyncagents.domain.conversation.session import Tokens
-from asyncagents.domain.fact import Admit, Admitted
+from asyncagents.domain.fact import Admit, AdmitResult
 from asyncagents.domain.id import MessageId
 from asyncagents.errors import SessionBusy
 from asyncagents.store.body import check_names
@@ -17,61 +17,61 @@ from asyncagents.store.row import (
     insert_message,
     put_call,
     put_part,
-    save,
-    the_session,
-    touched,
+    require_session,
+    save_session,
+    with_updated_time,
 )
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.drop_undone import clear_undone
-from asyncagents.store.verb.idempotency import check_same, keep_key
-from asyncagents.store.verb.signal import check_newest, resolved
+from asyncagents.store.verb.drop_undone import drop_undone
+from asyncagents.store.verb.idempotency import check_key, save_key
+from asyncagents.store.verb.signal import check_newest, inherit_agent_and_model
 from asyncagents.store.verb.trace import set_trace
 
 SHELL = "bash"
 
 
 class NewShell(Struct, frozen=True):
-    said: Admit
+    prompt: Admit
     """The message before the call, which the model reads when it is asked next."""
     command: str
     message_id: MessageId
     """The id of the step that holds the call."""
 
 
-async def shell(tx: Tx, new: NewShell) -> Admitted:
+async def admit_shell(tx: Tx, new: NewShell) -> AdmitResult:
     """Insert the command as a call and wake the session, which runs it next. A repeated key changes nothing.
 
     Raises `SessionBusy` unless the session rests: a turn could not tell this call from its own.
     """
-    fact = new.said
+    fact = new.prompt
     check_names(fact.message.id, fact.key)
-    row = await the_session(tx, fact.session_id)
+    row = await require_session(tx, fact.session_id)
     known = await tx.one("input_by_key", fact.session_id, fact.key)
     if known is not None:
-        await check_same(tx, fact.session_id, "input", fact.key, hash=fact.hash)
-        return Admitted(MessageId(known[0]), new=False)
-    if await _at_work(tx, row.control):
+        await check_key(tx, fact.session_id, "input", fact.key, hash=fact.hash)
+        return AdmitResult(MessageId(known[0]), new=False)
+    if await _is_busy(tx, row.control):
         raise SessionBusy(fact.session_id)
-    if row.info.revert is not None and not row.info.revert.unfinished:
-        row = await clear_undone(tx, row)
-    fact = resolved(row.info, fact)
+    if row.info.revert is not None and not row.info.revert.is_unfinished:
+        row = await drop_undone(tx, row)
+    fact = inherit_agent_and_model(row.info, fact)
     if fact.named:
         await check_newest(tx, fact)
     if fact.trace != row.control.trace:
         await set_trace(tx, row.control.id, fact.trace)
     if fact.hash is not None:
-        await keep_key(tx, fact.session_id, "input", fact.key, hash=fact.hash)
-    control = row.control.in_a_turn(await tx.rev())
-    control = await _said(tx, control, fact)
+        await save_key(tx, fact.session_id, "input", fact.key, hash=fact.hash)
+    control = row.control.after_turn_start(await tx.rev())
+    control = await _insert_promoted(tx, control, fact)
     control = replace(control, positions=control.positions + 1)
     step = _step(tx, row, new, fact.message)
     await insert_message(tx, step, position=control.positions, turn=control.turn)
     await put_call(tx, _call(tx, control, step, new.command))
-    await save(tx, row, control.woken(), touched(row.info, tx.now))
-    return Admitted(fact.message.id, new=True)
+    await save_session(tx, row, control.after_wake(), with_updated_time(row.info, tx.now))
+    return AdmitResult(fact.message.id, new=True)
 
 
-async def _at_work(tx: Tx, control: Control) -> bool:
+async def _is_busy(tx: Tx, control: Control) -> bool:
     """Whether anything runs, is unread, or is waited for."""
     if control.state != "idle" or control.in_turn or control.backoff is not None:
         return True
@@ -79,7 +79,7 @@ async def _at_work(tx: Tx, control: Control) -> bool:
     return unread.queued + unread.notices + unread.stranded > 0
 
 
-async def _said(tx: Tx, control: Control, fact: Admit) -> Control:
+async def _insert_promoted(tx: Tx, control: Control, fact: Admit) -> Control:
     """Insert the message as promoted input: it does not wait for a step."""
     rev = await tx.rev()
     control = replace(control, positions=control.positions + 1)
@@ -122,7 +122,7 @@ def _call(tx: Tx, control: Control, step: AssistantMessage, command: str) -> Cal
         turn=control.turn,
         created=tx.now,
         agent=step.agent,
-        granted=(BY_HAND, OWN),
+        granted=(WRITTEN_BY_PERSON, RUN_BY_PERSON),
         prepared=True,
         effect="once",
     )

@@ -18,63 +18,63 @@ from asyncagents.domain.call.call import (
     render,
     result_text,
 )
-from asyncagents.domain.call.reply import moment
+from asyncagents.domain.call.reply import utc_time
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.conversation.part import FilePart, SubtaskPart, TextPart, ToolCompleted
 from asyncagents.domain.conversation.session import Session, SessionModel, is_default_title, title_from
-from asyncagents.domain.conversation.system_message import Addressee, remark
-from asyncagents.domain.fact import Admit, Admitted, Settle
+from asyncagents.domain.conversation.system_message import MessageTarget, build_system_message
+from asyncagents.domain.fact import Admit, AdmitResult, Settle
 from asyncagents.domain.id import MessageId, PartId, sort_id
 from asyncagents.domain.shape import encode
 from asyncagents.errors import AlreadySettled, Conflict, InvalidInput
-from asyncagents.store.body import body, check_names
+from asyncagents.store.body import check_names, encode_body
 from asyncagents.store.row import (
     SessionRow,
     insert_message,
     model_ref,
     put_call,
     put_part,
-    save,
-    the_call,
-    the_session,
-    touched,
-    unsettled,
+    require_call,
+    require_session,
+    save_session,
+    unsettled_calls,
+    with_updated_time,
 )
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.answer_event import replied
-from asyncagents.store.verb.delivery import owe
-from asyncagents.store.verb.drop_undone import clear_undone
-from asyncagents.store.verb.idempotency import check_same, keep_key
-from asyncagents.store.verb.trace import follow
+from asyncagents.store.verb.answer_event import publish_reply
+from asyncagents.store.verb.delivery import enqueue_webhook
+from asyncagents.store.verb.drop_undone import drop_undone
+from asyncagents.store.verb.idempotency import check_key, save_key
+from asyncagents.store.verb.trace import start_trace
 
 _results: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
 
 
-async def admit(tx: Tx, fact: Admit) -> Admitted:
+async def admit(tx: Tx, fact: Admit) -> AdmitResult:
     """Put input in the inbox, once per key."""
     check_names(fact.message.id, fact.key, *(part.id for part in fact.parts))
-    row = await the_session(tx, fact.session_id)
+    row = await require_session(tx, fact.session_id)
     known = await tx.one("input_by_key", fact.session_id, fact.key)
     if known is not None:
-        await check_same(tx, fact.session_id, "input", fact.key, hash=fact.hash)
-        return Admitted(MessageId(known[0]), new=False)
-    if row.info.revert is not None and not row.info.revert.unfinished:
-        row = await clear_undone(tx, row)
-    fact = resolved(row.info, fact)
+        await check_key(tx, fact.session_id, "input", fact.key, hash=fact.hash)
+        return AdmitResult(MessageId(known[0]), new=False)
+    if row.info.revert is not None and not row.info.revert.is_unfinished:
+        row = await drop_undone(tx, row)
+    fact = inherit_agent_and_model(row.info, fact)
     if fact.named:
         await check_newest(tx, fact)
-    await keep(tx, fact)
+    await insert_input(tx, fact)
     if fact.hash is not None:
-        await keep_key(tx, fact.session_id, "input", fact.key, hash=fact.hash)
-    await follow(tx, row.control, fact)
-    control = row.control.woken() if fact.wakes else row.control
-    info = _with_tools(touched(row.info, tx.now), fact.message)
+        await save_key(tx, fact.session_id, "input", fact.key, hash=fact.hash)
+    await start_trace(tx, row.control, fact)
+    control = row.control.after_wake() if fact.wakes else row.control
+    info = _with_tools(with_updated_time(row.info, tx.now), fact.message)
     if fact.source != "compaction" or info.model is None:  # a summary's model does not become the session's
-        info = addressed(info, fact.message)
-    row = await save(tx, row, control, _titled(info, fact))
+        info = with_agent_and_model(info, fact.message)
+    row = await save_session(tx, row, control, _with_title(info, fact))
     if fact.source == "person" and fact.wakes and control.in_turn:
         await _end_waits(tx, row)
-    return Admitted(fact.message.id, new=True)
+    return AdmitResult(fact.message.id, new=True)
 
 
 async def check_newest(tx: Tx, fact: Admit) -> None:
@@ -89,7 +89,7 @@ async def check_newest(tx: Tx, fact: Admit) -> None:
         raise InvalidInput(f"message id {message_id!r} is older than the last message: make a new one")
 
 
-async def keep(tx: Tx, fact: Admit) -> None:
+async def insert_input(tx: Tx, fact: Admit) -> None:
     """Insert the message, its parts and the input row."""
     rev = await tx.rev()
     await insert_message(tx, fact.message, named=fact.named)
@@ -105,14 +105,14 @@ async def keep(tx: Tx, fact: Admit) -> None:
 
 async def _end_waits(tx: Tx, row: SessionRow) -> None:
     """Settle the calls that only wait, because a person sent a prompt."""
-    for call in await unsettled(tx, row.control.id):
+    for call in await unsettled_calls(tx, row.control.id):
         if isinstance(call.state, Open) and call.state.kind == "wait":
             known = f"{WAIT_ENDED}\n\n{call.state.note}" if call.state.watch else WAIT_ENDED
             result = Completed(known, call.state.title, call.state.metadata)
-            await settle_open(tx, await the_session(tx, row.control.id), call, result)
+            await settle_open(tx, await require_session(tx, row.control.id), call, result)
 
 
-def resolved(info: Session, fact: Admit) -> Admit:
+def inherit_agent_and_model(info: Session, fact: Admit) -> Admit:
     """Use the session's agent and model unless the input chose others."""
     message = fact.message
     if fact.same_agent and info.agent is not None:
@@ -122,7 +122,7 @@ def resolved(info: Session, fact: Admit) -> Admit:
     return replace(fact, message=message)
 
 
-def addressed(info: Session, message: UserMessage) -> Session:
+def with_agent_and_model(info: Session, message: UserMessage) -> Session:
     """Set the agent and model of a message as those of the session."""
     model = SessionModel(
         id=message.model.model_id, provider_id=message.model.provider_id, variant=message.model.variant
@@ -135,7 +135,7 @@ def _with_tools(info: Session, message: UserMessage) -> Session:
     return replace(info, tools=message.tools) if message.tools else info
 
 
-def _titled(info: Session, fact: Admit) -> Session:
+def _with_title(info: Session, fact: Admit) -> Session:
     """Title a root session that has the default title with a person's first prompt."""
     if info.parent_id is not None or fact.source != "person" or not is_default_title(info.title):
         return info
@@ -150,26 +150,26 @@ async def settle(tx: Tx, fact: Settle, *, unless_checked: bool = False) -> Call:
 
     With `unless_checked` a call whose tool checks its result first is left open.
     """
-    call = await the_call(tx, fact.call_id)
+    call = await require_call(tx, fact.call_id)
     if isinstance(call.state, Settled):
-        if not _same(call.state.result, fact.result):
-            raise AlreadySettled(call.id, brief(call.state.result))
+        if not _is_same_result(call.state.result, fact.result):
+            raise AlreadySettled(call.id, result_excerpt(call.state.result))
         return call
     _check_open(call)
     if call.open is not None:
-        check_time(call.open, tx.now)
+        check_deadline(call.open, tx.now)
     if unless_checked and call.later is not None and call.later.checked:
         return call
-    replied(tx, call, "reject")  # its question needs no answer any more
-    return await settle_open(tx, await the_session(tx, call.session_id), call, fact.result)
+    publish_reply(tx, call, "reject")  # its question needs no answer any more
+    return await settle_open(tx, await require_session(tx, call.session_id), call, fact.result)
 
 
-def _same(stored: Result, given: Result) -> bool:
+def _is_same_result(stored: Result, given: Result) -> bool:
     """Compare results; a stored one has been through JSON."""
-    return stored == given or stored == _results.decode(body(given))
+    return stored == given or stored == _results.decode(encode_body(given))
 
 
-def brief(result: Result) -> str:
+def result_excerpt(result: Result) -> str:
     """First 200 characters of the stored result, for the conflict message."""
     return encode(result).decode()[:200]
 
@@ -186,22 +186,24 @@ def _check_open(call: Call) -> None:
         raise Conflict(f"call {call.id!r} waits for a task; cancel the task instead")
 
 
-def check_time(state: Open, now: int) -> None:
+def check_deadline(state: Open, now: int) -> None:
     """Refuse a decision after its deadline even if the sweep has not expired it yet."""
-    if state.lapsed(now):
-        raise Conflict(f"the time to decide was over at {moment(state.due or 0)}; it counts as not approved")
+    if state.has_lapsed(now):
+        raise Conflict(
+            f"the time to decide was over at {utc_time(state.due or 0)}; it counts as not approved"
+        )
 
 
 async def settle_open(tx: Tx, row: SessionRow, call: Call, result: Result, *, expired: bool = False) -> Call:
     """Settle a call, wake its session, and enqueue its webhook; a blocking failure rejects its siblings."""
-    done = call.to(Settled(result, tx.now, expired))
+    done = call.with_state(Settled(result, tx.now, expired))
     await put_call(tx, done)
-    await owe(tx, done)
-    control = row.control.woken().progressed()
+    await enqueue_webhook(tx, done)
+    control = row.control.after_wake().after_progress()
     if isinstance(result, Failed) and result.blocks and call.turn == control.turn:
         control = replace(control, blocked_turn=control.turn)
         await _reject_siblings(tx, row.info, done)
-    row = await save(tx, row, control)
+    row = await save_session(tx, row, control)
     if done.shown_pending:
         await admit(tx, _late_result(tx, row.info, done, wakes=True))
     return done
@@ -209,26 +211,26 @@ async def settle_open(tx: Tx, row: SessionRow, call: Call, result: Result, *, ex
 
 async def _reject_siblings(tx: Tx, info: Session, rejected: Call) -> None:
     """Dismiss the calls of the session that have not started; running ones may finish."""
-    for call in await unsettled(tx, rejected.session_id):
+    for call in await unsettled_calls(tx, rejected.session_id):
         if isinstance(call.state, Requested) or call.only_asks:
             await dismiss(tx, info, call, REJECTED_TOO)
 
 
 async def dismiss(tx: Tx, info: Session, call: Call, why: str) -> None:
     """Settle a call as failed without a wake; the model reads the result with the next input."""
-    replied(tx, call, "reject")
-    over = call.to(Settled(Failed(why), tx.now))
+    publish_reply(tx, call, "reject")
+    over = call.with_state(Settled(Failed(why), tx.now))
     await put_call(tx, over)
-    await owe(tx, over)
+    await enqueue_webhook(tx, over)
     if over.shown_pending:
-        await keep(tx, _late_result(tx, info, over, wakes=False))
+        await insert_input(tx, _late_result(tx, info, over, wakes=False))
 
 
 def _late_result(tx: Tx, info: Session, call: Call, *, wakes: bool) -> Admit:
     """Build the input that brings the result of a call that was shown to the model as pending."""
     assert info.agent is not None and info.model is not None
-    to = Addressee(info.id, info.agent, model_ref(info.model))
-    said = remark(to, result_text(call), ids=tx.ids, now=tx.now)
+    to = MessageTarget(info.id, info.agent, model_ref(info.model))
+    said = build_system_message(to, result_text(call), ids=tx.ids, now=tx.now)
     key = f"result:{call.id}"
     parts: tuple[TextPart | FilePart, ...] = (said.part, *_late_files(tx, call, said.message.id))
     return Admit(message=said.message, parts=parts, key=key, source="system", wakes=wakes)

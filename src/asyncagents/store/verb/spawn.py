@@ -10,7 +10,7 @@ from asyncagents.store.body import check_names
 from asyncagents.store.row import BUSY, insert_message, publish_status, put_part
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.session import insert_session
-from asyncagents.store.verb.signal import addressed, keep
+from asyncagents.store.verb.signal import insert_input, with_agent_and_model
 from asyncagents.store.verb.task import put_task
 from asyncagents.store.verb.trace import set_trace
 
@@ -22,20 +22,20 @@ async def spawn(tx: Tx, fact: Spawn) -> None:
     if above is None:
         raise NotFound("parent session", fact.task.parent_id)
     root_id, depth, pool = above
-    child = Control(fact.info.id, fact.task.parent_id, root_id, depth + 1, pool).woken()
-    info = addressed(fact.info, fact.first.message)
+    child = Control(fact.info.id, fact.task.parent_id, root_id, depth + 1, pool).after_wake()
+    info = with_agent_and_model(fact.info, fact.first.message)
     await insert_session(tx, replace(child, positions=len(fact.history)), info, status=BUSY)
     if fact.trace is not None:
         await set_trace(tx, child.id, fact.trace)
     tx.emit(SessionCreated(session_id=child.id, info=info))
-    await _inherit(tx, fact)
+    await _copy_history(tx, fact)
     await put_task(tx, fact.task, new=True)
-    await keep(tx, fact.first)
+    await insert_input(tx, fact.first)
     publish_status(tx, child.id, BUSY)
     tx.wake(child.id)
 
 
-async def _inherit(tx: Tx, fact: Spawn) -> None:
+async def _copy_history(tx: Tx, fact: Spawn) -> None:
     """Insert the copy of the parent's history with which a fork begins."""
     for position, entry in enumerate(fact.history, 1):
         await insert_message(tx, entry.info, position=position, turn=0)

@@ -3,20 +3,20 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.call.call import BY_HAND, Call, Effect
+from asyncagents.domain.call.call import WRITTEN_BY_PERSON, Call, Effect
 from asyncagents.domain.control import Control
-from asyncagents.domain.conversation.entry import Entry
+from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import StepStartPart, SubtaskPart
-from asyncagents.domain.conversation.system_message import Addressee, remark
+from asyncagents.domain.conversation.system_message import MessageTarget, build_system_message
 from asyncagents.domain.id import MessageId
-from asyncagents.store.row import insert_message, put_call, say
+from asyncagents.store.row import append_system_message, insert_message, put_call
 from asyncagents.store.tx import Tx
 
-TASK = "task"
+TASK_TOOL = "task"
 
 
-class Tasking(Struct, frozen=True, kw_only=True):
+class SubtaskOptions(Struct, frozen=True, kw_only=True):
     """How a step begins subtasks and continues after them."""
 
     effect: Effect = "once"
@@ -27,13 +27,13 @@ class Tasking(Struct, frozen=True, kw_only=True):
     """The id of that message; it is older than the step's."""
 
 
-def subtasks(tail: tuple[Entry, ...], promoted: set[MessageId]) -> tuple[SubtaskPart, ...]:
+def subtasks(tail: tuple[MessageWithParts, ...], promoted: set[MessageId]) -> tuple[SubtaskPart, ...]:
     """The subtasks in the input that this step promotes."""
     entries = [entry for entry in tail if entry.info.id in promoted] if promoted else []
     return tuple(part for entry in entries for part in entry.parts if isinstance(part, SubtaskPart))
 
 
-async def begin_tasks(
+async def begin_subtasks(
     tx: Tx, control: Control, message: AssistantMessage, tasks: tuple[SubtaskPart, ...], *, effect: Effect
 ) -> Control:
     """Insert a step without a model request; its calls run next, and then the model is asked."""
@@ -48,12 +48,12 @@ async def begin_tasks(
             message_id=message.id,
             part_id=tx.ids.part(),
             call_id=task.id,
-            tool=TASK,
+            tool=TASK_TOOL,
             input=_input(task),
             turn=control.turn,
             created=tx.now,
             agent=message.agent,
-            granted=(BY_HAND,),
+            granted=(WRITTEN_BY_PERSON,),
             effect=effect,
         )
         await put_call(tx, call)
@@ -67,19 +67,22 @@ def _input(task: SubtaskPart) -> dict[str, str]:
     return given if task.command is None else {**given, "command": task.command}
 
 
-async def go_on(
-    tx: Tx, control: Control, tail: tuple[Entry, ...], tasking: Tasking
-) -> tuple[Control, tuple[Entry, ...]]:
+async def prompt_to_continue(
+    tx: Tx, control: Control, tail: tuple[MessageWithParts, ...], tasking: SubtaskOptions
+) -> tuple[Control, tuple[MessageWithParts, ...]]:
     """Append, once, the message that says what to do with the results of subtasks."""
-    step = _begun(tail) if tasking.go_on else None
+    step = _subtask_step(tail) if tasking.go_on else None
     if step is None:
         return control, tail
-    to = Addressee(control.id, step.agent, step.model_ref)
-    said = remark(to, tasking.go_on, ids=tx.ids, now=tx.now, message_id=tasking.message_id)
-    return await say(tx, control, said), (*tail, Entry(info=said.message, parts=(said.part,)))
+    to = MessageTarget(control.id, step.agent, step.model_ref)
+    said = build_system_message(to, tasking.go_on, ids=tx.ids, now=tx.now, message_id=tasking.message_id)
+    return await append_system_message(tx, control, said), (
+        *tail,
+        MessageWithParts(info=said.message, parts=(said.part,)),
+    )
 
 
-def _begun(tail: tuple[Entry, ...]) -> AssistantMessage | None:
+def _subtask_step(tail: tuple[MessageWithParts, ...]) -> AssistantMessage | None:
     """The last step, if it was one without a model request."""
     if not tail or not isinstance(tail[-1].info, AssistantMessage):
         return None

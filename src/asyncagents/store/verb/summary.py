@@ -6,32 +6,32 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Call
-from asyncagents.domain.control import Control, Lease, Snapshot
+from asyncagents.domain.control import Claim, Control, Snapshot
 from asyncagents.domain.conversation.codec import decode_message, upcast
 from asyncagents.domain.conversation.message import AssistantMessage, Message
 from asyncagents.domain.conversation.part import CompactionPart, TextPart
-from asyncagents.domain.conversation.system_message import Addressee, remark
-from asyncagents.domain.conversation.todo import Todo, unfinished
+from asyncagents.domain.conversation.system_message import MessageTarget, build_system_message
+from asyncagents.domain.conversation.todo import Todo, unfinished_todos
 from asyncagents.domain.event import SessionCompacted, SessionError
 from asyncagents.domain.id import MessageId, PartId
 from asyncagents.domain.shape import encode
 from asyncagents.domain.task.task import Task
 from asyncagents.store.row import (
     SessionRow,
-    entry,
-    held,
+    append_system_message,
+    claimed_session,
     model_ref,
     put_part,
     request_tokens,
-    save,
-    say,
+    require_message,
+    save_session,
     snapshot,
-    unsettled,
+    unsettled_calls,
 )
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.claim import charged
-from asyncagents.store.verb.read import END
-from asyncagents.store.verb.step import StepEnd, close
+from asyncagents.store.verb.claim import add_usage
+from asyncagents.store.verb.read import AFTER_ALL_POSITIONS
+from asyncagents.store.verb.step import StepEnd, write_step_end
 from asyncagents.store.verb.task import live_tasks_of
 from asyncagents.store.verb.todo import decode_todos
 
@@ -39,7 +39,7 @@ LOOK_BACK = 8
 """Messages of a turn that are read at once to find its newest."""
 
 
-class Still(Struct, frozen=True, kw_only=True):
+class OpenItems(Struct, frozen=True, kw_only=True):
     """The open items that a summary must not lose."""
 
     calls: tuple[Call, ...] = ()
@@ -51,49 +51,49 @@ class Still(Struct, frozen=True, kw_only=True):
     """The last prompt of a person, unless it is in the tail."""
 
 
-class Summarised(Struct, frozen=True, kw_only=True):
+class SummaryEnd(Struct, frozen=True, kw_only=True):
     end: StepEnd
     position: int
     tail_id: MessageId | None
     """The first message of the tail; None: there is no tail."""
-    note: Callable[[Still], str]
+    note: Callable[[OpenItems], str]
     """Pure: the text that the model reads beside the summary."""
     note_id: PartId
     go_on: str
     """The text that the model reads after the summary, if the turn goes on."""
 
 
-async def finish_summary(tx: Tx, lease: Lease, done: Summarised) -> Snapshot:
+async def finish_summary(tx: Tx, lease: Claim, done: SummaryEnd) -> Snapshot:
     """Close a summary. A failed one changes nothing for the model, and ends the turn."""
-    row, end = await held(tx, lease), done.end
-    reported = encode(end.spent) if end.spent else None
+    row, end = await claimed_session(tx, lease), done.end
+    reported = encode(end.known_tokens) if end.known_tokens else None
     if not await tx.run("end_request", "done", reported, end.request_id):  # a repetition: it had ended before
         return await snapshot(tx, row)
-    info = charged(row.info, end.spent or await request_tokens(tx, end.request_id), end.message.cost)
-    await close(tx, end, hidden=False)
-    control = replace(row.control.progressed(), compacting=0)
-    newest = await _newest(tx, control)
+    info = add_usage(row.info, end.known_tokens or await request_tokens(tx, end.request_id), end.message.cost)
+    await write_step_end(tx, end, hidden=False)
+    control = replace(row.control.after_progress(), compacting=0)
+    newest = await _newest_message(tx, control)
     if end.message.error is not None:
         tx.emit(SessionError(session_id=control.id, error=end.message.error))
-        return await snapshot(tx, await save(tx, row, control, info), last=end.message)
+        return await snapshot(tx, await save_session(tx, row, control, info), last=end.message)
     kept = await tx.one("place_of", done.tail_id) if done.tail_id else None
     control = replace(control, summary=done.position, tail=kept[0] if kept else done.position)
     auto = await _annotate(tx, control, done)
-    if auto or _at_work(newest):
-        control = await _go_on(tx, row, control, done)
+    if auto or _was_working(newest):
+        control = await _continue_turn(tx, row, control, done)
     tx.emit(SessionCompacted(session_id=control.id))
-    return await snapshot(tx, await save(tx, row, control, info))
+    return await snapshot(tx, await save_session(tx, row, control, info))
 
 
-async def _annotate(tx: Tx, control: Control, done: Summarised) -> bool:
+async def _annotate(tx: Tx, control: Control, done: SummaryEnd) -> bool:
     """Add the note and the start of the tail to the request for the summary. True: it was automatic."""
-    asked = await entry(tx, done.end.message.parent_id)
+    asked = await require_message(tx, done.end.message.parent_id)
     auto = False
     for part in asked.parts:
         if isinstance(part, CompactionPart):
             auto = auto or part.auto
             await put_part(tx, replace(part, tail_start_id=done.tail_id))
-    if text := done.note(await _still(tx, control)):
+    if text := done.note(await _open_items(tx, control)):
         note = TextPart(
             id=done.note_id, session_id=control.id, message_id=asked.info.id, text=text, synthetic=True
         )
@@ -101,11 +101,11 @@ async def _annotate(tx: Tx, control: Control, done: Summarised) -> bool:
     return auto
 
 
-async def _still(tx: Tx, control: Control) -> Still:
+async def _open_items(tx: Tx, control: Control) -> OpenItems:
     todos = await tx.one("todos", control.id)
-    return Still(
-        calls=tuple(call for call in await unsettled(tx, control.id) if call.open),
-        todos=unfinished(decode_todos(todos[0])) if todos else (),
+    return OpenItems(
+        calls=tuple(call for call in await unsettled_calls(tx, control.id) if call.open),
+        todos=unfinished_todos(decode_todos(todos[0])) if todos else (),
         tasks=await live_tasks_of(tx, control.id),
         prompt=await _dropped_prompt(tx, control),
     )
@@ -119,12 +119,12 @@ async def _dropped_prompt(tx: Tx, control: Control) -> str:
     place = await tx.one("place_of", newest[0])
     if place is None or place[0] is None or place[0] >= control.tail:
         return ""
-    return (await entry(tx, MessageId(newest[0]))).text
+    return (await require_message(tx, MessageId(newest[0]))).text
 
 
-async def _newest(tx: Tx, control: Control) -> Message | None:
+async def _newest_message(tx: Tx, control: Control) -> Message | None:
     """The newest message of this turn, leaving out summaries and requests for them."""
-    before = END
+    before = AFTER_ALL_POSITIONS
     while rows := await tx.all("placed_before", control.id, before, LOOK_BACK):
         for message_id, before, turn, info, version in rows:  # noqa: B007  the next page begins there
             if turn != control.turn:
@@ -138,10 +138,10 @@ async def _newest(tx: Tx, control: Control) -> Message | None:
 async def _about_summary(tx: Tx, message_id: MessageId, message: Message) -> bool:
     if isinstance(message, AssistantMessage):
         return bool(message.summary)
-    return any(isinstance(part, CompactionPart) for part in (await entry(tx, message_id)).parts)
+    return any(isinstance(part, CompactionPart) for part in (await require_message(tx, message_id)).parts)
 
 
-def _at_work(newest: Message | None) -> bool:
+def _was_working(newest: Message | None) -> bool:
     """Whether the turn has something to answer or to go on with, besides the summary."""
     match newest:
         case AssistantMessage(finish=finish, error=error):
@@ -150,7 +150,9 @@ def _at_work(newest: Message | None) -> bool:
             return newest is not None
 
 
-async def _go_on(tx: Tx, row: SessionRow, control: Control, done: Summarised) -> Control:
+async def _continue_turn(tx: Tx, row: SessionRow, control: Control, done: SummaryEnd) -> Control:
     assert row.info.agent is not None and row.info.model is not None, "a prompt set both"
-    to = Addressee(control.id, row.info.agent, model_ref(row.info.model))
-    return await say(tx, control, remark(to, done.go_on, ids=tx.ids, now=tx.now))
+    to = MessageTarget(control.id, row.info.agent, model_ref(row.info.model))
+    return await append_system_message(
+        tx, control, build_system_message(to, done.go_on, ids=tx.ids, now=tx.now)
+    )

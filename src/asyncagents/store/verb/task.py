@@ -11,23 +11,23 @@ from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Call, Open, Running
 from asyncagents.domain.control import Control
-from asyncagents.domain.conversation.codec import BROKEN, SHAPE_VERSION, Unreadable, unreadable
+from asyncagents.domain.conversation.codec import DECODE_ERRORS, SHAPE_VERSION, Unreadable, unreadable_error
 from asyncagents.domain.conversation.session import Rule, Session
 from asyncagents.domain.event import TaskCreated, TaskUpdated, task_event
 from asyncagents.domain.fact import Resume, Retrieve
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task.account import ended_runs, run_account, session_account
-from asyncagents.domain.task.task import Account, Before, Follow, Phase, Progress, Task, resumed
+from asyncagents.domain.task.task import Account, FollowUp, Phase, Progress, RunBaseline, Task, resume_run
 from asyncagents.domain.task.view import background_task
 from asyncagents.errors import NotFound
-from asyncagents.store.body import body
+from asyncagents.store.body import encode_body
 from asyncagents.store.row import (
     SessionRow,
     find_session,
-    merged,
-    save,
-    the_session,
-    unsettled,
+    merge_body,
+    require_session,
+    save_session,
+    unsettled_calls,
 )
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.signal import admit
@@ -41,8 +41,8 @@ PlaceOf: TypeAlias = Callable[[Tx, Control], Awaitable[int]]
 def decode_task(row: Row) -> Task:
     try:
         return _decoder.decode(row[0])
-    except BROKEN as error:
-        raise unreadable("task", row[0], error) from error
+    except DECODE_ERRORS as error:
+        raise unreadable_error("task", row[0], error) from error
 
 
 async def find_task(tx: Tx, task_id: SessionId) -> Task | None:
@@ -62,41 +62,41 @@ async def readable_task(tx: Tx, task_id: SessionId) -> Task | None:
 async def readable_session(tx: Tx, session_id: SessionId) -> SessionRow | None:
     """Find a session; None if it is missing, or it or one of its calls cannot be read."""
     try:
-        await unsettled(tx, session_id)
+        await unsettled_calls(tx, session_id)
         return await find_session(tx, session_id)
     except Unreadable as error:
         _log.warning("session=%s action=skip: the session cannot be read: %s", session_id, error)
         return None
 
 
-async def the_task(tx: Tx, task_id: SessionId) -> Task:
+async def require_task(tx: Tx, task_id: SessionId) -> Task:
     task = await find_task(tx, task_id)
     if task is None:
         raise NotFound("task", task_id)
     return task
 
 
-def folded(text: str) -> str:
+def fold_case(text: str) -> str:
     """Fold case for a search. Zero bytes are replaced: a pattern would end at one."""
     return text.casefold().replace("\0", "\ufffd")
 
 
 def task_columns(task: Task) -> tuple[object, ...]:
     """The columns of a task that queries use."""
-    sought = task.status, task.agent, folded(task.description), task.created, task.ended, task.kind
+    sought = task.status, task.agent, fold_case(task.description), task.created, task.ended, task.kind
     return task.id, task.parent_id, task.batch, task.live, task.crowd, task.due, *sought
 
 
 async def put_task(tx: Tx, task: Task, *, new: bool = False) -> None:
     """Write a task and publish the change."""
     if task.due is not None and task.live:
-        tx.expect(task.due)
+        tx.schedule(task.due)
     columns = task_columns(task)
     rev = await tx.rev()
-    if not await tx.run("put_task", *columns, body(task), SHAPE_VERSION, rev):
+    if not await tx.run("put_task", *columns, encode_body(task), SHAPE_VERSION, rev):
         old = await tx.one("task", task.id)
         assert old is not None
-        await tx.run("put_task", *columns, *merged(old[0], old[1], task), rev)
+        await tx.run("put_task", *columns, *merge_body(old[0], old[1], task), rev)
     shown = background_task(task, None)
     if new:
         tx.emit(TaskCreated(session_id=task.id, task=shown))
@@ -106,42 +106,42 @@ async def put_task(tx: Tx, task: Task, *, new: bool = False) -> None:
         tx.emit(task_event(shown))
 
 
-async def resume(tx: Tx, fact: Resume) -> None:
+async def resume_task(tx: Tx, fact: Resume) -> None:
     """Admit a follow-up to a task, and begin its next run if it has ended; the same key changes nothing."""
-    task = await the_task(tx, fact.task_id)
+    task = await require_task(tx, fact.task_id)
     if not (await admit(tx, fact.follow)).new:
         return
-    follow = Follow(fact.follow.message.id, fact.prompt, tx.now)
-    before = None if task.live else await _before(tx, task)
-    await put_task(tx, resumed(task, follow, fact.call_id, before))
+    follow = FollowUp(fact.follow.message.id, fact.prompt, tx.now)
+    before = None if task.live else await _next_run_start(tx, task)
+    await put_task(tx, resume_run(task, follow, fact.call_id, before))
     if fact.call_id is None and not task.background:
-        await ask_nobody(tx, task.id)
+        await deny_questions(tx, task.id)
 
 
-async def _before(tx: Tx, task: Task) -> Before:
+async def _next_run_start(tx: Tx, task: Task) -> RunBaseline:
     """Account with which the next run of a task begins. People may have used its session since it ended."""
     row = await find_session(tx, task.id)
     base = await account_so_far(tx, row.info) if row else Account()
-    return Before(base, ended_runs(task))
+    return RunBaseline(base, ended_runs(task))
 
 
-async def ask_nobody(tx: Tx, child: SessionId) -> None:
+async def deny_questions(tx: Tx, child: SessionId) -> None:
     """Deny questions to a child that its parent no longer waits for: they might never be answered."""
-    row = await the_session(tx, child)
+    row = await require_session(tx, child)
     own = row.info.permission or ()
     if NO_QUESTIONS not in own:
-        await save(tx, row, row.control, replace(row.info, permission=(*own, NO_QUESTIONS)))
+        await save_session(tx, row, row.control, replace(row.info, permission=(*own, NO_QUESTIONS)))
 
 
-async def retrieve(tx: Tx, fact: Retrieve) -> None:
+async def retrieve_result(tx: Tx, fact: Retrieve) -> None:
     """Record that the parent has read a result, and consume its notice."""
-    task = await the_task(tx, fact.task_id)
+    task = await require_task(tx, fact.task_id)
     await tx.run("consume_notices", task.id, fact.run)
     if task.run == fact.run and not task.live:
         await put_task(tx, replace(task, retrieved=tx.now))
 
 
-class Place(Struct, frozen=True):
+class QueuePlace(Struct, frozen=True):
     """The place of a session in the queue of its tree, from 1; 0: it does not queue."""
 
     number: int
@@ -149,12 +149,12 @@ class Place(Struct, frozen=True):
     """How many sessions of its tree may work at once; 0: no limit."""
 
 
-async def find_place(tx: Tx, control: Control) -> Place:
+async def find_place(tx: Tx, control: Control) -> QueuePlace:
     """Count the sessions that work or wait before this one; without a limit of its own it never queues."""
     row = await tx.one("queue", control.root_id, control.id)
     assert row is not None
     crowd, working, before = row
-    return Place(0, 0) if crowd is None else Place(max(0, int(working + before - crowd + 1)), crowd)
+    return QueuePlace(0, 0) if crowd is None else QueuePlace(max(0, int(working + before - crowd + 1)), crowd)
 
 
 async def place_in_queue(tx: Tx, control: Control) -> int:
@@ -191,7 +191,7 @@ async def _phase(tx: Tx, control: Control, place_of: PlaceOf) -> tuple[Phase, in
         place = await place_of(tx, control)
         return ("queued", place) if place else ("waiting", None)
     if control.state == "running":
-        if any(isinstance(call.state, Running) for call in await unsettled(tx, control.id)):
+        if any(isinstance(call.state, Running) for call in await unsettled_calls(tx, control.id)):
             return "tool", None
         return ("streaming", None) if await tx.one("is_asked", control.id) else ("waiting", None)
     return "waiting", None
@@ -219,7 +219,7 @@ def waits_for(call: Call) -> Open | None:
     return call.open if call.open and call.open.kind == "task" else None
 
 
-async def shown(tx: Tx, task: Task) -> Task:
+async def without_read_follow_up(tx: Tx, task: Task) -> Task:
     """Drop the follow-up from a task if its child has read it."""
     if task.follow is None:
         return task

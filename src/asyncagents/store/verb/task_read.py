@@ -10,62 +10,66 @@ from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task.task import Progress, Task
 from asyncagents.errors import NotFound
-from asyncagents.store.row import decode_call, the_session
+from asyncagents.store.row import decode_call, require_session
 from asyncagents.store.tx import Row, Tx
-from asyncagents.store.verb.task import decode_task, find_task, progress, shown
+from asyncagents.store.verb.task import decode_task, find_task, progress, without_read_follow_up
 
 
-class Seen(Struct, frozen=True):
+class TaskWithProgress(Struct, frozen=True):
     """A task and its progress; None: it has ended, and its account holds the numbers."""
 
     task: Task
     progress: Progress | None
 
 
-async def seen(tx: Tx, task_id: SessionId) -> Seen:
+async def read_task(tx: Tx, task_id: SessionId) -> TaskWithProgress:
     task = await find_task(tx, task_id)
     if task is None:
         raise NotFound("task", task_id)
-    return await _seen(tx, task)
+    return await _with_progress(tx, task)
 
 
-async def _seen(tx: Tx, task: Task) -> Seen:
-    return Seen(await shown(tx, task), await progress(tx, task) if task.live else None)
+async def _with_progress(tx: Tx, task: Task) -> TaskWithProgress:
+    return TaskWithProgress(
+        await without_read_follow_up(tx, task), await progress(tx, task) if task.live else None
+    )
 
 
-async def of_parent(tx: Tx, parent_id: SessionId) -> tuple[Seen, ...]:
+async def tasks_of_parent(tx: Tx, parent_id: SessionId) -> tuple[TaskWithProgress, ...]:
     """Read the tasks of a parent, oldest first."""
-    return await _all(tx, await tx.all("tasks_of", parent_id))
+    return await _read_tasks(tx, await tx.all("tasks_of", parent_id))
 
 
-async def of_tree(tx: Tx, session_id: SessionId) -> tuple[Seen, ...]:
-    root_id = (await the_session(tx, session_id)).control.root_id
-    return await _all(tx, await tx.all("tasks_of_tree", root_id))
+async def tasks_of_tree(tx: Tx, session_id: SessionId) -> tuple[TaskWithProgress, ...]:
+    root_id = (await require_session(tx, session_id)).control.root_id
+    return await _read_tasks(tx, await tx.all("tasks_of_tree", root_id))
 
 
-async def of_batch(tx: Tx, batch: str) -> tuple[Seen, ...]:
-    return await _all(tx, await tx.all("tasks_of_batch", batch))
+async def tasks_of_batch(tx: Tx, batch: str) -> tuple[TaskWithProgress, ...]:
+    return await _read_tasks(tx, await tx.all("tasks_of_batch", batch))
 
 
-async def live(tx: Tx) -> tuple[Seen, ...]:
-    return await _all(tx, await tx.all("live_tasks"))
+async def live_tasks(tx: Tx) -> tuple[TaskWithProgress, ...]:
+    return await _read_tasks(tx, await tx.all("live_tasks"))
 
 
-async def newest(tx: Tx, *, after: str, limit: int) -> tuple[Seen, ...]:
+async def newest_tasks(tx: Tx, *, after: str, limit: int) -> tuple[TaskWithProgress, ...]:
     """Read a page of tasks, newest first."""
-    return await _all(tx, await tx.all("tasks_page", after, limit))
+    return await _read_tasks(tx, await tx.all("tasks_page", after, limit))
 
 
-async def _all(tx: Tx, rows: list[Row]) -> tuple[Seen, ...]:
+async def _read_tasks(tx: Tx, rows: list[Row]) -> tuple[TaskWithProgress, ...]:
     """Decode tasks and read their progress; unreadable ones are left out."""
     found = []
     for row in rows:
         with suppress(Unreadable):
-            found.append(await _seen(tx, decode_task(row)))
+            found.append(await _with_progress(tx, decode_task(row)))
     return tuple(found)
 
 
-async def beginning(tx: Tx, parent_id: SessionId, start: str, *, limit: int) -> tuple[SessionId, ...]:
+async def task_ids_with_prefix(
+    tx: Tx, parent_id: SessionId, start: str, *, limit: int
+) -> tuple[SessionId, ...]:
     """List ids of a session's tasks with a prefix."""
     rows = await tx.all("task_ids", parent_id, start, start + "~", limit)
     return tuple(SessionId(row[0]) for row in rows)
@@ -82,7 +86,7 @@ async def last_calls(tx: Tx, session_id: SessionId, limit: int) -> tuple[Call, .
     return tuple(decode_call(row) for row in await tx.all("last_calls", session_id, limit))
 
 
-async def unconcluded(tx: Tx, limit: int) -> tuple[SessionId, ...]:
+async def unconcluded_tasks(tx: Tx, limit: int) -> tuple[SessionId, ...]:
     """List live tasks whose end was missed."""
     return tuple(SessionId(row[0]) for row in await tx.all("unconcluded", limit))
 
@@ -96,7 +100,7 @@ class Launcher(Struct, frozen=True):
 
 
 async def launcher(tx: Tx, session_id: SessionId) -> Launcher:
-    row = await the_session(tx, session_id)
+    row = await require_session(tx, session_id)
     counted = await tx.one("queue", row.control.root_id, "")
     assert counted is not None
     _, working, waiting = counted

@@ -6,12 +6,12 @@ from msgspec.structs import replace
 from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.id import RequestId, SessionId
 from asyncagents.domain.shape import encode
-from asyncagents.store.row import find_session, request_tokens, save, the_session
+from asyncagents.store.row import find_session, request_tokens, require_session, save_session
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.claim import charged
+from asyncagents.store.verb.claim import add_usage
 
 
-class Titled(Struct, frozen=True, kw_only=True):
+class TitleEnd(Struct, frozen=True, kw_only=True):
     """The end of a request for a title. Without reported tokens the estimate is charged."""
 
     session_id: SessionId
@@ -24,18 +24,18 @@ class Titled(Struct, frozen=True, kw_only=True):
 
 
 async def start_title(tx: Tx, session_id: SessionId, request_id: RequestId, estimate: Tokens) -> None:
-    control = (await the_session(tx, session_id)).control
+    control = (await require_session(tx, session_id)).control
     columns = request_id, control.id, "", control.turn, control.fence, 1
     await tx.one("insert_request", *columns, encode(estimate), tx.now)
 
 
-async def end_title(tx: Tx, end: Titled) -> None:
+async def end_title(tx: Tx, end: TitleEnd) -> None:
     """Charge the request, once, and set the title; does nothing if the session was deleted."""
     row = await find_session(tx, end.session_id)
     reported = encode(end.tokens) if end.tokens else None
     if row is None or not await tx.run("end_request", "done", reported, end.request_id):
         return
-    info = charged(row.info, end.tokens or await request_tokens(tx, end.request_id), end.cost)
+    info = add_usage(row.info, end.tokens or await request_tokens(tx, end.request_id), end.cost)
     if end.title and info.title == end.before:
         info = replace(info, title=end.title)
-    await save(tx, row, row.control, info)
+    await save_session(tx, row, row.control, info)

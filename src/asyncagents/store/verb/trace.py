@@ -1,22 +1,22 @@
 """Stores the trace of a session, so that it outlives a run, a park and the process."""
 
-from asyncagents.domain.control import Control, Lease
+from asyncagents.domain.control import Claim, Control
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import SessionId
-from asyncagents.store.row import check_lease
+from asyncagents.store.row import check_claim
 from asyncagents.store.tx import Tx
 
 
-async def follow(tx: Tx, control: Control, fact: Admit) -> None:
+async def start_trace(tx: Tx, control: Control, fact: Admit) -> None:
     """Set the trace of a prompt, or none, when a person's prompt begins a turn of a session that rests."""
     speaks = fact.source == "person" and fact.wakes
     if speaks and control.state == "idle" and not control.in_turn and fact.trace != control.trace:
         await set_trace(tx, control.id, fact.trace)
 
 
-async def keep(tx: Tx, lease: Lease, trace: str) -> None:
+async def save_trace(tx: Tx, lease: Claim, trace: str) -> None:
     """Store the trace that a run began for a session without one."""
-    await check_lease(tx, lease)
+    await check_claim(tx, lease)
     await set_trace(tx, lease.session_id, trace)
 
 

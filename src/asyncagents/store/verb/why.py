@@ -4,17 +4,17 @@ from asyncagents.domain.conversation.codec import decode_message, upcast
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.why import Situation
-from asyncagents.store.row import find_backoff, the_session, unsettled
+from asyncagents.store.row import find_backoff, require_session, unsettled_calls
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.notice import is_due, open_notices
-from asyncagents.store.verb.read import covered
-from asyncagents.store.verb.task import Place, find_place, live_tasks_of
+from asyncagents.store.verb.read import cancel_status
+from asyncagents.store.verb.task import QueuePlace, find_place, live_tasks_of
 
 
 async def situation(tx: Tx, session_id: SessionId) -> Situation:
-    row = await the_session(tx, session_id)
+    row = await require_session(tx, session_id)
     control = row.control
-    place = await find_place(tx, control) if control.state == "ready" else Place(0, 0)
+    place = await find_place(tx, control) if control.state == "ready" else QueuePlace(0, 0)
     inputs = await tx.all("unread_inputs", session_id)
     last = await tx.one("last_message", session_id)
     asked = await tx.one("asked_since", session_id)
@@ -23,11 +23,11 @@ async def situation(tx: Tx, session_id: SessionId) -> Situation:
         control=control,
         now=tx.now,
         updated=row.info.time.updated,
-        calls=await unsettled(tx, session_id),
+        calls=await unsettled_calls(tx, session_id),
         queued=sum(each[3] == "queued" for each in inputs),
         held=sum(each[3] != "queued" for each in inputs),
         due=sum(map(is_due, await open_notices(tx, session_id))),
-        cancelled=(await covered(tx, session_id))[1],
+        cancelled=(await cancel_status(tx, session_id))[1],
         place=place.number,
         crowd=place.crowd,
         asked=asked[0] if asked is not None else None,

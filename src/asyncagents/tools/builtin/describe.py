@@ -5,5 +5,5 @@ from importlib.resources import files
 
 
 @cache
-def described(name: str) -> str:
+def load_description(name: str) -> str:
     return files("asyncagents.tools.builtin").joinpath(f"{name}.txt").read_text().strip()

@@ -10,38 +10,38 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from asyncagents.domain.call.call import Completed
-from asyncagents.domain.text import whole
+from asyncagents.domain.text import replace_surrogates
 from asyncagents.engine.tool import Ask, Tool, ToolContext
-from asyncagents.tools.builtin.describe import described
+from asyncagents.tools.builtin.describe import load_description
 from asyncagents.tools.file.files import Files
-from asyncagents.tools.file.path import Outside, Place, outside_ask
-from asyncagents.tools.file.read_log import Planned, Seen
+from asyncagents.tools.file.path import OutsidePath, ResolvedPath, outside_ask
+from asyncagents.tools.file.read_log import CallPlan, ReadLog
 from asyncagents.tools.process.processes import Processes
-from asyncagents.tools.search.glob_match import fitting
+from asyncagents.tools.search.glob_match import glob_filter
 from asyncagents.tools.search.name_search import MOST_FILES, FoundNames, NameSearch
-from asyncagents.tools.search.search_process import SearchOrder, run_search
+from asyncagents.tools.search.search_process import SearchRequest, run_search
 
 SECONDS = 20.0
-LAST_SECONDS = 10.0
+GRACE_SECONDS = 10.0
 """After its deadline a search process has so long to answer before it is ended."""
 
 
-class Glob(Struct, frozen=True):
+class GlobArgs(Struct, frozen=True):
     pattern: Annotated[str, Meta(description="The glob, such as **/*.py or src/**/*.{ts,tsx}.")]
     path: Annotated[
         str | None, Meta(description="The folder to look in; the working folder if left out.")
     ] = None
 
 
-def glob(files: Files, seen: Seen, processes: Processes, *, seconds: float = SECONDS) -> Tool[Glob]:
-    async def plan(args: Glob, context: ToolContext) -> tuple[Ask, ...]:
-        fitting(args.pattern, ())
-        place = await files.threads.run(files.place, args.path or ".", context.directory)
-        seen.plan(context.call_id, Planned(place))
+def glob(files: Files, seen: ReadLog, processes: Processes, *, seconds: float = SECONDS) -> Tool[GlobArgs]:
+    async def plan(args: GlobArgs, context: ToolContext) -> tuple[Ask, ...]:
+        glob_filter(args.pattern, ())
+        place = await files.threads.run(files.resolve, args.path or ".", context.directory)
+        seen.record_plan(context.call_id, CallPlan(place))
         return search_asks("glob", args.pattern, place, folder=True)
 
-    async def run(args: Glob, context: ToolContext) -> Completed:
-        place = seen.planned(context.call_id).place
+    async def run(args: GlobArgs, context: ToolContext) -> Completed:
+        place = seen.plan_of(context.call_id).place
         job = NameSearch(
             root=files.root,
             place=place,
@@ -49,26 +49,28 @@ def glob(files: Files, seen: Seen, processes: Processes, *, seconds: float = SEC
             seconds=seconds,
             guarded=files.guard.unreadable_around(place.path),
         )
-        order = SearchOrder(job, seconds + LAST_SECONDS, "use a narrower pattern, or a deeper folder in path")
-        return _told(await run_search(processes, order, FoundNames), place, args, context)
+        order = SearchRequest(
+            job, seconds + GRACE_SECONDS, "use a narrower pattern, or a deeper folder in path"
+        )
+        return _build_result(await run_search(processes, order, FoundNames), place, args, context)
 
-    return Tool("glob", Glob, run, plan=plan, effect="none", description=described("glob"))
+    return Tool("glob", GlobArgs, run, plan=plan, effect="none", description=load_description("glob"))
 
 
-def search_asks(permission: str, pattern: str, place: Place, *, folder: bool) -> tuple[Ask, ...]:
+def search_asks(permission: str, pattern: str, place: ResolvedPath, *, folder: bool) -> tuple[Ask, ...]:
     """Return the asks for a search below a path."""
     metadata = {"pattern": pattern, "path": place.path}
     ask = Ask(permission, (pattern,), always=("*",), metadata=metadata)
-    return (outside_ask(place, folder=folder), ask) if isinstance(place, Outside) else (ask,)
+    return (outside_ask(place, folder=folder), ask) if isinstance(place, OutsidePath) else (ask,)
 
 
-def readable(path: str, directory: str) -> str:
+def relative_path(path: str, directory: str) -> str:
     """Return a path relative to the working folder if it is below it; file tools accept the result."""
-    return whole(path.removeprefix(f"{directory.rstrip('/')}/"))
+    return replace_surrogates(path.removeprefix(f"{directory.rstrip('/')}/"))
 
 
-def _told(found: FoundNames, place: Place, args: Glob, context: ToolContext) -> Completed:
-    lines = [readable(each, context.directory) for each in found.paths]
+def _build_result(found: FoundNames, place: ResolvedPath, args: GlobArgs, context: ToolContext) -> Completed:
+    lines = [relative_path(each, context.directory) for each in found.paths]
     if not lines:
         lines.append(f"No file below {place.path} fits {args.pattern}.")
     if found.count > MOST_FILES:
@@ -79,4 +81,6 @@ def _told(found: FoundNames, place: Place, args: Glob, context: ToolContext) -> 
     if found.cut:
         lines.append("(There are too many files to look at all of them; name a deeper folder in path.)")
     metadata = {"count": len(found.paths), "truncated": found.cut or found.count > MOST_FILES}
-    return Completed(whole("\n".join(lines)), title=whole(args.pattern), metadata=metadata)
+    return Completed(
+        replace_surrogates("\n".join(lines)), title=replace_surrogates(args.pattern), metadata=metadata
+    )

@@ -8,32 +8,34 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from asyncagents.domain.agent.permission import Effective
+from asyncagents.domain.agent.permission import LineageRules
 from asyncagents.domain.call.call import Completed
-from asyncagents.domain.text import whole
+from asyncagents.domain.text import replace_surrogates
 from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.engine.workplace.agents import default_rules
-from asyncagents.tools.builtin.describe import described
-from asyncagents.tools.builtin.glob import readable, search_asks
+from asyncagents.tools.builtin.describe import load_description
+from asyncagents.tools.builtin.glob import relative_path, search_asks
 from asyncagents.tools.file.files import Files
-from asyncagents.tools.file.path import Place, read_asks
-from asyncagents.tools.file.read_log import Planned, Seen
+from asyncagents.tools.file.path import ResolvedPath, read_asks
+from asyncagents.tools.file.read_log import CallPlan, ReadLog
 from asyncagents.tools.file.text import encode
 from asyncagents.tools.process.processes import Processes
-from asyncagents.tools.search.glob_match import fitting
-from asyncagents.tools.search.grep import Search, Searched
+from asyncagents.tools.search.glob_match import glob_filter
+from asyncagents.tools.search.grep import GrepResult, GrepSearch
 from asyncagents.tools.search.grep_lines import MOST_MATCHES
-from asyncagents.tools.search.search_process import SearchOrder, run_search
+from asyncagents.tools.search.search_process import SearchRequest, run_search
 
 SECONDS = 60.0
-LONGEST = 4_000
-_USUAL = Effective.of(default_rules())
+MOST_PATTERN = 4_000
+_DEFAULT_RULES = LineageRules.from_rules(default_rules())
 
 
-class Grep(Struct, frozen=True):
+class GrepArgs(Struct, frozen=True):
     pattern: Annotated[
         str,
-        Meta(min_length=1, max_length=LONGEST, description="The regular expression, as Python reads it."),
+        Meta(
+            min_length=1, max_length=MOST_PATTERN, description="The regular expression, as Python reads it."
+        ),
     ]
     path: Annotated[
         str | None, Meta(description="The folder or file to search; the working folder if left out.")
@@ -43,56 +45,56 @@ class Grep(Struct, frozen=True):
     ] = None
 
 
-def grep(files: Files, seen: Seen, processes: Processes, *, seconds: float = SECONDS) -> Tool[Grep]:
-    async def plan(args: Grep, context: ToolContext) -> tuple[Ask, ...]:
+def grep(files: Files, seen: ReadLog, processes: Processes, *, seconds: float = SECONDS) -> Tool[GrepArgs]:
+    async def plan(args: GrepArgs, context: ToolContext) -> tuple[Ask, ...]:
         encode(args.pattern, "pattern")
-        fitting(args.include or "**", ())
-        place = await files.threads.run(files.place, args.path or ".", context.directory)
+        glob_filter(args.include or "**", ())
+        place = await files.threads.run(files.resolve, args.path or ".", context.directory)
         folder = await files.threads.run(files.is_folder, place)
-        seen.plan(context.call_id, Planned(place))
+        seen.record_plan(context.call_id, CallPlan(place))
         asks = search_asks("grep", args.pattern, place, folder=folder)
         if folder:
             return asks
         (guard,) = await files.threads.run(files.guards, [place])
         return (*read_asks("read", place, guard=guard), asks[-1])  # searching a single file reads it
 
-    async def run(args: Grep, context: ToolContext) -> Completed:
-        place = seen.planned(context.call_id).place
-        search = Search(
+    async def run(args: GrepArgs, context: ToolContext) -> Completed:
+        place = seen.plan_of(context.call_id).place
+        search = GrepSearch(
             root=files.root,
             place=place,
             pattern=args.pattern,
             include=args.include,
-            rules=context.rules or _USUAL,
+            rules=context.rules or _DEFAULT_RULES,
             guarded=files.guard.unreadable_around(place.path),
         )
-        return _told(await search_lines(processes, search, seconds), place, args, context)
+        return _build_result(await search_lines(processes, search, seconds), place, args, context)
 
-    return Tool("grep", Grep, run, plan=plan, effect="none", description=described("grep"))
+    return Tool("grep", GrepArgs, run, plan=plan, effect="none", description=load_description("grep"))
 
 
-async def search_lines(processes: Processes, search: Search, seconds: float) -> Searched:
+async def search_lines(processes: Processes, search: GrepSearch, seconds: float) -> GrepResult:
     """Run a search; raise `ToolError` if it fails or takes longer than `seconds`."""
     advice = "use a simpler pattern, or search fewer files with path and include"
-    return await run_search(processes, SearchOrder(search, seconds, advice), Searched)
+    return await run_search(processes, SearchRequest(search, seconds, advice), GrepResult)
 
 
-def _told(answer: Searched, place: Place, args: Grep, context: ToolContext) -> Completed:
+def _build_result(answer: GrepResult, place: ResolvedPath, args: GrepArgs, context: ToolContext) -> Completed:
     lines: list[str] = []
     file = ""
     for match in answer.matches:
         if match.path != file:
             file = match.path
-            lines.append(f"{readable(file, context.directory)}:")
+            lines.append(f"{relative_path(file, context.directory)}:")
         lines.append(f"  {match.number}: {match.text}")
     if not lines:
         lines.append(f"No line below {place.path} fits the pattern.")
     lines += _notes(answer)
     metadata = {"matches": len(answer.matches), "truncated": answer.more or answer.cut}
-    return Completed(whole("\n".join(lines)), title=args.pattern[:200], metadata=metadata)
+    return Completed(replace_surrogates("\n".join(lines)), title=args.pattern[:200], metadata=metadata)
 
 
-def _notes(answer: Searched) -> list[str]:
+def _notes(answer: GrepResult) -> list[str]:
     notes: list[str] = []
     if answer.more:
         notes.append(

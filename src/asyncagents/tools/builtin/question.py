@@ -8,9 +8,9 @@ from asyncagents.domain.call.ask import Option
 from asyncagents.domain.call.ask import Question as Asked
 from asyncagents.engine.tool import Pending, Tool, ToolContext
 from asyncagents.errors import ToolError
-from asyncagents.tools.builtin.describe import described
+from asyncagents.tools.builtin.describe import load_description
 
-MOST = 8
+MOST_QUESTIONS = 8
 
 
 class OptionGiven(Struct, frozen=True, kw_only=True):
@@ -25,20 +25,20 @@ class QuestionGiven(Struct, frozen=True, kw_only=True):
     multiple: Annotated[bool, Meta(description="Whether several options may be chosen.")] = False
 
 
-class Question(Struct, frozen=True):
-    questions: Annotated[list[QuestionGiven], Meta(min_length=1, max_length=MOST)]
+class QuestionArgs(Struct, frozen=True):
+    questions: Annotated[list[QuestionGiven], Meta(min_length=1, max_length=MOST_QUESTIONS)]
 
 
-def question() -> Tool[Question]:
-    async def run(args: Question, context: ToolContext) -> Pending:
+def question() -> Tool[QuestionArgs]:
+    async def run(args: QuestionArgs, context: ToolContext) -> Pending:
         return Pending(
-            kind="question", seconds=None, questions=tuple(_asked(each) for each in args.questions)
+            kind="question", seconds=None, questions=tuple(_build_question(each) for each in args.questions)
         )
 
-    return Tool("question", Question, run, effect="none", description=described("question"))
+    return Tool("question", QuestionArgs, run, effect="none", description=load_description("question"))
 
 
-def _asked(given: QuestionGiven) -> Asked:
+def _build_question(given: QuestionGiven) -> Asked:
     if not given.question.strip():
         raise ToolError("A question needs some text.")
     labels = [option.label for option in given.options]

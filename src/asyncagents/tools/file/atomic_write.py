@@ -5,15 +5,15 @@ import hashlib
 import os
 from contextlib import suppress
 
-from asyncagents.tools.file.fingerprint import Content, Stamp, stamp
+from asyncagents.tools.file.fingerprint import FileState, Fingerprint, fingerprint
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
-def put(
-    folder: int, name: str, data: bytes, *, key: str, before: Content | None, like: Content | None = None
-) -> Stamp:
+def write_atomic(
+    folder: int, name: str, data: bytes, *, key: str, before: FileState | None, like: FileState | None = None
+) -> Fingerprint:
     """Write a file over `before`, or a new one; raise `OSError` (ESTALE, EEXIST) if it changed meanwhile.
 
     `key` names the temporary file, so that a second run of the same call replaces what a crash left.
@@ -22,19 +22,19 @@ def put(
     with suppress(FileNotFoundError):
         os.unlink(beside, dir_fd=folder)
     try:
-        about = _fill(folder, beside, data, before or like)
+        about = _write_temporary(folder, beside, data, before or like)
         if before is None:
-            _place_new(folder, beside, name)
+            _link_new(folder, beside, name)
         else:
-            _place_over(folder, beside, name, before.stamp)
+            _rename_over(folder, beside, name, before.fingerprint)
     finally:
         with suppress(FileNotFoundError):
             os.unlink(beside, dir_fd=folder)
-    _keep(folder)
-    return stamp(about, data)
+    _sync_folder(folder)
+    return fingerprint(about, data)
 
 
-def _fill(folder: int, beside: str, data: bytes, like: Content | None) -> os.stat_result:
+def _write_temporary(folder: int, beside: str, data: bytes, like: FileState | None) -> os.stat_result:
     opened = os.open(beside, _NEW, 0o666, dir_fd=folder)
     with os.fdopen(opened, "wb") as file:
         if like is not None:
@@ -47,16 +47,16 @@ def _fill(folder: int, beside: str, data: bytes, like: Content | None) -> os.sta
         return os.fstat(opened)
 
 
-def _place_new(folder: int, beside: str, name: str) -> None:
+def _link_new(folder: int, beside: str, name: str) -> None:
     try:
         os.link(beside, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        _place_where_links_fail(folder, beside, name)
+        _rename_new(folder, beside, name)
 
 
-def _place_where_links_fail(folder: int, beside: str, name: str) -> None:
+def _rename_new(folder: int, beside: str, name: str) -> None:
     try:
         os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -65,13 +65,13 @@ def _place_where_links_fail(folder: int, beside: str, name: str) -> None:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
 
-def _place_over(folder: int, beside: str, name: str, old: Stamp) -> None:
-    if not old.still(os.stat(name, dir_fd=folder, follow_symlinks=False)):
+def _rename_over(folder: int, beside: str, name: str, old: Fingerprint) -> None:
+    if not old.matches(os.stat(name, dir_fd=folder, follow_symlinks=False)):
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
     os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def _keep(folder: int) -> None:
+def _sync_folder(folder: int) -> None:
     """Sync the folder, so that the new name survives a power cut; skipped if it cannot be read."""
     with suppress(OSError):
         opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)

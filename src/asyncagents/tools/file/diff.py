@@ -5,7 +5,7 @@ from difflib import SequenceMatcher
 
 from msgspec import Struct
 
-from asyncagents.domain.text import whole
+from asyncagents.domain.text import replace_surrogates
 from asyncagents.tools.file.text import is_large
 
 MOST_CHARS = 50_000
@@ -22,25 +22,27 @@ class _Step(Struct, frozen=True):
     b1: int
     b2: int
 
-    def start(self) -> "_Step":
+    def first_lines(self) -> "_Step":
         return _Step(
             True, self.a1, min(self.a2, self.a1 + _CONTEXT), self.b1, min(self.b2, self.b1 + _CONTEXT)
         )
 
-    def end(self) -> "_Step":
+    def last_lines(self) -> "_Step":
         return _Step(
             True, max(self.a1, self.a2 - _CONTEXT), self.a2, max(self.b1, self.b2 - _CONTEXT), self.b2
         )
 
 
-def unified(name: str, before: str, after: str) -> str:
+def unified_diff(name: str, before: str, after: str) -> str:
     """Return the diff of two versions of a file; empty if they are equal."""
     if before == after:
         return ""
     if is_large(before) or is_large(after):
-        return whole(f"--- {name}\n+++ {name}\n(the files are too large for their difference to be shown)\n")
+        return replace_surrogates(
+            f"--- {name}\n+++ {name}\n(the files are too large for their difference to be shown)\n"
+        )
     lines = [f"--- {name}\n", f"+++ {name}\n", *_hunks(_lines(before), _lines(after))]
-    text = whole("".join(lines))
+    text = replace_surrogates("".join(lines))
     return text if len(text) <= MOST_CHARS else f"{text[:MOST_CHARS]}\n(the rest of the diff is not shown)\n"
 
 
@@ -66,8 +68,8 @@ def _hunks(old: list[str], new: list[str]) -> Iterator[str]:
 
 def _steps(old: list[str], new: list[str]) -> list[_Step]:
     """Compare only the lines between the first and the last difference: most of a file is the same."""
-    head = _same(old, new)
-    tail = _same(old[head:][::-1], new[head:][::-1])
+    head = _common_prefix(old, new)
+    tail = _common_prefix(old[head:][::-1], new[head:][::-1])
     left, right = old[head : len(old) - tail], new[head : len(new) - tail]
     between = [_Step(False, head, len(old) - tail, head, len(new) - tail)]
     if max(len(left), len(right)) <= _MOST_COMPARED:
@@ -80,17 +82,17 @@ def _steps(old: list[str], new: list[str]) -> list[_Step]:
 
 def _groups(steps: list[_Step]) -> Iterator[list[_Step]]:
     """Group changes with their context lines into hunks; near changes share one."""
-    group = [steps[0].end()]
+    group = [steps[0].last_lines()]
     for step in steps[1:-1]:
         if step.same and step.a2 - step.a1 > 2 * _CONTEXT:
-            yield [*group, step.start()]
-            group = [step.end()]
+            yield [*group, step.first_lines()]
+            group = [step.last_lines()]
         else:
             group.append(step)
-    yield [*group, steps[-1].start()]
+    yield [*group, steps[-1].first_lines()]
 
 
-def _same(left: list[str], right: list[str]) -> int:
+def _common_prefix(left: list[str], right: list[str]) -> int:
     """Return how many lines are equal from the start."""
     pairs = enumerate(zip(left, right, strict=False))
     return next((at for at, (one, other) in pairs if one != other), min(len(left), len(right)))

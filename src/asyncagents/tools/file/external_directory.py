@@ -12,36 +12,36 @@ from asyncagents.engine.tool import Ask
 
 PERMISSION = "external_directory"
 MOST_PATHS = 20
-LONGEST = 1_000
+MOST_PATH = 1_000
 # Folders below these hold too much to be approved as a whole.
-_SYSTEM = frozenset({"boot", "dev", "etc", "proc", "root", "run", "sys"})
+_SYSTEM_FOLDERS = frozenset({"boot", "dev", "etc", "proc", "root", "run", "sys"})
 _HOMES = frozenset({"home", "Users"})
-_WILD = frozenset("*?\\")
+_WILDCARDS = frozenset("*?\\")
 
 
 def folder_pattern(folder: str) -> str:
     return f"{folder.rstrip('/')}/*"
 
 
-def may_last(folder: str, home: str = "") -> bool:
+def may_be_approved(folder: str, home: str = "") -> bool:
     """Return whether a folder can be approved with all below it: no root, no home, nothing hidden."""
     parts = folder.split("/")[1:]
     home = home or str(Path.home())
-    if len(parts) < 2 or parts[0] in _SYSTEM or (len(parts) == 2 and parts[0] in _HOMES):
+    if len(parts) < 2 or parts[0] in _SYSTEM_FOLDERS or (len(parts) == 2 and parts[0] in _HOMES):
         return False
     if f"{home}/".startswith(f"{folder}/") or any(part.startswith(".") for part in parts):
         return False
-    return is_shown(folder) and not _WILD & set(folder)
+    return is_displayable(folder) and not _WILDCARDS & set(folder)
 
 
-def is_shown(path: str) -> bool:
+def is_displayable(path: str) -> bool:
     """Return whether a path is displayed to a person unchanged: printable and not too long."""
-    return path.isprintable() and len(path) <= LONGEST
+    return path.isprintable() and len(path) <= MOST_PATH
 
 
 def file_ask(*paths: str, change: bool = False) -> Ask:
     """Ask to read or change certain paths; "always" covers the same paths and action."""
-    shown = all(map(is_shown, paths))
+    shown = all(map(is_displayable, paths))
     return Ask(
         PERMISSION,
         _patterns(map(os.path.dirname, paths)),
@@ -58,7 +58,7 @@ def folder_ask(folder: str) -> Ask:
     return Ask(
         PERMISSION,
         (pattern,),
-        always=(pattern,) if may_last(folder) else (),
+        always=(pattern,) if may_be_approved(folder) else (),
         metadata={"filepath": folder, "parentDir": folder},
     )
 
@@ -66,16 +66,16 @@ def folder_ask(folder: str) -> Ask:
 def line_asks(paths: Sequence[str], line: Ask, *, home: str, reads: bool) -> tuple[Ask, ...]:
     """Ask for paths that a shell line names. `line`: an ask for that line; `reads`: it only reads."""
     if not reads:
-        return (_covering(line, paths),)
-    folders = [path for path in paths if os.path.isdir(path) and may_last(path, home)]
+        return (_line_ask(line, paths),)
+    folders = [path for path in paths if os.path.isdir(path) and may_be_approved(path, home)]
     rest = [path for path in paths if not any(f"{path}/".startswith(f"{folder}/") for folder in folders)]
-    asks = [_of(folders, line, always=_patterns(folders), exact=False)] if folders else []
-    if any(os.path.isdir(path) or not is_shown(path) for path in rest) or len(rest) > MOST_PATHS:
-        return (*asks, _covering(line, rest))
-    return (*asks, _of(rest, line, always=tuple(rest), exact=True)) if rest else tuple(asks)
+    asks = [_build_ask(folders, line, always=_patterns(folders), exact=False)] if folders else []
+    if any(os.path.isdir(path) or not is_displayable(path) for path in rest) or len(rest) > MOST_PATHS:
+        return (*asks, _line_ask(line, rest))
+    return (*asks, _build_ask(rest, line, always=tuple(rest), exact=True)) if rest else tuple(asks)
 
 
-def _covering(line: Ask, paths: Iterable[str]) -> Ask:
+def _line_ask(line: Ask, paths: Iterable[str]) -> Ask:
     """Ask for `paths` such that "always" approves only the line itself."""
     return Ask(
         PERMISSION,
@@ -87,7 +87,7 @@ def _covering(line: Ask, paths: Iterable[str]) -> Ask:
     )
 
 
-def _of(paths: Sequence[str], line: Ask, **lasting: Any) -> Ask:
+def _build_ask(paths: Sequence[str], line: Ask, **lasting: Any) -> Ask:
     return Ask(PERMISSION, _patterns(map(_folder, paths)), metadata=line.metadata, **lasting)
 
 

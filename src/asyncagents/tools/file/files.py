@@ -11,11 +11,17 @@ from threading import RLock
 
 from asyncagents.domain.agent.guarded import Guard
 from asyncagents.errors import ToolError
-from asyncagents.tools.file.atomic_write import put
-from asyncagents.tools.file.fingerprint import Content, Stamp, stamp
-from asyncagents.tools.file.folder import MOST_BYTES, Entry, Folder, TooLarge
-from asyncagents.tools.file.open_beneath import OpenFolder, best_open, make_by_walk, open_root, real_path
-from asyncagents.tools.file.path import Inside, Outside, Place
+from asyncagents.tools.file.atomic_write import write_atomic
+from asyncagents.tools.file.fingerprint import FileState, Fingerprint, fingerprint
+from asyncagents.tools.file.folder import MOST_BYTES, FolderEntry, FolderHandle, TooLarge
+from asyncagents.tools.file.open_beneath import (
+    OpenFolder,
+    choose_open_folder,
+    make_by_walk,
+    open_root,
+    real_path,
+)
+from asyncagents.tools.file.path import InsidePath, OutsidePath, ResolvedPath
 from asyncagents.tools.file.thread_pool import Threads
 from asyncagents.tools.guard.place_guard import UNGUARDED, PlaceGuard, could_make_repository
 
@@ -38,7 +44,7 @@ _REASONS = {
 }
 
 
-class Missing(ToolError):
+class MissingFile(ToolError):
     """The file does not exist."""
 
 
@@ -56,43 +62,45 @@ class Files:
         self.root = os.path.realpath(root)
         self.guard = guard
         self._home = str(home or Path.home())
-        self._open_folder = open_folder or best_open()
+        self._open_folder = open_folder or choose_open_folder()
         self.threads = Threads()
         self._locks = tuple(RLock() for _ in range(_LOCKS))
         self._repository_lock = RLock()
 
-    def guarded_by(self, guard: PlaceGuard) -> "Files":
+    def with_guard(self, guard: PlaceGuard) -> "Files":
         """Return a copy under another guard; both share their locks."""
         other = copy(self)
         other.guard = guard
         return other
 
-    def place(self, path: str, directory: str = "") -> Place:
+    def resolve(self, path: str, directory: str = "") -> ResolvedPath:
         """Resolve a path; a relative one starts in `directory`, else in the project.
 
         Raises `ToolError` for invalid paths and sealed places.
         """
-        _checked(path)
+        _check_path(path)
         if path == "~" or path.startswith("~/"):
             path = self._home + path[1:]
         real = real_path(os.path.join(self.root, directory, path))
-        _checked(real)
-        guard = self.guard.of(real)
+        _check_path(real)
+        guard = self.guard.guard_at(real)
         if guard is not None and guard.level == "sealed":
-            raise _sealed(real)
+            raise _sealed_error(real)
         parts = tuple(part for part in real.split("/") if part)
         top = tuple(part for part in self.root.split("/") if part)
         if parts[: len(top)] == top:
-            return Inside(self.root, parts[len(top) :])
-        return Outside(parts)
+            return InsidePath(self.root, parts[len(top) :])
+        return OutsidePath(parts)
 
-    def guards(self, places: Sequence[Place]) -> list[Guard | None]:
+    def guards(self, places: Sequence[ResolvedPath]) -> list[Guard | None]:
         """Return the guard of each file, for files that are changed together."""
         paths = [place.path for place in places]
-        return [self.guard.of(path, paths) for path in paths]
+        return [self.guard.guard_at(path, paths) for path in paths]
 
     @contextmanager
-    def guarded_as(self, places: Sequence[Place], *, unguarded: Sequence[Place]) -> Iterator[None]:
+    def lock_guards(
+        self, places: Sequence[ResolvedPath], *, unguarded: Sequence[ResolvedPath]
+    ) -> Iterator[None]:
         """Hold the lock while `places` are changed; raise `ToolError` if one of `unguarded` has a guard now.
 
         Other calls could make a git repository of a folder meanwhile: writes that could do so wait.
@@ -108,7 +116,7 @@ class Files:
                     )
             yield
 
-    def is_folder(self, place: Place) -> bool:
+    def is_folder(self, place: ResolvedPath) -> bool:
         """Return whether the path is a folder; False if it is missing."""
         try:
             with self._folder(place, place.parts):
@@ -116,34 +124,34 @@ class Files:
         except ToolError:
             return False
 
-    def read(self, place: Place, most: int = MOST_BYTES) -> Content:
+    def read(self, place: ResolvedPath, most: int = MOST_BYTES) -> FileState:
         """Read a regular file completely; raise `MissingFile` if there is none."""
         self._refuse_sealed(place)
         with self._parent(place) as (folder, name):
-            data, about = Folder(folder).read(name, most)
+            data, about = FolderHandle(folder).read(name, most)
         owner = about.st_uid, about.st_gid
-        return Content(data, stamp(about, data), stat.S_IMODE(about.st_mode), owner)
+        return FileState(data, fingerprint(about, data), stat.S_IMODE(about.st_mode), owner)
 
     @contextmanager
-    def enter(self, place: Place) -> Iterator[Folder]:
+    def open_folder(self, place: ResolvedPath) -> Iterator[FolderHandle]:
         """Open a folder for repeated reads."""
         with self._folder(place, place.parts) as handle:
-            yield Folder(handle)
+            yield FolderHandle(handle)
 
-    def names(self, place: Place) -> tuple[Entry, ...]:
+    def list_folder(self, place: ResolvedPath) -> tuple[FolderEntry, ...]:
         """List a folder, sorted by name."""
         self._refuse_sealed(place)
-        with self.enter(place) as folder:
+        with self.open_folder(place) as folder:
             return tuple(folder.entries())
 
-    def times(self, place: Place, names: Iterable[str]) -> dict[str, int]:
+    def modified_times(self, place: ResolvedPath, names: Iterable[str]) -> dict[str, int]:
         """Return when files of a folder were last modified, in ns; only regular files are included."""
-        with self.enter(place) as folder:
-            seen = ((name, folder.changed(name)) for name in names)
+        with self.open_folder(place) as folder:
+            seen = ((name, folder.modified_time(name)) for name in names)
             return {name: changed for name, changed in seen if changed is not None}
 
     @contextmanager
-    def holding(self, places: Iterable[Place]) -> Iterator[None]:
+    def lock(self, places: Iterable[ResolvedPath]) -> Iterator[None]:
         """Lock these files against other writers of this process."""
         with ExitStack() as held:
             for number in sorted({hash(place.path) % _LOCKS for place in places}):
@@ -152,59 +160,59 @@ class Files:
 
     def rewrite(
         self,
-        place: Place,
+        place: ResolvedPath,
         key: str,
-        change: Callable[[Content | None], bytes],
+        change: Callable[[FileState | None], bytes],
         *,
-        like: Content | None = None,
-    ) -> Stamp:
+        like: FileState | None = None,
+    ) -> Fingerprint:
         """Read a file, build its new content and replace it, locked; `change` gets None for a new file.
 
         The replacement is atomic, and raises `ToolError` if another process wrote the file meanwhile.
         A new file gets the mode and owner of `like`.
         """
-        with self.holding([place]):
+        with self.lock([place]):
             before = self.read_or_none(place)
             data = change(before)
             if before is not None and before.data == data:
-                return before.stamp
+                return before.fingerprint
             if before is not None and not before.mode & _ANYONE_WRITES:
                 raise ToolError(f"{place.name} is read-only; change its mode first if it is meant to change.")
             with self._parent(place, make=True) as (folder, name):
-                return put(folder, name, data, key=key, before=before, like=like)
+                return write_atomic(folder, name, data, key=key, before=before, like=like)
 
-    def remove(self, place: Place, before: Stamp) -> None:
+    def remove(self, place: ResolvedPath, before: Fingerprint) -> None:
         """Delete a file that still matches `before`; else raise `OSError` (ESTALE)."""
-        with self.holding([place]), self._parent(place) as (folder, name):
-            if not before.still(os.stat(name, dir_fd=folder, follow_symlinks=False)):
+        with self.lock([place]), self._parent(place) as (folder, name):
+            if not before.matches(os.stat(name, dir_fd=folder, follow_symlinks=False)):
                 raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
             os.unlink(name, dir_fd=folder)
 
-    def remove_folder(self, place: Place) -> None:
+    def remove_folder(self, place: ResolvedPath) -> None:
         """Delete an empty folder."""
         with self._parent(place) as (folder, name):
             os.rmdir(name, dir_fd=folder)
 
-    def read_or_none(self, place: Place) -> Content | None:
+    def read_or_none(self, place: ResolvedPath) -> FileState | None:
         try:
             return self.read(place)
-        except Missing:
+        except MissingFile:
             return None
 
-    def _refuse_sealed(self, place: Place) -> None:
+    def _refuse_sealed(self, place: ResolvedPath) -> None:
         """Raise `ToolError` for a sealed place; walks reach paths that `resolve` has not checked."""
         if self.guard.is_sealed(place.path):
-            raise _sealed(place.path)
+            raise _sealed_error(place.path)
 
     @contextmanager
-    def _parent(self, place: Place, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    def _parent(self, place: ResolvedPath, *, make: bool = False) -> Iterator[tuple[int, str]]:
         if not place.parts:
             raise ToolError(f"{place.path} is a folder; name a file.")
         with self._folder(place, place.parts[:-1], make=make) as folder:
             yield folder, place.parts[-1]
 
     @contextmanager
-    def _folder(self, place: Place, parts: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
+    def _folder(self, place: ResolvedPath, parts: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
         try:
             base = open_root(place.root)
             try:
@@ -216,17 +224,17 @@ class Files:
             finally:
                 os.close(folder)
         except OSError as error:
-            raise _told(place, error) from error
+            raise _tool_error(place, error) from error
 
 
-def _sealed(path: str) -> ToolError:
+def _sealed_error(path: str) -> ToolError:
     return ToolError(
         f"{path} is in the data folder of asyncagents, which no tool opens; only files that an output names "
         "as the place of its whole text can be read."
     )
 
 
-def _checked(path: str) -> None:
+def _check_path(path: str) -> None:
     if not path:
         raise ToolError("The path is empty; name a file or folder.")
     if "\0" in path:
@@ -239,10 +247,10 @@ def _checked(path: str) -> None:
         raise ToolError(f"The path has {size} bytes, more than {_LONGEST_PATH}; use a shorter one.")
 
 
-def _told(place: Place, error: OSError) -> ToolError:
+def _tool_error(place: ResolvedPath, error: OSError) -> ToolError:
     match error.errno:
         case errno.ENOENT:
-            return Missing(f"{place.name} does not exist; check the path.")
+            return MissingFile(f"{place.name} does not exist; check the path.")
         case errno.ENXIO:
             return ToolError(f"{place.name} is a device, pipe or socket; the file tools open only files.")
         case errno.EFBIG:

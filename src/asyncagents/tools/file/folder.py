@@ -16,7 +16,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-class Entry(Struct, frozen=True):
+class FolderEntry(Struct, frozen=True):
     name: str
     folder: bool
     link: bool = False
@@ -28,13 +28,13 @@ class TooLarge(OSError):
         self.most = most
 
 
-class Folder:
+class FolderHandle:
     """A folder behind an open `handle`, which the caller closes. Methods raise `OSError`."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[FolderEntry]:
         """List the entries, sorted by name."""
         opened = os.open(".", _LIST, dir_fd=self._handle)
         try:
@@ -44,7 +44,7 @@ class Folder:
             os.close(opened)
         return sorted(found, key=lambda entry: entry.name)
 
-    def changed(self, name: str) -> int | None:
+    def modified_time(self, name: str) -> int | None:
         """Return when a file was last modified, in ns; None: not a regular file, or missing."""
         with suppress(OSError):
             about = os.stat(name, dir_fd=self._handle, follow_symlinks=False)
@@ -60,7 +60,7 @@ class Folder:
         with self._open(name) as (opened, about):
             if about.st_size > most:
                 raise TooLarge(most)
-            return _content(opened, about.st_size, most), about
+            return _read_all(opened, about.st_size, most), about
 
     def read_start(self, name: str, most: int) -> bytes:
         """Read at most the first `most` bytes of a regular file."""
@@ -83,7 +83,7 @@ class Folder:
             os.close(opened)
 
 
-def _content(opened: int, size: int, most: int) -> bytes:
+def _read_all(opened: int, size: int, most: int) -> bytes:
     """Read to the end; usually one read, and a second one that returns nothing."""
     pieces, have, want = list[bytes](), 0, min(size, most) + 1
     while piece := os.read(opened, want):
@@ -107,5 +107,5 @@ def _check_regular(about: os.stat_result) -> None:
     raise OSError(number, os.strerror(number))
 
 
-def _entry(entry: os.DirEntry[str]) -> Entry:
-    return Entry(entry.name, entry.is_dir(follow_symlinks=False), entry.is_symlink())
+def _entry(entry: os.DirEntry[str]) -> FolderEntry:
+    return FolderEntry(entry.name, entry.is_dir(follow_symlinks=False), entry.is_symlink())

@@ -15,24 +15,24 @@ OpenFolder: TypeAlias = Callable[[int, Sequence[str]], int]
 """Opens a folder below an open one, through real folders; the handle can be searched, not read."""
 
 # A folder may be searchable without being readable: an O_PATH handle suffices.
-_HANDLE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
-_STEP = _HANDLE | os.O_NOFOLLOW
+_PATH_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_STEP_FLAGS = _PATH_FLAGS | os.O_NOFOLLOW
 _OPENAT2 = 437
 _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
 _TRIES = 64
 _MOST_LINKS = 40
 
 
-class _How(ctypes.Structure):
+class _OpenHow(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
 def open_root(path: str) -> int:
     """Open the folder where a walk starts; links in this path are followed."""
-    return os.open(path, _HANDLE)
+    return os.open(path, _PATH_FLAGS)
 
 
-def open_by_kernel(base: int, parts: Sequence[str]) -> int:
+def open_by_openat2(base: int, parts: Sequence[str]) -> int:
     path = os.fsencode("/".join(parts) or ".")
     for _ in range(_TRIES):
         try:
@@ -54,7 +54,7 @@ def make_by_walk(base: int, parts: Sequence[str]) -> int:
 
 
 def _walk(base: int, parts: Sequence[str], step: Callable[[int, str], int]) -> int:
-    here = os.open(".", _STEP, dir_fd=base)
+    here = os.open(".", _STEP_FLAGS, dir_fd=base)
     for part in parts:
         try:
             below = step(here, part)
@@ -67,7 +67,7 @@ def _walk(base: int, parts: Sequence[str], step: Callable[[int, str], int]) -> i
 def _step(here: int, part: str) -> int:
     if part in {"", ".", ".."} or "/" in part:
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-    return os.open(part, _STEP, dir_fd=here)
+    return os.open(part, _STEP_FLAGS, dir_fd=here)
 
 
 def _step_or_make(here: int, part: str) -> int:
@@ -80,7 +80,7 @@ def _step_or_make(here: int, part: str) -> int:
 
 
 def _openat2(base: int, path: bytes) -> int:
-    how = _How(flags=_HANDLE, mode=0, resolve=_BENEATH | _NO_MAGICLINKS | _NO_SYMLINKS)
+    how = _OpenHow(flags=_PATH_FLAGS, mode=0, resolve=_BENEATH | _NO_MAGICLINKS | _NO_SYMLINKS)
     opened = int(_syscall()(_OPENAT2, base, path, ctypes.byref(how), ctypes.sizeof(how)))
     if opened < 0:
         number = ctypes.get_errno()
@@ -97,13 +97,13 @@ def _syscall() -> Callable[..., int]:
     return call
 
 
-def kernel_can() -> bool:
+def has_openat2() -> bool:
     """Return whether openat2 works here: the kernel has it and no seccomp filter blocks it."""
     if sys.platform != "linux":
         return False
     root = open_root("/")
     try:
-        os.close(open_by_kernel(root, ()))
+        os.close(open_by_openat2(root, ()))
     except OSError:
         return False
     finally:
@@ -111,8 +111,8 @@ def kernel_can() -> bool:
     return True
 
 
-def best_open() -> OpenFolder:
-    return open_by_kernel if kernel_can() else open_by_walk
+def choose_open_folder() -> OpenFolder:
+    return open_by_openat2 if has_openat2() else open_by_walk
 
 
 def real_path(path: str) -> str:
@@ -131,7 +131,7 @@ def real_path(path: str) -> str:
             done[-1:] = []
             continue
         done.append(part)
-        target = _link("/" + "/".join(done), path)
+        target = _read_link("/" + "/".join(done), path)
         if target is None:
             continue
         links += 1
@@ -142,7 +142,7 @@ def real_path(path: str) -> str:
     return "/" + "/".join(done)
 
 
-def _link(here: str, path: str) -> str | None:
+def _read_link(here: str, path: str) -> str | None:
     """Return the target of a link; None: not a link, or unreadable (opening it reports why)."""
     if here == "/proc":
         raise ToolError(f"{path} leads through /proc, which the file tools do not open.")

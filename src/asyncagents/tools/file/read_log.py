@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.errors import ToolError
-from asyncagents.tools.file.fingerprint import Stamp
-from asyncagents.tools.file.path import Place
+from asyncagents.tools.file.fingerprint import Fingerprint
+from asyncagents.tools.file.path import ResolvedPath
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -18,12 +18,12 @@ MOST_FILES = 20_000
 MOST_CALLS = 4_000
 
 
-class Planned(Struct, frozen=True):
+class CallPlan(Struct, frozen=True):
     """The path a call may touch, and the hash of the content that its preview was made from."""
 
-    place: Place
+    place: ResolvedPath
     before: str | None = None
-    more: tuple["Planned", ...] = ()
+    more: tuple["CallPlan", ...] = ()
     """The other files of a call that changes several."""
     guarded: bool = False
     """Whether a person was asked because the path is guarded."""
@@ -34,40 +34,40 @@ class Recent(Generic[K, V]):
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._held: OrderedDict[K, V] = OrderedDict()
+        self._entries: OrderedDict[K, V] = OrderedDict()
         self._lock = Lock()
 
     def put(self, key: K, value: V) -> None:
         with self._lock:
-            self._held[key] = value
-            self._held.move_to_end(key)
-            while len(self._held) > self._most:
-                self._held.popitem(last=False)
+            self._entries[key] = value
+            self._entries.move_to_end(key)
+            while len(self._entries) > self._most:
+                self._entries.popitem(last=False)
 
     def get(self, key: K) -> V | None:
         with self._lock:
-            if key in self._held:
-                self._held.move_to_end(key)
-            return self._held.get(key)
+            if key in self._entries:
+                self._entries.move_to_end(key)
+            return self._entries.get(key)
 
 
-class Seen:
+class ReadLog:
     """Fingerprints by session and path, plans by call; a dropped entry costs one more read."""
 
     def __init__(self, *, files: int = MOST_FILES, calls: int = MOST_CALLS) -> None:
-        self._stamps: Recent[tuple[SessionId, str], Stamp] = Recent(files)
-        self._plans: Recent[CallId, Planned] = Recent(calls)
+        self._fingerprints: Recent[tuple[SessionId, str], Fingerprint] = Recent(files)
+        self._plans: Recent[CallId, CallPlan] = Recent(calls)
 
-    def note(self, session_id: SessionId, place: Place, stamp: Stamp) -> None:
-        self._stamps.put((session_id, place.path), stamp)
+    def record(self, session_id: SessionId, place: ResolvedPath, stamp: Fingerprint) -> None:
+        self._fingerprints.put((session_id, place.path), stamp)
 
-    def known(self, session_id: SessionId, place: Place) -> Stamp | None:
-        return self._stamps.get((session_id, place.path))
+    def known_fingerprint(self, session_id: SessionId, place: ResolvedPath) -> Fingerprint | None:
+        return self._fingerprints.get((session_id, place.path))
 
-    def plan(self, call_id: CallId, planned: Planned) -> None:
+    def record_plan(self, call_id: CallId, planned: CallPlan) -> None:
         self._plans.put(call_id, planned)
 
-    def planned(self, call_id: CallId) -> Planned:
+    def plan_of(self, call_id: CallId) -> CallPlan:
         """Return the plan of a call, which was permitted; raise `ToolError` if there is none."""
         found = self._plans.get(call_id)
         if found is None:

@@ -8,14 +8,14 @@ BOM = "\ufeff"
 MOST_TEXT = 10 * 1024 * 1024
 MOST_TEXT_LINES = 200_000
 """Bounds each operation on a text to a few milliseconds, in which no other thread runs."""
-_LOOKED_AT = 8_192
+_SAMPLE_BYTES = 8_192
 _MOST_ODD = 0.3
 _CONTROL = bytes(set(range(32)) - {7, 8, 9, 10, 12, 13, 27})
 
 
 def is_binary(data: bytes) -> bool:
     """Return whether the first bytes have a NUL or too many control and invalid characters."""
-    head = data[:_LOOKED_AT]
+    head = data[:_SAMPLE_BYTES]
     if b"\0" in head:
         return True
     control = len(head) - len(head.translate(None, _CONTROL))
@@ -49,29 +49,29 @@ def encode(text: str, field: str) -> bytes:
         raise ToolError(f"{field} has half a character in it; write it again in valid Unicode.") from error
 
 
-def crlf(text: str) -> bool:
+def is_crlf(text: str) -> bool:
     """Return whether most lines end with CRLF."""
     return text.count("\r\n") * 2 > text.count("\n")
 
 
-def endings_of(text: str) -> Callable[[str], str]:
+def ending_converter(text: str) -> Callable[[str], str]:
     """Return a function that gives other texts the line endings of `text`."""
-    return _windows if crlf(text) else _unix if "\n" in text else _as_it_is
+    return _to_crlf if is_crlf(text) else _to_lf if "\n" in text else _unchanged
 
 
-def _windows(text: str) -> str:
-    return _unix(text).replace("\n", "\r\n")
+def _to_crlf(text: str) -> str:
+    return _to_lf(text).replace("\n", "\r\n")
 
 
-def _unix(text: str) -> str:
+def _to_lf(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _as_it_is(text: str) -> str:
+def _unchanged(text: str) -> str:
     return text
 
 
-def in_the_manner_of(before: str, content: str) -> str:
+def keep_format(before: str, content: str) -> str:
     """Give `content` the byte order mark and line endings of `before`."""
-    content = endings_of(before)(content)
+    content = ending_converter(before)(content)
     return BOM + content if before.startswith(BOM) and not content.startswith(BOM) else content

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MOST = 4
+MOST_THREADS = 4
 STUCK_SECONDS = 1.0
 """If no work ends for so long, another thread starts for the waiting work."""
 IDLE_SECONDS = 10.0
@@ -27,10 +27,10 @@ class Threads(Executor):
     that hangs would keep the process alive.
     """
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MOST_THREADS) -> None:
         self._most = most
-        self._changed = Condition()
-        self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._condition = Condition()
+        self._queue: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         self._alive = self._idle = self._done = 0
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -40,7 +40,7 @@ class Threads(Executor):
         try:
             while not (await asyncio.wait({future}, timeout=STUCK_SECONDS))[0]:
                 if self._done == done:
-                    self._widen()
+                    self._add_thread()
                 done = self._done
         except asyncio.CancelledError:
             future.cancel()
@@ -49,41 +49,41 @@ class Threads(Executor):
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         future: Future[T] = Future()
-        with self._changed:
-            self._waiting.append((future, partial(fn, *args, **kwargs)))
-            self._changed.notify_all()
+        with self._condition:
+            self._queue.append((future, partial(fn, *args, **kwargs)))
+            self._condition.notify_all()
             if not self._alive:
-                self._begin()
+                self._start_thread()
         return future
 
-    def _widen(self) -> None:
+    def _add_thread(self) -> None:
         """Start one more thread if work waits."""
-        with self._changed:
-            if len(self._waiting) > self._idle and self._alive < self._most:
-                self._begin()
+        with self._condition:
+            if len(self._queue) > self._idle and self._alive < self._most:
+                self._start_thread()
 
-    async def rest(self, seconds: float) -> bool:
+    async def wait_idle(self, seconds: float) -> bool:
         """Wait until no thread works; return False if one still does after `seconds`."""
         until = asyncio.get_running_loop().time() + seconds
-        while self._alive > self._idle or self._waiting:
+        while self._alive > self._idle or self._queue:
             if asyncio.get_running_loop().time() >= until:
                 return False
             await asyncio.sleep(0.01)
         return True
 
-    def _begin(self) -> None:
+    def _start_thread(self) -> None:
         """Start a thread; if the system refuses, raise `RuntimeError` unless another thread runs."""
         try:
             Thread(target=self._work, name="asyncagents-files", daemon=True).start()
         except RuntimeError:
             if not self._alive:
-                self._waiting.pop()
+                self._queue.pop()
                 raise
             return
         self._alive += 1
 
     def _work(self) -> None:
-        while (next_work := self._next()) is not None:
+        while (next_work := self._next_work()) is not None:
             future, work = next_work
             if not future.set_running_or_notify_cancel():
                 continue
@@ -94,12 +94,12 @@ class Threads(Executor):
             self._done += 1
             del future, work, next_work  # an idle thread keeps no file's content alive
 
-    def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
-        with self._changed:
+    def _next_work(self) -> tuple[Future[Any], Callable[[], Any]] | None:
+        with self._condition:
             self._idle += 1
-            found = self._changed.wait_for(lambda: self._waiting, IDLE_SECONDS)
+            found = self._condition.wait_for(lambda: self._queue, IDLE_SECONDS)
             self._idle -= 1
             if found:
-                return self._waiting.popleft()
+                return self._queue.popleft()
             self._alive -= 1
             return None

@@ -26,24 +26,24 @@ from asyncagents.tools.git.head import (
     commit_of,
     default_branch_of,
     head_commit,
-    small_file,
+    read_small_file,
 )
 
-SECONDS = 30.0
+TIMEOUT_SECONDS = 30.0
 MOST_BYTES = 10_000_000
 MOST_FILES = 10_000
-WHOLE = 2_147_483_647
+ALL_CONTEXT = 2_147_483_647
 """Lines of context: the whole file."""
-_NOTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+_EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 """The id of the empty tree, which every git knows."""
-_CHUNK = re.compile(r"^diff --git ", re.MULTILINE)
-_QUIET = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all")
+_PATCH_START = re.compile(r"^diff --git ", re.MULTILINE)
+_DIFF_OPTIONS = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all")
 
 Status: TypeAlias = Literal["added", "deleted", "modified"]
 _STATUSES: Mapping[str, Status] = {"A": "added", "D": "deleted"}
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class GitChange(Struct, frozen=True, kw_only=True):
     file: str
     """From the root of the worktree."""
     status: Status
@@ -69,9 +69,9 @@ class Git:
     @property
     def base(self) -> str:
         """The commit to compare the worktree with; the empty tree before the first commit."""
-        return self.head or _NOTHING
+        return self.head or _EMPTY_TREE
 
-    def branched(self) -> str | None:
+    def branch_point(self) -> str | None:
         """Return the merge base with the default branch; None on the default branch, or if it is unknown."""
         name = default_branch_of(self._repository)
         if name in {None, branch_of(self._repository)} or self.head is None:
@@ -82,35 +82,37 @@ class Git:
                 return self._run(("merge-base", commit, self.head), fine=(0, 1)).strip() or None
         return None
 
-    def changes(self, base: str) -> list[Change]:
+    def changes(self, base: str) -> list[GitChange]:
         """Return the changes of tracked files since `base`."""
-        told = self._run(("diff", *_QUIET, "-z", "--raw", "--numstat", base, "--", self._within))
+        told = self._run(("diff", *_DIFF_OPTIONS, "-z", "--raw", "--numstat", base, "--", self._within))
         pieces = deque(told.split("\0"))
         kinds: dict[str, str] = {}
-        found: list[Change] = []
+        found: list[GitChange] = []
         while pieces:
             piece = pieces.popleft()
             if piece.startswith(":") and pieces:
                 kinds[pieces.popleft()] = piece[-1]
             elif piece.count("\t") >= 2:
                 added, removed, file = piece.split("\t", 2)
-                found.append(_change(file, kinds.get(file, "M"), added, removed))
-        if any(_leads_out(each.file) for each in found):
+                found.append(_build_change(file, kinds.get(file, "M"), added, removed))
+        if any(_leaves_worktree(each.file) for each in found):
             raise ToolError("The index of this repository names files that lie outside of it; remove it.")
         return found[:MOST_FILES]
 
-    def untracked(self) -> list[str]:
+    def untracked_files(self) -> list[str]:
         """Return the files that git neither tracks nor ignores."""
         told = self._run(("ls-files", "--others", "--exclude-standard", "-z", "--", self._within))
         return [file for file in told.split("\0") if file and not file.endswith("/")][:MOST_FILES]
 
-    def patch(self, base: str, context: int = WHOLE) -> str:
-        return self._run(("diff", *_QUIET, f"--unified={context}", "--patch", base, "--", self._within))
+    def patch(self, base: str, context: int = ALL_CONTEXT) -> str:
+        return self._run(
+            ("diff", *_DIFF_OPTIONS, f"--unified={context}", "--patch", base, "--", self._within)
+        )
 
     def _run(self, words: Sequence[str], fine: tuple[int, ...] = (0,)) -> str:
         """Run git; raise `ToolError` if its exit code is not in `fine`."""
         program = (self._program, "-c", "core.quotePath=false", *words)
-        code, said = _output(program, self._variables, self._repository.root)
+        code, said = _run_git(program, self._variables, self._repository.root)
         if code not in fine:
             raise ToolError(f"git {words[0]} failed here with exit code {code}; try it in a terminal.")
         return said.decode("utf-8", "replace")
@@ -118,7 +120,7 @@ class Git:
     @cached_property
     def _variables(self) -> Mapping[str, str]:
         repository = self._repository
-        _prepare(self._folder, repository, self.head)
+        _prepare_git_folder(self._folder, repository, self.head)
         return {
             "PATH": os.defpath,
             "LC_ALL": "C",
@@ -140,13 +142,13 @@ class Git:
 
 
 @contextmanager
-def looking(program: str, repository: Repository, within: str = ".") -> Iterator[Git]:
+def open_git(program: str, repository: Repository, within: str = ".") -> Iterator[Git]:
     """Open git queries. `within`: a folder relative to the worktree's root; other files are left out."""
     with tempfile.TemporaryDirectory(prefix="asyncagents-git-") as folder:
         yield Git(program, repository, within, Path(folder))
 
 
-def begin_repository(program: str, root: Path, home: Path) -> None:
+def init_repository(program: str, root: Path, home: Path) -> None:
     """Run `git init` with the user's configuration; there is no project configuration yet."""
     variables = {
         "PATH": os.defpath,
@@ -155,21 +157,21 @@ def begin_repository(program: str, root: Path, home: Path) -> None:
         "GIT_CEILING_DIRECTORIES": str(root.parent),
         "GIT_TERMINAL_PROMPT": "0",
     }
-    code, _ = _output((program, "init", "--quiet", "--", str(root)), variables, root)
+    code, _ = _run_git((program, "init", "--quiet", "--", str(root)), variables, root)
     if code:
         raise ToolError(f"git init failed here with exit code {code}; try it in a terminal.")
 
 
-def split_patch(patch: str, changes: Sequence[Change]) -> dict[str, str]:
+def split_patch(patch: str, changes: Sequence[GitChange]) -> dict[str, str]:
     """Map each file to its piece of the patch, in the order of the changes; empty if the counts differ."""
-    starts = [found.start() for found in _CHUNK.finditer(patch)]
+    starts = [found.start() for found in _PATCH_START.finditer(patch)]
     if len(starts) != sum(change.chunks for change in changes):
         return {}
     texts = iter([patch[start:end] for start, end in pairwise([*starts, len(patch)])])
     return {change.file: "".join(next(texts) for _ in range(change.chunks)) for change in changes}
 
 
-def new_patch(name: str, text: str | None) -> str:
+def new_file_patch(name: str, text: str | None) -> str:
     """Build the patch of an untracked file; `text` None: the file is binary."""
     head = f"diff --git a/{name} b/{name}\nnew file mode 100644\n"
     if text is None:
@@ -183,15 +185,15 @@ def new_patch(name: str, text: str | None) -> str:
     return f"{head}--- /dev/null\n+++ b/{name}\n@@ -0,0 +1{size} @@\n{body}{end}"
 
 
-def _leads_out(file: str) -> bool:
+def _leaves_worktree(file: str) -> bool:
     """Return whether a path leaves the worktree, as a forged index may make git do."""
     parts = file.split("/")
     return "" in parts or ".." in parts or ".git" in [part.lower() for part in parts]
 
 
-def _change(file: str, kind: str, added: str, removed: str) -> Change:
+def _build_change(file: str, kind: str, added: str, removed: str) -> GitChange:
     """Build a change; a binary file has zero counts, a change of type (file to link) has two pieces."""
-    return Change(
+    return GitChange(
         file=file,
         status=_STATUSES.get(kind, "modified"),
         additions=int(added) if added.isdecimal() else 0,
@@ -200,7 +202,7 @@ def _change(file: str, kind: str, added: str, removed: str) -> Change:
     )
 
 
-def _prepare(folder: Path, repository: Repository, head: str | None) -> None:
+def _prepare_git_folder(folder: Path, repository: Repository, head: str | None) -> None:
     """Write the files that make a folder a git directory."""
     (folder / "objects").mkdir()
     (folder / "refs").mkdir()
@@ -208,10 +210,10 @@ def _prepare(folder: Path, repository: Repository, head: str | None) -> None:
     (folder / "HEAD").write_text(f"{head}\n" if head else "ref: refs/heads/none\n")
     long = "[extensions]\n\tobjectFormat = sha256\n" if head and len(head) == 64 else ""
     (folder / "config").write_text(f"[core]\n\trepositoryformatversion = {1 if long else 0}\n{long}")
-    (folder / "info" / "exclude").write_bytes(small_file(repository.common / "info" / "exclude"))
+    (folder / "info" / "exclude").write_bytes(read_small_file(repository.common / "info" / "exclude"))
 
 
-def _output(words: Sequence[str], variables: Mapping[str, str], root: Path) -> tuple[int, bytes]:
+def _run_git(words: Sequence[str], variables: Mapping[str, str], root: Path) -> tuple[int, bytes]:
     """Run git; return exit code and bounded stdout. Stderr is dropped: it may name files outside `within`."""
     try:
         running = subprocess.Popen(
@@ -224,7 +226,7 @@ def _output(words: Sequence[str], variables: Mapping[str, str], root: Path) -> t
         )
     except (OSError, ValueError) as error:
         raise ToolError("git cannot be started here.") from error
-    end = Timer(SECONDS, running.kill)
+    end = Timer(TIMEOUT_SECONDS, running.kill)
     end.start()
     try:
         with running:
@@ -239,5 +241,5 @@ def _output(words: Sequence[str], variables: Mapping[str, str], root: Path) -> t
             f"There are more than {MOST_BYTES // 1_000_000} MB of changes; look at them with git."
         )
     if running.returncode < 0:
-        raise ToolError(f"git took longer than {SECONDS:g} s; look at the changes with git itself.")
+        raise ToolError(f"git took longer than {TIMEOUT_SECONDS:g} s; look at the changes with git itself.")
     return running.returncode, said

@@ -11,7 +11,7 @@ MOST_BYTES = 4 * 1024 * 1024
 _REF = re.compile(r"ref: refs/heads/([^\x00-\x20\x7f~^:?*\[\\]{1,255})\s*")
 _REMOTE = re.compile(r"ref: refs/remotes/origin/([^\x00-\x20\x7f~^:?*\[\\]{1,255})\s*")
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_USUAL = ("main", "master")
+_USUAL_BRANCHES = ("main", "master")
 
 
 class Repository(Struct, frozen=True):
@@ -28,32 +28,32 @@ def find_repository(root: Path) -> Repository | None:
     if os.path.isdir(dot):
         folder = dot
     else:
-        said = _text(dot).strip()
+        said = _read_text(dot).strip()
         if not said.startswith("gitdir:"):
             return None
         folder = root / said.removeprefix("gitdir:").strip()
-    shared = _text(folder / "commondir").strip()
+    shared = _read_text(folder / "commondir").strip()
     common = folder / shared if shared else folder
     return Repository(root, folder, common) if os.path.isfile(folder / "HEAD") else None
 
 
 def branch_of(repository: Repository) -> str | None:
     """Return the current branch; None if a commit is checked out."""
-    found = _REF.fullmatch(_text(repository.folder / "HEAD"))
+    found = _REF.fullmatch(_read_text(repository.folder / "HEAD"))
     return found[1] if found else None
 
 
 def default_branch_of(repository: Repository) -> str | None:
     """Return the remote's default branch, else `main` or `master` if it exists, else None."""
-    found = _REMOTE.fullmatch(_text(repository.common / "refs" / "remotes" / "origin" / "HEAD"))
+    found = _REMOTE.fullmatch(_read_text(repository.common / "refs" / "remotes" / "origin" / "HEAD"))
     if found:
         return found[1]
-    return next((name for name in _USUAL if commit_of(repository, f"refs/heads/{name}")), None)
+    return next((name for name in _USUAL_BRANCHES if commit_of(repository, f"refs/heads/{name}")), None)
 
 
 def head_commit(repository: Repository) -> str | None:
     """Return the checked-out commit; None before the first commit."""
-    said = _text(repository.folder / "HEAD").strip()
+    said = _read_text(repository.folder / "HEAD").strip()
     if _COMMIT.fullmatch(said):
         return said
     branch = branch_of(repository)
@@ -63,21 +63,21 @@ def head_commit(repository: Repository) -> str | None:
 def commit_of(repository: Repository, ref: str) -> str | None:
     if any(part in {"", ".", ".."} for part in ref.split("/")):
         return None
-    said = _text(repository.common / ref).strip()
+    said = _read_text(repository.common / ref).strip()
     if _COMMIT.fullmatch(said):
         return said
-    for line in _text(repository.common / "packed-refs").splitlines():
+    for line in _read_text(repository.common / "packed-refs").splitlines():
         commit, _, name = line.partition(" ")
         if name == ref and _COMMIT.fullmatch(commit):
             return commit
     return None
 
 
-def _text(path: Path) -> str:
-    return small_file(path).decode("utf-8", "replace")
+def _read_text(path: Path) -> str:
+    return read_small_file(path).decode("utf-8", "replace")
 
 
-def small_file(path: Path, most: int = MOST_BYTES) -> bytes:
+def read_small_file(path: Path, most: int = MOST_BYTES) -> bytes:
     """Return at most `most` bytes of a regular file; nothing if it is not one or cannot be read."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)

@@ -5,28 +5,28 @@ from bisect import bisect_left
 from functools import cached_property
 from pathlib import Path
 
-from asyncagents.tools.file.path import Outside, Place
-from asyncagents.tools.git.head import find_repository, small_file
+from asyncagents.tools.file.path import OutsidePath, ResolvedPath
+from asyncagents.tools.git.head import find_repository, read_small_file
 
 MOST_BYTES = 64 * 1024 * 1024
 _SIGNATURE = b"DIRC"
-_HEAD = 12
-_STAT = 40
+_HEADER_BYTES = 12
+_STAT_BYTES = 40
 """Bytes of an index entry before its hash."""
-_MODE = 24
+_MODE_OFFSET = 24
 _KINDS = frozenset({0o04, 0o10, 0o12, 0o16})
 """A sparse folder, a file, a link, another repository."""
 _FOLDER = 0o04
-_HASHES = (20, 32)
+_HASH_SIZES = (20, 32)
 _EXTENDED = 0x4000
 _LENGTH = 0x0FFF
 
 
-class Tracked:
+class TrackedFiles:
     """The tracked files of the repository at a project's root; the index is read at the first query."""
 
-    def __init__(self, place: Place) -> None:
-        self._root = None if isinstance(place, Outside) else place.root
+    def __init__(self, place: ResolvedPath) -> None:
+        self._root = None if isinstance(place, OutsidePath) else place.root
 
     def holds(self, parts: tuple[str, ...], *, folder: bool) -> bool:
         """Return whether git tracks this file, or a file below this folder."""
@@ -41,35 +41,35 @@ class Tracked:
         repository = find_repository(Path(self._root)) if self._root is not None else None
         if repository is None:
             return []
-        return index_names(small_file(repository.folder / "index", MOST_BYTES))
+        return index_names(read_small_file(repository.folder / "index", MOST_BYTES))
 
 
 def index_names(data: bytes) -> list[bytes]:
     """Return the sorted names of an index; none if it is invalid or a split index."""
-    if data[:4] != _SIGNATURE or len(data) < _HEAD:
+    if data[:4] != _SIGNATURE or len(data) < _HEADER_BYTES:
         return []
-    for size in _HASHES:  # the configuration names the hash, but it is not read here
+    for size in _HASH_SIZES:  # the configuration names the hash, but it is not read here
         try:
-            return sorted(_names(data, size))
+            return sorted(_parse_names(data, size))
         except (IndexError, ValueError):
             continue
     return []
 
 
-def _names(data: bytes, hash_size: int) -> list[bytes]:
+def _parse_names(data: bytes, hash_size: int) -> list[bytes]:
     version, count = int.from_bytes(data[4:8], "big"), int.from_bytes(data[8:12], "big")
-    if version not in {2, 3, 4} or count > len(data) // (_STAT + hash_size):
+    if version not in {2, 3, 4} or count > len(data) // (_STAT_BYTES + hash_size):
         raise ValueError(version)
-    at, names, before = _HEAD, list[bytes](), b""
+    at, names, before = _HEADER_BYTES, list[bytes](), b""
     for _ in range(count):
-        kind = data[at + _MODE + 2] >> 4
+        kind = data[at + _MODE_OFFSET + 2] >> 4
         if kind not in _KINDS:
             raise ValueError(kind)
-        flags_at = at + _STAT + hash_size
+        flags_at = at + _STAT_BYTES + hash_size
         flags = data[flags_at] << 8 | data[flags_at + 1]
         start = flags_at + (4 if flags & _EXTENDED else 2)
         if version == 4:
-            kept, start = _number(data, start)
+            kept, start = _read_number(data, start)
             end = data.index(b"\0", start)
             name = before[: max(0, len(before) - kept)] + data[start:end]
             at, before = end + 1, name
@@ -86,7 +86,7 @@ def _names(data: bytes, hash_size: int) -> list[bytes]:
     return names
 
 
-def _number(data: bytes, at: int) -> tuple[int, int]:
+def _read_number(data: bytes, at: int) -> tuple[int, int]:
     """Return a number of variable length, and the index after it."""
     value = data[at] & 127
     while data[at] & 128:

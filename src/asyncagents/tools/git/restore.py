@@ -10,11 +10,11 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.engine.workplace.snapshots import PutBack
-from asyncagents.tools.file.atomic_write import put
-from asyncagents.tools.file.fingerprint import Content, stamp
-from asyncagents.tools.file.open_beneath import OpenFolder, best_open, make_by_walk, open_root
-from asyncagents.tools.git.shadow_repository import MOST_BYTES, Leaf, Shadow
+from asyncagents.engine.workplace.snapshots import FileToRestore
+from asyncagents.tools.file.atomic_write import write_atomic
+from asyncagents.tools.file.fingerprint import FileState, fingerprint
+from asyncagents.tools.file.open_beneath import OpenFolder, choose_open_folder, make_by_walk, open_root
+from asyncagents.tools.git.shadow_repository import MOST_BYTES, ShadowRepository, SnapshotFile
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _KEY = "snapshot"
@@ -24,121 +24,125 @@ BLOCKED = "it cannot be put back"
 FORGOTTEN = "its snapshot is not kept here any more, so it was left as it is"
 
 
-class _Now(Struct, frozen=True):
+class _CurrentFile(Struct, frozen=True):
     """What exists under a name: nothing, a file, a link, or something else."""
 
-    content: Content | None = None
+    content: FileState | None = None
     target: str | None = None
     other: bool = False
     large: bool = False
 
-    def is_like(self, leaf: Leaf | None) -> bool:
+    def matches(self, leaf: SnapshotFile | None) -> bool:
         if leaf is None:
-            return self == _Now()
+            return self == _CurrentFile()
         if leaf.is_link:
-            return self.target is not None and _blob(os.fsencode(self.target)) == leaf.blob
-        return self.content is not None and _blob(self.content.data) == leaf.blob and self.runs == leaf.runs
+            return self.target is not None and _blob_id(os.fsencode(self.target)) == leaf.blob
+        return (
+            self.content is not None
+            and _blob_id(self.content.data) == leaf.blob
+            and self.is_executable == leaf.is_executable
+        )
 
     @property
-    def runs(self) -> bool:
+    def is_executable(self) -> bool:
         return self.content is not None and bool(self.content.mode & 0o100)
 
 
-class PuttingBack:
+class FileRestore:
     """One restore of files from snapshots."""
 
-    def __init__(self, shadow: Shadow) -> None:
+    def __init__(self, shadow: ShadowRepository) -> None:
         self._shadow = shadow
         self._root = str(shadow.root)
-        self._open = best_open()
-        self._trees: dict[str, dict[str, Leaf] | None] = {}
-        self._left: list[str] = []
+        self._open_folder = choose_open_folder()
+        self._trees: dict[str, dict[str, SnapshotFile] | None] = {}
+        self._not_restored: list[str] = []
 
-    def do(self, files: Sequence[PutBack]) -> tuple[str, ...]:
+    def restore_files(self, files: Sequence[FileToRestore]) -> tuple[str, ...]:
         """Restore files, removals first: a folder may be where a file was. Return what was left, and why."""
-        writes: list[tuple[str, Leaf]] = []
+        writes: list[tuple[str, SnapshotFile]] = []
         for each in files:
             name = os.path.relpath(each.file, self._root)
-            if not _is_ours(name):
-                self._left.append(f"{each.file}: {BLOCKED}")
+            if not _is_restorable(name):
+                self._not_restored.append(f"{each.file}: {BLOCKED}")
                 continue
-            then = self._tree(each.to)
+            then = self._files_of_tree(each.to)
             leaf = then.get(name) if then is not None else None
             if then is None:
-                self._left.append(f"{name}: {FORGOTTEN}")
+                self._not_restored.append(f"{name}: {FORGOTTEN}")
             elif leaf is None:
-                self._trying(name, partial(self._remove, name, each.was))
+                self._try(name, partial(self._remove, name, each.was))
             else:
                 writes.append((name, leaf))
         self._write_all(writes)
-        return tuple(self._left)
+        return tuple(self._not_restored)
 
-    def _tree(self, hash: str) -> dict[str, Leaf] | None:
+    def _files_of_tree(self, hash: str) -> dict[str, SnapshotFile] | None:
         """Return the files of a snapshot; None if it has expired or was taken elsewhere."""
         if hash not in self._trees:
-            self._trees[hash] = self._shadow.leaves(hash) if self._shadow.has(hash) else None
+            self._trees[hash] = self._shadow.files(hash) if self._shadow.has_tree(hash) else None
         return self._trees[hash]
 
-    def _was_like(self, now: _Now, was: str, name: str) -> bool:
-        then = self._tree(was)
-        return then is not None and now.is_like(then.get(name))
+    def _matches_snapshot(self, now: _CurrentFile, was: str, name: str) -> bool:
+        then = self._files_of_tree(was)
+        return then is not None and now.matches(then.get(name))
 
-    def _write_all(self, writes: list[tuple[str, Leaf]]) -> None:
-        by_blob: dict[str, list[tuple[str, Leaf]]] = {}
+    def _write_all(self, writes: list[tuple[str, SnapshotFile]]) -> None:
+        by_blob: dict[str, list[tuple[str, SnapshotFile]]] = {}
         for name, leaf in writes:
             by_blob.setdefault(leaf.blob, []).append((name, leaf))
-        for blob, data in self._shadow.blobs(list(by_blob)):
+        for blob, data in self._shadow.read_blobs(list(by_blob)):
             for name, leaf in by_blob[blob]:
-                self._trying(name, partial(self._write, name, leaf, data))
+                self._try(name, partial(self._write, name, leaf, data))
 
-    def _trying(self, name: str, work: Callable[[], None]) -> None:
+    def _try(self, name: str, work: Callable[[], None]) -> None:
         try:
             work()
         except OSError as error:
-            self._left.append(f"{name}: {BLOCKED}: {error.strerror}")
+            self._not_restored.append(f"{name}: {BLOCKED}: {error.strerror}")
 
     def _remove(self, name: str, was: str | None) -> None:
-        with suppress(FileNotFoundError), self._beside(name) as (folder, last):
-            now = _now(folder, last)
+        with suppress(FileNotFoundError), self._open_parent(name) as (folder, last):
+            now = _read_current(folder, last)
             if now.large:
-                self._left.append(f"{name}: {TOO_LARGE}")
-            elif now == _Now():
+                self._not_restored.append(f"{name}: {TOO_LARGE}")
+            elif now == _CurrentFile():
                 return
-            elif now.other or (was is not None and not self._was_like(now, was, name)):
-                self._left.append(f"{name}: {CHANGED}")
+            elif now.other or (was is not None and not self._matches_snapshot(now, was, name)):
+                self._not_restored.append(f"{name}: {CHANGED}")
             else:
                 os.unlink(last, dir_fd=folder)
-                self._prune(name)
+                self._remove_empty_folders(name)
 
-    def _prune(self, name: str) -> None:
+    def _remove_empty_folders(self, name: str) -> None:
         """Remove the folders that are empty now, since git does not store folders."""
         parent = os.path.dirname(name)
         while parent:
             try:
-                with self._beside(parent) as (folder, last):
+                with self._open_parent(parent) as (folder, last):
                     os.rmdir(last, dir_fd=folder)
             except OSError:
                 return
             parent = os.path.dirname(parent)
 
-    def _write(self, name: str, leaf: Leaf, data: bytes) -> None:
-        with self._beside(name, make=True) as (folder, last):
-            now = _now(folder, last)
-            if now.is_like(leaf):
+    def _write(self, name: str, leaf: SnapshotFile, data: bytes) -> None:
+        with self._open_parent(name, make=True) as (folder, last):
+            now = _read_current(folder, last)
+            if now.matches(leaf):
                 return
             if now.large or now.other:
-                self._left.append(f"{name}: {TOO_LARGE if now.large else BLOCKED}")
+                self._not_restored.append(f"{name}: {TOO_LARGE if now.large else BLOCKED}")
             elif leaf.is_link:
-                _link(folder, last, os.fsdecode(data))
+                _write_link(folder, last, os.fsdecode(data))
             else:
-                _file(folder, last, data, now, runs=leaf.runs)
+                _write_file(folder, last, data, now, runs=leaf.is_executable)
 
     @contextmanager
-    def _beside(self, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    def _open_parent(self, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
         *above, last = name.split("/")
         base = open_root(self._root)
         try:
-            opening: OpenFolder = make_by_walk if make else self._open
+            opening: OpenFolder = make_by_walk if make else self._open_folder
             folder = opening(base, above)
         finally:
             os.close(base)
@@ -148,34 +152,34 @@ class PuttingBack:
             os.close(folder)
 
 
-def _is_ours(name: str) -> bool:
+def _is_restorable(name: str) -> bool:
     """Return whether a relative name is inside the project and not one of git's own files."""
     return not os.path.isabs(name) and {"..", ".", ".git"}.isdisjoint(name.lower().split("/"))
 
 
-def _now(folder: int, name: str) -> _Now:
+def _read_current(folder: int, name: str) -> _CurrentFile:
     try:
         about = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
-        return _Now()
+        return _CurrentFile()
     if stat.S_ISLNK(about.st_mode):
-        return _Now(target=os.readlink(name, dir_fd=folder))
+        return _CurrentFile(target=os.readlink(name, dir_fd=folder))
     if not stat.S_ISREG(about.st_mode):
-        return _Now(other=True)
+        return _CurrentFile(other=True)
     if about.st_size > MOST_BYTES:
-        return _Now(large=True)
+        return _CurrentFile(large=True)
     with os.fdopen(os.open(name, _READ, dir_fd=folder), "rb") as file:
         about, data = os.fstat(file.fileno()), file.read(MOST_BYTES + 1)
     owner = about.st_uid, about.st_gid
-    return _Now(content=Content(data, stamp(about, data), stat.S_IMODE(about.st_mode), owner))
+    return _CurrentFile(content=FileState(data, fingerprint(about, data), stat.S_IMODE(about.st_mode), owner))
 
 
-def _blob(data: bytes) -> str:
+def _blob_id(data: bytes) -> str:
     """Return git's id of a blob with this content."""
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
-def _link(folder: int, name: str, target: str) -> None:
+def _write_link(folder: int, name: str, target: str) -> None:
     beside = f".asyncagents-{hashlib.sha256(name.encode(errors='surrogateescape')).hexdigest()[:24]}.tmp"
     with suppress(FileNotFoundError):
         os.unlink(beside, dir_fd=folder)
@@ -183,19 +187,21 @@ def _link(folder: int, name: str, target: str) -> None:
     os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def _file(folder: int, name: str, data: bytes, now: _Now, *, runs: bool) -> None:
+def _write_file(folder: int, name: str, data: bytes, now: _CurrentFile, *, runs: bool) -> None:
     """Write a file and set its executable bits; the other mode bits stay."""
     before = now.content
     if before is not None:
-        before = replace(before, mode=_mode(before.mode, runs=runs))
+        before = replace(before, mode=_set_executable(before.mode, runs=runs))
     elif now.target is not None:
         os.unlink(name, dir_fd=folder)
-    put(folder, name, data, key=_KEY, before=before)
+    write_atomic(folder, name, data, key=_KEY, before=before)
     if before is None and runs:
         with os.fdopen(os.open(name, _READ, dir_fd=folder), "rb") as file:
-            os.fchmod(file.fileno(), _mode(stat.S_IMODE(os.fstat(file.fileno()).st_mode), runs=True))
+            os.fchmod(
+                file.fileno(), _set_executable(stat.S_IMODE(os.fstat(file.fileno()).st_mode), runs=True)
+            )
 
 
-def _mode(mode: int, *, runs: bool) -> int:
+def _set_executable(mode: int, *, runs: bool) -> int:
     """Copy the read bits to the execute bits, or clear the execute bits."""
     return mode | (mode & 0o444) >> 2 if runs else mode & ~0o111

@@ -18,8 +18,8 @@ from asyncagents.tools.process.program import find_program
 MOST_FILES = 50_000
 MOST_BYTES = 2 * 1024 * 1024
 """Larger files are not stored."""
-SECONDS = 60.0
-KEPT_DAYS = 30
+TIMEOUT_SECONDS = 60.0
+RETENTION_DAYS = 30
 """How long a snapshot is kept."""
 DAY_SECONDS = 86_400
 _BLOBS_AT_ONCE = 64
@@ -57,12 +57,12 @@ _CONFIG = """\
 	recurse = false
 """
 _NAME = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_MANY = 100
+_PACK_FROM = 100
 # Writing each file as a loose object is ten times slower: "big" files go into one pack.
-_PACKED = "-c", "core.bigFileThreshold=1"
+_PACK_OPTIONS = "-c", "core.bigFileThreshold=1"
 
 
-class Leaf(Struct, frozen=True):
+class SnapshotFile(Struct, frozen=True):
     """A file in a snapshot."""
 
     mode: str
@@ -73,11 +73,11 @@ class Leaf(Struct, frozen=True):
         return self.mode == "120000"
 
     @property
-    def runs(self) -> bool:
+    def is_executable(self) -> bool:
         return self.mode == "100755"
 
 
-class Shadow:
+class ShadowRepository:
     """Blocks: call it in a thread. Changes need `lock`, which also excludes other processes."""
 
     def __init__(self, folder: Path, root: Path, variables: Mapping[str, str]) -> None:
@@ -98,22 +98,22 @@ class Shadow:
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_LITERAL_PATHSPECS": "1",
         }
-        self._held = threading.local()
+        self._thread_locks = threading.local()
         """The file descriptors of locks that the current thread holds."""
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Hold the exclusive lock. Git inherits it: after a crash it is free once git has ended, too."""
         lock = self._lock_file("asyncagents.lock")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            self._held.locks = (lock,)
-            with self._writing():
+            self._thread_locks.locks = (lock,)
+            with self._map_os_errors():
                 (self._folder / "index.lock").unlink(missing_ok=True)  # left by a git that was killed
                 self._set_up()
             yield
         finally:
-            self._held.locks = ()
+            self._thread_locks.locks = ()
             os.close(lock)
 
     @contextmanager
@@ -134,12 +134,12 @@ class Shadow:
             os.close(lock)
 
     def _lock_file(self, name: str) -> int:
-        with self._writing():
+        with self._map_os_errors():
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             return os.open(self._folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _map_os_errors(self) -> Iterator[None]:
         """Raise `Unavailable` for an `OSError`, as on a full disk or without write permission."""
         try:
             yield
@@ -155,31 +155,31 @@ class Shadow:
         (self._folder / "config").write_text(_CONFIG)
         (self._folder / "info").mkdir(exist_ok=True)
         (self._folder / "info" / "attributes").write_text(_ATTRIBUTES)
-        (self._folder / "info" / "exclude").write_text(self._ours())
+        (self._folder / "info" / "exclude").write_text(self._own_exclude())
         (self._folder / "asyncagents.swept").touch()
         ready.touch()
 
-    def _ours(self) -> str:
+    def _own_exclude(self) -> str:
         """Return the exclude pattern for our data directory, if it is inside the project."""
         with suppress(ValueError):
             inside = self._folder.parent.parent.resolve().relative_to(self.root.resolve())
             return f"/{inside}/\n" if inside.parts else ""
         return ""
 
-    def take(self) -> str:
+    def write_tree(self) -> str:
         """Store all files as they are now; return the id of their tree."""
-        add, drop = self._news()
+        add, drop = self._find_changes()
         if drop:
-            self.run("update-index", "-q", "-z", "--force-remove", "--stdin", given=_listed(drop))
+            self.run("update-index", "-q", "-z", "--force-remove", "--stdin", given=_join_names(drop))
         if add:
-            how = _PACKED if len(add) > _MANY else ()
+            how = _PACK_OPTIONS if len(add) > _PACK_FROM else ()
             refreshed = "update-index", "-q", "--refresh", "--add", "--remove", "-z", "--stdin"
-            with self._tidy():
-                self.run(*how, *refreshed, given=_listed(add), fine=(0, 1))
+            with self._remove_unfinished_packs():
+                self.run(*how, *refreshed, given=_join_names(add), fine=(0, 1))
         return self.run("write-tree").decode().strip()
 
     @contextmanager
-    def _tidy(self) -> Iterator[None]:
+    def _remove_unfinished_packs(self) -> Iterator[None]:
         """Delete unfinished packs after a failure: each try would leave one for a month."""
         packs = self._folder / "objects" / "pack"
         before = set(packs.glob("tmp_pack_*"))
@@ -190,9 +190,11 @@ class Shadow:
                 each.unlink(missing_ok=True)
             raise
 
-    def _news(self) -> tuple[list[bytes], list[bytes]]:
+    def _find_changes(self) -> tuple[list[bytes], list[bytes]]:
         """Return the new or changed files, and those that are gone, too large, or no longer files."""
-        found = self.run("ls-files", "-z", "-t", "--others", "--modified", "--deleted", *self._excluding())
+        found = self.run(
+            "ls-files", "-z", "-t", "--others", "--modified", "--deleted", *self._exclude_options()
+        )
         tags = {name: tag for tag, _, name in (each.partition(b" ") for each in found.split(b"\0")) if name}
         if len(tags) > MOST_FILES:
             raise Unavailable(f"{self.root} has more than {MOST_FILES} files, too many for snapshots")
@@ -207,7 +209,7 @@ class Shadow:
                 drop.append(name)
         return add, drop
 
-    def _excluding(self) -> tuple[str, ...]:
+    def _exclude_options(self) -> tuple[str, ...]:
         """Return the exclude options, with the project's own file if it is regular: a pipe would hang git."""
         own = self.root / ".git" / "info" / "exclude"
         with suppress(OSError):
@@ -215,18 +217,18 @@ class Shadow:
                 return "--exclude-standard", f"--exclude-from={own}"
         return ("--exclude-standard",)
 
-    def leaves(self, tree: str) -> dict[str, Leaf]:
+    def files(self, tree: str) -> dict[str, SnapshotFile]:
         """Return the files of a tree by their names relative to the root."""
-        found: dict[str, Leaf] = {}
-        for each in self.run("ls-tree", "-r", "-z", "--full-tree", named(tree)).split(b"\0"):
+        found: dict[str, SnapshotFile] = {}
+        for each in self.run("ls-tree", "-r", "-z", "--full-tree", require_tree_name(tree)).split(b"\0"):
             about, _, name = each.partition(b"\t")
             if name:
                 mode, kind, blob = about.decode().split(" ")
                 if kind == "blob":
-                    found[os.fsdecode(name)] = Leaf(mode, blob)
+                    found[os.fsdecode(name)] = SnapshotFile(mode, blob)
         return found
 
-    def blobs(self, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    def read_blobs(self, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         """Yield the contents of blobs, read a few at a time."""
         for start in range(0, len(names), _BLOBS_AT_ONCE):
             some = names[start : start + _BLOBS_AT_ONCE]
@@ -241,13 +243,13 @@ class Shadow:
                 at = begin + int(fields[2]) + 1
                 yield name, out[begin : at - 1]
 
-    def has(self, tree: str) -> bool:
+    def has_tree(self, tree: str) -> bool:
         """Return whether a tree is still stored."""
         if _NAME.fullmatch(tree) is None:
             return False
         return bool(self.run("rev-parse", "--quiet", "--verify", f"{tree}^{{tree}}", fine=(0, 1, 128)))
 
-    def forget_old(self) -> None:
+    def delete_old(self) -> None:
         """Delete objects older than a month, at most once a day; needs no lock, since young objects stay."""
         mark, lock = self._folder / "asyncagents.swept", self._folder / "asyncagents.lock"
         if not mark.exists():
@@ -256,7 +258,7 @@ class Shadow:
         if lock.stat().st_mtime - mark.stat().st_mtime < DAY_SECONDS:
             return
         mark.touch()
-        self.run("gc", "--quiet", f"--prune={KEPT_DAYS}.days.ago", fine=(0, 1, 128))
+        self.run("gc", "--quiet", f"--prune={RETENTION_DAYS}.days.ago", fine=(0, 1, 128))
 
     def run(self, *args: str, given: bytes = b"", fine: tuple[int, ...] = (0,)) -> bytes:
         try:
@@ -266,31 +268,33 @@ class Shadow:
                 cwd=self.root,
                 env=self._variables,
                 capture_output=True,
-                timeout=SECONDS,
-                pass_fds=getattr(self._held, "locks", ()),
+                timeout=TIMEOUT_SECONDS,
+                pass_fds=getattr(self._thread_locks, "locks", ()),
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise Unavailable(f"git {_verb(args)} took more than {SECONDS:.0f} s in {self.root}") from error
+            raise Unavailable(
+                f"git {_git_command(args)} took more than {TIMEOUT_SECONDS:.0f} s in {self.root}"
+            ) from error
         except OSError as error:
             raise Unavailable(f"git cannot be run in {self.root}: {error.strerror}") from error
         if done.returncode not in fine:
             why = done.stderr.decode(errors="replace").strip().splitlines()
             raise Unavailable(
-                f"git {_verb(args)} failed in {self.root}: {why[-1] if why else done.returncode}"
+                f"git {_git_command(args)} failed in {self.root}: {why[-1] if why else done.returncode}"
             )
         return done.stdout
 
 
-def named(tree: str) -> str:
+def require_tree_name(tree: str) -> str:
     """Return a valid tree id, or raise `Unavailable`: that of an imported part could be a git option."""
     if _NAME.fullmatch(tree) is None:
         raise Unavailable("the snapshot id is not valid: it must have 40 or 64 hexadecimal digits")
     return tree
 
 
-def _verb(args: Sequence[str]) -> str:
-    return args[len(_PACKED)] if args[: len(_PACKED)] == _PACKED else args[0]
+def _git_command(args: Sequence[str]) -> str:
+    return args[len(_PACK_OPTIONS)] if args[: len(_PACK_OPTIONS)] == _PACK_OPTIONS else args[0]
 
 
 def find_git(variables: Mapping[str, str], *, outside: Path | None = None) -> str:
@@ -310,5 +314,5 @@ def _is_kept(path: bytes) -> bool:
     return stat.S_ISLNK(about.st_mode)
 
 
-def _listed(names: Sequence[bytes]) -> bytes:
+def _join_names(names: Sequence[bytes]) -> bytes:
     return b"\0".join([*names, b""])

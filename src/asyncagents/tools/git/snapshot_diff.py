@@ -8,20 +8,27 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from asyncagents.domain.conversation.session import FileDiff
-from asyncagents.tools.git.shadow_repository import Shadow, named
+from asyncagents.tools.git.shadow_repository import ShadowRepository, require_tree_name
 
 MOST_PATCH = 512 * 1024
 """Characters of all patches together; later files have counts but no patch."""
 MOST_TEXT = 256 * 1024
-WHOLE = 1_000_000
+ALL_CONTEXT = 1_000_000
 """Lines of context: clients rebuild both versions of a file from its patch."""
 Status: TypeAlias = Literal["added", "deleted", "modified"]
 _STATUSES: dict[str, Status] = {"A": "added", "D": "deleted"}
-_PLAIN = "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all"
-_BEGIN = re.compile(rb"^diff --git ", re.MULTILINE)
+_DIFF_OPTIONS = (
+    "-r",
+    "--no-renames",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    "--ignore-submodules=all",
+)
+_PATCH_START = re.compile(rb"^diff --git ", re.MULTILINE)
 
 
-class Changed(Struct, frozen=True):
+class SnapshotChange(Struct, frozen=True):
     """A file that differs; a name that is not valid UTF-8 has surrogate escapes."""
 
     name: str
@@ -31,11 +38,15 @@ class Changed(Struct, frozen=True):
     binary: bool
 
 
-def changed(shadow: Shadow, before: str, after: str) -> tuple[Changed, ...]:
-    return tuple(each for each in _every(shadow, before, after) if each.name.isprintable() or _is_text(each))
+def changed_files(shadow: ShadowRepository, before: str, after: str) -> tuple[SnapshotChange, ...]:
+    return tuple(
+        each
+        for each in _all_changes(shadow, before, after)
+        if each.name.isprintable() or _has_text_name(each)
+    )
 
 
-def _is_text(each: Changed) -> bool:
+def _has_text_name(each: SnapshotChange) -> bool:
     try:
         each.name.encode()
     except UnicodeEncodeError:
@@ -43,20 +54,20 @@ def _is_text(each: Changed) -> bool:
     return True
 
 
-def _compared(shadow: Shadow, before: str, after: str, *how: str) -> bytes:
-    return shadow.run("diff-tree", *_PLAIN, *how, named(before), named(after))
+def _diff_tree(shadow: ShadowRepository, before: str, after: str, *how: str) -> bytes:
+    return shadow.run("diff-tree", *_DIFF_OPTIONS, *how, require_tree_name(before), require_tree_name(after))
 
 
-def _every(shadow: Shadow, before: str, after: str) -> Iterator[Changed]:
+def _all_changes(shadow: ShadowRepository, before: str, after: str) -> Iterator[SnapshotChange]:
     """Yield all changes in git's order."""
-    statuses = _statuses(_compared(shadow, before, after, "--name-status", "-z"))
-    for each in _compared(shadow, before, after, "--numstat", "-z").split(b"\0"):
+    statuses = _statuses(_diff_tree(shadow, before, after, "--name-status", "-z"))
+    for each in _diff_tree(shadow, before, after, "--numstat", "-z").split(b"\0"):
         if not each:
             continue
         added, removed, raw = each.split(b"\t", 2)
         binary = added == b"-"
         numbers = (0, 0) if binary else (int(added), int(removed))
-        yield Changed(os.fsdecode(raw), statuses.get(raw, "modified"), *numbers, binary)
+        yield SnapshotChange(os.fsdecode(raw), statuses.get(raw, "modified"), *numbers, binary)
 
 
 def _statuses(found: bytes) -> dict[bytes, Status]:
@@ -67,14 +78,14 @@ def _statuses(found: bytes) -> dict[bytes, Status]:
     }
 
 
-def file_diffs(shadow: Shadow, before: str, after: str) -> tuple[FileDiff, ...]:
-    found = tuple(_every(shadow, before, after))
+def file_diffs(shadow: ShadowRepository, before: str, after: str) -> tuple[FileDiff, ...]:
+    found = tuple(_all_changes(shadow, before, after))
     patches = _patches(shadow, before, after, len(found))
     left = MOST_PATCH
     diffs: list[FileDiff] = []
     for each, patch in zip(found, patches, strict=True):
         left -= len(patch)
-        if _is_text(each):
+        if _has_text_name(each):
             diffs.append(
                 FileDiff(
                     file=each.name,
@@ -87,21 +98,21 @@ def file_diffs(shadow: Shadow, before: str, after: str) -> tuple[FileDiff, ...]:
     return tuple(diffs)
 
 
-def _patches(shadow: Shadow, before: str, after: str, count: int) -> list[str]:
+def _patches(shadow: ShadowRepository, before: str, after: str, count: int) -> list[str]:
     """Return the patches in git's order; content lines begin with a sign, so none looks like a header."""
     if not count:
         return []
-    raw = _compared(shadow, before, after, "-p", f"--unified={WHOLE}")
-    begins = [match.start() for match in _BEGIN.finditer(raw)]
+    raw = _diff_tree(shadow, before, after, "-p", f"--unified={ALL_CONTEXT}")
+    begins = [match.start() for match in _PATCH_START.finditer(raw)]
     ends = [*begins[1:], len(raw)]
     pieces = [raw[a:b].decode(errors="replace") for a, b in zip(begins, ends, strict=True)]
     return pieces if len(pieces) == count else [""] * count
 
 
-def diff_text(shadow: Shadow, before: str, after: str) -> str:
+def diff_text(shadow: ShadowRepository, before: str, after: str) -> str:
     """Return the diff as one text, cut after the last file that fits into `MOST_TEXT`."""
-    raw = _compared(shadow, before, after, "-p")
+    raw = _diff_tree(shadow, before, after, "-p")
     if len(raw) > MOST_TEXT:
-        begins = [match.start() for match in _BEGIN.finditer(raw)]
+        begins = [match.start() for match in _PATCH_START.finditer(raw)]
         raw = raw[: max((at for at in begins if at <= MOST_TEXT), default=0)]
     return raw.decode(errors="replace").strip()

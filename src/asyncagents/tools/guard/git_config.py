@@ -6,19 +6,19 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from asyncagents.tools.git.head import find_repository, small_file
+from asyncagents.tools.git.head import find_repository, read_small_file
 
 _MOST_BYTES = 1024 * 1024
 _MOST_FILES = 64
 _SECTION = re.compile(r'\s*\[\s*([\w.-]+)(?:\s+"(?:\\.|[^"\\])*+")?\s*\](.*)')
 _SETTING = re.compile(r"\s*([A-Za-z][\w-]*)\s*=\s*(.*)")
 # Sections whose values are branches, URLs or other settings, not programs.
-_PLAIN = frozenset({"remote", "branch", "submodule", "user", "url"})
-_PROGRAMS = frozenset({"receivepack", "update", "uploadpack"})
+_PLAIN_SECTIONS = frozenset({"remote", "branch", "submodule", "user", "url"})
+_PROGRAM_SETTINGS = frozenset({"receivepack", "update", "uploadpack"})
 """Settings of those sections that are programs."""
-_FOLDERS = frozenset({"hookspath", "path"})
+_FOLDER_SETTINGS = frozenset({"hookspath", "path"})
 # A value may be a shell script; it is split into words roughly.
-_PARTING = re.compile(r"""[\s;|&()<>'"`]+""")
+_WORD_SEPARATORS = re.compile(r"""[\s;|&()<>'"`]+""")
 
 
 def paths_named_by_git(root: str, home: str) -> tuple[str, ...]:
@@ -34,18 +34,20 @@ def paths_named_by_git(root: str, home: str) -> tuple[str, ...]:
         if str(file) in seen:
             continue
         seen.add(str(file))
-        for section, name, value in _settings(small_file(file, _MOST_BYTES).decode("utf-8", "replace")):
+        for section, name, value in _read_settings(
+            read_small_file(file, _MOST_BYTES).decode("utf-8", "replace")
+        ):
             included = section.startswith("include") and name == "path"
-            for path in _paths(section, name, value):
+            for path in _paths_in_value(section, name, value):
                 base = str(file.parent) if included else root
-                full = os.path.normpath(os.path.join(base, _at_home(path, home)))
+                full = os.path.normpath(os.path.join(base, _expand_home(path, home)))
                 found[full] = None
                 if included:
                     waiting.append(Path(full))
     return tuple(path for path in found if path != os.devnull and not _is_above(path, root))
 
 
-def _settings(text: str) -> Iterator[tuple[str, str, str]]:
+def _read_settings(text: str) -> Iterator[tuple[str, str, str]]:
     """Yield section, name and value; section and name in lower case."""
     section = ""
     for line in text.replace("\\\n", "").split("\n"):
@@ -55,23 +57,26 @@ def _settings(text: str) -> Iterator[tuple[str, str, str]]:
             yield section, setting[1].lower(), setting[2].strip()
 
 
-def _paths(section: str, name: str, value: str) -> Iterator[str]:
+def _paths_in_value(section: str, name: str, value: str) -> Iterator[str]:
     """Yield words that may be files: the whole value of a folder setting, words with a slash of a command."""
-    if (section in _PLAIN and name not in _PROGRAMS) or (section, name) == ("core", "worktree"):
+    if (section in _PLAIN_SECTIONS and name not in _PROGRAM_SETTINGS) or (section, name) == (
+        "core",
+        "worktree",
+    ):
         return
     plain = re.sub(r"\s[#;].*$", "", value).strip().strip('"')
-    if name in _FOLDERS:
+    if name in _FOLDER_SETTINGS:
         yield plain
         return
     try:
         words = shlex.split(plain.replace('\\"', '"').removeprefix("!"))
     except ValueError:
         words = plain.split()
-    words += _PARTING.split(plain.removeprefix("!"))
+    words += _WORD_SEPARATORS.split(plain.removeprefix("!"))
     yield from dict.fromkeys(word for word in words if "/" in word and "://" not in word)
 
 
-def _at_home(path: str, home: str) -> str:
+def _expand_home(path: str, home: str) -> str:
     return home + path[1:] if path.startswith("~/") else path
 
 

@@ -6,44 +6,44 @@ from collections.abc import Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from asyncagents.tools.mcp.client import Wanted
+from asyncagents.tools.mcp.client import ServerSpec
 
 MOST_DIRECTORIES = 1_000
 
 
 class _Choice(Struct):
-    on: dict[str, bool] = field(default_factory=dict)
-    brought: dict[str, Wanted] = field(default_factory=dict)
+    enabled: dict[str, bool] = field(default_factory=dict)
+    added: dict[str, ServerSpec] = field(default_factory=dict)
 
 
-class Choices:
+class ServerChoices:
     """Choices by directory; beyond `MOST_DIRECTORIES` the directory changed longest ago is dropped."""
 
     def __init__(self) -> None:
-        self._made: OrderedDict[str, _Choice] = OrderedDict()
+        self._by_directory: OrderedDict[str, _Choice] = OrderedDict()
 
-    def note(self, directory: str, name: str, chosen: Wanted | bool) -> None:
-        choice = self._made.setdefault(directory, _Choice())
-        self._made.move_to_end(directory)
+    def record(self, directory: str, name: str, chosen: ServerSpec | bool) -> None:
+        choice = self._by_directory.setdefault(directory, _Choice())
+        self._by_directory.move_to_end(directory)
         if isinstance(chosen, bool):
-            choice.on[name] = chosen
+            choice.enabled[name] = chosen
         else:
-            choice.on.pop(name, None)
-            choice.brought[name] = chosen
-        while len(self._made) > MOST_DIRECTORIES:
-            self._made.popitem(last=False)
+            choice.enabled.pop(name, None)
+            choice.added[name] = chosen
+        while len(self._by_directory) > MOST_DIRECTORIES:
+            self._by_directory.popitem(last=False)
 
-    def known(self, directory: str, written: Sequence[Wanted]) -> tuple[Wanted, ...]:
+    def known_servers(self, directory: str, written: Sequence[ServerSpec]) -> tuple[ServerSpec, ...]:
         """Return the configured servers, replaced or extended by the added ones, sorted by name."""
-        choice = self._made.get(directory)
+        choice = self._by_directory.get(directory)
         if choice is None:
             return tuple(written)
-        laid = {**{each.name: each for each in written}, **choice.brought}
-        return tuple(_switched(each, choice.on.get(name)) for name, each in sorted(laid.items()))
+        laid = {**{each.name: each for each in written}, **choice.added}
+        return tuple(_apply_switch(each, choice.enabled.get(name)) for name, each in sorted(laid.items()))
 
-    def enabled(self, directory: str, written: Sequence[Wanted]) -> tuple[Wanted, ...]:
-        return tuple(each for each in self.known(directory, written) if each.config.enabled)
+    def enabled_servers(self, directory: str, written: Sequence[ServerSpec]) -> tuple[ServerSpec, ...]:
+        return tuple(each for each in self.known_servers(directory, written) if each.config.enabled)
 
 
-def _switched(server: Wanted, on: bool | None) -> Wanted:
+def _apply_switch(server: ServerSpec, on: bool | None) -> ServerSpec:
     return server if on is None else replace(server, config=replace(server.config, enabled=on))

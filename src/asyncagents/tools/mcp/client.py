@@ -15,24 +15,31 @@ from msgspec import Struct
 from asyncagents.config.config import McpConfig
 from asyncagents.config.file.redact import secrets_in
 from asyncagents.domain.call.call import Completed, Failed
-from asyncagents.domain.text import whole
+from asyncagents.domain.text import replace_surrogates
 from asyncagents.engine.tool import ToolContext
 from asyncagents.errors import ToolError
-from asyncagents.tools.mcp.connection import NEEDS_HEADER, UNAUTHORISED, Line, Lost, Offer, Tail
-from asyncagents.tools.process.pipes import Piped, open_piped
+from asyncagents.tools.mcp.connection import (
+    NEEDS_HEADER,
+    UNAUTHORISED,
+    LogTail,
+    McpConnection,
+    McpConnectionLost,
+    ServerTool,
+)
+from asyncagents.tools.process.pipes import PipedProcess, open_piped_process
 from asyncagents.tools.process.processes import Processes
 
 START_SECONDS = 60.0
 """How long a server may take to start: some download themselves first."""
 CLOSE_SECONDS = 5.0
-LONGEST_PAUSE = 60.0
-MISSING = "the MCP client is not installed: run `pip install 'asyncagents[mcp]'`"
+MOST_RETRY_SECONDS = 60.0
+NOT_INSTALLED = "the MCP client is not installed: run `pip install 'asyncagents[mcp]'`"
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class ServerSpec(Struct, frozen=True, kw_only=True):
     """A server as configured for one directory."""
 
     name: str
@@ -51,248 +58,255 @@ class Wanted(Struct, frozen=True, kw_only=True):
         return (*given, *(value.split()[-1] for value in given if value.split()), *_secrets_of(config.url))
 
 
-class Link:
-    def __init__(self, wanted: Wanted, *, group: asyncio.TaskGroup, output: Path) -> None:
-        self.wanted = wanted
-        self.tail = Tail(wanted.secrets)
-        self.offers: tuple[Offer, ...] = ()
+class McpClient:
+    def __init__(self, wanted: ServerSpec, *, group: asyncio.TaskGroup, output: Path) -> None:
+        self.spec = wanted
+        self.tail = LogTail(wanted.secrets)
+        self.tools: tuple[ServerTool, ...] = ()
         """The last known tools, also while disconnected."""
         self.version = 0
-        self.begun: float | None = None
-        self.why = ""
+        self.begun_at: float | None = None
+        self.failure = ""
         """Why the server is not connected; empty if it is, or was never tried."""
-        self.tried = asyncio.Event()
+        self.first_try_done = asyncio.Event()
         self._group = group
         self._output = output
         self._task: asyncio.Task[None] | None = None
-        self._line: Line | None = None
-        self._settled = asyncio.Event()
-        self._signal = asyncio.Event()
-        self._changed = self._over = self._stopping = False
-        self._said = ""
-        self._status = 0
+        self._connection: McpConnection | None = None
+        self._connect_done = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._tools_changed = self._is_over = self._is_stopping = False
+        self._end_reason = ""
+        self._http_status = 0
         self._failures = 0
-        self._next = 0.0
-        self._busy = 0
+        self._retry_at = 0.0
+        self._open_requests = 0
 
     @property
     def name(self) -> str:
-        return self.wanted.name
+        return self.spec.name
 
     @property
-    def _patience(self) -> float:
-        return self.wanted.config.timeout_seconds or START_SECONDS
+    def _timeout(self) -> float:
+        return self.spec.config.timeout_seconds or START_SECONDS
 
     @property
-    def connected(self) -> bool:
-        return self._line is not None
+    def is_connected(self) -> bool:
+        return self._connection is not None
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start the connection task, unless it runs or waits after a failure."""
         now = asyncio.get_running_loop().time()
-        if self._stopping or now < self._next or (self._task is not None and not self._task.done()):
+        if self._is_stopping or now < self._retry_at or (self._task is not None and not self._task.done()):
             return
-        if self.begun is None:
-            self.begun = now
-        self._settled.clear()
-        self._signal.clear()
-        self._changed = self._over = False
-        self._said, self._status = "", 0
-        self._task = self._group.create_task(self._own())
+        if self.begun_at is None:
+            self.begun_at = now
+        self._connect_done.clear()
+        self._wake.clear()
+        self._tools_changed = self._is_over = False
+        self._end_reason, self._http_status = "", 0
+        self._task = self._group.create_task(self._run_connection())
 
     def stop(self) -> None:
         """Stop once open requests have ended; cancel a connection that is still starting."""
-        self._stopping = True
-        self.why = "It is not wanted any more, or was configured anew: call it again."
-        self._signal.set()
-        if self._task is not None and not self._settled.is_set():
+        self._is_stopping = True
+        self.failure = "It is not wanted any more, or was configured anew: call it again."
+        self._wake.set()
+        if self._task is not None and not self._connect_done.is_set():
             self._task.cancel()
 
-    def trouble(self) -> str:
+    def failure_text(self) -> str:
         """Return the text for model and people: which server, why, and what to do."""
-        wait = self._next - asyncio.get_running_loop().time()
+        wait = self._retry_at - asyncio.get_running_loop().time()
         again = f" It is tried again in {wait:.0f} s." if wait >= 1 else ""
         said = "".join(f"\n  {line}" for line in self.tail.lines[-5:])
         told = f"\nIt last said:{said}" if said else ""
-        return f'MCP server "{self.name}" cannot be used: {self.why}{again} Go on without it.{told}'
+        return f'MCP server "{self.name}" cannot be used: {self.failure}{again} Go on without it.{told}'
 
-    async def call(self, offer: Offer, arguments: dict[str, Any], context: ToolContext) -> Completed | Failed:
+    async def call_tool(
+        self, offer: ServerTool, arguments: dict[str, Any], context: ToolContext
+    ) -> Completed | Failed:
         """Call a tool; if the connection is lost, call it again only if that does no harm."""
         harmless = offer.effect != "once"
         try:
-            return await self._try(
-                lambda line: line.call(offer.name, arguments, context.report), again=harmless
+            return await self._request_with_retry(
+                lambda line: line.call_tool(offer.name, arguments, context.report), again=harmless
             )
-        except Lost as lost:
+        except McpConnectionLost as lost:
             if harmless or lost.never_ran:
-                return Failed(self.trouble())
+                return Failed(self.failure_text())
             return Failed(
                 f'MCP server "{self.name}" was lost while this call ran, so whether it took effect is '
-                f"unknown. Check before you do it again. {self.why}",
+                f"unknown. Check before you do it again. {self.failure}",
                 metadata={"inDoubt": True},
             )
 
-    async def ask(self, question: Callable[[Line], Awaitable[T]]) -> T:
+    async def request(self, question: Callable[[McpConnection], Awaitable[T]]) -> T:
         """Make a request without side effects, and repeat it once after a loss. Raises `ToolError`."""
-        limit = asyncio.timeout(self._patience)
+        limit = asyncio.timeout(self._timeout)
         try:
             async with limit:
-                return await self._try(question, again=True)
-        except Lost as lost:
-            raise ToolError(self.trouble()) from lost
+                return await self._request_with_retry(question, again=True)
+        except McpConnectionLost as lost:
+            raise ToolError(self.failure_text()) from lost
         except TimeoutError as error:
-            raise ToolError(
-                f'MCP server "{self.name}" did not answer within {self._patience:g} s.'
-            ) from error
+            raise ToolError(f'MCP server "{self.name}" did not answer within {self._timeout:g} s.') from error
 
-    async def _try(self, question: Callable[[Line], Awaitable[T]], *, again: bool) -> T:
+    async def _request_with_retry(
+        self, question: Callable[[McpConnection], Awaitable[T]], *, again: bool
+    ) -> T:
         try:
-            return await self._once(question)
-        except Lost as lost:
+            return await self._request_once(question)
+        except McpConnectionLost as lost:
             if not (again or lost.never_ran):
                 raise
-        return await self._once(question)
+        return await self._request_once(question)
 
-    async def _once(self, question: Callable[[Line], Awaitable[T]]) -> T:
-        line = await self._up()
-        self._busy += 1
+    async def _request_once(self, question: Callable[[McpConnection], Awaitable[T]]) -> T:
+        line = await self._connect()
+        self._open_requests += 1
         try:
             answer = await question(line)
-        except Lost:
-            await self._gone(line)
+        except McpConnectionLost:
+            await self._drop_connection(line)
             raise
         except ToolError:
             self._failures = 0
             raise
         finally:
-            self._busy -= 1
-            self._signal.set()
+            self._open_requests -= 1
+            self._wake.set()
         self._failures = 0
         return answer
 
-    async def _up(self) -> Line:
-        if self._line is None:
-            if self._task is not None and self._settled.is_set():
+    async def _connect(self) -> McpConnection:
+        if self._connection is None:
+            if self._task is not None and self._connect_done.is_set():
                 await asyncio.wait({self._task})
-            self.begin()
-            if not self._stopping:
-                await self._settled.wait()
-        if self._line is None:
-            raise ToolError(self.trouble())
-        return self._line
+            self.start()
+            if not self._is_stopping:
+                await self._connect_done.wait()
+        if self._connection is None:
+            raise ToolError(self.failure_text())
+        return self._connection
 
-    async def _gone(self, line: Line) -> None:
+    async def _drop_connection(self, line: McpConnection) -> None:
         """Drop a lost connection, and wait until its task has cleaned up and recorded why."""
-        if self._line is line:
-            self._line, self._over = None, True
-            self._signal.set()
+        if self._connection is line:
+            self._connection, self._is_over = None, True
+            self._wake.set()
         if self._task is not None:
             await asyncio.wait({self._task})
 
-    async def _own(self) -> None:
+    async def _run_connection(self) -> None:
         """Run one connection from start to end; no failure of the server leaves this task."""
         limit = asyncio.timeout(None)
         try:
-            async with limit, self._opened(limit) as line:
-                await self._learn(line)
+            async with limit, self._open_connection(limit) as line:
+                await self._load_tools(line)
                 limit.reschedule(None)
-                await self._hold(line)
+                await self._serve_connection(line)
                 limit.reschedule(asyncio.get_running_loop().time() + CLOSE_SECONDS)
-            self._fail(self._said or "The connection was closed.")
+            self._record_failure(self._end_reason or "The connection was closed.")
         except TimeoutError:
-            self._fail(self._said or f"It did not answer within {self._patience:g} s.")
+            self._record_failure(self._end_reason or f"It did not answer within {self._timeout:g} s.")
         except Exception as error:  # noqa: BLE001  the edge of a server
-            self._fail(self._told(_first(error)))
+            self._record_failure(self._error_text(_first_error(error)))
         finally:
-            self._line = None
-            self._settled.set()
-            self.tried.set()
+            self._connection = None
+            self._connect_done.set()
+            self.first_try_done.set()
 
     @asynccontextmanager
-    async def _opened(self, limit: asyncio.Timeout) -> AsyncIterator[Line]:
+    async def _open_connection(self, limit: asyncio.Timeout) -> AsyncIterator[McpConnection]:
         if find_spec("mcp") is None:
-            raise ModuleNotFoundError(MISSING)
+            raise ModuleNotFoundError(NOT_INSTALLED)
         async with AsyncExitStack() as stack:
-            piped = await self._piped(stack)
+            piped = await self._start_process(stack)
             # Slow to import: done in a thread while the server starts.
-            sdk = await asyncio.to_thread(_sdk)
-            limit.reschedule(asyncio.get_running_loop().time() + self._patience)
-            wires = sdk.Wires(tail=self.tail, ended=self._end, changed=self._change, refused=self._refused)
-            session = sdk.open_session(self.name, self.wanted.config, wires, piped)
+            sdk = await asyncio.to_thread(_load_sdk)
+            limit.reschedule(asyncio.get_running_loop().time() + self._timeout)
+            wires = sdk.SessionCallbacks(
+                tail=self.tail,
+                on_end=self._on_end,
+                on_change=self._on_change,
+                on_http_error=self._on_http_error,
+            )
+            session = sdk.open_session(self.name, self.spec.config, wires, piped)
             yield await stack.enter_async_context(session)
 
-    async def _piped(self, stack: AsyncExitStack) -> Piped | None:
-        if self.wanted.config.type == "remote":
+    async def _start_process(self, stack: AsyncExitStack) -> PipedProcess | None:
+        if self.spec.config.type == "remote":
             return None
-        processes = Processes(self.wanted.variables, folder=self._output, root=self.wanted.folder)
-        started = open_piped(processes, self.wanted.config.command, cwd=self.wanted.folder)
+        processes = Processes(self.spec.variables, folder=self._output, root=self.spec.folder)
+        started = open_piped_process(processes, self.spec.config.command, cwd=self.spec.folder)
         return await stack.enter_async_context(started)
 
-    async def _hold(self, line: Line) -> None:
+    async def _serve_connection(self, line: McpConnection) -> None:
         """Serve requests until the connection is over, or stopped with no open request."""
-        self._line, self.why, self._status = line, "", 0
-        self._settled.set()
-        self.tried.set()
+        self._connection, self.failure, self._http_status = line, "", 0
+        self._connect_done.set()
+        self.first_try_done.set()
         async with asyncio.TaskGroup() as group:
-            following = group.create_task(_followed(line, self._change))
-            while not self._over and (not self._stopping or self._busy):
-                await self._signal.wait()
-                self._signal.clear()
-                if self._changed:
-                    self._changed = False
-                    await self._learn_anew(line)
-            self._line = None
+            following = group.create_task(_follow_changes(line, self._on_change))
+            while not self._is_over and (not self._is_stopping or self._open_requests):
+                await self._wake.wait()
+                self._wake.clear()
+                if self._tools_changed:
+                    self._tools_changed = False
+                    await self._reload_tools(line)
+            self._connection = None
             following.cancel()
 
-    async def _learn_anew(self, line: Line) -> None:
+    async def _reload_tools(self, line: McpConnection) -> None:
         """Load the tools again; keep the known ones if the server does not list them."""
         try:
-            async with asyncio.timeout(self._patience):
-                await self._learn(line)
-        except Lost:
-            self._over = True
+            async with asyncio.timeout(self._timeout):
+                await self._load_tools(line)
+        except McpConnectionLost:
+            self._is_over = True
         except (ToolError, TimeoutError) as error:
             _log.warning("action=list_tools mcp_server=%s: %s", self.name, error)
 
-    async def _learn(self, line: Line) -> None:
-        offers = await line.offers()
-        if offers != self.offers:
-            self.offers = offers
+    async def _load_tools(self, line: McpConnection) -> None:
+        offers = await line.list_tools()
+        if offers != self.tools:
+            self.tools = offers
             self.version += 1
 
-    def _fail(self, why: str) -> None:
-        if self._stopping:
+    def _record_failure(self, why: str) -> None:
+        if self._is_stopping:
             return
-        self.why = whole(self.tail.veiled(why))
+        self.failure = replace_surrogates(self.tail.redact(why))
         self._failures += 1
-        pause = 0.0 if self._failures == 1 else min(LONGEST_PAUSE, 2.0 ** (self._failures - 2))
-        self._next = asyncio.get_running_loop().time() + pause
-        _log.warning("action=connect mcp_server=%s: %s", self.name, self.why)
+        pause = 0.0 if self._failures == 1 else min(MOST_RETRY_SECONDS, 2.0 ** (self._failures - 2))
+        self._retry_at = asyncio.get_running_loop().time() + pause
+        _log.warning("action=connect mcp_server=%s: %s", self.name, self.failure)
 
-    def _told(self, error: BaseException) -> str:
+    def _error_text(self, error: BaseException) -> str:
         if isinstance(error, ImportError):
-            return f"{MISSING}."
-        if self._said:
-            return self._said
-        if self._status in UNAUTHORISED:
-            return NEEDS_HEADER.format(self._status)
-        if _sdk().is_unreachable(error):
+            return f"{NOT_INSTALLED}."
+        if self._end_reason:
+            return self._end_reason
+        if self._http_status in UNAUTHORISED:
+            return NEEDS_HEADER.format(self._http_status)
+        if _load_sdk().is_unreachable(error):
             return "Nobody answers at its address: check its url, or start it."
-        if self._status:
-            return f"It answered with HTTP status {self._status}."
-        return str(_sdk().described(error))
+        if self._http_status:
+            return f"It answered with HTTP status {self._http_status}."
+        return str(_load_sdk().describe_error(error))
 
-    def _end(self, why: str) -> None:
-        self._said, self._over = why, True
-        self._line = None
-        self._signal.set()
+    def _on_end(self, why: str) -> None:
+        self._end_reason, self._is_over = why, True
+        self._connection = None
+        self._wake.set()
 
-    def _change(self) -> None:
-        self._changed = True
-        self._signal.set()
+    def _on_change(self) -> None:
+        self._tools_changed = True
+        self._wake.set()
 
-    def _refused(self, status: int) -> None:
-        self._status = status
+    def _on_http_error(self, status: int) -> None:
+        self._http_status = status
 
 
 def _secrets_of(url: str | None) -> list[str]:
@@ -304,19 +318,19 @@ def _secrets_of(url: str | None) -> list[str]:
     return [*written, *map(unquote, written)]
 
 
-async def _followed(line: Line, changed: Callable[[], None]) -> None:
+async def _follow_changes(line: McpConnection, changed: Callable[[], None]) -> None:
     """Follow changes of the tools; a failure is only logged, since the next start loads all tools."""
     try:
-        await line.follow(changed)
+        await line.follow_changes(changed)
     except Exception as error:  # noqa: BLE001  the edge of a server
         _log.debug("action=follow_changes: an MCP server sends no changes of its tools", exc_info=error)
 
 
-def _sdk() -> Any:
+def _load_sdk() -> Any:
     return import_module("asyncagents.tools.mcp.sdk_session")
 
 
-def _first(error: BaseException) -> BaseException:
+def _first_error(error: BaseException) -> BaseException:
     """Return the first error inside nested exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -8,11 +8,11 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from asyncagents.domain.call.call import Completed, Effect, Failed
-from asyncagents.engine.workplace.mcp import Content, ReadyPrompt, Resource
+from asyncagents.engine.workplace.mcp import McpContent, McpPrompt, McpResource
 from asyncagents.errors import ToolError
 
 TAIL_LINES = 20
-TAIL_LINE = 500
+TAIL_LINE_CHARS = 500
 SHORTEST_SECRET = 8
 UNAUTHORISED = frozenset({401, 403})
 NEEDS_HEADER = (
@@ -21,7 +21,7 @@ NEEDS_HEADER = (
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
-class Offer(Struct, frozen=True, kw_only=True):
+class ServerTool(Struct, frozen=True, kw_only=True):
     """A tool of a server, under the server's own name for it."""
 
     name: str
@@ -30,7 +30,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     effect: Effect = "once"
 
 
-class Lost(ToolError):
+class McpConnectionLost(ToolError):
     """The connection was lost; unless `never_ran`, the request may have taken effect."""
 
     def __init__(self, why: str, *, never_ran: bool = False) -> None:
@@ -38,29 +38,29 @@ class Lost(ToolError):
         self.never_ran = never_ran
 
 
-class Line(Protocol):
+class McpConnection(Protocol):
     """Requests to one server. Each raises `McpConnectionLost`, or `ToolError` if the server refuses."""
 
-    async def offers(self) -> tuple[Offer, ...]: ...
+    async def list_tools(self) -> tuple[ServerTool, ...]: ...
 
-    async def call(
+    async def call_tool(
         self, name: str, arguments: dict[str, Any], report: Callable[[dict[str, Any]], None]
     ) -> Completed | Failed: ...
 
-    async def resources(self) -> tuple[Resource, ...]: ...
+    async def list_resources(self) -> tuple[McpResource, ...]: ...
 
-    async def read(self, uri: str) -> tuple[Content, ...]: ...
+    async def read_resource(self, uri: str) -> tuple[McpContent, ...]: ...
 
-    async def prompts(self) -> tuple[ReadyPrompt, ...]: ...
+    async def list_prompts(self) -> tuple[McpPrompt, ...]: ...
 
-    async def prompt(self, name: str, arguments: dict[str, str]) -> tuple[Content, ...]: ...
+    async def get_prompt(self, name: str, arguments: dict[str, str]) -> tuple[McpContent, ...]: ...
 
-    async def follow(self, changed: Callable[[], None]) -> None:
+    async def follow_changes(self, changed: Callable[[], None]) -> None:
         """Call `changed` when the list of tools changes, for servers that need a subscription."""
         ...
 
 
-class Tail:
+class LogTail:
     """The last lines that a server wrote to stderr, with secrets redacted."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
@@ -72,22 +72,22 @@ class Tail:
 
     def feed(self, text: str) -> None:
         """Add text and keep its last lines; redact before the cut, which could leave part of a secret."""
-        *lines, rest = self.veiled(self._rest + text)[-TAIL_LINES * TAIL_LINE :].split("\n")
-        self._rest = rest[-TAIL_LINE:]
+        *lines, rest = self.redact(self._rest + text)[-TAIL_LINES * TAIL_LINE_CHARS :].split("\n")
+        self._rest = rest[-TAIL_LINE_CHARS:]
         for line in lines:
             self.add(line)
 
     def add(self, line: str) -> None:
         line = _CONTROL.sub(" ", line).strip()
         if line:
-            self._lines.append(self.veiled(line)[:TAIL_LINE])
+            self._lines.append(self.redact(line)[:TAIL_LINE_CHARS])
 
-    def veiled(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, "…")
         return text
 
     @property
     def lines(self) -> tuple[str, ...]:
-        rest = self.veiled(_CONTROL.sub(" ", self._rest).strip())
+        rest = self.redact(_CONTROL.sub(" ", self._rest).strip())
         return (*self._lines, rest) if rest else tuple(self._lines)

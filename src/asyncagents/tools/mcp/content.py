@@ -9,103 +9,105 @@ import mcp_types as types
 import msgspec
 
 from asyncagents.domain.call.call import Completed, Failed
-from asyncagents.domain.call.result_file import PDF, FileTray, decode_base64, mime_of
-from asyncagents.domain.text import whole
-from asyncagents.engine.workplace.mcp import Content
+from asyncagents.domain.call.result_file import PDF, FileCollector, decode_base64, mime_of
+from asyncagents.domain.text import replace_surrogates
+from asyncagents.engine.workplace.mcp import McpContent
 
-NOTHING = "(the tool said nothing)"
+EMPTY_RESULT = "(the tool said nothing)"
 _LONGEST_NAME = 100
 _MIME = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}(?: ?; ?[\w.+-]{1,40}=[\w.+-]{1,40})?", re.ASCII)
-UNTYPED = "application/octet-stream"
+DEFAULT_MIME = "application/octet-stream"
 
 
 def result_of(result: types.CallToolResult) -> Completed | Failed:
-    tray = None if result.is_error else FileTray()
-    text = "\n".join(filter(None, (_words(block, tray) for block in result.content)))
+    tray = None if result.is_error else FileCollector()
+    text = "\n".join(filter(None, (_block_text(block, tray) for block in result.content)))
     if not text and result.structured_content is not None:
         text = msgspec.json.encode(result.structured_content).decode()
-    text = whole(text) or NOTHING
+    text = replace_surrogates(text) or EMPTY_RESULT
     return Failed(text) if tray is None else Completed(text, files=tuple(tray.files))
 
 
-def _words(block: types.ContentBlock, tray: FileTray | None = None) -> str:
+def _block_text(block: types.ContentBlock, tray: FileCollector | None = None) -> str:
     """Return the text of a block; an image is put into the tray, if there is one and the image fits."""
     match block:
         case types.TextContent():
             return block.text
         case types.ImageContent() | types.AudioContent():
-            about = f"{block.type} {block.mime_type}, {_size(block.data)} bytes"
+            about = f"{block.type} {block.mime_type}, {_byte_count(block.data)} bytes"
             return f"[{about}{_place_file(block.data, block.mime_type, '', tray)}]"
         case types.EmbeddedResource():
-            return _embedded(block.resource, tray)
+            return _resource_text(block.resource, tray)
         case types.ResourceLink():
             about = ", ".join(filter(None, (block.name, block.mime_type, block.description)))
             return f"[resource {block.uri}: {about}]"
 
 
-def _embedded(
-    resource: types.TextResourceContents | types.BlobResourceContents, tray: FileTray | None = None
+def _resource_text(
+    resource: types.TextResourceContents | types.BlobResourceContents, tray: FileCollector | None = None
 ) -> str:
     if isinstance(resource, types.TextResourceContents):
         return f"[resource {resource.uri}]\n{resource.text}"
     kind = resource.mime_type or "of unknown kind"
-    name = whole(str(resource.uri).rpartition("/")[2])[:_LONGEST_NAME]
+    name = replace_surrogates(str(resource.uri).rpartition("/")[2])[:_LONGEST_NAME]
     placed = _place_file(resource.blob, resource.mime_type or "", name, tray)
-    return f"[resource {resource.uri}, {kind}, {_size(resource.blob)} bytes{placed}]"
+    return f"[resource {resource.uri}, {kind}, {_byte_count(resource.blob)} bytes{placed}]"
 
 
-def _place_file(data: str, mime: str, name: str, tray: FileTray | None) -> str:
+def _place_file(data: str, mime: str, name: str, tray: FileCollector | None) -> str:
     """Put an image or a PDF into the tray; return a note if it is not shown, else an empty string."""
     held = decode_base64(data)
     shows = mime.startswith("image/") or mime == PDF or (held is not None and mime_of(held) is not None)
     if tray is None or not shows:
         return "; it is not shown here"
-    why = tray.put(held, name)
+    why = tray.add(held, name)
     return f"; it is not shown here: {why}" if why else ""
 
 
 def contents_of(
     contents: Sequence[types.TextResourceContents | types.BlobResourceContents],
-) -> tuple[Content, ...]:
-    return tuple(map(_content, contents))
+) -> tuple[McpContent, ...]:
+    return tuple(map(_build_content, contents))
 
 
-def _content(content: types.TextResourceContents | types.BlobResourceContents) -> Content:
+def _build_content(content: types.TextResourceContents | types.BlobResourceContents) -> McpContent:
     if isinstance(content, types.TextResourceContents):
-        return Content(
-            uri=content.uri, mime=_typed(content.mime_type or "text/plain"), text=whole(content.text)
+        return McpContent(
+            uri=content.uri,
+            mime=_valid_mime(content.mime_type or "text/plain"),
+            text=replace_surrogates(content.text),
         )
-    return Content(uri=content.uri, mime=_typed(content.mime_type), data=_decoded(content.blob))
+    return McpContent(uri=content.uri, mime=_valid_mime(content.mime_type), data=_decode_data(content.blob))
 
 
-def _typed(mime: str | None) -> str:
+def _valid_mime(mime: str | None) -> str:
     """Return a server's MIME type if its syntax is valid, since wires put it into our own text."""
-    return mime if mime and _MIME.fullmatch(mime) else UNTYPED
+    return mime if mime and _MIME.fullmatch(mime) else DEFAULT_MIME
 
 
-def prompt_of(result: types.GetPromptResult) -> tuple[Content, ...]:
+def prompt_of(result: types.GetPromptResult) -> tuple[McpContent, ...]:
     """Convert a prompt to user content; if it has other roles, each text begins with its role."""
     several = any(message.role != "user" for message in result.messages)
-    return tuple(_said(message, named=several) for message in result.messages)
+    return tuple(_prompt_content(message, named=several) for message in result.messages)
 
 
-def _said(message: types.PromptMessage, *, named: bool) -> Content:
+def _prompt_content(message: types.PromptMessage, *, named: bool) -> McpContent:
     match message.content:
         case types.ImageContent() | types.AudioContent() as block:
-            return Content(mime=_typed(block.mime_type), data=_decoded(block.data))
+            return McpContent(mime=_valid_mime(block.mime_type), data=_decode_data(block.data))
         case types.EmbeddedResource(resource=resource):
-            return _content(resource)
+            return _build_content(resource)
         case block:
-            text = whole(_words(block))
-            return Content(mime="text/plain", text=f"{message.role}: {text}" if named else text)
+            text = replace_surrogates(_block_text(block))
+            return McpContent(mime="text/plain", text=f"{message.role}: {text}" if named else text)
 
 
-def _decoded(data: str) -> bytes:
+def _decode_data(data: str) -> bytes:
     try:
         return base64.b64decode(data)
     except (binascii.Error, ValueError):
         return b""
 
 
-def _size(data: str) -> int:
+def _byte_count(data: str) -> int:
     return len(data.rstrip("=")) * 3 // 4

@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from asyncagents.domain.envelope import enclosed
+from asyncagents.domain.envelope import escape_tags
 
-_IN_WORDS = frozenset({"description", "title", "$comment"})
+_TEXT_KEYS = frozenset({"description", "title", "$comment"})
 
 
 def enclose_schema(value: Any, about: str = "") -> Any:
     """Enclose tags in the descriptive texts of a schema; names and choices, which a call repeats, stay."""
     match value:
         case str():
-            return enclosed(value) if about in _IN_WORDS else value
+            return escape_tags(value) if about in _TEXT_KEYS else value
         case list():
             return [enclose_schema(each, about) for each in value]
         case dict():
@@ -24,7 +24,7 @@ def names_tag(value: Any, about: str = "") -> bool:
     """Return whether a name or a choice at any depth of a schema contains a tag of ours."""
     match value:
         case str():
-            return about not in _IN_WORDS and enclosed(value) != value
+            return about not in _TEXT_KEYS and escape_tags(value) != value
         case list():
             return any(names_tag(each, about) for each in value)
         case dict():

@@ -20,22 +20,28 @@ from pydantic import ValidationError
 
 from asyncagents.config.config import McpConfig
 from asyncagents.domain.call.call import Completed, Effect, Failed
-from asyncagents.domain.envelope import enclosed
-from asyncagents.engine.workplace.mcp import Argument, Content, ReadyPrompt, Resource
+from asyncagents.domain.envelope import escape_tags
+from asyncagents.engine.workplace.mcp import McpContent, McpPrompt, McpPromptArgument, McpResource
 from asyncagents.errors import ToolError
-from asyncagents.tools.mcp.connection import NEEDS_HEADER, UNAUTHORISED, Lost, Offer, Tail
+from asyncagents.tools.mcp.connection import (
+    NEEDS_HEADER,
+    UNAUTHORISED,
+    LogTail,
+    McpConnectionLost,
+    ServerTool,
+)
 from asyncagents.tools.mcp.content import contents_of, prompt_of, result_of
 from asyncagents.tools.mcp.schema import enclose_schema
-from asyncagents.tools.mcp.stdio import LONGEST, open_stdio
-from asyncagents.tools.process.pipes import Piped
+from asyncagents.tools.mcp.stdio import MOST_LINE_BYTES, open_stdio
+from asyncagents.tools.process.pipes import PipedProcess
 
 CONNECT_SECONDS = 30.0
 MOST_PAGES = 50
 MOST_LISTED = 1_000
 MOST_DESCRIPTION = 10_000
 # A restarted server does not know our session, and refuses a request with these before it does anything.
-_REFUSED = {400, 404}
-_UNKNOWN_SESSION = {types.INVALID_REQUEST, -32000, -32001}
+_UNKNOWN_SESSION_STATUSES = {400, 404}
+_UNKNOWN_SESSION_CODES = {types.INVALID_REQUEST, -32000, -32001}
 
 # The SDK warns of failures that we log ourselves, with the server's name and what to do.
 _sdk_log = logging.getLogger("mcp.client")
@@ -45,84 +51,86 @@ if _sdk_log.level == logging.NOTSET:
 T = TypeVar("T")
 
 
-class Wires(Struct, frozen=True, kw_only=True):
+class SessionCallbacks(Struct, frozen=True, kw_only=True):
     """What a session reports while it is open."""
 
-    tail: Tail
-    ended: Callable[[str], None]
-    changed: Callable[[], None]
-    refused: Callable[[int], None]
+    tail: LogTail
+    on_end: Callable[[str], None]
+    on_change: Callable[[], None]
+    on_http_error: Callable[[int], None]
     """Called with the status of an HTTP error."""
 
 
-class Asked:
+class RequestStatus:
     """One HTTP request: the status of its error, if any, and whether it was never sent."""
 
     def __init__(self) -> None:
         self.status = 0
-        self.stayed = False
+        self.never_sent = False
 
 
 # The SDK sends each request in the context of its caller, so a response finds its request here.
-_asking: ContextVar[Asked | None] = ContextVar("asking", default=None)
+_current_request: ContextVar[RequestStatus | None] = ContextVar("asking", default=None)
 
 
-class Http(httpx2.AsyncClient):
+class McpHttpClient(httpx2.AsyncClient):
     """Records which requests were never sent because the connection failed."""
 
     async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
         try:
             return await super().send(request, **how)
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
-            asked = _asking.get()
+            asked = _current_request.get()
             if asked is not None:
-                asked.stayed = True
+                asked.never_sent = True
             raise
 
 
-class Session:
+class SdkSession:
     def __init__(self, server: str, client: Client) -> None:
         self._server = server
         self._client = client
 
-    async def offers(self) -> tuple[Offer, ...]:
+    async def list_tools(self) -> tuple[ServerTool, ...]:
         if self._client.server_capabilities.tools is None:
             return ()
         tools: list[types.Tool] = []
         cursor: str | None = None
         for _ in range(MOST_PAGES):
-            page = await self._asked(self._client.list_tools(cursor=cursor, cache_mode="bypass"))
+            page = await self._await_answer(self._client.list_tools(cursor=cursor, cache_mode="bypass"))
             tools += page.tools
             cursor = page.next_cursor
             if not cursor or len(tools) >= MOST_LISTED:
                 break
-        return tuple(sorted(map(_offer, tools[:MOST_LISTED]), key=lambda offer: offer.name))
+        return tuple(sorted(map(_build_tool, tools[:MOST_LISTED]), key=lambda offer: offer.name))
 
-    async def call(
+    async def call_tool(
         self, name: str, arguments: dict[str, Any], report: Callable[[dict[str, Any]], None]
     ) -> Completed | Failed:
         async def progress(progress: float, total: float | None, message: str | None) -> None:
             of = f"{progress:g} of {total:g}" if total else f"{progress:g}"
             report({"output": f"{of}: {message}" if message else of})
 
-        result = await self._asked(self._client.call_tool(name, arguments, progress_callback=progress))
+        result = await self._await_answer(self._client.call_tool(name, arguments, progress_callback=progress))
         return result_of(result)
 
-    async def resources(self) -> tuple[Resource, ...]:
+    async def list_resources(self) -> tuple[McpResource, ...]:
         if self._client.server_capabilities.resources is None:
             return ()
         found: list[types.Resource] = []
         cursor: str | None = None
         for _ in range(MOST_PAGES):
-            page = await self._asked(self._client.list_resources(cursor=cursor, cache_mode="bypass"))
+            page = await self._await_answer(self._client.list_resources(cursor=cursor, cache_mode="bypass"))
             found += page.resources
             cursor = page.next_cursor
             if not cursor or len(found) >= MOST_LISTED:
                 break
-        return tuple(self._resource(each) for each in sorted(found[:MOST_LISTED], key=lambda each: each.uri))
+        return tuple(
+            self._build_resource(each) for each in sorted(found[:MOST_LISTED], key=lambda each: each.uri)
+        )
 
-    def _resource(self, resource: types.Resource) -> Resource:
-        return Resource(
+    def _build_resource(self, resource: types.Resource) -> McpResource:
+        return McpResource(
             server=self._server,
             uri=resource.uri,
             name=resource.title or resource.name,
@@ -130,38 +138,42 @@ class Session:
             mime=resource.mime_type or "",
         )
 
-    async def read(self, uri: str) -> tuple[Content, ...]:
-        result = await self._asked(self._client.read_resource(uri, cache_mode="bypass"))
+    async def read_resource(self, uri: str) -> tuple[McpContent, ...]:
+        result = await self._await_answer(self._client.read_resource(uri, cache_mode="bypass"))
         return contents_of(result.contents)
 
-    async def prompts(self) -> tuple[ReadyPrompt, ...]:
+    async def list_prompts(self) -> tuple[McpPrompt, ...]:
         if self._client.server_capabilities.prompts is None:
             return ()
         found: list[types.Prompt] = []
         cursor: str | None = None
         for _ in range(MOST_PAGES):
-            page = await self._asked(self._client.list_prompts(cursor=cursor, cache_mode="bypass"))
+            page = await self._await_answer(self._client.list_prompts(cursor=cursor, cache_mode="bypass"))
             found += page.prompts
             cursor = page.next_cursor
             if not cursor or len(found) >= MOST_LISTED:
                 break
-        return tuple(self._prompt(each) for each in sorted(found[:MOST_LISTED], key=lambda each: each.name))
+        return tuple(
+            self._build_prompt(each) for each in sorted(found[:MOST_LISTED], key=lambda each: each.name)
+        )
 
-    def _prompt(self, prompt: types.Prompt) -> ReadyPrompt:
-        return ReadyPrompt(
+    def _build_prompt(self, prompt: types.Prompt) -> McpPrompt:
+        return McpPrompt(
             server=self._server,
             name=prompt.name,
             description=prompt.description or prompt.title or "",
             arguments=tuple(
-                Argument(name=each.name, description=each.description or "", required=bool(each.required))
+                McpPromptArgument(
+                    name=each.name, description=each.description or "", required=bool(each.required)
+                )
                 for each in prompt.arguments or ()
             ),
         )
 
-    async def prompt(self, name: str, arguments: dict[str, str]) -> tuple[Content, ...]:
-        return prompt_of(await self._asked(self._client.get_prompt(name, arguments)))
+    async def get_prompt(self, name: str, arguments: dict[str, str]) -> tuple[McpContent, ...]:
+        return prompt_of(await self._await_answer(self._client.get_prompt(name, arguments)))
 
-    async def follow(self, changed: Callable[[], None]) -> None:
+    async def follow_changes(self, changed: Callable[[], None]) -> None:
         if self._client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return
         tools = self._client.server_capabilities.tools
@@ -171,30 +183,32 @@ class Session:
             async for _ in subscription:
                 changed()
 
-    async def _asked(self, answer: Awaitable[T]) -> T:
-        asked = Asked()
-        _asking.set(asked)
+    async def _await_answer(self, answer: Awaitable[T]) -> T:
+        asked = RequestStatus()
+        _current_request.set(asked)
         try:
             return await answer
         except MCPError as error:
-            raise _meant(error, asked) from error
+            raise _tool_error(error, asked) from error
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            raise Lost("The connection was closed.", never_ran=asked.stayed) from error
+            raise McpConnectionLost("The connection was closed.", never_ran=asked.never_sent) from error
         except ValidationError as error:
-            raise ToolError(f"The answer is not what the protocol asks for: {_first(error)}.") from error
+            raise ToolError(
+                f"The answer is not what the protocol asks for: {_first_error(error)}."
+            ) from error
         except RuntimeError as error:
             raise ToolError(str(error)) from error
 
 
-def _meant(error: MCPError, asked: Asked) -> ToolError:
+def _tool_error(error: MCPError, asked: RequestStatus) -> ToolError:
     status = asked.status
     if error.code == types.CONNECTION_CLOSED:
-        return Lost("The connection was closed.", never_ran=asked.stayed)
+        return McpConnectionLost("The connection was closed.", never_ran=asked.never_sent)
     if status in UNAUTHORISED:
         return ToolError(NEEDS_HEADER.format(status))
-    unknown = error.code in _UNKNOWN_SESSION and "session" in error.message.lower()
-    if status in _REFUSED and (unknown or error.code == types.INTERNAL_ERROR):
-        return Lost("It does not know this session any more.", never_ran=True)
+    unknown = error.code in _UNKNOWN_SESSION_CODES and "session" in error.message.lower()
+    if status in _UNKNOWN_SESSION_STATUSES and (unknown or error.code == types.INTERNAL_ERROR):
+        return McpConnectionLost("It does not know this session any more.", never_ran=True)
     if status and error.code == types.INTERNAL_ERROR:
         return ToolError(f"It answered with HTTP status {status}.")
     return ToolError(error.message)
@@ -202,45 +216,45 @@ def _meant(error: MCPError, asked: Asked) -> ToolError:
 
 @asynccontextmanager
 async def open_session(
-    server: str, config: McpConfig, wires: Wires, piped: Piped | None
-) -> AsyncIterator[Session]:
+    server: str, config: McpConfig, wires: SessionCallbacks, piped: PipedProcess | None
+) -> AsyncIterator[SdkSession]:
     """Open a session: through the pipes of a local server, or by HTTP to a remote one."""
 
-    async def heard(message: IncomingMessage) -> None:
+    async def on_message(message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification):
-            wires.changed()
+            wires.on_change()
 
     async with AsyncExitStack() as stack:
         if piped is None:
-            transport: Transport = await _remote(config, wires, stack)
+            transport: Transport = await _open_http(config, wires, stack)
         else:
-            transport = open_stdio(piped, wires.tail, wires.ended)
+            transport = open_stdio(piped, wires.tail, wires.on_end)
         client = Client(
             transport,
-            message_handler=heard,
+            message_handler=on_message,
             client_info=types.Implementation(name="asyncagents", version=version("asyncagents")),
             cache=None,
         )
-        yield Session(server, await stack.enter_async_context(client))
+        yield SdkSession(server, await stack.enter_async_context(client))
 
 
-async def _remote(config: McpConfig, wires: Wires, stack: AsyncExitStack) -> Transport:
+async def _open_http(config: McpConfig, wires: SessionCallbacks, stack: AsyncExitStack) -> Transport:
     assert config.url is not None, "a remote server has a url"
 
-    async def look(response: httpx2.Response) -> None:
+    async def record_status(response: httpx2.Response) -> None:
         if response.status_code >= 400 and response.request.method == "POST":
-            wires.refused(response.status_code)
-            asked = _asking.get()
+            wires.on_http_error(response.status_code)
+            asked = _current_request.get()
             if asked is not None:
                 asked.status = response.status_code
 
-    http = Http(
+    http = McpHttpClient(
         headers=config.headers,
         timeout=httpx2.Timeout(CONNECT_SECONDS, read=None),
-        event_hooks={"response": [look]},
+        event_hooks={"response": [record_status]},
     )
     await stack.enter_async_context(http)
-    return streamable_http_client(config.url, http_client=http, max_sse_event_size=LONGEST)
+    return streamable_http_client(config.url, http_client=http, max_sse_event_size=MOST_LINE_BYTES)
 
 
 def is_unreachable(error: BaseException) -> bool:
@@ -248,7 +262,7 @@ def is_unreachable(error: BaseException) -> bool:
     return isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
 
 
-def described(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Describe an error in one sentence."""
     if isinstance(error, MCPError | ToolError):
         return f"{str(error).rstrip('.')}."
@@ -257,11 +271,11 @@ def described(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _offer(tool: types.Tool) -> Offer:
+def _build_tool(tool: types.Tool) -> ServerTool:
     schema = enclose_schema({key: value for key, value in tool.input_schema.items() if key != "$schema"})
-    return Offer(
+    return ServerTool(
         name=tool.name,
-        description=enclosed((tool.description or tool.title or tool.name)[:MOST_DESCRIPTION]),
+        description=escape_tags((tool.description or tool.title or tool.name)[:MOST_DESCRIPTION]),
         parameters={"type": "object", "properties": {}, **schema},
         effect=_effect(tool.annotations),
     )
@@ -276,7 +290,7 @@ def _effect(hints: types.ToolAnnotations | None) -> Effect:
     return "idempotent" if hints.idempotent_hint else "once"
 
 
-def _first(error: ValidationError) -> str:
+def _first_error(error: ValidationError) -> str:
     """Return path and message of the first validation error, without the input."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

@@ -3,20 +3,20 @@
 import codecs
 from pathlib import Path
 
-from asyncagents.tools.output.spill_file import MOST_SAVED, Saved
+from asyncagents.tools.output.spill_file import MOST_SAVED, SpillFile
 
 
-class Output:
+class OutputCapture:
     """Head and tail of a text; the file is created when both are full."""
 
     def __init__(self, folder: Path, cap: int, *, most_saved: int = MOST_SAVED) -> None:
         self._half = max(1, cap // 2)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._early = bytearray()
+        self._unwritten = bytearray()
         self._head = ""
         self._tail = ""
         self._dropped = 0
-        self._saved = Saved(folder, most=most_saved)
+        self._spill_file = SpillFile(folder, most=most_saved)
 
     def feed(self, data: bytes, *, last: bool = False) -> str:
         """Add bytes of the output; return their text."""
@@ -30,28 +30,28 @@ class Output:
         return text
 
     @property
-    def truncated(self) -> bool:
+    def is_truncated(self) -> bool:
         return self._dropped > 0
 
     @property
     def path(self) -> str | None:
-        return self._saved.path
+        return self._spill_file.path
 
     def text(self) -> str:
-        if not self.truncated:
+        if not self.is_truncated:
             return self._head + self._tail
-        return left_out(self._head, self._tail, f"{self._dropped} characters", self._saved.place())
+        return omit_middle(self._head, self._tail, f"{self._dropped} characters", self._spill_file.describe())
 
     def close(self) -> None:
-        self._saved.close()
+        self._spill_file.close()
 
     def _save(self, data: bytes) -> None:
-        self._early += data
-        if self.truncated:
-            self._saved.write(bytes(self._early))
-            self._early.clear()
+        self._unwritten += data
+        if self.is_truncated:
+            self._spill_file.write(bytes(self._unwritten))
+            self._unwritten.clear()
 
 
-def left_out(head: str, tail: str, missing: str, place: str) -> str:
+def omit_middle(head: str, tail: str, missing: str, place: str) -> str:
     """Join head and tail of a text with a note on what is missing and where the whole is."""
     return f"{head}\n\n[{missing} left out; {place}]\n\n{tail}"

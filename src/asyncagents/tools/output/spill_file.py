@@ -12,7 +12,7 @@ PREFIX, SUFFIX = "output-", ".txt"
 _NAMES = 2**96
 
 
-class Saved:
+class SpillFile:
     """A file created at the first write; after an error or at the size limit the rest is dropped."""
 
     def __init__(self, folder: Path, *, most: int = MOST_SAVED) -> None:
@@ -32,7 +32,7 @@ class Saved:
             self._full = True
             self.close()
 
-    def place(self) -> str:
+    def describe(self) -> str:
         """Say where the output is saved, for the note in the tool result."""
         if self.path is None:
             return "the whole could not be saved"

@@ -7,20 +7,20 @@ from itertools import pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.envelope import opened
-from asyncagents.tools.file.text import BOM, crlf
-from asyncagents.tools.file.text_replace import NoMatch, check_size, indent_of, indented
+from asyncagents.domain.envelope import unescape_tags
+from asyncagents.tools.file.text import BOM, is_crlf
+from asyncagents.tools.file.text_replace import NoMatch, check_size, indent_of, reindent
 from asyncagents.tools.patch.parse import Hunk
 
-_SHOWN = 5
-_MOST_PLACES = 1_000
+_MOST_LINES_NAMED = 5
+_MOST_MATCHES = 1_000
 _MOST_WORK = 2 * 1024**3
 """Characters searched for the hunks of one file: some seconds, which cannot be cancelled."""
 _LINE_WORK, _REGION_WORK = 500, 4_000
 """Cost of examining one line, and one region, in characters searched."""
 
 
-class _Text(Struct):
+class _TextLines(Struct):
     """The lines of a text without line feeds; a CRLF line keeps its carriage return."""
 
     lines: list[str]
@@ -31,9 +31,9 @@ class _Text(Struct):
     """The lines as one text, by the function that trimmed each line; built once for all hunks."""
     work: int = 0
 
-    def as_one(self, trim: Callable[[str], str]) -> str:
+    def join_lines(self, trim: Callable[[str], str]) -> str:
         if trim not in self.joined:
-            self.joined[trim] = _as_one(self.bare, trim)
+            self.joined[trim] = _join_lines(self.bare, trim)
         self.spend(len(self.joined[trim]))
         return self.joined[trim]
 
@@ -60,27 +60,29 @@ class _Spot(Struct, frozen=True):
         return sum(len(line.text) + len(self.indents[1]) for line in self.hunk.lines if line.sign == "+")
 
 
-def applied(text: str, hunks: Sequence[Hunk]) -> str:
+def apply_hunks(text: str, hunks: Sequence[Hunk]) -> str:
     """Apply the hunks; context lines stay as they are. Raises `NoMatch` if one fits nowhere or too often."""
     mark = BOM if text.startswith(BOM) else ""
-    ending = "\r" if crlf(text) else ""
-    split = _split(text.removeprefix(mark), ending)
-    spots = sorted((_spot(split, hunk) for hunk in hunks), key=lambda spot: (spot.start, spot.end))
+    ending = "\r" if is_crlf(text) else ""
+    split = _split_text(text.removeprefix(mark), ending)
+    spots = sorted((_find_spot(split, hunk) for hunk in hunks), key=lambda spot: (spot.start, spot.end))
     for one, other in pairwise(spots):
         if other.start < one.end or (other.start, other.end) == (one.start, one.end):
-            raise NoMatch(f"{_named(other.hunk)} and {_named(one.hunk)} touch the same lines: make them one.")
+            raise NoMatch(
+                f"{_hunk_name(other.hunk)} and {_hunk_name(one.hunk)} touch the same lines: make them one."
+            )
     check_size(len(text) + sum(spot.growth for spot in spots))
     lines: list[str] = []
     done = 0
     for spot in spots:
         lines += split.lines[done : spot.start]
-        lines += _replaced(split, spot, ending)
+        lines += _replacement_lines(split, spot, ending)
         done = spot.end
     lines += split.lines[done:]
-    return mark + _joined(lines, _newline(split, hunks), ending)
+    return mark + _build_text(lines, _ends_with_newline(split, hunks), ending)
 
 
-def _split(text: str, ending: str) -> _Text:
+def _split_text(text: str, ending: str) -> _TextLines:
     lines = text.split("\n")
     newline = not lines[-1]
     if newline:
@@ -88,91 +90,93 @@ def _split(text: str, ending: str) -> _Text:
     bare = [line.removesuffix("\r") for line in lines]
     if not newline:
         lines[-1] += ending  # this line may not be the last one afterwards
-    return _Text(lines, newline, bare, {})
+    return _TextLines(lines, newline, bare, {})
 
 
-def _joined(lines: list[str], newline: bool, ending: str) -> str:
+def _build_text(lines: list[str], newline: bool, ending: str) -> str:
     if not lines:
         return ""
     text = "\n".join(lines)
     return f"{text}\n" if newline else text.removesuffix(ending)
 
 
-def _newline(split: _Text, hunks: Sequence[Hunk]) -> bool:
+def _ends_with_newline(split: _TextLines, hunks: Sequence[Hunk]) -> bool:
     said = [hunk.newline for hunk in hunks if hunk.newline is not None]
     return said[-1] if said else split.newline
 
 
-def _replaced(split: _Text, spot: _Spot, ending: str) -> Iterator[str]:
+def _replacement_lines(split: _TextLines, spot: _Spot, ending: str) -> Iterator[str]:
     at = spot.start
     for line in spot.hunk.lines:
         if line.sign == "+":
-            yield indented(line.text, *spot.indents) + ending
+            yield reindent(line.text, *spot.indents) + ending
             continue
         if line.sign == " ":
             yield split.lines[at]
         at += 1
 
 
-def _spot(split: _Text, hunk: Hunk) -> _Spot:
-    if not hunk.old:
-        return _insertion(split, hunk)
-    spot = _fitting(split, hunk) or _fitting(split, _open_tags(hunk))
+def _find_spot(split: _TextLines, hunk: Hunk) -> _Spot:
+    if not hunk.old_lines:
+        return _find_insertion(split, hunk)
+    spot = _find_fit(split, hunk) or _find_fit(split, _open_tags(hunk))
     if spot is None:
-        raise NoMatch(_nowhere(hunk))
+        raise NoMatch(_no_match_text(hunk))
     return spot
 
 
 def _open_tags(hunk: Hunk) -> Hunk:
     """Undo the enclosing of our tags: the model reads enclosed tags, and copies them."""
-    return replace(hunk, lines=tuple(replace(line, text=opened(line.text)) for line in hunk.lines))
+    return replace(hunk, lines=tuple(replace(line, text=unescape_tags(line.text)) for line in hunk.lines))
 
 
-def _fitting(split: _Text, hunk: Hunk) -> _Spot | None:
+def _find_fit(split: _TextLines, hunk: Hunk) -> _Spot | None:
     for trim in (str, str.rstrip, str.strip):
-        starts = _places(split.as_one(trim), _as_one(hunk.old, trim))
+        starts = _find_lines(split.join_lines(trim), _join_lines(hunk.old_lines, trim))
         if hunk.at_end:
-            starts = [start for start in starts if start + len(hunk.old) == len(split.lines)]
+            starts = [start for start in starts if start + len(hunk.old_lines) == len(split.lines)]
         if len(starts) > 1 and hunk.headings:
-            starts = _below(split, hunk, starts)
+            starts = _first_below_headings(split, hunk, starts)
         if len(starts) == 1:
-            return _found(split, hunk, starts[0])
+            return _build_spot(split, hunk, starts[0])
         if starts:
-            raise NoMatch(_many(hunk, starts))
+            raise NoMatch(_many_matches_text(hunk, starts))
     return None
 
 
-def _found(split: _Text, hunk: Hunk, start: int) -> _Spot:
-    end = start + len(hunk.old)
-    was, now = indent_of("\n".join(hunk.old)), indent_of("\n".join(split.bare[start:end]))
+def _build_spot(split: _TextLines, hunk: Hunk, start: int) -> _Spot:
+    end = start + len(hunk.old_lines)
+    was, now = indent_of("\n".join(hunk.old_lines)), indent_of("\n".join(split.bare[start:end]))
     return _Spot(start, end, hunk, (was, now))
 
 
-def _insertion(split: _Text, hunk: Hunk) -> _Spot:
+def _find_insertion(split: _TextLines, hunk: Hunk) -> _Spot:
     """Find the place of a hunk that only adds lines: the end of the file, or below its one heading line."""
     if hunk.at_end or not split.lines:
         return _Spot(len(split.lines), len(split.lines), hunk)
     if not hunk.headings:
         raise NoMatch(
-            f"{_named(hunk)} only adds lines and does not say where: add lines around them, "
+            f"{_hunk_name(hunk)} only adds lines and does not say where: add lines around them, "
             "or '*** End of File' after them."
         )
-    regions = _regions(split, hunk.headings)
+    regions = _find_regions(split, hunk.headings)
     if len(regions) != 1:
-        raise NoMatch(_many(hunk, [start for start, _ in regions]) if regions else _nowhere(hunk))
+        raise NoMatch(
+            _many_matches_text(hunk, [start for start, _ in regions]) if regions else _no_match_text(hunk)
+        )
     start = regions[0][0] + 1
     return _Spot(start, start, hunk)
 
 
-def _as_one(lines: list[str], trim: Callable[[str], str]) -> str:
+def _join_lines(lines: list[str], trim: Callable[[str], str]) -> str:
     return "\n" + "\n".join(map(trim, lines)) + "\n"
 
 
-def _places(text: str, sought: str) -> list[int]:
+def _find_lines(text: str, sought: str) -> list[int]:
     """Return the line numbers at which the lines of `sought` follow."""
     found: list[int] = []
     at = line = counted = 0
-    while len(found) < _MOST_PLACES and (at := text.find(sought, at)) >= 0:
+    while len(found) < _MOST_MATCHES and (at := text.find(sought, at)) >= 0:
         line += text.count("\n", counted, at)
         counted = at
         found.append(line)
@@ -180,52 +184,52 @@ def _places(text: str, sought: str) -> list[int]:
     return found
 
 
-def _below(split: _Text, hunk: Hunk, starts: list[int]) -> list[int]:
+def _first_below_headings(split: _TextLines, hunk: Hunk, starts: list[int]) -> list[int]:
     """Return the first start in each region of the headings; all starts if no region has one."""
     found: list[int] = []
-    for start, end in _regions(split, hunk.headings):  # in order, as the places are
+    for start, end in _find_regions(split, hunk.headings):  # in order, as the places are
         first = bisect_left(starts, start)
         if first < len(starts) and starts[first] < end:
             found.append(starts[first])
     return found or starts
 
 
-def _regions(split: _Text, headings: Sequence[str]) -> list[tuple[int, int]]:
+def _find_regions(split: _TextLines, headings: Sequence[str]) -> list[tuple[int, int]]:
     """Return the regions that begin at a line of the last heading, nested in those of the headings before."""
     regions = [(0, len(split.bare))]
     for heading in headings:
         inner: list[tuple[int, int]] = []
         for start, end in regions:
             split.spend((end - start) * _LINE_WORK + _REGION_WORK)
-            at = _named_lines(split.bare, heading, start, end)
+            at = _lines_with_heading(split.bare, heading, start, end)
             inner += zip(at, [*at[1:], end], strict=False)  # no line, no region
         regions = inner
     return regions
 
 
-def _named_lines(lines: list[str], heading: str, start: int, end: int) -> list[int]:
+def _lines_with_heading(lines: list[str], heading: str, start: int, end: int) -> list[int]:
     stripped = [(at, lines[at].strip()) for at in range(start, end)]
     same = [at for at, line in stripped if line == heading]
     return same or [at for at, line in stripped if line.startswith(heading)]
 
 
-def _named(hunk: Hunk) -> str:
+def _hunk_name(hunk: Hunk) -> str:
     return f"The hunk in line {hunk.at} of the patch"
 
 
-def _many(hunk: Hunk, starts: list[int]) -> str:
-    shown = ", ".join(str(start + 1) for start in starts[:_SHOWN])
-    more = ", …" if len(starts) > _SHOWN else ""
+def _many_matches_text(hunk: Hunk, starts: list[int]) -> str:
+    shown = ", ".join(str(start + 1) for start in starts[:_MOST_LINES_NAMED])
+    more = ", …" if len(starts) > _MOST_LINES_NAMED else ""
     return (
-        f"{_named(hunk)} fits at {len(starts)} places (lines {shown}{more}): add neighbouring lines, "
+        f"{_hunk_name(hunk)} fits at {len(starts)} places (lines {shown}{more}): add neighbouring lines, "
         "or name the function or class above it after '@@'."
     )
 
 
-def _nowhere(hunk: Hunk) -> str:
-    first = next((line for line in hunk.old if line.strip()), "")
+def _no_match_text(hunk: Hunk) -> str:
+    first = next((line for line in hunk.old_lines if line.strip()), "")
     about = f" that begins with {first[:80]!r}" if first else ""
     return (
-        f"{_named(hunk)}{about} fits nowhere in the file: read the file again and copy its lines "
+        f"{_hunk_name(hunk)}{about} fits nowhere in the file: read the file again and copy its lines "
         "exactly, without line numbers."
     )

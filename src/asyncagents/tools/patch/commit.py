@@ -7,71 +7,77 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.errors import ToolError
-from asyncagents.tools.file.edit_plan import sha_of, surprise
+from asyncagents.tools.file.edit_plan import sha_of, stale_file_error
 from asyncagents.tools.file.files import Files
-from asyncagents.tools.file.fingerprint import Content, Stamp
-from asyncagents.tools.file.path import Place
+from asyncagents.tools.file.fingerprint import FileState, Fingerprint
+from asyncagents.tools.file.path import ResolvedPath
 
 _ANYONE_WRITES = 0o222
 
 
-class Step(Struct, frozen=True):
+class FileStep(Struct, frozen=True):
     """The change of one file; `before` or `after` None: the file does not exist then."""
 
-    place: Place
-    before: Content | None
+    place: ResolvedPath
+    before: FileState | None
     after: bytes | None
-    like: Content | None = None
+    mode_from: FileState | None = None
     """The file whose mode a new file gets."""
 
 
-class Done(Struct, frozen=True):
-    step: Step
-    stamp: Stamp | None
+class DoneStep(Struct, frozen=True):
+    step: FileStep
+    fingerprint: Fingerprint | None
     """Of the written file; None: the file was removed."""
 
 
-def carry_out(files: Files, steps: Sequence[Step], key: str) -> tuple[Done, ...]:
+def apply_steps(files: Files, steps: Sequence[FileStep], key: str) -> tuple[DoneStep, ...]:
     """Apply all steps, or undo them and raise; only a crash can leave some applied."""
     folders = _missing_folders(files, steps)
-    done: list[Done] = []
+    done: list[DoneStep] = []
     try:
         for step in sorted(steps, key=lambda step: step.after is None):  # removals last
-            stamp = _do(files, step, key)
-            done.append(Done(step, stamp))
+            stamp = _apply_step(files, step, key)
+            done.append(DoneStep(step, stamp))
     except BaseException as error:
-        left = _undo(files, done, folders, f"{key}/undo")
+        left = _undo_steps(files, done, folders, f"{key}/undo")
         if not isinstance(error, ToolError):
             raise
-        raise ToolError(_told(error, done, left)) from error
+        raise ToolError(_failure_text(error, done, left)) from error
     return tuple(done)
 
 
-def _do(files: Files, step: Step, key: str) -> Stamp | None:
+def _apply_step(files: Files, step: FileStep, key: str) -> Fingerprint | None:
     if step.after is not None:
-        return files.rewrite(step.place, key, _from(step.place, step.before, step.after), like=step.like)
+        return files.rewrite(
+            step.place, key, _content_builder(step.place, step.before, step.after), like=step.mode_from
+        )
     if step.before is not None:
         if not step.before.mode & _ANYONE_WRITES:
             raise ToolError(f"{step.place.name} is read-only; change its mode first if it is meant to go.")
-        files.remove(step.place, step.before.stamp)
+        files.remove(step.place, step.before.fingerprint)
     return None
 
 
-def _from(place: Place, before: Content | None, after: bytes) -> Callable[[Content | None], bytes]:
-    def checked(now: Content | None) -> bytes:
+def _content_builder(
+    place: ResolvedPath, before: FileState | None, after: bytes
+) -> Callable[[FileState | None], bytes]:
+    def build_checked(now: FileState | None) -> bytes:
         if sha_of(now) != sha_of(before):
-            raise surprise(place)
+            raise stale_file_error(place)
         return after
 
-    return checked
+    return build_checked
 
 
-def _undo(files: Files, done: Sequence[Done], folders: Sequence[Place], key: str) -> list[str]:
+def _undo_steps(
+    files: Files, done: Sequence[DoneStep], folders: Sequence[ResolvedPath], key: str
+) -> list[str]:
     """Undo the steps; return the names of files that could not be restored."""
     left: list[str] = []
     for each in reversed(done):
         try:
-            _put_back(files, each, key)
+            _undo_step(files, each, key)
         except ToolError:
             left.append(each.step.place.name)
     for folder in reversed(folders):
@@ -80,26 +86,26 @@ def _undo(files: Files, done: Sequence[Done], folders: Sequence[Place], key: str
     return left
 
 
-def _put_back(files: Files, done: Done, key: str) -> None:
+def _undo_step(files: Files, done: DoneStep, key: str) -> None:
     step = done.step
     if step.before is None:
-        if done.stamp is not None:
-            files.remove(step.place, done.stamp)
+        if done.fingerprint is not None:
+            files.remove(step.place, done.fingerprint)
         return
     data = step.before.data
-    wanted = done.stamp.sha256 if done.stamp else sha_of(None)
+    wanted = done.fingerprint.sha256 if done.fingerprint else sha_of(None)
 
-    def checked(now: Content | None) -> bytes:
+    def build_checked(now: FileState | None) -> bytes:
         if sha_of(now) != wanted:
-            raise surprise(step.place)
+            raise stale_file_error(step.place)
         return data
 
-    files.rewrite(step.place, key, checked, like=step.before)
+    files.rewrite(step.place, key, build_checked, like=step.before)
 
 
-def _missing_folders(files: Files, steps: Sequence[Step]) -> list[Place]:
+def _missing_folders(files: Files, steps: Sequence[FileStep]) -> list[ResolvedPath]:
     """Return the missing folders of new files, outermost first."""
-    found: dict[str, Place] = {}
+    found: dict[str, ResolvedPath] = {}
     for step in steps:
         if step.before is None:
             for depth in range(1, len(step.place.parts)):
@@ -109,7 +115,7 @@ def _missing_folders(files: Files, steps: Sequence[Step]) -> list[Place]:
     return sorted(found.values(), key=lambda folder: len(folder.parts))
 
 
-def _told(error: ToolError, done: Sequence[Done], left: list[str]) -> str:
+def _failure_text(error: ToolError, done: Sequence[DoneStep], left: list[str]) -> str:
     if left:
         return (
             f"{error} The patch was given up, but these files could not be put back and are changed: "

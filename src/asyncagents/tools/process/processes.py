@@ -17,32 +17,32 @@ from msgspec.structs import replace
 from asyncagents.config.git_settings import with_git_settings
 from asyncagents.errors import ToolError
 from asyncagents.tools.file.thread_pool import Threads
-from asyncagents.tools.output.capture import Output
-from asyncagents.tools.process.child import Alone, Kept, Order, Running
-from asyncagents.tools.process.program import LIBRARIES, find_program, keep_libraries
-from asyncagents.tools.process.reaper import Hunt
+from asyncagents.tools.output.capture import OutputCapture
+from asyncagents.tools.process.child import ChildProcess, ChildSpec, PlainChild, SupervisedChild
+from asyncagents.tools.process.program import LIBRARY_PATH, drop_project_libraries, find_program
+from asyncagents.tools.process.reaper import Reaper
 
 MARKER = "ASYNCAGENTS_PROCESS"
-CAP = 30_000
-CHUNK = 64 * 1024
+MOST_OUTPUT = 30_000
+CHUNK_BYTES = 64 * 1024
 # Once all processes are dead the pipe ends at once; only a process of another user could hold it longer.
-LAST_WORDS = 5.0
+DRAIN_SECONDS = 5.0
 # A separate PID namespace.
-NAMESPACE = ("--unshare-pid", "--die-with-parent")
+NAMESPACE_OPTIONS = ("--unshare-pid", "--die-with-parent")
 # Everything else as on the host.
-EVERYTHING = ("--dev-bind", "/", "/", "--proc", "/proc")
+BIND_ALL_OPTIONS = ("--dev-bind", "/", "/", "--proc", "/proc")
 
-TRIAL = 10.0
+TRIAL_SECONDS = 10.0
 UNSHARE_NETWORK = "--unshare-net"
 # A full path: PATH may have folders of the project, where agents write.
-NOTHING = ("/bin/sh", "-c", ":")
-TRIAL_SANDBOX = ("--unshare-ipc", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
-NO_SANDBOX = (
+NOOP_COMMAND = ("/bin/sh", "-c", ":")
+TRIAL_SANDBOX_OPTIONS = ("--unshare-ipc", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+NO_SANDBOX_ADVICE = (
     "Nothing was run. Ask the user to install bubblewrap, or to change `sandbox`: `asyncagents doctor`."
 )
-LONGEST_COMPLAINT = 300
+MOST_ERROR_TEXT = 300
 SYSTEM_FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin")
-SEARCHES = 2
+MOST_SEARCHES = 2
 
 OnOutput: TypeAlias = Callable[[str], None]
 Containment: TypeAlias = Literal["namespace", "supervisor", "session"]
@@ -51,14 +51,14 @@ Containment: TypeAlias = Literal["namespace", "supervisor", "session"]
 _count = count()
 
 
-class Ended(Struct, frozen=True, kw_only=True):
-    exit: int
+class ProcessResult(Struct, frozen=True, kw_only=True):
+    exit_code: int
     """The exit code as a shell reports it: 128 plus the signal number for a killed process."""
     timed_out: bool
     output: str
     """The whole output, or its head and tail with a note between them that names the file with the whole."""
     truncated: bool
-    saved: str | None = None
+    spill_path: str | None = None
 
 
 class Processes:
@@ -78,13 +78,15 @@ class Processes:
         self._folder = folder
         self._root = root
         self._bwrap = find_bwrap(environment.get("PATH"), outside=root)
-        self._namespace = (self._bwrap, *NAMESPACE, *EVERYTHING, "--") if namespace and self._bwrap else ()
+        self._namespace = (
+            (self._bwrap, *NAMESPACE_OPTIONS, *BIND_ALL_OPTIONS, "--") if namespace and self._bwrap else ()
+        )
         self._supervisor = supervisor and _has_interpreter()
-        self._found: Containment | None = None
-        self._sandboxed: set[bool] = set()
-        self._finding = asyncio.Lock()
+        self._containment: Containment | None = None
+        self._working_sandboxes: set[bool] = set()
+        self._detection_lock = asyncio.Lock()
         self._threads = Threads()
-        self.searches = asyncio.Semaphore(SEARCHES)
+        self.searches = asyncio.Semaphore(MOST_SEARCHES)
         """Limits how many searches of files run at once."""
 
     def with_variables(self, more: Mapping[str, str]) -> "Processes":
@@ -100,15 +102,15 @@ class Processes:
     def for_own_programs(self) -> "Processes":
         """Return a copy for programs of ours, which load no library from the project."""
         other = copy(self)
-        other._environment = keep_libraries(self._environment, outside=self._root)
+        other._environment = drop_project_libraries(self._environment, outside=self._root)
         return other
 
     async def containment(self) -> Containment:
         """Return the strongest containment that works here; each is tried out once."""
-        async with self._finding:
-            if self._found is None:
-                self._found = await self._find()
-        return self._found
+        async with self._detection_lock:
+            if self._containment is None:
+                self._containment = await self._detect_containment()
+        return self._containment
 
     async def run(
         self,
@@ -117,131 +119,144 @@ class Processes:
         cwd: Path,
         timeout: float | None,
         on_output: OnOutput | None = None,
-        cap: int = CAP,
+        cap: int = MOST_OUTPUT,
         sandbox: Sequence[str] | None = None,
-    ) -> Ended:
+    ) -> ProcessResult:
         """Run a command until it ends or its timeout. When this returns or raises, no process of it is left.
 
         `sandbox`: options for bwrap. Raises `ToolError`, and runs nothing, if no sandbox works here.
         """
-        way = await self._way(command, cwd, sandbox)
-        with closing(Output(self._folder, cap)) as output:
-            return await self._run(way, timeout, output, on_output)
+        way = await self._plan_launch(command, cwd, sandbox)
+        with closing(OutputCapture(self._folder, cap)) as output:
+            return await self._run_launch(way, timeout, output, on_output)
 
-    async def attach(self, command: Sequence[str], *, cwd: Path, ends: "Ends") -> Running:
+    async def start_piped(self, command: Sequence[str], *, cwd: Path, ends: "PipeEnds") -> ChildProcess:
         """Start a command with pipes; the caller must end it."""
-        hunt = self._hunt()
-        hunt.pipe = f"pipe:[{os.fstat(ends.output).st_ino}]"
-        return await self._start(replace(await self._way(command, cwd), ends=ends), ends.output, hunt)
+        hunt = self._new_reaper()
+        hunt.pipe = f"pipe:[{os.fstat(ends.stdout).st_ino}]"
+        return await self._start_child(
+            replace(await self._plan_launch(command, cwd), ends=ends), ends.stdout, hunt
+        )
 
-    async def _way(self, command: Sequence[str], cwd: Path, sandbox: Sequence[str] | None = None) -> "_Way":
+    async def _plan_launch(
+        self, command: Sequence[str], cwd: Path, sandbox: Sequence[str] | None = None
+    ) -> "_Launch":
         if sandbox is not None:
-            return await self._confined(command, cwd, sandbox)
+            return await self._plan_sandboxed(command, cwd, sandbox)
         found = await self.containment()
         argv = (*self._namespace, *command) if found == "namespace" else tuple(command)
-        return _Way(argv, cwd, supervised=found == "supervisor")
+        return _Launch(argv, cwd, supervised=found == "supervisor")
 
-    async def _confined(self, command: Sequence[str], cwd: Path, sandbox: Sequence[str]) -> "_Way":
+    async def _plan_sandboxed(self, command: Sequence[str], cwd: Path, sandbox: Sequence[str]) -> "_Launch":
         failure = await self.sandbox_failure(network=UNSHARE_NETWORK not in sandbox)
         if failure:
-            raise ToolError(f"This agent's commands run in a sandbox alone, and {failure}. {NO_SANDBOX}")
-        libraries = self._environment.get(LIBRARIES)
-        given = ("--setenv", LIBRARIES, libraries) if libraries else ()
-        words = (str(self._bwrap), *NAMESPACE, *sandbox, *given, "--chdir", str(cwd), "--", *command)
-        return _Way(words, cwd, is_ours=True)
+            raise ToolError(
+                f"This agent's commands run in a sandbox alone, and {failure}. {NO_SANDBOX_ADVICE}"
+            )
+        libraries = self._environment.get(LIBRARY_PATH)
+        given = ("--setenv", LIBRARY_PATH, libraries) if libraries else ()
+        words = (str(self._bwrap), *NAMESPACE_OPTIONS, *sandbox, *given, "--chdir", str(cwd), "--", *command)
+        return _Launch(words, cwd, runs_bwrap=True)
 
     async def sandbox_failure(self, *, network: bool) -> str:
         """Return why no sandbox works here; an empty string if one does. Tried again until it works."""
         if self._bwrap is None:
             return "bwrap is not installed"
-        async with self._finding:
-            if network in self._sandboxed:
+        async with self._detection_lock:
+            if network in self._working_sandboxes:
                 return ""
-            argv = (self._bwrap, *NAMESPACE, *TRIAL_SANDBOX, *(() if network else (UNSHARE_NETWORK,)))
-            said = await self._try(_Way((*argv, "--", *NOTHING), Path("/"), is_ours=True))
+            argv = (
+                self._bwrap,
+                *NAMESPACE_OPTIONS,
+                *TRIAL_SANDBOX_OPTIONS,
+                *(() if network else (UNSHARE_NETWORK,)),
+            )
+            said = await self._try_launch(_Launch((*argv, "--", *NOOP_COMMAND), Path("/"), runs_bwrap=True))
             if said:
                 return f"bwrap does not work here ({said})"
-            self._sandboxed.add(network)
+            self._working_sandboxes.add(network)
         return ""
 
-    async def _run(
-        self, way: "_Way", timeout: float | None, output: Output, on_output: OnOutput | None
-    ) -> Ended:
-        hunt = self._hunt()
-        async with _pipe(hunt) as (reader, write):
+    async def _run_launch(
+        self, way: "_Launch", timeout: float | None, output: OutputCapture, on_output: OnOutput | None
+    ) -> ProcessResult:
+        hunt = self._new_reaper()
+        async with _open_pipe(hunt) as (reader, write):
             try:
-                running = await self._start(way, write, hunt)
+                running = await self._start_child(way, write, hunt)
             finally:
                 os.close(write)
-            timed_out = await _watched(running, timeout, _drain(reader, output, on_output))
-        if running.refused is not None:
-            raise ToolError(refused(running.refused, way.cwd)) from running.refused
-        return Ended(
-            exit=running.exit,
+            timed_out = await _watch_child(running, timeout, _drain_output(reader, output, on_output))
+        if running.start_error is not None:
+            raise ToolError(start_error_text(running.start_error, way.cwd)) from running.start_error
+        return ProcessResult(
+            exit_code=running.exit_code,
             timed_out=timed_out,
             output=output.text(),
-            truncated=output.truncated,
-            saved=output.path,
+            truncated=output.is_truncated,
+            spill_path=output.path,
         )
 
-    async def _start(self, way: "_Way", write: int, hunt: Hunt) -> Running:
+    async def _start_child(self, way: "_Launch", write: int, hunt: Reaper) -> ChildProcess:
         name, _, value = hunt.marker.partition("=")
         environment = {**self._environment, name: value}
-        if way.is_ours:
-            environment = keep_libraries(environment, outside=self._root)
-        order = Order(
+        if way.runs_bwrap:
+            environment = drop_project_libraries(environment, outside=self._root)
+        order = ChildSpec(
             argv=way.argv,
             environment=environment,
             cwd=way.cwd,
-            output=write,
-            errors=way.ends.errors if way.ends else None,
-            given=way.ends.given if way.ends else None,
+            stdout=write,
+            stderr=way.ends.stderr if way.ends else None,
+            stdin=way.ends.stdin if way.ends else None,
         )
         try:
-            return await (Kept if way.supervised else Alone).start(order, hunt)
+            return await (SupervisedChild if way.supervised else PlainChild).start(order, hunt)
         except (OSError, ValueError) as error:
-            raise ToolError(refused(error, way.cwd)) from error
+            raise ToolError(start_error_text(error, way.cwd)) from error
 
-    def _hunt(self) -> Hunt:
+    def _new_reaper(self) -> Reaper:
         marker = f"{MARKER}={os.getpid()}.{asyncio.get_running_loop().time():.9f}.{next(_count)}"
-        return Hunt(marker, self._threads)
+        return Reaper(marker, self._threads)
 
-    async def _find(self) -> Containment:
-        if self._namespace and await self._works(_Way((*self._namespace, *NOTHING), Path("/"), is_ours=True)):
+    async def _detect_containment(self) -> Containment:
+        if self._namespace and await self._launch_works(
+            _Launch((*self._namespace, *NOOP_COMMAND), Path("/"), runs_bwrap=True)
+        ):
             return "namespace"
-        if self._supervisor and await self._works(_Way(NOTHING, Path("/"), supervised=True)):
+        if self._supervisor and await self._launch_works(_Launch(NOOP_COMMAND, Path("/"), supervised=True)):
             return "supervisor"
         return "session"
 
-    async def _works(self, way: "_Way") -> bool:
-        return not await self._try(way)
+    async def _launch_works(self, way: "_Launch") -> bool:
+        return not await self._try_launch(way)
 
-    async def _try(self, way: "_Way") -> str:
+    async def _try_launch(self, way: "_Launch") -> str:
         """Run a trial command; return what is wrong, or an empty string."""
         try:
-            with closing(Output(self._folder, CAP)) as output:
-                ended = await self._run(way, TRIAL, output, None)
+            with closing(OutputCapture(self._folder, MOST_OUTPUT)) as output:
+                ended = await self._run_launch(way, TRIAL_SECONDS, output, None)
         except ToolError as error:
             return str(error)
-        said = ended.output.strip()[:LONGEST_COMPLAINT] or f"exit code {ended.exit}"
-        return said if ended.exit or ended.timed_out else ""
+        said = ended.output.strip()[:MOST_ERROR_TEXT] or f"exit code {ended.exit_code}"
+        return said if ended.exit_code or ended.timed_out else ""
 
 
-class Ends(Struct, frozen=True):
+class PipeEnds(Struct, frozen=True):
     """The program's ends of its three pipes: its stdin, stdout and stderr."""
 
-    given: int
-    output: int
-    errors: int
+    stdin: int
+    stdout: int
+    stderr: int
 
 
-class _Way(Struct, frozen=True):
+class _Launch(Struct, frozen=True):
     argv: tuple[str, ...]
     cwd: Path
     supervised: bool = False
-    is_ours: bool = False
+    runs_bwrap: bool = False
     """Whether the command is started by bwrap, which must load no library from the project."""
-    ends: Ends | None = None
+    ends: PipeEnds | None = None
 
 
 def _has_interpreter() -> bool:
@@ -256,11 +271,11 @@ def find_bwrap(path: str | None, *, outside: Path | None) -> str | None:
 
 
 @asynccontextmanager
-async def _pipe(hunt: Hunt) -> AsyncIterator[tuple[asyncio.StreamReader, int]]:
+async def _open_pipe(hunt: Reaper) -> AsyncIterator[tuple[asyncio.StreamReader, int]]:
     """Open a pipe; with asyncio's own, waiting for a process would wait for all that hold the pipe."""
     read, write = os.pipe()
     hunt.pipe = f"pipe:[{os.fstat(read).st_ino}]"
-    reader = asyncio.StreamReader(limit=CHUNK)
+    reader = asyncio.StreamReader(limit=CHUNK_BYTES)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(read, "rb", buffering=0)
     )
@@ -270,29 +285,33 @@ async def _pipe(hunt: Hunt) -> AsyncIterator[tuple[asyncio.StreamReader, int]]:
         transport.close()
 
 
-async def _drain(reader: asyncio.StreamReader, output: Output, on_output: OnOutput | None) -> None:
+async def _drain_output(
+    reader: asyncio.StreamReader, output: OutputCapture, on_output: OnOutput | None
+) -> None:
     data = b"?"
     while data:
-        data = await reader.read(CHUNK)
+        data = await reader.read(CHUNK_BYTES)
         text = output.feed(data, last=not data)
         if text and on_output is not None:
             on_output(text)
 
 
-async def _watched(running: Running, timeout: float | None, drain: Coroutine[None, None, None]) -> bool:
+async def _watch_child(
+    running: ChildProcess, timeout: float | None, drain: Coroutine[None, None, None]
+) -> bool:
     """Wait for the child, end it with all it started, and read the output. Return whether it timed out."""
     try:
         async with asyncio.TaskGroup() as group:
             reading = group.create_task(drain)
-            timed_out = await _ended(running, timeout)
-            await asyncio.wait({reading}, timeout=LAST_WORDS)
+            timed_out = await _wait_and_end(running, timeout)
+            await asyncio.wait({reading}, timeout=DRAIN_SECONDS)
             reading.cancel()
             return timed_out
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
 
 
-async def _ended(running: Running, timeout: float | None) -> bool:
+async def _wait_and_end(running: ChildProcess, timeout: float | None) -> bool:
     try:
         async with asyncio.timeout(timeout):
             await running.wait()
@@ -303,7 +322,7 @@ async def _ended(running: Running, timeout: float | None) -> bool:
         await running.end()
 
 
-def refused(error: OSError | ValueError, cwd: Path) -> str:
+def start_error_text(error: OSError | ValueError, cwd: Path) -> str:
     if not isinstance(error, OSError):
         return "The command has a character that no program can be given, such as NUL: leave it out."
     if error.errno == errno.E2BIG:

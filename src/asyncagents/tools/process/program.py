@@ -7,7 +7,7 @@ from pathlib import Path
 
 from asyncagents.domain.agent.sandbox import is_beneath
 
-LIBRARIES = "LD_LIBRARY_PATH"
+LIBRARY_PATH = "LD_LIBRARY_PATH"
 """The variable with the folders where programs look for shared libraries before those of the system."""
 
 
@@ -21,12 +21,12 @@ def find_program(name: str, path: str | None, *, outside: Path | None) -> str | 
     return None
 
 
-def keep_libraries(environment: Mapping[str, str], *, outside: Path | None) -> dict[str, str]:
+def drop_project_libraries(environment: Mapping[str, str], *, outside: Path | None) -> dict[str, str]:
     """Drop folders of the project, where agents write, from the folders that libraries are loaded from."""
-    folders = (environment.get(LIBRARIES) or "").split(os.pathsep)
+    folders = (environment.get(LIBRARY_PATH) or "").split(os.pathsep)
     kept = [each for each in folders if os.path.isabs(each) and not (outside and _is_inside(each, outside))]
-    rest = {name: value for name, value in environment.items() if name != LIBRARIES}
-    return {**rest, LIBRARIES: os.pathsep.join(kept)} if kept else rest
+    rest = {name: value for name, value in environment.items() if name != LIBRARY_PATH}
+    return {**rest, LIBRARY_PATH: os.pathsep.join(kept)} if kept else rest
 
 
 def _is_inside(path: str, project: Path) -> bool:

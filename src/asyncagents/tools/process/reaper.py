@@ -11,18 +11,18 @@ from pathlib import Path
 
 from msgspec import Struct
 
-GRACE = 2.0
-STEP = 0.02
+GRACE_SECONDS = 2.0
+STEP_SECONDS = 0.02
 # After SIGKILL only a process that hangs in the kernel, or one of another user, is left.
-PATIENCE = 10.0
+KILL_SECONDS = 10.0
 # A process that is just starting may show none of the signs: all are gone when two rounds find none.
-QUIET = 2
+QUIET_ROUNDS = 2
 PROC = Path("/proc")
 
 _log = logging.getLogger(__name__)
 
 
-class _Seen(Struct, frozen=True):
+class _ProcessInfo(Struct, frozen=True):
     """A live process; its start time tells it from a later one with the same PID."""
 
     pid: int
@@ -31,7 +31,7 @@ class _Seen(Struct, frozen=True):
     started: int
 
 
-class Hunt:
+class Reaper:
     def __init__(self, marker: str, threads: Executor | None = None) -> None:
         """`threads`: runs the blocking search; the loop's default executor if not given."""
         self.marker = marker
@@ -42,11 +42,11 @@ class Hunt:
         """The pipe that the processes write to, as in /proc/PID/fd: `pipe:[inode]`."""
         self.limit: int | None = None
         """A resource limit whose value marks our processes: it is inherited and seldom changed."""
-        self._known: set[tuple[int, int]] = set()
+        self._known_processes: set[tuple[int, int]] = set()
 
     async def end(self, process: asyncio.subprocess.Process | None) -> None:
         """Send SIGTERM, then SIGKILL, to all processes. A cancel is raised only when they have ended."""
-        done = asyncio.get_running_loop().run_in_executor(self._threads, self._end)
+        done = asyncio.get_running_loop().run_in_executor(self._threads, self._end_all)
         cancelled: asyncio.CancelledError | None = None
         while not done.done() or (process is not None and process.returncode is None and done.result()):
             try:
@@ -56,11 +56,13 @@ class Hunt:
         if cancelled is not None:
             raise cancelled
 
-    def _end(self) -> bool:
+    def _end_all(self) -> bool:
         """End all processes; return whether they are gone."""
         if not PROC.joinpath("self").exists():
             return self._end_group()
-        gone = self._gone(signal.SIGTERM, GRACE) or self._gone(signal.SIGKILL, PATIENCE)
+        gone = self._signal_until_gone(signal.SIGTERM, GRACE_SECONDS) or self._signal_until_gone(
+            signal.SIGKILL, KILL_SECONDS
+        )
         if not gone:
             _log.warning("action=reap leaders=%s: processes are still running after SIGKILL", self.leaders)
         return gone
@@ -70,55 +72,55 @@ class Hunt:
         for leader in self.leaders:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(leader, signal.SIGTERM)
-                time.sleep(GRACE)
+                time.sleep(GRACE_SECONDS)
                 os.killpg(leader, signal.SIGKILL)
         return True
 
-    def _gone(self, kind: signal.Signals, seconds: float) -> bool:
+    def _signal_until_gone(self, kind: signal.Signals, seconds: float) -> bool:
         """Send the signal (other than SIGKILL: once each) until no process is left (True) or time is up."""
         told: set[tuple[int, int]] = set()
         quiet = 0
-        for _ in range(int(seconds / STEP)):
+        for _ in range(int(seconds / STEP_SECONDS)):
             found = self.survivors()
             quiet = 0 if found else quiet + 1
-            if quiet == QUIET:
+            if quiet == QUIET_ROUNDS:
                 return True
             for pid, started in found:
                 if kind == signal.SIGKILL or (pid, started) not in told:
                     told.add((pid, started))
-                    _send(pid, kind)
+                    _send_signal(pid, kind)
             if found:
-                time.sleep(STEP)
+                time.sleep(STEP_SECONDS)
         return False
 
     def survivors(self) -> set[tuple[int, int]]:
         """Return all live processes of ours, by PID and start time."""
-        alive = [seen for name in os.listdir(PROC) if name.isdigit() and (seen := _look(int(name)))]
+        alive = [seen for name in os.listdir(PROC) if name.isdigit() and (seen := _read_process(int(name)))]
         found = {seen.pid for seen in alive if self._is_ours(seen)}
         while more := {seen.pid for seen in alive if seen.parent in found} - found:
             found |= more
         ours = {(seen.pid, seen.started) for seen in alive if seen.pid in found}
-        self._known |= ours
+        self._known_processes |= ours
         return ours
 
-    def _is_ours(self, seen: _Seen) -> bool:
+    def _is_ours(self, seen: _ProcessInfo) -> bool:
         if seen.pid == os.getpid():
             return False
-        if (seen.pid, seen.started) in self._known or seen.session in self.leaders:
+        if (seen.pid, seen.started) in self._known_processes or seen.session in self.leaders:
             return True
         return (
-            _marked(seen.pid, self.marker.encode())
-            or _writes(seen.pid, self.pipe)
-            or _limited(seen.pid, self.limit)
+            _has_marker(seen.pid, self.marker.encode())
+            or _writes_to_pipe(seen.pid, self.pipe)
+            or _has_limit(seen.pid, self.limit)
         )
 
 
-def _send(pid: int, kind: signal.Signals) -> None:
+def _send_signal(pid: int, kind: signal.Signals) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, kind)
 
 
-def _look(pid: int) -> _Seen | None:
+def _read_process(pid: int) -> _ProcessInfo | None:
     """Return the process if it is alive; a zombie whose only thread is its first is not."""
     try:
         stat = (PROC / str(pid) / "stat").read_bytes()
@@ -127,17 +129,17 @@ def _look(pid: int) -> _Seen | None:
     fields = stat[stat.rindex(b")") + 2 :].split()
     if fields[0] in {b"Z", b"X"} and int(fields[17]) <= 1:
         return None
-    return _Seen(pid, int(fields[1]), int(fields[3]), int(fields[19]))
+    return _ProcessInfo(pid, int(fields[1]), int(fields[3]), int(fields[19]))
 
 
-def _marked(pid: int, marker: bytes) -> bool:
+def _has_marker(pid: int, marker: bytes) -> bool:
     try:
         return marker in (PROC / str(pid) / "environ").read_bytes().split(b"\0")
     except OSError:
         return False
 
 
-def _writes(pid: int, pipe: str) -> bool:
+def _writes_to_pipe(pid: int, pipe: str) -> bool:
     with suppress(OSError):
         return any(
             os.readlink(f"/proc/{pid}/fd/{stream}") == pipe for stream in os.listdir(f"/proc/{pid}/fd")
@@ -145,7 +147,7 @@ def _writes(pid: int, pipe: str) -> bool:
     return False
 
 
-def _limited(pid: int, limit: int | None) -> bool:
+def _has_limit(pid: int, limit: int | None) -> bool:
     if limit is None:
         return False
     try:

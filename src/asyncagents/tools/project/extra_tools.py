@@ -14,7 +14,7 @@ BUILT_IN = frozenset(
 )
 
 
-class Added(Struct, frozen=True):
+class ExtraTool(Struct, frozen=True):
     """A tool with its origin; `own`: the user added it, not the project."""
 
     tool: AnyTool
@@ -22,12 +22,14 @@ class Added(Struct, frozen=True):
     own: bool
 
 
-def with_added(tools: Sequence[AnyTool], added: Sequence[Added]) -> tuple[tuple[AnyTool, ...], list[str]]:
+def merge_tools(
+    tools: Sequence[AnyTool], added: Sequence[ExtraTool]
+) -> tuple[tuple[AnyTool, ...], list[str]]:
     """Return all tools, and a warning for each ignored one. The first tool of a name wins.
 
     Only a user's own tool may replace a built-in one; it takes that tool's position.
     """
-    new: dict[str, Added] = {}
+    new: dict[str, ExtraTool] = {}
     told: list[str] = []
     known = {tool.name for tool in tools}
     for each in added:

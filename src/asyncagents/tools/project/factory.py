@@ -13,46 +13,46 @@ from asyncagents.domain.port import Clock
 from asyncagents.engine.tool import AnyTool
 from asyncagents.store.store import Store
 from asyncagents.tools.mcp.servers import open_servers
-from asyncagents.tools.output.limit import forget_old
+from asyncagents.tools.output.limit import delete_old_files
 from asyncagents.tools.project.projects import Extensions, Projects
-from asyncagents.tools.project.toolbox import Bench
+from asyncagents.tools.project.toolbox import ToolDeps
 from asyncagents.tools.web.own_port import read_own_port
 from asyncagents.tools.web.web import open_web
 
-REST_SECONDS = 2.0
+WAIT_SECONDS = 2.0
 
-Delegating: TypeAlias = Callable[[DelegationConfig], Sequence[AnyTool]]
-Open: TypeAlias = Callable[[Store, Ids, Delegating], Projects]
+DelegationTools: TypeAlias = Callable[[DelegationConfig], Sequence[AnyTool]]
+ProjectsFactory: TypeAlias = Callable[[Store, Ids, DelegationTools], Projects]
 
 
 @asynccontextmanager
-async def open_coding(
+async def open_projects_factory(
     output: Path,
     *,
     config: Config | None,
     tools: Sequence[AnyTool],
     clock: Clock,
     extensions: Extensions[Any] | None = None,
-) -> AsyncIterator[Open]:
+) -> AsyncIterator[ProjectsFactory]:
     """Yield a factory of `Projects`; with `config` None, each directory reads its own files."""
     environment = system_environment()
-    forget_old(output, clock.now())
+    delete_old_files(output, clock.now())
     made: list[Projects] = []
     async with (
         open_web(own_port=partial(read_own_port, output.parent)) as web,
         open_servers(output) as servers,
     ):
 
-        def furnish(store: Store, ids: Ids, delegating: Delegating) -> Projects:
-            bench = Bench(
+        def create_projects(store: Store, ids: Ids, delegating: DelegationTools) -> Projects:
+            bench = ToolDeps(
                 web=web,
-                todos=store.todos,
+                read_todos=store.todos,
                 ids=ids,
                 home=environment.home,
-                output=output,
+                output_folder=output,
                 clock=clock,
                 servers=servers,
-                delegating=delegating,
+                delegation_tools=delegating,
             )
             projects = Projects(
                 environment, bench, clock=clock, config=config, tools=tools, extensions=extensions
@@ -61,7 +61,7 @@ async def open_coding(
             return projects
 
         try:
-            yield furnish
+            yield create_projects
         finally:
             for projects in made:
-                await projects.rest(REST_SECONDS)
+                await projects.wait_for_writes(WAIT_SECONDS)

@@ -16,27 +16,27 @@ from asyncagents.domain.agent.agent import Agent
 from asyncagents.domain.agent.command import ShellPiece
 from asyncagents.domain.agent.permission import Action
 from asyncagents.domain.call.result_file import mime_of
-from asyncagents.domain.text import whole
+from asyncagents.domain.text import replace_surrogates
 from asyncagents.engine.tool import Ask
 from asyncagents.engine.workplace.agents import Agents
 from asyncagents.engine.workplace.prompt_sources import (
-    FOLDER,
-    Attached,
+    DIRECTORY_MIME,
+    AttachedFile,
+    FileLookup,
+    FileRequest,
+    ForbiddenFile,
     Judge,
-    Looked,
-    NotAllowed,
-    NotThere,
-    Sight,
-    Unfit,
+    NoSuchFile,
+    UnreadableFile,
 )
 from asyncagents.errors import ToolError
-from asyncagents.tools.file.files import Files, Missing
-from asyncagents.tools.file.path import Outside, Place, read_asks
+from asyncagents.tools.file.files import Files, MissingFile
+from asyncagents.tools.file.path import OutsidePath, ResolvedPath, read_asks
 from asyncagents.tools.file.text import BOM
-from asyncagents.tools.process.processes import Ended
-from asyncagents.tools.project.toolbox import Doors
+from asyncagents.tools.process.processes import ProcessResult
+from asyncagents.tools.project.toolbox import ProjectIO
 
-LARGEST = 10 * 1024 * 1024
+MOST_BYTES = 10 * 1024 * 1024
 MOST_CHARS = 100_000
 """Characters shown of a file that is mentioned, not attached."""
 MOST_NAMES = 1_000
@@ -45,8 +45,8 @@ LONGEST_ARGUMENT = 100 * 1024
 """Linux limits one argument of a program to 128 KiB."""
 
 
-class ProjectMaterial(Struct, frozen=True, kw_only=True):
-    doors: Doors
+class ProjectPromptSources(Struct, frozen=True, kw_only=True):
+    io: ProjectIO
     commands: FoundCommands
     agents: Agents
     scratch: Path
@@ -56,39 +56,41 @@ class ProjectMaterial(Struct, frozen=True, kw_only=True):
         found = self.agents.find(name)
         return None if found is None or found.hidden else found
 
-    async def look(self, sight: Sight, judge: Judge, *, meant: bool) -> Looked:
-        return await self.doors.files.threads.run(self._look, sight, judge, meant)
+    async def look_up(self, sight: FileRequest, judge: Judge, *, meant: bool) -> FileLookup:
+        return await self.io.files.threads.run(self._find_file, sight, judge, meant)
 
-    def _look(self, sight: Sight, judge: Judge, meant: bool) -> Looked:
-        files = self.doors.files
+    def _find_file(self, sight: FileRequest, judge: Judge, meant: bool) -> FileLookup:
+        files = self.io.files
         try:
-            place = files.place(sight.path, sight.directory)
+            place = files.resolve(sight.path, sight.directory)
             folder = files.is_folder(place)
             asks = read_asks("read", place, folder=folder, guard=files.guards([place])[0])
-            refused = _refused(place, judge, asks, meant=meant)
+            refused = _find_refusal(place, judge, asks, meant=meant)
             if refused is not None:
                 return refused
-            shown = _folder(files, place) if folder else self._file(place, sight)
-            return shown if meant else _cut(shown)
-        except Missing as error:
-            return NotThere(str(error))
+            shown = _attach_folder(files, place) if folder else self._attach_file(place, sight)
+            return shown if meant else _cut_text(shown)
+        except MissingFile as error:
+            return NoSuchFile(str(error))
         except ToolError as error:
-            return Unfit(str(error))
+            return UnreadableFile(str(error))
 
-    def _file(self, place: Place, sight: Sight) -> Attached | Unfit:
-        content = self.doors.files.read(place)
-        shown = _shown(place, content.data, sight)
-        if isinstance(shown, Attached) and shown.words is not None:
-            self.doors.seen.note(sight.session_id, place, content.stamp)
+    def _attach_file(self, place: ResolvedPath, sight: FileRequest) -> AttachedFile | UnreadableFile:
+        content = self.io.files.read(place)
+        shown = _attach_content(place, content.data, sight)
+        if isinstance(shown, AttachedFile) and shown.words is not None:
+            self.io.read_log.record(sight.session_id, place, content.fingerprint)
         return shown
 
-    async def shell(self, piece: ShellPiece, directory: str) -> str:
-        with _said(piece.script, self.scratch) as words:
-            ended = await self.doors.processes.run(words, cwd=Path(directory), timeout=SHELL_SECONDS)
-        return _told(piece, ended)
+    async def run_shell(self, piece: ShellPiece, directory: str) -> str:
+        with _shell_arguments(piece.script, self.scratch) as words:
+            ended = await self.io.processes.run(words, cwd=Path(directory), timeout=SHELL_SECONDS)
+        return _shell_text(piece, ended)
 
 
-def _refused(place: Place, judge: Judge, asks: Sequence[Ask], *, meant: bool) -> NotAllowed | None:
+def _find_refusal(
+    place: ResolvedPath, judge: Judge, asks: Sequence[Ask], *, meant: bool
+) -> ForbiddenFile | None:
     """Return why the rules for `read` refuse the path, or None; `meant` accepts rules that ask."""
     accepted: tuple[Action, ...] = ("allow", "ask") if meant else ("allow",)
     for ask in asks:
@@ -96,31 +98,35 @@ def _refused(place: Place, judge: Judge, asks: Sequence[Ask], *, meant: bool) ->
         if action not in accepted:
             says = "deny it" if action == "deny" else "would ask first"
             why = f"{place.name} cannot be attached: the rules for {ask.permission} {says}"
-            return NotAllowed(why, isinstance(place, Outside))
+            return ForbiddenFile(why, isinstance(place, OutsidePath))
     return None
 
 
-def _folder(files: Files, place: Place) -> Attached:
-    entries = files.names(place)
+def _attach_folder(files: Files, place: ResolvedPath) -> AttachedFile:
+    entries = files.list_folder(place)
     lines = [f"{entry.name}{'/' if entry.folder else '@' if entry.link else ''}" for entry in entries]
     more = [f"(and {len(lines) - MOST_NAMES} more)"] if len(lines) > MOST_NAMES else []
-    words = whole("\n".join([*lines[:MOST_NAMES], *more]) or "(the folder is empty)")
-    return Attached(path=place.path, name=whole(place.name), mime=FOLDER, words=words)
+    words = replace_surrogates("\n".join([*lines[:MOST_NAMES], *more]) or "(the folder is empty)")
+    return AttachedFile(
+        path=place.path, name=replace_surrogates(place.name), mime=DIRECTORY_MIME, words=words
+    )
 
 
-def _shown(place: Place, data: bytes, sight: Sight) -> Attached | Unfit:
-    if len(data) > LARGEST:
-        return Unfit(f"{place.name} is larger than 10 MiB: attach a part of it, or make it smaller")
-    mime = told_mime(place.name, data)
+def _attach_content(place: ResolvedPath, data: bytes, sight: FileRequest) -> AttachedFile | UnreadableFile:
+    if len(data) > MOST_BYTES:
+        return UnreadableFile(f"{place.name} is larger than 10 MiB: attach a part of it, or make it smaller")
+    mime = detect_mime(place.name, data)
     if mime is None:
-        return Unfit(f"{place.name} is neither text nor an image nor a PDF: if it is text, save it as UTF-8")
+        return UnreadableFile(
+            f"{place.name} is neither text nor an image nor a PDF: if it is text, save it as UTF-8"
+        )
     if mime == "text/plain":
-        return _text(place, data.decode().removeprefix(BOM), sight)
+        return _attach_text(place, data.decode().removeprefix(BOM), sight)
     url = f"data:{mime};base64,{b64encode(data).decode()}"
-    return Attached(path=place.path, name=place.name, mime=mime, data=url)
+    return AttachedFile(path=place.path, name=place.name, mime=mime, data=url)
 
 
-def told_mime(name: str, data: bytes) -> str | None:
+def detect_mime(name: str, data: bytes) -> str | None:
     """Detect the MIME type by content, else an image by its name; None: unknown."""
     known = mime_of(data)
     if known is not None:
@@ -138,27 +144,27 @@ def _is_text(data: bytes) -> bool:
         return False
 
 
-def _text(place: Place, text: str, sight: Sight) -> Attached | Unfit:
+def _attach_text(place: ResolvedPath, text: str, sight: FileRequest) -> AttachedFile | UnreadableFile:
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
     first = max(1, sight.first or 1)
     last = len(lines) if sight.last is None else sight.last
     if first > max(1, len(lines)) or last < first - 1:
-        return Unfit(f"{place.name} has {len(lines)} lines: there are none from {first} to {last}")
+        return UnreadableFile(f"{place.name} has {len(lines)} lines: there are none from {first} to {last}")
     words = "\n".join(lines[first - 1 : last])
-    return Attached(path=place.path, name=place.name, mime="text/plain", words=words or "(empty)")
+    return AttachedFile(path=place.path, name=place.name, mime="text/plain", words=words or "(empty)")
 
 
-def _cut(shown: Attached | Unfit) -> Attached | Unfit:
-    if isinstance(shown, Unfit) or len(shown.words or "") <= MOST_CHARS:
+def _cut_text(shown: AttachedFile | UnreadableFile) -> AttachedFile | UnreadableFile:
+    if isinstance(shown, UnreadableFile) or len(shown.words or "") <= MOST_CHARS:
         return shown
     note = f"(Cut after {MOST_CHARS} characters: the tool read has the rest.)"
     return replace(shown, words=f"{(shown.words or '')[:MOST_CHARS]}\n{note}")
 
 
 @contextmanager
-def _said(script: str, scratch: Path) -> Iterator[tuple[str, ...]]:
+def _shell_arguments(script: str, scratch: Path) -> Iterator[tuple[str, ...]]:
     """Yield the arguments that run a script: inline or, if it is too long, by a private temporary file."""
     if len(script.encode("utf-8", "replace")) <= LONGEST_ARGUMENT:
         yield "bash", "-c", script
@@ -173,12 +179,12 @@ def _said(script: str, scratch: Path) -> Iterator[tuple[str, ...]]:
         os.unlink(path)
 
 
-def _told(piece: ShellPiece, ended: Ended) -> str:
+def _shell_text(piece: ShellPiece, ended: ProcessResult) -> str:
     said = ended.output.rstrip("\n")
     if ended.timed_out:
         note = f"[The command `{piece.command}` was ended after {SHELL_SECONDS:g} s.]"
-    elif ended.exit:
-        note = f"[The command `{piece.command}` failed with exit code {ended.exit}.]"
+    elif ended.exit_code:
+        note = f"[The command `{piece.command}` failed with exit code {ended.exit_code}.]"
     else:
         return said
     return f"{said}\n{note}" if said else note

@@ -20,53 +20,53 @@ from asyncagents.tools.builtin.patch import patch
 from asyncagents.tools.builtin.question import question
 from asyncagents.tools.builtin.read import read
 from asyncagents.tools.builtin.skill import skill
-from asyncagents.tools.builtin.todo import Known, todoread, todowrite
+from asyncagents.tools.builtin.todo import ReadTodos, todoread, todowrite
 from asyncagents.tools.builtin.wait import wait
 from asyncagents.tools.builtin.webfetch import webfetch
 from asyncagents.tools.builtin.write import write
 from asyncagents.tools.file.files import Files
-from asyncagents.tools.file.read_log import Seen
+from asyncagents.tools.file.read_log import ReadLog
 from asyncagents.tools.guard.place_guard import PlaceGuard
 from asyncagents.tools.mcp.servers import Servers
-from asyncagents.tools.output.limit import capped
+from asyncagents.tools.output.limit import limit_output
 from asyncagents.tools.process.processes import Processes
 from asyncagents.tools.process.sandbox import Sandboxes
 from asyncagents.tools.web.web import Web
 
 
-class Doors(Struct, frozen=True, kw_only=True):
+class ProjectIO(Struct, frozen=True, kw_only=True):
     """Files, processes and sandboxes that the tools of one project share; kept when its config changes."""
 
     files: Files
-    seen: Seen
+    read_log: ReadLog
     processes: Processes
     sandboxes: Sandboxes
 
-    def guarded_by(self, guard: PlaceGuard) -> "Doors":
+    def with_guard(self, guard: PlaceGuard) -> "ProjectIO":
         """Return a copy whose files are under `guard`."""
-        return replace(self, files=self.files.guarded_by(guard))
+        return replace(self, files=self.files.with_guard(guard))
 
 
-class Bench(Struct, frozen=True, kw_only=True):
+class ToolDeps(Struct, frozen=True, kw_only=True):
     """Dependencies that the tools of all projects share."""
 
     web: Web
-    todos: Known
+    read_todos: ReadTodos
     ids: Ids
     home: Path
-    output: Path
+    output_folder: Path
     """Folder for outputs that are too long for a tool result."""
     clock: Clock | None = None
     """Clock for timers; None: the system's."""
     servers: Servers | None = None
     """MCP servers; None: this runtime starts none."""
-    delegating: Callable[[DelegationConfig], Sequence[AnyTool]] = lambda config: ()
+    delegation_tools: Callable[[DelegationConfig], Sequence[AnyTool]] = lambda config: ()
     """Builds the delegation tools of a config."""
 
 
-def built_in(bench: Bench, doors: Doors, skills: Sequence[Skill]) -> tuple[AnyTool, ...]:
+def built_in_tools(bench: ToolDeps, doors: ProjectIO, skills: Sequence[Skill]) -> tuple[AnyTool, ...]:
     """Build the built-in tools, in the order in which the model reads them."""
-    files, seen = doors.files, doors.seen
+    files, seen = doors.files, doors.read_log
     tools: list[AnyTool] = [
         read(files, seen),
         list_files(files, seen, doors.processes),
@@ -79,18 +79,18 @@ def built_in(bench: Bench, doors: Doors, skills: Sequence[Skill]) -> tuple[AnyTo
             doors.processes,
             home=bench.home,
             files=files,
-            confinement=Confinement(doors.sandboxes, files.threads, _folders(skills)),
+            confinement=Confinement(doors.sandboxes, files.threads, _skill_folders(skills)),
         ),
         webfetch(bench.web, doors.processes),
-        todowrite(bench.todos, bench.ids),
-        todoread(bench.todos),
+        todowrite(bench.read_todos, bench.ids),
+        todoread(bench.read_todos),
         question(),
         wait(bench.clock),
     ]
     if skills:
         tools.append(skill(skills, files.threads))
-    return tuple(capped(tool, bench.output) for tool in tools)
+    return tuple(limit_output(tool, bench.output_folder) for tool in tools)
 
 
-def _folders(skills: Sequence[Skill]) -> tuple[Path, ...]:
+def _skill_folders(skills: Sequence[Skill]) -> tuple[Path, ...]:
     return tuple(skill.path.parent for skill in skills)

@@ -8,7 +8,7 @@ MOST_SCATTERED = 64
 _WHOLE_NAME, _STARTS_NAME, _IN_NAME, _IN_PATH, _SCATTERED = range(5)
 
 
-def best(query: str, paths: Iterable[str], limit: int) -> list[str]:
+def best_matches(query: str, paths: Iterable[str], limit: int) -> list[str]:
     """Return the best matches, of equals the shorter first; without a query, the first paths."""
     letters = query.lower().strip()
     if not letters:

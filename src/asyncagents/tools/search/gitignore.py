@@ -11,15 +11,15 @@ from msgspec import Struct
 MOST_LINES = 5_000
 MOST_CHARACTERS = 128 * 1024
 """Characters read of one file; the rest is ignored."""
-_LONGEST = 1_000
-_TOGETHER = 200
+_MOST_LINE = 1_000
+_GLOBS_PER_EXPRESSION = 200
 """Globs that are compiled into one regular expression."""
 _ANY_DEPTH = "**"
 _WILD = frozenset("*?[\\")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
-class Rule(Struct, frozen=True):
+class IgnoreRule(Struct, frozen=True):
     folder: tuple[str, ...]
     """The folder of the `.gitignore`; the rule applies below it."""
     pattern: tuple[str, ...]
@@ -28,7 +28,7 @@ class Rule(Struct, frozen=True):
     only_folders: bool = False
 
 
-def rules(lines: Iterable[str], folder: tuple[str, ...] = ()) -> tuple[Rule, ...]:
+def parse_rules(lines: Iterable[str], folder: tuple[str, ...] = ()) -> tuple[IgnoreRule, ...]:
     """Parse the lines of a file in `folder`."""
     kept, left = list[str](), MOST_CHARACTERS
     for line in islice(lines, MOST_LINES):
@@ -36,14 +36,14 @@ def rules(lines: Iterable[str], folder: tuple[str, ...] = ()) -> tuple[Rule, ...
         if left < 0:
             break
         kept.append(line)
-    found = (_rule(line, folder) for line in kept)
+    found = (_parse_rule(line, folder) for line in kept)
     return tuple(rule for rule in found if rule is not None)
 
 
-def is_ignored(parts: tuple[str, ...], rules: Sequence[Rule], *, folder: bool) -> bool:
+def is_ignored(parts: tuple[str, ...], rules: Sequence[IgnoreRule], *, folder: bool) -> bool:
     """Return whether a path is ignored whose folders are not: nothing in an ignored folder is re-included."""
     for rule in reversed(rules):
-        if (folder or not rule.only_folders) and _fits(rule, parts):
+        if (folder or not rule.only_folders) and _matches_rule(rule, parts):
             return not rule.keep
     return False
 
@@ -51,7 +51,7 @@ def is_ignored(parts: tuple[str, ...], rules: Sequence[Rule], *, folder: bool) -
 class _LastNames:
     """A fast first test for the rules of one file: a rule's last glob must match a path's last segment."""
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[IgnoreRule]) -> None:
         last = list(dict.fromkeys(rule.pattern[-1] for rule in rules))
         self._plain = frozenset(glob for glob in last if _WILD.isdisjoint(glob))
         self._globs = [glob for glob in last if not _WILD.isdisjoint(glob)]
@@ -61,22 +61,23 @@ class _LastNames:
 
     @cached_property
     def _expressions(self) -> tuple[re.Pattern[str], ...]:
-        pieces = range(0, len(self._globs), _TOGETHER)
+        pieces = range(0, len(self._globs), _GLOBS_PER_EXPRESSION)
         return tuple(
-            re.compile("|".join(map(_translated, self._globs[start : start + _TOGETHER]))) for start in pieces
+            re.compile("|".join(map(_translate_glob, self._globs[start : start + _GLOBS_PER_EXPRESSION])))
+            for start in pieces
         )
 
 
-class Ignoring:
+class IgnoreRules:
     """The rules that apply in a folder, with a fast first test, since most names match none."""
 
-    def __init__(self, rules: Sequence[Rule] = (), tests: tuple[_LastNames, ...] | None = None) -> None:
+    def __init__(self, rules: Sequence[IgnoreRule] = (), tests: tuple[_LastNames, ...] | None = None) -> None:
         self.rules = tuple(rules)
         self._tests = tests if tests is not None else (_LastNames(self.rules),)
 
-    def extend(self, more: Sequence[Rule]) -> "Ignoring":
+    def extend(self, more: Sequence[IgnoreRule]) -> "IgnoreRules":
         """Return these rules with those of a deeper folder."""
-        return Ignoring((*self.rules, *more), (*self._tests, _LastNames(more))) if more else self
+        return IgnoreRules((*self.rules, *more), (*self._tests, _LastNames(more))) if more else self
 
     def ignores(self, parts: tuple[str, ...], *, folder: bool) -> bool:
         """Return the same as `is_ignored`."""
@@ -85,7 +86,7 @@ class Ignoring:
         )
 
 
-def _fits(rule: Rule, parts: tuple[str, ...]) -> bool:
+def _matches_rule(rule: IgnoreRule, parts: tuple[str, ...]) -> bool:
     if parts[: len(rule.folder)] != rule.folder:
         return False
     names = parts[len(rule.folder) :]
@@ -94,34 +95,34 @@ def _fits(rule: Rule, parts: tuple[str, ...]) -> bool:
         if glob == _ANY_DEPTH:
             at = set(range(min(at), len(names) + 1))
         else:
-            at = {each + 1 for each in at if each < len(names) and _is_like(glob, names[each])}
+            at = {each + 1 for each in at if each < len(names) and _matches_glob(glob, names[each])}
         if not at:
             return False
     return len(names) in at
 
 
-def _is_like(glob: str, name: str) -> bool:
-    return glob == name if _WILD.isdisjoint(glob) else _compiled(glob).match(name) is not None
+def _matches_glob(glob: str, name: str) -> bool:
+    return glob == name if _WILD.isdisjoint(glob) else _compile_glob(glob).match(name) is not None
 
 
 # Larger than the lines of a file, or each entry would evict the next one needed.
 @lru_cache(maxsize=2 * MOST_LINES)
-def _compiled(glob: str) -> re.Pattern[str]:
-    return re.compile(_translated(glob))
+def _compile_glob(glob: str) -> re.Pattern[str]:
+    return re.compile(_translate_glob(glob))
 
 
-def _translated(glob: str) -> str:
+def _translate_glob(glob: str) -> str:
     """Translate a glob to a regular expression; fnmatch's translation does not backtrack."""
-    return fnmatch.translate(_ESCAPED.sub(_literal, glob.replace("[^", "[!")))
+    return fnmatch.translate(_ESCAPED.sub(_unescape_literal, glob.replace("[^", "[!")))
 
 
-def _literal(escaped: re.Match[str]) -> str:
+def _unescape_literal(escaped: re.Match[str]) -> str:
     return f"[{escaped[1]}]" if escaped[1] in "*?[" else escaped[1]
 
 
-def _rule(line: str, folder: tuple[str, ...]) -> Rule | None:
-    line = _trimmed(line)
-    if not line or line.startswith("#") or len(line) > _LONGEST:
+def _parse_rule(line: str, folder: tuple[str, ...]) -> IgnoreRule | None:
+    line = _trim_line(line)
+    if not line or line.startswith("#") or len(line) > _MOST_LINE:
         return None
     keep = line.startswith("!")
     line = line.removeprefix("!")
@@ -134,10 +135,10 @@ def _rule(line: str, folder: tuple[str, ...]) -> Rule | None:
         pattern.insert(0, _ANY_DEPTH)
     if pattern[-1] == _ANY_DEPTH:
         pattern.append("*")
-    return Rule(folder, tuple(pattern), keep, only_folders)
+    return IgnoreRule(folder, tuple(pattern), keep, only_folders)
 
 
-def _trimmed(line: str) -> str:
+def _trim_line(line: str) -> str:
     """Strip the line end, and trailing spaces except one after a backslash."""
     line = line.rstrip("\r\n")
     bare = line.rstrip(" ")

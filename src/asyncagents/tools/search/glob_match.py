@@ -5,27 +5,27 @@ from collections.abc import Callable
 
 from asyncagents.errors import ToolError
 from asyncagents.tools.file.text import encode
-from asyncagents.tools.search.gitignore import Rule, is_ignored
+from asyncagents.tools.search.gitignore import IgnoreRule, is_ignored
 
-LONGEST = 1_000
+MOST_PATTERN = 1_000
 MOST_CHOICES = 200
 _CHOICE = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _ANY_DEPTH = "**"
 
 
-def fitting(pattern: str, folder: tuple[str, ...]) -> Callable[[tuple[str, ...]], bool]:
+def glob_filter(pattern: str, folder: tuple[str, ...]) -> Callable[[tuple[str, ...]], bool]:
     """Return a function that matches paths. A pattern without a slash matches a name at any depth, any other
     from the folder down. Raises `ToolError`."""
     encode(pattern, "The pattern")
     if not pattern.strip("/ "):
         raise ToolError("The pattern is empty; write one such as **/*.py.")
-    if len(pattern) > LONGEST:
-        raise ToolError(f"The pattern has more than {LONGEST} characters; use a shorter one.")
-    wanted = tuple(Rule(folder, _segments(each)) for each in _choices(pattern))
+    if len(pattern) > MOST_PATTERN:
+        raise ToolError(f"The pattern has more than {MOST_PATTERN} characters; use a shorter one.")
+    wanted = tuple(IgnoreRule(folder, _split_segments(each)) for each in _expand_braces(pattern))
     return lambda parts: is_ignored(parts, wanted, folder=False)
 
 
-def _choices(pattern: str) -> list[str]:
+def _expand_braces(pattern: str) -> list[str]:
     """Expand `{a,b}` to all alternatives, inner braces first."""
     waiting, done = [pattern], list[str]()
     while waiting:
@@ -40,7 +40,7 @@ def _choices(pattern: str) -> list[str]:
     return done
 
 
-def _segments(pattern: str) -> tuple[str, ...]:
+def _split_segments(pattern: str) -> tuple[str, ...]:
     segments = [each for each in pattern.split("/") if each not in {"", "."}]
     if ".." in segments:
         raise ToolError("The pattern goes up with '..'; name the folder in path instead.")

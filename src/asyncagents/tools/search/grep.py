@@ -15,16 +15,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.agent.guarded import GuardedPlaces
-from asyncagents.domain.agent.permission import Effective
-from asyncagents.domain.text import whole
+from asyncagents.domain.agent.permission import LineageRules
+from asyncagents.domain.text import replace_surrogates
 from asyncagents.errors import ToolError
 from asyncagents.tools.file.files import Files
 from asyncagents.tools.file.folder import MOST_SEARCHED
-from asyncagents.tools.file.path import Outside, Place
+from asyncagents.tools.file.path import OutsidePath, ResolvedPath
 from asyncagents.tools.guard.place_guard import PlaceGuard
-from asyncagents.tools.search.glob_match import fitting
-from asyncagents.tools.search.grep_lines import MOST_MATCHES, Expression, FileLines, LineSearch, Match
-from asyncagents.tools.search.grep_prefilter import worth_a_look
+from asyncagents.tools.search.glob_match import glob_filter
+from asyncagents.tools.search.grep_lines import MOST_MATCHES, Expression, FileMatches, LineSearch, Match
+from asyncagents.tools.search.grep_prefilter import prefilter_files
 from asyncagents.tools.search.parallel import work_in_order
 from asyncagents.tools.search.walk import walk
 
@@ -32,12 +32,12 @@ FIRST_PIECE, LARGEST_PIECE = 200, 1_600
 """Files in one batch."""
 
 
-class Search(Struct, frozen=True, kw_only=True, tag="grep"):
+class GrepSearch(Struct, frozen=True, kw_only=True, tag="grep"):
     root: str
-    place: Place
+    place: ResolvedPath
     pattern: str
     include: str | None = None
-    rules: Effective
+    rules: LineageRules
     """Files that may not be read unasked are not searched."""
     guarded: GuardedPlaces = GuardedPlaces()
     """Sealed and secret places are skipped."""
@@ -45,7 +45,7 @@ class Search(Struct, frozen=True, kw_only=True, tag="grep"):
     """Whether to report offsets of lines and of the hits in them."""
 
 
-class Searched(Struct, frozen=True, kw_only=True):
+class GrepResult(Struct, frozen=True, kw_only=True):
     matches: tuple[Match, ...] = ()
     more: bool = False
     """There are more matches."""
@@ -61,7 +61,7 @@ class Searched(Struct, frozen=True, kw_only=True):
 _Paths: TypeAlias = Sequence[tuple[str, ...]]
 
 
-class _Chosen(Struct, frozen=True, kw_only=True):
+class _ChosenFiles(Struct, frozen=True, kw_only=True):
     """The files to search, the last modified first."""
 
     paths: _Paths
@@ -69,18 +69,18 @@ class _Chosen(Struct, frozen=True, kw_only=True):
     cut: bool = False
 
 
-def searched(search: Search, workers: int = 1) -> Searched:
+def search_lines(search: GrepSearch, workers: int = 1) -> GrepResult:
     """Run the search; errors are part of the result. With more than one worker, this process must have one
     thread."""
     try:
-        return _searched(search, Expression(_compiled(search.pattern), hits=search.hits), workers)
+        return _search_files(search, Expression(_compile_pattern(search.pattern), hits=search.hits), workers)
     except ToolError as error:
-        return Searched(error=whole(str(error)))
+        return GrepResult(error=replace_surrogates(str(error)))
     except MemoryError:
-        return Searched(error="The pattern needs too much memory; write a simpler one.")
+        return GrepResult(error="The pattern needs too much memory; write a simpler one.")
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of patterns that a later Python may read differently
@@ -95,18 +95,20 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         raise ToolError("The pattern is too complex; write a simpler one.") from error
 
 
-def _searched(search: Search, expression: Expression, workers: int) -> Searched:
+def _search_files(search: GrepSearch, expression: Expression, workers: int) -> GrepResult:
     files = Files(Path(search.root), guard=PlaceGuard(search.guarded))
-    chosen = _chosen(files, search, expression)
+    chosen = _choose_files(files, search, expression)
     matches: list[Match] = []
     unread = 0
-    with closing(_found(LineSearch(files, search.place, expression), chosen.paths, workers)) as found:
+    with closing(
+        _search_in_pieces(LineSearch(files, search.place, expression), chosen.paths, workers)
+    ) as found:
         for each in found:
             matches += each.matches
             unread += each.unread
             if len(matches) > MOST_MATCHES:
                 break
-    return Searched(
+    return GrepResult(
         matches=tuple(matches[:MOST_MATCHES]),
         more=len(matches) > MOST_MATCHES,
         cut=chosen.cut,
@@ -115,15 +117,15 @@ def _searched(search: Search, expression: Expression, workers: int) -> Searched:
     )
 
 
-def _found(search: LineSearch, paths: _Paths, workers: int) -> Generator[FileLines, None, None]:
+def _search_in_pieces(search: LineSearch, paths: _Paths, workers: int) -> Generator[FileMatches, None, None]:
     """Search the files in batches, in parallel; yield results in the order of the paths."""
 
-    def look(piece: _Paths) -> bytes:
-        return msgspec.json.encode(search.lines_of(piece))
+    def search_piece(piece: _Paths) -> bytes:
+        return msgspec.json.encode(search.search_files(piece))
 
-    with closing(work_in_order(list(_pieces(paths)), look, workers)) as pieces:
+    with closing(work_in_order(list(_pieces(paths)), search_piece, workers)) as pieces:
         for done in pieces:
-            yield from msgspec.json.decode(done, type=list[FileLines])
+            yield from msgspec.json.decode(done, type=list[FileMatches])
 
 
 def _pieces(paths: _Paths) -> Iterator[_Paths]:
@@ -134,15 +136,15 @@ def _pieces(paths: _Paths) -> Iterator[_Paths]:
         start, size = start + size, min(2 * size, LARGEST_PIECE)
 
 
-def _chosen(files: Files, search: Search, expression: Expression) -> _Chosen:
+def _choose_files(files: Files, search: GrepSearch, expression: Expression) -> _ChosenFiles:
     """Choose the files to search; a file that is named itself is always searched."""
     top = search.place
     if not files.is_folder(top):
         files.read(top, MOST_SEARCHED)  # raises the error about the file itself
-        return _Chosen(paths=(top.parts,))
-    wanted = fitting(search.include, top.parts) if search.include is not None else _everything
+        return _ChosenFiles(paths=(top.parts,))
+    wanted = glob_filter(search.include, top.parts) if search.include is not None else _accept_all
     walked = walk(files, top, wanted)
-    action = search.rules.about("read")
+    action = search.rules.for_permission("read")
     named = {replace(top, parts=each.parts).name: each.parts for each in walked.files}
     secret = tuple(f"{path}/" for path in files.guard.secrets_around(top.path))
     allowed = {
@@ -151,12 +153,12 @@ def _chosen(files: Files, search: Search, expression: Expression) -> _Chosen:
         if action(name) == "allow" and not f"{replace(top, parts=parts).path}/".startswith(secret)
     }
     names = tuple(allowed)
-    if not isinstance(top, Outside):
-        names = tuple(worth_a_look(search.root, names, expression.letters))
-    return _Chosen(
+    if not isinstance(top, OutsidePath):
+        names = tuple(prefilter_files(search.root, names, expression.literals))
+    return _ChosenFiles(
         paths=tuple(allowed[name] for name in names), secret=len(named) - len(allowed), cut=walked.cut
     )
 
 
-def _everything(parts: tuple[str, ...]) -> bool:
+def _accept_all(parts: tuple[str, ...]) -> bool:
     return True

@@ -10,13 +10,13 @@ from itertools import accumulate, islice
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.text import whole
+from asyncagents.domain.text import replace_surrogates
 from asyncagents.errors import ToolError
 from asyncagents.tools.file.files import Files
-from asyncagents.tools.file.folder import MOST_SEARCHED, Folder
-from asyncagents.tools.file.path import Place
+from asyncagents.tools.file.folder import MOST_SEARCHED, FolderHandle
+from asyncagents.tools.file.path import ResolvedPath
 from asyncagents.tools.file.text import BOM, is_binary
-from asyncagents.tools.search.required_literals import letters_of
+from asyncagents.tools.search.required_literals import find_literals
 
 MOST_MATCHES = 100
 MOST_LINE = 2_000
@@ -43,7 +43,7 @@ class Match(Struct, frozen=True):
     hits: tuple[Hit, ...] = ()
 
 
-class FileLines(Struct, frozen=True):
+class FileMatches(Struct, frozen=True):
     """The matches of one file, or that it could not be read."""
 
     order: int
@@ -57,11 +57,11 @@ class Expression:
 
     def __init__(self, pattern: re.Pattern[str], *, hits: bool) -> None:
         self.pattern = pattern
-        self.letters = letters_of(pattern.pattern)
+        self.literals = find_literals(pattern.pattern)
         self._hits = hits
 
     @cached_property
-    def _of_bytes(self) -> re.Pattern[bytes] | None:
+    def _bytes_pattern(self) -> re.Pattern[bytes] | None:
         """The pattern for ASCII bytes: several times as fast, since nothing is decoded."""
         try:
             with warnings.catch_warnings():
@@ -70,28 +70,30 @@ class Expression:
         except (UnicodeEncodeError, re.error, ValueError):
             return None  # the pattern has something that a bytes pattern cannot have
 
-    def matches_in(self, data: bytes, path: str) -> Iterator[Match]:
+    def find_matches(self, data: bytes, path: str) -> Iterator[Match]:
         if not self._may_match(data) or is_binary(data):
             return
         lines = data.decode("utf-8", "replace").removeprefix(BOM).replace("\r\n", "\n").split("\n")
         if not lines[-1]:
             lines.pop()
-        starts = _starts(data) if self._hits else ()
+        starts = _line_starts(data) if self._hits else ()
         for number, line in enumerate(lines, 1):
             if self.pattern.search(line):
-                found = Match(path, number, _shown(line))
+                found = Match(path, number, _cut_line(line))
                 yield (
-                    replace(found, offset=starts[number - 1], hits=_hits(self.pattern, line))
+                    replace(found, offset=starts[number - 1], hits=_find_hits(self.pattern, line))
                     if starts
                     else found
                 )
 
     def _may_match(self, data: bytes) -> bool:
         """Return False if no line can match: most files lack the required literals."""
-        letters = self.letters
+        letters = self.literals
         if not letters.may_match(data):
             return False
-        quick = self._of_bytes if data.isascii() and not any(each in data for each in _ODD_SPACES) else None
+        quick = (
+            self._bytes_pattern if data.isascii() and not any(each in data for each in _ODD_SPACES) else None
+        )
         if quick is None:
             return True
         lines = data.replace(b"\r\n", b"\n").split(b"\n")
@@ -103,52 +105,54 @@ class Expression:
 class LineSearch:
     """A search of files below one path."""
 
-    def __init__(self, files: Files, top: Place, expression: Expression) -> None:
+    def __init__(self, files: Files, top: ResolvedPath, expression: Expression) -> None:
         self._files = files
         self._top = top
         self._expression = expression
 
-    def lines_of(self, paths: Sequence[tuple[str, ...]]) -> list[FileLines]:
+    def search_files(self, paths: Sequence[tuple[str, ...]]) -> list[FileMatches]:
         """Search the files; return results in the order of the paths, without files that do not match."""
         folders: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
         for order, parts in enumerate(paths):
             folders[parts[:-1]].append(order)
-        found: list[FileLines] = []
+        found: list[FileMatches] = []
         for parts, orders in folders.items():
             try:
-                with self._files.enter(replace(self._top, parts=parts)) as folder:
-                    found += (self._lines(folder, paths[each], each) for each in orders)
+                with self._files.open_folder(replace(self._top, parts=parts)) as folder:
+                    found += (self._search_file(folder, paths[each], each) for each in orders)
             except ToolError:
-                found += (FileLines(each, unread=True) for each in orders)
+                found += (FileMatches(each, unread=True) for each in orders)
         return sorted((each for each in found if each.matches or each.unread), key=lambda each: each.order)
 
-    def _lines(self, folder: Folder, parts: tuple[str, ...], order: int) -> FileLines:
+    def _search_file(self, folder: FolderHandle, parts: tuple[str, ...], order: int) -> FileMatches:
         try:
             data, _ = folder.read(parts[-1], MOST_SEARCHED)
         except OSError:
-            return FileLines(order, unread=True)
-        if not self._expression.letters.may_match(data):
-            return FileLines(order)
-        path = whole(replace(self._top, parts=parts).path)
-        return FileLines(order, tuple(islice(self._expression.matches_in(data, path), MOST_MATCHES + 1)))
+            return FileMatches(order, unread=True)
+        if not self._expression.literals.may_match(data):
+            return FileMatches(order)
+        path = replace_surrogates(replace(self._top, parts=parts).path)
+        return FileMatches(order, tuple(islice(self._expression.find_matches(data, path), MOST_MATCHES + 1)))
 
 
-def _starts(data: bytes) -> tuple[int, ...]:
+def _line_starts(data: bytes) -> tuple[int, ...]:
     """Return the byte offset of each line."""
     return tuple(
         accumulate((len(line) for line in data.split(b"\n")), lambda at, size: at + size + 1, initial=0)
     )
 
 
-def _hits(pattern: re.Pattern[str], line: str) -> tuple[Hit, ...]:
+def _find_hits(pattern: re.Pattern[str], line: str) -> tuple[Hit, ...]:
     found = islice(pattern.finditer(line[:MOST_LINE]), MOST_HITS)
-    return tuple(Hit(each[0], _bytes(line[: each.start()]), _bytes(line[: each.end()])) for each in found)
+    return tuple(
+        Hit(each[0], _byte_length(line[: each.start()]), _byte_length(line[: each.end()])) for each in found
+    )
 
 
-def _bytes(text: str) -> int:
+def _byte_length(text: str) -> int:
     return len(text.encode("utf-8", "replace"))
 
 
-def _shown(line: str) -> str:
+def _cut_line(line: str) -> str:
     line = line.replace("\0", "\ufffd")
     return line if len(line) <= MOST_LINE else f"{line[:MOST_LINE]}… (line cut)"

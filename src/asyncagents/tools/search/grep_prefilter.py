@@ -10,27 +10,27 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from asyncagents.tools.process.program import find_program
-from asyncagents.tools.search.required_literals import Letters
+from asyncagents.tools.search.required_literals import RequiredLiterals
 
-SHORTEST = 3
+LEAST_LETTERS = 3
 """Shorter literals are in nearly every file."""
-_WORTH_IT = 200
+_LEAST_FILES = 200
 """For fewer files ripgrep is not worth starting."""
-_CHUNK = 800_000
+_CHUNK_BYTES = 800_000
 """Most bytes of file names on one command line."""
 _SECONDS = 60
 
 
-def worth_a_look(root: str, names: Sequence[str], letters: Letters) -> Sequence[str]:
+def prefilter_files(root: str, names: Sequence[str], letters: RequiredLiterals) -> Sequence[str]:
     """Return the files that contain a literal; all files if ripgrep is missing, fails, or is not worth it."""
-    if letters.shortest < SHORTEST or len(names) < _WORTH_IT:
+    if letters.shortest < LEAST_LETTERS or len(names) < _LEAST_FILES:
         return names
     program = find_program("rg", os.pathsep.join(os.get_exec_path()), outside=Path(root))
     if program is None:
         return names
     found: set[str] = set()
     for chunk in _chunks(names):
-        done = _run(program, root, chunk, letters)
+        done = _run_ripgrep(program, root, chunk, letters)
         if done is None:
             return names
         found.update(done)
@@ -42,7 +42,7 @@ def _chunks(names: Sequence[str]) -> Iterator[list[str]]:
     size = 0
     for name in names:
         size += len(os.fsencode(name)) + 16
-        if size > _CHUNK and chunk:
+        if size > _CHUNK_BYTES and chunk:
             yield chunk
             chunk, size = [], len(os.fsencode(name)) + 16
         chunk.append(name)
@@ -50,7 +50,7 @@ def _chunks(names: Sequence[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def _run(program: str, root: str, names: list[str], letters: Letters) -> list[str] | None:
+def _run_ripgrep(program: str, root: str, names: list[str], letters: RequiredLiterals) -> list[str] | None:
     """Run ripgrep; return the files with a match, or None if it failed for any file."""
     options = "--no-config --files-with-matches --null --fixed-strings --text --encoding none --no-messages"
     words = [

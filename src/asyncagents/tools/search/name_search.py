@@ -7,13 +7,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.agent.guarded import GuardedPlaces
-from asyncagents.domain.text import whole
+from asyncagents.domain.text import replace_surrogates
 from asyncagents.errors import ToolError
 from asyncagents.tools.file.files import Files
-from asyncagents.tools.file.path import Place
+from asyncagents.tools.file.path import ResolvedPath
 from asyncagents.tools.guard.place_guard import PlaceGuard
 from asyncagents.tools.search.deadline import stop_after
-from asyncagents.tools.search.glob_match import fitting
+from asyncagents.tools.search.glob_match import glob_filter
 from asyncagents.tools.search.walk import walk
 
 MOST_FILES = 100
@@ -21,7 +21,7 @@ MOST_FILES = 100
 
 class NameSearch(Struct, frozen=True, kw_only=True, tag="names"):
     root: str
-    place: Place
+    place: ResolvedPath
     pattern: str
     seconds: float
     """After this time the result is what was found so far."""
@@ -41,20 +41,20 @@ class FoundNames(Struct, frozen=True, kw_only=True):
 def find_names(search: NameSearch) -> FoundNames:
     try:
         files = Files(Path(search.root), guard=PlaceGuard(search.guarded))
-        return names_in(files, search, stop_after(search.seconds))
+        return search_names(files, search, stop_after(search.seconds))
     except ToolError as error:
-        return FoundNames(error=whole(str(error)))
+        return FoundNames(error=replace_surrogates(str(error)))
     except MemoryError:
         return FoundNames(error="The folder holds too much to be searched; name a deeper one in path.")
 
 
-def names_in(files: Files, search: NameSearch, stopped: Callable[[], bool]) -> FoundNames:
+def search_names(files: Files, search: NameSearch, stopped: Callable[[], bool]) -> FoundNames:
     place = search.place
-    files.names(place)  # raises the error about the folder itself
-    walked = walk(files, place, fitting(search.pattern, place.parts), stopped=stopped)
+    files.list_folder(place)  # raises the error about the folder itself
+    walked = walk(files, place, glob_filter(search.pattern, place.parts), stopped=stopped)
     shown = walked.files[:MOST_FILES]
     return FoundNames(
-        paths=tuple(whole(replace(place, parts=each.parts).path) for each in shown),
+        paths=tuple(replace_surrogates(replace(place, parts=each.parts).path) for each in shown),
         count=len(walked.files),
         cut=walked.cut,
     )

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from asyncagents.tools.search.low_priority import come_last
+from asyncagents.tools.search.low_priority import lower_priority
 
 MOST_WORKERS = 4
-_SIZE = 8
+_SIZE_BYTES = 8
 T = TypeVar("T")
 
 
@@ -20,7 +20,7 @@ class _Worker(Struct, frozen=True):
     pipe: int
 
 
-def usual_workers() -> int:
+def default_workers() -> int:
     """Return the number of processors that this process may use, at most `MOST_WORKERS`."""
     try:
         count = len(os.sched_getaffinity(0))
@@ -41,7 +41,7 @@ def work_in_order(
     if count < 2:
         yield from map(work, pieces)
         return
-    running = [_begin(pieces[number::count], work) for number in range(count)]
+    running = [_start_worker(pieces[number::count], work) for number in range(count)]
     try:
         for number in range(len(pieces)):
             yield _receive(running[number % count].pipe)
@@ -53,18 +53,18 @@ def work_in_order(
             os.waitpid(each.pid, 0)
 
 
-def _begin(pieces: Sequence[T], work: Callable[[T], bytes]) -> _Worker:
+def _start_worker(pieces: Sequence[T], work: Callable[[T], bytes]) -> _Worker:
     read, write = os.pipe()
     pid = os.fork()
     if pid:
         os.close(write)
         return _Worker(pid, read)
     try:
-        come_last()
+        lower_priority()
         os.close(read)
         for piece in pieces:
             done = work(piece)
-            _send(write, len(done).to_bytes(_SIZE, "big") + done)
+            _send(write, len(done).to_bytes(_SIZE_BYTES, "big") + done)
     finally:
         os._exit(0)  # unsent work makes the parent raise; no exit handler of the parent runs here
 
@@ -76,10 +76,10 @@ def _send(pipe: int, data: bytes) -> None:
 
 
 def _receive(pipe: int) -> bytes:
-    return _exactly(pipe, int.from_bytes(_exactly(pipe, _SIZE), "big"))
+    return _read_exactly(pipe, int.from_bytes(_read_exactly(pipe, _SIZE_BYTES), "big"))
 
 
-def _exactly(pipe: int, size: int) -> bytes:
+def _read_exactly(pipe: int, size: int) -> bytes:
     pieces: list[bytes] = []
     while size:
         piece = os.read(pipe, size)

@@ -12,12 +12,12 @@ MOST_CHOICES = 16
 _Runs: TypeAlias = tuple[str, ...]
 """Every match contains one of these; empty: nothing is known."""
 _REPEATS = frozenset({"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"})
-_WITHOUT_WIDTH = frozenset({"AT", "ASSERT", "ASSERT_NOT"})
+_ZERO_WIDTH = frozenset({"AT", "ASSERT", "ASSERT_NOT"})
 # Characters that a line does not contain, or not as in the file.
-_ELSEWHERE = frozenset("\n\r\0")
+_NEVER_IN_LINE = frozenset("\n\r\0")
 
 
-class Letters(Struct, frozen=True):
+class RequiredLiterals(Struct, frozen=True):
     any_of: tuple[bytes, ...] = ()
     """ASCII literals, of which a match has at least one; empty: every file may match."""
     any_case: bool = False
@@ -32,25 +32,25 @@ class Letters(Struct, frozen=True):
             return True
         if self.any_case:
             # Some non-ASCII letters are case variants of an ASCII letter.
-            return not data.isascii() or self._stand_in(data.lower())
-        return self._stand_in(data)
+            return not data.isascii() or self._occur_in(data.lower())
+        return self._occur_in(data)
 
-    def _stand_in(self, data: bytes) -> bool:
+    def _occur_in(self, data: bytes) -> bool:
         return any(each in data for each in self.any_of)
 
 
-def letters_of(pattern: str) -> Letters:
+def find_literals(pattern: str) -> RequiredLiterals:
     """Return the required literals of a pattern; none if Python cannot parse it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = import_module("re._parser").parse(pattern)
             any_case = bool(tree.state.flags & re.IGNORECASE)
-            runs = _best_of(_of_sequence(tree))
+            runs = _best_of(_sequence_runs(tree))
     except (re.error, RecursionError, OverflowError, ImportError, AttributeError, TypeError, ValueError):
-        return Letters()  # the parser is a private module of Python that may change
+        return RequiredLiterals()  # the parser is a private module of Python that may change
     found = tuple(each.lower() if any_case else each for each in runs)
-    return Letters(tuple(dict.fromkeys(each.encode("ascii") for each in found)), any_case)
+    return RequiredLiterals(tuple(dict.fromkeys(each.encode("ascii") for each in found)), any_case)
 
 
 def _best_of(choices: Iterable[_Runs]) -> _Runs:
@@ -58,7 +58,7 @@ def _best_of(choices: Iterable[_Runs]) -> _Runs:
     return max(choices, key=lambda runs: (min(map(len, runs), default=0), -len(runs)), default=())
 
 
-def _of_sequence(items: Sequence[tuple[Any, Any]]) -> list[_Runs]:
+def _sequence_runs(items: Sequence[tuple[Any, Any]]) -> list[_Runs]:
     found: list[_Runs] = []
     run = ""
     for operation, value in items:
@@ -66,31 +66,31 @@ def _of_sequence(items: Sequence[tuple[Any, Any]]) -> list[_Runs]:
         if name == "LITERAL" and _is_plain(value):
             run += chr(value)
             continue
-        if name in _WITHOUT_WIDTH:
+        if name in _ZERO_WIDTH:
             continue
         found.append((run,) if run else ())
         run = ""
-        found.append(_of_item(name, value))
+        found.append(_item_runs(name, value))
     found.append((run,) if run else ())
     return found
 
 
 def _is_plain(letter: int) -> bool:
-    return letter < 128 and chr(letter) not in _ELSEWHERE
+    return letter < 128 and chr(letter) not in _NEVER_IN_LINE
 
 
-def _of_item(name: str, value: Any) -> _Runs:
+def _item_runs(name: str, value: Any) -> _Runs:
     """Return the runs of which every match of one pattern item contains one."""
     if name == "SUBPATTERN":
         _, added, removed, inner = value
-        return () if added or removed else _best_of(_of_sequence(inner))
+        return () if added or removed else _best_of(_sequence_runs(inner))
     if name in _REPEATS:
         least, _, inner = value
-        return _best_of(_of_sequence(inner)) if least else ()
+        return _best_of(_sequence_runs(inner)) if least else ()
     if name == "ATOMIC_GROUP":
-        return _best_of(_of_sequence(value))
+        return _best_of(_sequence_runs(value))
     if name == "BRANCH":
-        runs = [_best_of(_of_sequence(each)) for each in value[1]]
+        runs = [_best_of(_sequence_runs(each)) for each in value[1]]
         together = tuple(each for one in runs for each in one)
         return together if all(runs) and len(together) <= MOST_CHOICES else ()
     return ()

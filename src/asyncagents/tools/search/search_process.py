@@ -11,10 +11,10 @@ from asyncagents.errors import ToolError
 from asyncagents.tools.process.processes import Processes
 
 # A result has at most a hundred lines of 2,000 characters, each up to six bytes in JSON, and their paths.
-_ANSWER = 8_000_000
+_MOST_ANSWER_BYTES = 8_000_000
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 # The package without its `__init__`: the search needs a few modules, not the whole runtime.
-_START = (
+_START_CODE = (
     "import sys, types; package = types.ModuleType('asyncagents'); package.__path__ = [sys.argv[1]]; "
     "sys.modules['asyncagents'] = package; from asyncagents.tools.search.search_worker import main; main()"
 )
@@ -28,20 +28,20 @@ class SearchAnswer(Protocol):
 A = TypeVar("A", bound=SearchAnswer)
 
 
-class SearchOrder(Struct, frozen=True):
+class SearchRequest(Struct, frozen=True):
     """One search, its timeout, and the advice if it takes too long."""
 
-    job: Struct
+    search: Struct
     """An `AnySearch` of `search_worker`."""
     seconds: float
     advice: str
 
 
-async def run_search(processes: Processes, order: SearchOrder, answer: type[A]) -> A:
+async def run_search(processes: Processes, order: SearchRequest, answer: type[A]) -> A:
     """Run a search; few of one project run at once. Raises `ToolError` if it fails or takes too long."""
     async with processes.searches:
         ended = await processes.for_own_programs().run(
-            _command(order.job), cwd=Path("/"), timeout=order.seconds, cap=_ANSWER
+            _command(order.search), cwd=Path("/"), timeout=order.seconds, cap=_MOST_ANSWER_BYTES
         )
     if ended.timed_out:
         raise ToolError(
@@ -51,7 +51,7 @@ async def run_search(processes: Processes, order: SearchOrder, answer: type[A]) 
         found = msgspec.json.decode(ended.output.strip().rpartition("\n")[2], type=answer)
     except msgspec.DecodeError as error:
         raise ToolError(
-            f"The search ended with exit code {ended.exit} and no answer: {order.advice}."
+            f"The search ended with exit code {ended.exit_code} and no answer: {order.advice}."
         ) from error
     if found.error:
         raise ToolError(found.error)
@@ -60,4 +60,4 @@ async def run_search(processes: Processes, order: SearchOrder, answer: type[A]) 
 
 def _command(job: Struct) -> tuple[str, ...]:
     """Return the command; in isolated mode nothing is imported from the project."""
-    return (sys.executable, "-I", "-c", _START, _PACKAGE, msgspec.json.encode(job).hex())
+    return (sys.executable, "-I", "-c", _START_CODE, _PACKAGE, msgspec.json.encode(job).hex())

@@ -7,16 +7,16 @@ from typing import TypeAlias, assert_never
 
 import msgspec
 
-from asyncagents.tools.search.grep import Search, Searched, searched
+from asyncagents.tools.search.grep import GrepResult, GrepSearch, search_lines
 from asyncagents.tools.search.list_tree import ListedTree, TreeListing, list_tree
-from asyncagents.tools.search.low_priority import come_last
+from asyncagents.tools.search.low_priority import lower_priority
 from asyncagents.tools.search.name_search import FoundNames, NameSearch, find_names
-from asyncagents.tools.search.parallel import usual_workers
+from asyncagents.tools.search.parallel import default_workers
 
 MOST_MEMORY = 4 * 1024**3
 MOST_CPU_SECONDS = 120
 
-Job: TypeAlias = Search | NameSearch | TreeListing
+AnySearch: TypeAlias = GrepSearch | NameSearch | TreeListing
 
 
 def main() -> None:
@@ -24,15 +24,15 @@ def main() -> None:
     for limit, most in ((resource.RLIMIT_AS, MOST_MEMORY), (resource.RLIMIT_CPU, MOST_CPU_SECONDS)):
         with suppress(ValueError, OSError):  # a lower one is set already
             resource.setrlimit(limit, (most, most))
-    come_last()
-    job = msgspec.json.decode(bytes.fromhex(sys.argv[-1]), type=Job)
-    sys.stdout.buffer.write(b"\n" + msgspec.json.encode(_answer(job)) + b"\n")
+    lower_priority()
+    job = msgspec.json.decode(bytes.fromhex(sys.argv[-1]), type=AnySearch)
+    sys.stdout.buffer.write(b"\n" + msgspec.json.encode(_run_search(job)) + b"\n")
 
 
-def _answer(job: Job) -> Searched | FoundNames | ListedTree:
+def _run_search(job: AnySearch) -> GrepResult | FoundNames | ListedTree:
     match job:
-        case Search():
-            return searched(job, usual_workers())
+        case GrepSearch():
+            return search_lines(job, default_workers())
         case NameSearch():
             return find_names(job)
         case TreeListing():

@@ -7,55 +7,55 @@ from msgspec.structs import replace
 
 from asyncagents.errors import ToolError
 from asyncagents.tools.file.files import Files
-from asyncagents.tools.file.folder import Entry, Folder
-from asyncagents.tools.file.path import Outside, Place
+from asyncagents.tools.file.folder import FolderEntry, FolderHandle
+from asyncagents.tools.file.path import OutsidePath, ResolvedPath
 from asyncagents.tools.file.text import BOM
-from asyncagents.tools.git.index import Tracked
-from asyncagents.tools.search.gitignore import MOST_CHARACTERS, Ignoring, Rule, rules
+from asyncagents.tools.git.index import TrackedFiles
+from asyncagents.tools.search.gitignore import MOST_CHARACTERS, IgnoreRule, IgnoreRules, parse_rules
 
 MOST_ENTRIES = 500_000
 _GIT = ".git"
-_RULES = ".gitignore"
-_RULES_BYTES = 4 * MOST_CHARACTERS
+_GITIGNORE = ".gitignore"
+_GITIGNORE_BYTES = 4 * MOST_CHARACTERS
 
 
-class Found(Struct, frozen=True):
+class FoundFile(Struct, frozen=True):
     parts: tuple[str, ...]
-    changed: int
+    modified_ns: int
     """Time of the last modification, in nanoseconds."""
 
 
-class Walked(Struct, frozen=True):
-    files: list[Found]
+class WalkResult(Struct, frozen=True):
+    files: list[FoundFile]
     """The last modified first."""
     cut: bool
     """There were more entries than the limit, or the walk was stopped."""
 
 
-class _Below(Struct, frozen=True):
+class _WaitingFolder(Struct, frozen=True):
     """A folder that is still to be walked."""
 
     parts: tuple[str, ...]
-    ignoring: Ignoring | None
+    ignoring: IgnoreRules | None
     """The rules from its parents; None: the folder is ignored, and only tracked files in it count."""
 
 
 def walk(
     files: Files,
-    top: Place,
+    top: ResolvedPath,
     wanted: Callable[[tuple[str, ...]], bool],
     *,
     stopped: Callable[[], bool] = lambda: False,
     most: int = MOST_ENTRIES,
-) -> Walked:
+) -> WalkResult:
     """Return the files that `wanted` accepts. Links are not followed.
 
     `.git` is left out, and so are ignored files, unless git tracks them or the walk begins inside an ignored
     folder. `stopped` is called for each name: a project may have rules that take long.
     """
-    found: list[Found] = []
-    tracked = Tracked(top)
-    waiting = [_Below(top.parts, Ignoring(rules_above(files, top)))]
+    found: list[FoundFile] = []
+    tracked = TrackedFiles(top)
+    waiting = [_WaitingFolder(top.parts, IgnoreRules(rules_above(files, top)))]
     looked = 0
     while waiting and looked < most and not stopped():
         below = waiting.pop()
@@ -64,66 +64,66 @@ def walk(
         if files.guard.is_sealed(here.path):
             continue
         try:
-            with files.enter(here) as folder:
+            with files.open_folder(here) as folder:
                 entries = [each for each in folder.entries() if each.name != _GIT and not each.link]
                 looked += len(entries)
-                for next_below, is_folder in _kept(folder, below, entries, tracked):
+                for next_below, is_folder in _keep_entries(folder, below, entries, tracked):
                     if stopped():
                         break
                     if is_folder:
                         waiting.append(next_below)
                     elif wanted(next_below.parts):
-                        found += _found(folder, next_below.parts)
+                        found += _stat_file(folder, next_below.parts)
         except ToolError:
             continue  # the folder is gone or not readable
-    found.sort(key=lambda each: (-each.changed, each.parts))
-    return Walked(found, bool(waiting) or stopped())
+    found.sort(key=lambda each: (-each.modified_ns, each.parts))
+    return WalkResult(found, bool(waiting) or stopped())
 
 
-def _kept(
-    folder: Folder, below: _Below, entries: list[Entry], tracked: Tracked
-) -> Iterator[tuple[_Below, bool]]:
+def _keep_entries(
+    folder: FolderHandle, below: _WaitingFolder, entries: list[FolderEntry], tracked: TrackedFiles
+) -> Iterator[tuple[_WaitingFolder, bool]]:
     """Yield the entries that no rule ignores or git tracks, each with whether it is a folder."""
     ignoring = below.ignoring
-    if ignoring is not None and any(each.name == _RULES for each in entries):
-        ignoring = ignoring.extend(_rules_of(folder, below.parts))
+    if ignoring is not None and any(each.name == _GITIGNORE for each in entries):
+        ignoring = ignoring.extend(_read_rules(folder, below.parts))
     for each in entries:
         parts = (*below.parts, each.name)
         if ignoring is not None and not ignoring.ignores(parts, folder=each.folder):
-            yield _Below(parts, ignoring), each.folder
+            yield _WaitingFolder(parts, ignoring), each.folder
         elif tracked.holds(parts, folder=each.folder):
-            yield _Below(parts, None), each.folder
+            yield _WaitingFolder(parts, None), each.folder
 
 
-def _found(folder: Folder, parts: tuple[str, ...]) -> Iterator[Found]:
-    changed = folder.changed(parts[-1])
+def _stat_file(folder: FolderHandle, parts: tuple[str, ...]) -> Iterator[FoundFile]:
+    changed = folder.modified_time(parts[-1])
     if changed is not None:
-        yield Found(parts, changed)
+        yield FoundFile(parts, changed)
 
 
-def rules_above(files: Files, place: Place) -> tuple[Rule, ...]:
+def rules_above(files: Files, place: ResolvedPath) -> tuple[IgnoreRule, ...]:
     """Return the rules of the project's folders above a path."""
-    if isinstance(place, Outside):
+    if isinstance(place, OutsidePath):
         return ()
-    found: list[Rule] = []
+    found: list[IgnoreRule] = []
     for depth in range(len(place.parts)):
         found += rules_in(files, replace(place, parts=place.parts[:depth]))
     return tuple(found)
 
 
-def rules_in(files: Files, place: Place) -> tuple[Rule, ...]:
+def rules_in(files: Files, place: ResolvedPath) -> tuple[IgnoreRule, ...]:
     try:
-        with files.enter(place) as folder:
-            return _rules_of(folder, place.parts)
+        with files.open_folder(place) as folder:
+            return _read_rules(folder, place.parts)
     except ToolError:
         return ()
 
 
-def _rules_of(folder: Folder, parts: tuple[str, ...]) -> tuple[Rule, ...]:
+def _read_rules(folder: FolderHandle, parts: tuple[str, ...]) -> tuple[IgnoreRule, ...]:
     try:
-        data = folder.read_start(_RULES, _RULES_BYTES)
+        data = folder.read_start(_GITIGNORE, _GITIGNORE_BYTES)
     except OSError:
         return ()
     # A file name may have bytes that are not valid UTF-8, and a rule may name it.
     text = data.removeprefix(BOM.encode()).decode("utf-8", "surrogateescape")
-    return rules(text.split("\n"), parts)
+    return parse_rules(text.split("\n"), parts)

@@ -12,7 +12,14 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from asyncagents.domain.agent.permission import match
-from asyncagents.tools.shell.known_commands import GIT_READERS, READERS, RUNNERS, USAGES, does_more, is_plain
+from asyncagents.tools.shell.known_commands import (
+    GIT_READERS,
+    READERS,
+    RUNNERS,
+    USAGES,
+    does_more_than_print,
+    is_plain_word,
+)
 from asyncagents.tools.shell.wrappers import WRAPPERS
 
 LONGEST_EXACT = 2_000
@@ -25,14 +32,14 @@ _LONGEST_NAME = 3
 Words: TypeAlias = tuple[str, ...]
 
 
-class Covered(Struct, frozen=True):
+class Coverage(Struct, frozen=True):
     """The pattern under which one command may be approved."""
 
     kind: Literal["reader", "known", "literal", "nothing"]
     pattern: str = ""
 
 
-class Setting(Struct, frozen=True):
+class LineContext(Struct, frozen=True):
     """A shell line, and where its commands run."""
 
     line: str
@@ -40,10 +47,10 @@ class Setting(Struct, frozen=True):
     """Whether all commands run in the root folder of the project."""
 
 
-def line_patterns(commands: Sequence[Words], setting: Setting) -> tuple[str, ...]:
+def line_patterns(commands: Sequence[Words], setting: LineContext) -> tuple[str, ...]:
     """Return the patterns that cover a plain line; none if it can only be approved as its exact text."""
-    covered = [cover(words) for words in commands]
-    first = next((place for place, words in enumerate(commands) if not _leads_in(words)), 0)
+    covered = [cover_command(words) for words in commands]
+    first = next((place for place, words in enumerate(commands) if not _is_prefix_command(words)), 0)
     fed, piped = "<" in setting.line, "|" in setting.line
     for place, each in enumerate(covered):
         alone = setting.at_top and not fed and (place == first or not piped)
@@ -60,22 +67,22 @@ def line_patterns(commands: Sequence[Words], setting: Setting) -> tuple[str, ...
 
 def reads_only(commands: Sequence[Words]) -> bool:
     """Return whether all commands of a plain line only print files."""
-    return bool(commands) and all(cover(words).kind == "reader" for words in commands)
+    return bool(commands) and all(cover_command(words).kind == "reader" for words in commands)
 
 
-def cover(words: Words) -> Covered:
+def cover_command(words: Words) -> Coverage:
     name = words[0]
     if name in WRAPPERS:  # the command that they run is judged on its own
-        return Covered("reader", f"{name} *")
-    if not all(map(is_plain, words[1:])):
-        return Covered("nothing")
-    if name in READERS and not does_more(words):
-        return Covered("reader", f"{name} *")
+        return Coverage("reader", f"{name} *")
+    if not all(map(is_plain_word, words[1:])):
+        return Coverage("nothing")
+    if name in READERS and not does_more_than_print(words):
+        return Coverage("reader", f"{name} *")
     if known := known_usage(words):
-        return Covered("known", f"{' '.join(known)} *")
+        return Coverage("known", f"{' '.join(known)} *")
     if all(map(_LITERAL.fullmatch, words)):
-        return Covered("literal", " ".join(words))
-    return Covered("nothing")
+        return Coverage("literal", " ".join(words))
+    return Coverage("nothing")
 
 
 def known_usage(words: Words) -> Words:
@@ -104,5 +111,5 @@ def exact_line(command: str, folder: str) -> tuple[str, ...]:
     return (text,) if command.strip() and shown and short else ()
 
 
-def _leads_in(words: Words) -> bool:
+def _is_prefix_command(words: Words) -> bool:
     return words[0] in WRAPPERS or words[0] == "cd"

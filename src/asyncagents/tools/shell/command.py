@@ -5,8 +5,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from asyncagents.tools.shell import git as shell_git
-from asyncagents.tools.shell.options import OPTIONS, before_end, is_one_of, may_become_option
-from asyncagents.tools.shell.word import Word, Words, as_words, is_wild, words_of
+from asyncagents.tools.shell.options import (
+    RISKY_OPTIONS,
+    before_double_dash,
+    matches_option,
+    may_become_option,
+)
+from asyncagents.tools.shell.word import Word, Words, as_words, has_wildcard, words_of
 from asyncagents.tools.shell.wrappers import OPAQUE
 
 # Keywords of the shell: as a command's name they mean that the line was parsed wrongly.
@@ -34,7 +39,7 @@ _TAR = re.compile(r"^[a-zA-Z]*[IFThPg]")
 # An archive on another machine, for which tar starts a remote shell.
 _TAR_ELSEWHERE = re.compile(r"(--f[a-z]*=)?[^/=]*:")
 _LOADING = re.compile(r"(?<![.\w])((import|include)\s*[\"#@]|\w*load\w*\s*[(#])")
-_SENT = re.compile(r"file:|^(-[a-z]*|.)?@|[{\[]")
+_UPLOAD = re.compile(r"file:|^(-[a-z]*|.)?@|[{\[]")
 _ELSEWHERE = re.compile(r"(^|/)\.\.(/|$)|^/+(\./+)*proc/")
 # The longest file name.
 _MOST_LETTERS = 255
@@ -48,23 +53,23 @@ def find_dangers(given: tuple[str, ...]) -> Iterator[str]:
         yield f"{name} runs or changes something else"
     if name in GRAMMAR or not name:
         yield "the line cannot be read for certain"
-    if name in OPTIONS:
-        risky = [argument for argument in arguments if is_one_of(argument, OPTIONS[name])]
+    if name in RISKY_OPTIONS:
+        risky = [argument for argument in arguments if matches_option(argument, RISKY_OPTIONS[name])]
         yield from (f"{name} {argument.partition('=')[0]} can run or write something" for argument in risky)
     if _runs_a_program(name, arguments):
         yield f"{name} can run or write something"
-    yield from shell_git.find_dangers(arguments) if name == "git" else _find_odd(name, arguments)
+    yield from shell_git.find_dangers(arguments) if name == "git" else _find_odd_arguments(name, arguments)
 
 
-def find_elsewhere(program: str) -> list[str]:
+def find_path_dangers(program: str) -> list[str]:
     """Return why a program given by this path needs a person's approval."""
     return ["the program lies elsewhere"] if "/" in program and _ELSEWHERE.search(program) else []
 
 
-def _find_odd(name: str, arguments: Words) -> Iterator[str]:
-    if any(may_become_option(name, argument) for argument in before_end(name, arguments)):
+def _find_odd_arguments(name: str, arguments: Words) -> Iterator[str]:
+    if any(may_become_option(name, argument) for argument in before_double_dash(name, arguments)):
         yield f"a file's name may be an option of {name}"
-    if name == "cd" and any(argument.startswith("-") or is_wild(argument) for argument in arguments):
+    if name == "cd" and any(argument.startswith("-") or has_wildcard(argument) for argument in arguments):
         yield "where cd leads is not known"
     if name in {"less", "more"} and any(argument.startswith("+") for argument in arguments):
         yield f"{name} can run something"
@@ -82,7 +87,7 @@ def _runs_a_program(name: str, arguments: Words) -> bool:
         case "make":
             return any("=" in argument or "$" in argument for argument in arguments)
         case "curl" | "wget":
-            return any(_SENT.search(argument.lower()) for argument in arguments)
+            return any(_UPLOAD.search(argument.lower()) for argument in arguments)
         case "uniq" | "xxd":
             return _count_files(arguments) > 1
         case "jq" | "yq":
@@ -102,7 +107,7 @@ def _is_plain_awk(arguments: Words) -> bool:
     """Check every argument, and that the program has no wildcard: the shell would expand it to file names."""
     valued = {at + 1 for at, argument in enumerate(arguments) if argument in {"-F", "-v"}}
     texts = [each for at, each in enumerate(arguments) if at not in valued and not each.startswith("-")]
-    return all(_AWK.fullmatch(argument) for argument in arguments) and not any(map(is_wild, texts[:1]))
+    return all(_AWK.fullmatch(argument) for argument in arguments) and not any(map(has_wildcard, texts[:1]))
 
 
 def _is_plain_sed(arguments: Words) -> bool:
@@ -110,24 +115,26 @@ def _is_plain_sed(arguments: Words) -> bool:
     options = [argument for argument in arguments if argument.startswith("-") and argument != "--"]
     others = [argument for argument in arguments if not argument.startswith("-")]
     programs = [word for before, word in pairwise(arguments) if before == "-e"] or others[:1]
-    return not any(map(is_wild, programs)) and all(_SED.fullmatch(each) for each in (*options, *programs))
+    return not any(map(has_wildcard, programs)) and all(
+        _SED.fullmatch(each) for each in (*options, *programs)
+    )
 
 
-def find_files(words: Words) -> Iterator[Word]:
+def find_file_arguments(words: Words) -> Iterator[Word]:
     """Yield the arguments that may name a file, including values joined to an option."""
     for word in words[1:]:
         equals = word.find("=") + 1
         if not word.startswith("-"):
             yield word
             if word.startswith("@"):
-                yield word.cut(1)
+                yield word.slice_from(1)
         elif not word.startswith("--"):
             # Where the value begins is not known, but no option letter is `/`.
             last = word.index("/") + 1 if "/" in word else len(word)
-            yield from (word.cut(start) for start in range(2, min(last, _MOST_LETTERS)))
+            yield from (word.slice_from(start) for start in range(2, min(last, _MOST_LETTERS)))
             if last > _MOST_LETTERS:
                 yield Word("/")  # trying every possible value would take too long
         if word.startswith("-") and "/" in word and not equals:
-            yield word.cut(word.index("/"))
+            yield word.slice_from(word.index("/"))
         if equals:
-            yield word.cut(equals)
+            yield word.slice_from(equals)

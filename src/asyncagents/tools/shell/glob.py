@@ -4,46 +4,46 @@ import errno
 import os
 from collections.abc import Iterator
 
-from asyncagents.tools.shell.word import WILD, Word, compile_pattern, tame
+from asyncagents.tools.shell.word import WILDCARDS, Word, compile_pattern, mask_wildcards
 
-MOST_WILD = 3
+MOST_WILDCARD_PARTS = 3
 MOST_WORK = 50_000
-_LOOK = 5
+_LOOKUP_COST = 5
 """Cost of resolving one path, in names read from a folder."""
 
 
 ANYWHERE = "/"
 _MOST_LINKS = 40
-_NO_LINK = {errno.EINVAL, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
+_NOT_A_LINK = {errno.EINVAL, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
 
 
-class TooMuch(Exception):
+class TooMuchWork(Exception):
     """Looking at every file that may be meant would take too long."""
 
 
-class Disk:
+class BoundedDisk:
     """File lookups for one shell line, bounded by `MOST_WORK`. Raises `TooMuchWork`."""
 
     def __init__(self) -> None:
-        self._left = MOST_WORK
+        self._work_left = MOST_WORK
 
-    def spend(self, work: int = _LOOK) -> None:
+    def spend(self, work: int = _LOOKUP_COST) -> None:
         """Subtract from the work that is left; raise `TooMuchWork` if none is."""
-        self._left -= work
-        if self._left < 0:
-            raise TooMuch
+        self._work_left -= work
+        if self._work_left < 0:
+            raise TooMuchWork
 
     def find_matches(self, path: Word) -> list[str]:
         """Return paths that match an absolute pattern, hidden ones too: rather too many than too few."""
         parts = list(zip(path.split("/"), path.shape.split("/"), strict=True))
-        if sum(not WILD.isdisjoint(shape) for _, shape in parts) > MOST_WILD:
-            raise TooMuch
+        if sum(not WILDCARDS.isdisjoint(shape) for _, shape in parts) > MOST_WILDCARD_PARTS:
+            raise TooMuchWork
         found = [""]
         for text, shape in parts[1:]:
-            if WILD.isdisjoint(shape):
+            if WILDCARDS.isdisjoint(shape):
                 found = [f"{above}/{text}" for above in found]
             else:
-                found = [name for above in found for name in self._list(above, Word(text, shape))]
+                found = [name for above in found for name in self._list_matches(above, Word(text, shape))]
         return [each for each in found if self._exists(each)]
 
     def has_link(self, path: str) -> bool:
@@ -83,7 +83,7 @@ class Disk:
         except OSError:
             return
 
-    def _list(self, folder: str, word: Word) -> Iterator[str]:
+    def _list_matches(self, folder: str, word: Word) -> Iterator[str]:
         fitting, by_bytes = compile_pattern(word), compile_pattern(word, by_bytes=True)
         for entry in self.scan(folder):
             if (fitting if entry.name.isascii() else by_bytes).fullmatch(entry.name):
@@ -94,15 +94,15 @@ class Disk:
         return os.path.lexists(path)
 
 
-def join_words(place: str, word: Word) -> Word:
+def join_path(place: str, word: Word) -> Word:
     """Join a word to the folder that it is relative to."""
     if word.startswith("/"):
         return word
     above = place.rstrip("/") + "/"
-    return Word(above + word, tame(above) + word.shape)
+    return Word(above + word, mask_wildcards(above) + word.shape)
 
 
-def resolve(path: str) -> str:
+def resolve_links(path: str) -> str:
     """Follow links as the shell would; return `ANYWHERE` for a link that cannot be read.
 
     The same for a link below /proc: it leads elsewhere for the shell than for this process.
@@ -130,6 +130,6 @@ def _read_link(path: str) -> str:
     try:
         return os.readlink(path)
     except OSError as failure:
-        return "" if failure.errno in _NO_LINK else ANYWHERE
+        return "" if failure.errno in _NOT_A_LINK else ANYWHERE
     except ValueError:
         return ANYWHERE

@@ -9,7 +9,7 @@ from asyncagents.engine.tool import Ask
 from asyncagents.tools.file.files import Files
 from asyncagents.tools.shell import rules as shell_rules
 from asyncagents.tools.shell.command import find_dangers
-from asyncagents.tools.shell.paths import Where, find_paths
+from asyncagents.tools.shell.paths import ShellContext, find_paths
 from asyncagents.tools.shell.word import Word, Words, words_of
 
 MOST_LOOKED_AT = 5_000
@@ -45,18 +45,18 @@ _DEVICES = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty",
 
 def guarded_asks(command: str, files: Files, *, start: Path, home: Path) -> tuple[Ask, ...]:
     """Return what the line asks besides the `bash` permission: nothing, or one ask that names the places."""
-    parsed = shell_rules.split(command)
-    where = Where(files.root, str(start), str(home))
+    parsed = shell_rules.parse_command(command)
+    where = ShellContext(files.root, str(start), str(home))
     commands = [_without_excluded(words) for words in parsed.commands]
-    redirected = [(Word("tee"), file) for file in parsed.redirected]
+    redirected = [(Word("tee"), file) for file in parsed.redirect_targets]
     changing = [words for words in (*commands, *redirected) if words[0] == "cd" or not _only_reads(words)]
     reading = [words for words in commands if words[0] == "cd" or _only_reads(words)]
     found: dict[str, str] = {}
     if any(words[0] != "cd" for words in changing):
-        found |= _guarded(files, find_paths(changing, where), secret=False)
+        found |= _find_guarded_paths(files, find_paths(changing, where), secret=False)
     if reading:
-        found |= _guarded(files, find_paths(reading, where), secret=True)
-    if _is_unknown(files, (*commands, *redirected), where):
+        found |= _find_guarded_paths(files, find_paths(reading, where), secret=True)
+    if _is_ambiguous(files, (*commands, *redirected), where):
         found[files.root] = "which files it names is not known"
     whole = [words for words in commands if words[0] == "cd" or _reads_whole_folders(words)]
     if any(words[0] != "cd" for words in whole):
@@ -64,26 +64,26 @@ def guarded_asks(command: str, files: Files, *, start: Path, home: Path) -> tupl
             found |= dict.fromkeys(files.guard.secrets_below(path), "it may not be read unasked")
     if not found:
         return ()
-    names = tuple(_name(files, path) for path in sorted(found))
+    names = tuple(_display_name(files, path) for path in sorted(found))
     names = names if len(names) <= MOST_NAMED else (*names[:MOST_NAMED], "*")
     reasons = list(dict.fromkeys(found.values()))
     return (Ask(GUARDED_PLACE, names, metadata={"command": command, "guarded": reasons}),)
 
 
-def _guarded(files: Files, paths: Iterator[str], *, secret: bool) -> dict[str, str]:
+def _find_guarded_paths(files: Files, paths: Iterator[str], *, secret: bool) -> dict[str, str]:
     found: dict[str, str] = {}
     named = set(islice(paths, MOST_LOOKED_AT))
     if next(paths, None) is not None:
         found[files.root] = "it names too many files to look at all of them"
     for path in named:
-        guard = files.guard.of(path)
+        guard = files.guard.guard_at(path)
         if guard is None or path.startswith(_DEVICES) or (secret and guard.level == "guarded"):
             continue
         found[path] = guard.why
     return found
 
 
-def _is_unknown(files: Files, commands: Sequence[Words], where: Where) -> bool:
+def _is_ambiguous(files: Files, commands: Sequence[Words], where: ShellContext) -> bool:
     """Return whether only the shell can tell which files are named, in a project with secret places."""
     if not any(set("*?[$") & set(word) for words in commands for word in words[1:]):
         return False
@@ -117,10 +117,10 @@ def _has_letter(word: str, letters: str) -> bool:
 def _without_excluded(words: Words) -> Words:
     if words[0] not in _EXCLUDING:
         return words
-    return (words[0], *_kept(words[1:]))
+    return (words[0], *_drop_excludes(words[1:]))
 
 
-def _kept(words: Sequence[Word]) -> Iterable[Word]:
+def _drop_excludes(words: Sequence[Word]) -> Iterable[Word]:
     """Yield the words without `--exclude=x` and `--exclude x`."""
     skips = False
     for word in words:
@@ -129,7 +129,7 @@ def _kept(words: Sequence[Word]) -> Iterable[Word]:
         skips = not skips and word == "--exclude"
 
 
-def _name(files: Files, path: str) -> str:
+def _display_name(files: Files, path: str) -> str:
     """Return the path as rules name it: relative to the project if it is inside."""
     top = files.root.rstrip("/") + "/"
     return path.removeprefix(top) if path.startswith(top) else path

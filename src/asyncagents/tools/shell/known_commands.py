@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from asyncagents.tools.shell.word import words_of
 
-Fits: TypeAlias = Callable[[str], bool]
+WordCheck: TypeAlias = Callable[[str], bool]
 
 # Programs that only print, unless an option makes the line unclear.
 READERS = words_of(
@@ -21,38 +21,38 @@ READERS = words_of(
     """
 )
 # Arguments by which these readers do more than print.
-_BESIDES = {
+_EXTRA_ACTIONS = {
     "file": re.compile(r"^(-[a-zA-Z]*C|--com)"),
     "jq": re.compile(r"env", re.IGNORECASE),
     "tree": re.compile(r"^-[a-zA-Z]*R"),
 }
 # Files that usually hold secrets: an approval to read other files does not cover them.
-_SECRET = (
+_SECRET_NAMES = (
     *("*.env", "*.env.*", ".env*", ".netrc", ".npmrc", ".pypirc", ".pgpass", ".htpasswd", ".git"),
     *(".git-credentials", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.p12"),
     *("*.pfx", "*.jks", "*.keystore", "*.kdbx", "credentials*", "secrets*", ".ssh", ".gnupg", ".aws"),
 )
 _SAMPLES = (
-    *(each.replace("*", "") for each in _SECRET if not each.startswith("*")),
-    *(each.replace("*", "x") for each in _SECRET),
+    *(each.replace("*", "") for each in _SECRET_NAMES if not each.startswith("*")),
+    *(each.replace("*", "x") for each in _SECRET_NAMES),
 )
 _HARMLESS_NAMES = ("*.env.example", "*.env.sample", "*.env.template")
 _GLOB = re.compile(r"[*?\[]")
 _PARTS = re.compile(r"[/:=,\s]")
 # Patterns whose matches begin or end as they do, so that no match is another option.
-_BOUND = re.compile(r"(--[a-z-]+=)?\*\.\w+")
+_BOUND_GLOB = re.compile(r"(--[a-z-]+=)?\*\.\w+")
 _VARIABLE = re.compile(r"\$(?!N[FR]\b)[A-Za-z_{(]")
 
 
-class Usage(Struct, frozen=True, kw_only=True):
+class CommandUsage(Struct, frozen=True, kw_only=True):
     """The options and words that a command may have to be covered by its pattern."""
 
     flags: frozenset[str] = frozenset()
     valued: frozenset[str] = frozenset()
     """Options with a value, attached or in the next word."""
-    word: Fits = lambda word: False
+    word: WordCheck = lambda word: False
     """Check of a word that is not an option."""
-    value: Fits = lambda word: True
+    value: WordCheck = lambda word: True
 
     def allows(self, words: Sequence[str]) -> bool:
         wants_value = False
@@ -60,23 +60,23 @@ class Usage(Struct, frozen=True, kw_only=True):
             if wants_value:
                 fits, wants_value = not word.startswith("-") and self.value(word), False
             elif word.startswith("-") and word != "--":
-                fits, wants_value = self._option(word)
+                fits, wants_value = self._check_option(word)
             else:
                 fits = word == "--" or self.word(word)
             if not fits:
                 return False
         return not wants_value
 
-    def _option(self, word: str) -> tuple[bool, bool]:
+    def _check_option(self, word: str) -> tuple[bool, bool]:
         """Return whether an option is known, and whether its value is the next word."""
         name, given, value = word.partition("=")
         if name in self.flags:
             return not given, False
         if name in self.valued:
             return not given or self.value(value), not given
-        return self._letters(word[1:]) if not word.startswith("--") else (False, False)
+        return self._check_letters(word[1:]) if not word.startswith("--") else (False, False)
 
-    def _letters(self, letters: str) -> tuple[bool, bool]:
+    def _check_letters(self, letters: str) -> tuple[bool, bool]:
         """Check combined short options, the last of which may have its value attached."""
         for place, letter in enumerate(letters, 1):
             if f"-{letter}" in self.valued:
@@ -87,10 +87,10 @@ class Usage(Struct, frozen=True, kw_only=True):
         return True, False
 
 
-def is_plain(word: str) -> bool:
+def is_plain_word(word: str) -> bool:
     """Return whether a word has no variable or leading wildcard, and names no file that holds secrets."""
     may_be_option = _GLOB.match(word) or (word.startswith("-") and _GLOB.search(word))
-    if _VARIABLE.search(word) or (may_be_option and not _BOUND.fullmatch(word)):
+    if _VARIABLE.search(word) or (may_be_option and not _BOUND_GLOB.fullmatch(word)):
         return False
     return not any(_is_secret(part) for part in _PARTS.split(word))
 
@@ -105,55 +105,57 @@ def _is_secret(name: str) -> bool:
         return False
     if _GLOB.search(name):
         return any(fnmatchcase(sample, name) for sample in _SAMPLES)
-    return any(fnmatchcase(name, each) for each in _SECRET)
+    return any(fnmatchcase(name, each) for each in _SECRET_NAMES)
 
 
-def does_more(words: Sequence[str]) -> bool:
+def does_more_than_print(words: Sequence[str]) -> bool:
     """Return whether an argument makes a reader do more than print."""
-    besides = _BESIDES.get(words[0])
+    besides = _EXTRA_ACTIONS.get(words[0])
     return besides is not None and any(besides.search(word) for word in words[1:])
 
 
-def _path(word: str) -> bool:
+def _is_project_path(word: str) -> bool:
     """Return whether a word is a plain relative path below the project."""
     parts = word.removeprefix("./").rstrip("/").split("/")
     if word in {".", "./"}:
         return True
     if word.startswith("@"):  # for some programs, a file with more options
         return False
-    return all(re.fullmatch(r"[\w@+-][\w@+.-]*", part) for part in parts) and not _FOREIGN & set(parts)
+    return all(re.fullmatch(r"[\w@+-][\w@+.-]*", part) for part in parts) and not _FOREIGN_FOLDERS & set(
+        parts
+    )
 
 
-def _test_path(word: str) -> bool:
+def _is_test_path(word: str) -> bool:
     """Return whether a word is a folder or file of tests, or one test in it."""
     path, _, name = word.partition("::")
     last = path.rstrip("/").rpartition("/")[2]
     tests = "test" in (last if last.endswith(".py") else path)
-    return _path(path) and tests and bool(re.fullmatch(r"[\w:.\[\]-]*", name))
+    return _is_project_path(path) and tests and bool(re.fullmatch(r"[\w:.\[\]-]*", name))
 
 
-def _test_name(word: str) -> bool:
-    return _test_path(word) or bool(re.fullmatch(r"[\w.]*test[\w.]*", word))
+def _is_test_name(word: str) -> bool:
+    return _is_test_path(word) or bool(re.fullmatch(r"[\w.]*test[\w.]*", word))
 
 
-def _package(word: str) -> bool:
+def _is_go_package(word: str) -> bool:
     return bool(re.fullmatch(r"\.(/\w[\w.-]*)*(/\.\.\.)?", word))
 
 
-def _name(word: str) -> bool:
+def _is_name(word: str) -> bool:
     return bool(re.fullmatch(r"\w[\w:@.-]*", word))
 
 
-def _number(word: str) -> bool:
+def _is_number(word: str) -> bool:
     return word.isascii() and word.isdecimal()
 
 
-def _choice(word: str) -> bool:
+def _is_choice(word: str) -> bool:
     return bool(re.fullmatch(r"[\w.,=-]+", word))
 
 
-_FOREIGN = words_of("node_modules site-packages vendor third_party")
-_PYTEST = Usage(
+_FOREIGN_FOLDERS = words_of("node_modules site-packages vendor third_party")
+_PYTEST = CommandUsage(
     flags=words_of(
         """
         -l -q -s -v -x --co --collect-only --disable-warnings --exitfirst --failed-first --ff --last-failed
@@ -162,29 +164,29 @@ _PYTEST = Usage(
         """
     ),
     valued=words_of("-k -m -n -r --color --durations --maxfail --numprocesses --tb --timeout --verbosity"),
-    word=_test_path,
+    word=_is_test_path,
 )
-_UNITTEST = Usage(
+_UNITTEST = CommandUsage(
     flags=words_of("-b -c -f -q -v --buffer --catch --failfast --locals --quiet --verbose"),
     valued=words_of("-k"),
-    word=_test_name,
+    word=_is_test_name,
 )
-_MYPY = Usage(
+_MYPY = CommandUsage(
     flags=words_of(
         """
         -v --check-untyped-defs --ignore-missing-imports --no-color-output --no-error-summary --pretty
         --show-column-numbers --show-error-codes --strict --verbose
         """
     ),
-    word=_path,
+    word=_is_project_path,
 )
-_RUFF_CHECK = Usage(
+_RUFF_CHECK = CommandUsage(
     flags=words_of("-q -v --diff --exit-zero --no-cache --no-fix --preview --quiet --statistics --verbose"),
     valued=words_of("--ignore --output-format --select --target-version"),
-    word=_path,
-    value=_choice,
+    word=_is_project_path,
+    value=_is_choice,
 )
-_CARGO = Usage(
+_CARGO = CommandUsage(
     flags=words_of(
         """
         -q -r -v --all --all-features --all-targets --benches --bins --doc --examples --exact --frozen
@@ -198,34 +200,34 @@ _CARGO = Usage(
         --test-threads
         """
     ),
-    word=_name,
-    value=_choice,
+    word=_is_name,
+    value=_is_choice,
 )
-_GO = Usage(
+_GO = CommandUsage(
     flags=words_of("-cover -failfast -json -race -short -v"),
     valued=words_of("-bench -count -p -parallel -run -tags -timeout"),
-    word=_package,
+    word=_is_go_package,
 )
-_LISTED = Usage(
+_DOCKER_LIST = CommandUsage(
     flags=words_of("-a -q -s --all --no-trunc --quiet --size"), valued=words_of("-f -n --filter --format")
 )
-_GH = Usage(
+_GH = CommandUsage(
     flags=words_of("-c --comments"),
     valued=words_of("-A -L -l -q -s --author --jq --json --label --limit --state"),
-    word=_number,
+    word=_is_number,
     value=lambda value: "env" not in value.lower(),
 )
-_KUBECTL = Usage(
+_KUBECTL = CommandUsage(
     flags=words_of("-A -w --all-namespaces --no-headers --show-labels --watch"),
     valued=words_of("-l -n -o --field-selector --namespace --output --selector --sort-by"),
-    word=_name,
-    value=_choice,
+    word=_is_name,
+    value=_is_choice,
 )
-_SYSTEMCTL = Usage(
+_SYSTEMCTL = CommandUsage(
     flags=words_of("-l -q --full --no-pager --quiet --user"),
     valued=words_of("-n --lines"),
-    word=_name,
-    value=_number,
+    word=_is_name,
+    value=_is_number,
 )
 _RESOURCES = words_of(
     """
@@ -234,7 +236,7 @@ _RESOURCES = words_of(
     """
 )
 # By the words that a pattern names; all of these run in the project's root folder.
-USAGES: dict[tuple[str, ...], Usage] = {
+USAGES: dict[tuple[str, ...], CommandUsage] = {
     ("pytest",): _PYTEST,
     ("py.test",): _PYTEST,
     ("python", "-m", "pytest"): _PYTEST,
@@ -242,18 +244,20 @@ USAGES: dict[tuple[str, ...], Usage] = {
     ("mypy",): _MYPY,
     ("python", "-m", "mypy"): _MYPY,
     ("ruff", "check"): _RUFF_CHECK,
-    ("ruff", "format"): Usage(flags=words_of("-q -v --no-cache --quiet"), word=_path),
+    ("ruff", "format"): CommandUsage(flags=words_of("-q -v --no-cache --quiet"), word=_is_project_path),
     **{("cargo", each): _CARGO for each in ("build", "check", "clippy", "test")},
     **{("go", each): _GO for each in ("build", "test", "vet")},
-    ("git", "add"): Usage(flags=words_of("-A -n -u -v --all --dry-run --update --verbose"), word=_path),
-    ("git", "commit"): Usage(
+    ("git", "add"): CommandUsage(
+        flags=words_of("-A -n -u -v --all --dry-run --update --verbose"), word=_is_project_path
+    ),
+    ("git", "commit"): CommandUsage(
         flags=words_of("-a -q -s -v --all --quiet --signoff --verbose"), valued=words_of("-m --message")
     ),
-    ("git", "branch"): Usage(
+    ("git", "branch"): CommandUsage(
         flags=words_of("-a -r -v --all --list --no-color --remotes --show-current --verbose"),
     ),
-    ("docker", "ps"): _LISTED,
-    ("docker", "images"): _LISTED,
+    ("docker", "ps"): _DOCKER_LIST,
+    ("docker", "images"): _DOCKER_LIST,
     **{("gh", "pr", each): _GH for each in ("checks", "diff", "list", "status", "view")},
     **{("gh", "issue", each): _GH for each in ("list", "status", "view")},
     **{("gh", "run", each): _GH for each in ("list", "view")},

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from asyncagents.tools.shell import git as shell_git
-from asyncagents.tools.shell.command import PATHS, find_files
-from asyncagents.tools.shell.glob import Disk, join_words
-from asyncagents.tools.shell.word import Words, is_wild, words_of
+from asyncagents.tools.shell.command import PATHS, find_file_arguments
+from asyncagents.tools.shell.glob import BoundedDisk, join_path
+from asyncagents.tools.shell.word import Words, has_wildcard, words_of
 
 # Programs that write the files that an archive or a patch names.
 _UNPACKING = words_of("ar bsdtar dpkg dpkg-deb gtar jar patch star svn unar unrar unsquashfs unzip")
@@ -31,23 +31,23 @@ _ODD_NAME = re.compile(r"(^|/)(-[^/]*|\.{0,2})$")
 class NameChanges:
     """What the commands of one line so far may have changed: names, links, names with a dash."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: BoundedDisk) -> None:
         self._disk = disk
-        self._changes = False
+        self._changes_files = False
         self._makes_links = False
-        self._makes_dashes = False
+        self._makes_dash_names = False
 
-    def judge(self, words: Words, places: Sequence[str]) -> Iterator[str]:
+    def find_dangers(self, words: Words, places: Sequence[str]) -> Iterator[str]:
         """Yield why a command may read other files than its words name, then record what it creates."""
-        if _reads(words) and self._makes_links:
+        if _reads_files(words) and self._makes_links:
             yield "it makes or moves files and then reads some, which may be links by then"
-        elif _reads(words) and self._changes and self._follows_link(words, places):
+        elif _reads_files(words) and self._changes_files and self._follows_link(words, places):
             yield "it changes files and then follows a link, which may lead elsewhere by then"
-        if self._makes_dashes and any(word.shape[:1] in {"*", "?", "["} for word in words[1:]):
+        if self._makes_dash_names and any(word.shape[:1] in {"*", "?", "["} for word in words[1:]):
             yield "it makes files whose names may be options to what follows"
         if words[0] in _DIFFING and any(map(self._disk.is_folder, self._find_paths(words, places))):
             yield f"{words[0]} of folders follows the links in them"
-        self._note(words, places)
+        self._record_changes(words, places)
 
     def _follows_link(self, words: Words, places: Sequence[str]) -> bool:
         return any(
@@ -56,20 +56,20 @@ class NameChanges:
             for path in self._find_paths(words, [place])
         )
 
-    def _note(self, words: Words, places: Sequence[str]) -> None:
-        unpacks = _unpacks(words)
+    def _record_changes(self, words: Words, places: Sequence[str]) -> None:
+        unpacks = _unpacks_files(words)
         sources = self._find_paths(_find_sources(words), places) if words[0] in _COPYING else ()
         copies_links = any(map(self._disk.has_link, sources))
         self._makes_links = self._makes_links or unpacks or copies_links or words[0] in _LINKING
-        self._changes = self._changes or unpacks or words[0] in _CHANGING
+        self._changes_files = self._changes_files or unpacks or words[0] in _CHANGING
         dashes = words[0] in _CHANGING and ("--" in words or any(map(_is_odd_name, words[1:])))
-        self._makes_dashes = self._makes_dashes or unpacks or dashes
+        self._makes_dash_names = self._makes_dash_names or unpacks or dashes
 
     def _find_paths(self, words: Words, places: Sequence[str]) -> Iterator[str]:
         for place in places:
-            for word in filter(None, find_files(words)):
-                path = join_words(place, word)
-                yield from self._disk.find_matches(path) if is_wild(path) else (str(path),)
+            for word in filter(None, find_file_arguments(words)):
+                path = join_path(place, word)
+                yield from self._disk.find_matches(path) if has_wildcard(path) else (str(path),)
 
 
 def _find_sources(words: Words) -> Words:
@@ -78,14 +78,14 @@ def _find_sources(words: Words) -> Words:
     return words if named or words[-1].startswith("-") else words[:-1]
 
 
-def _reads(words: Words) -> bool:
+def _reads_files(words: Words) -> bool:
     """Return whether a command reads the files that its words name."""
     if words[0] == "git":
         return shell_git.reads_file(words)
-    return words[0] in _READING and any(find_files(words))
+    return words[0] in _READING and any(find_file_arguments(words))
 
 
-def _unpacks(words: Words) -> bool:
+def _unpacks_files(words: Words) -> bool:
     """Return whether a command creates files that its words do not name."""
     match words[0]:
         case "git":

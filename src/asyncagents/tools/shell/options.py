@@ -1,9 +1,9 @@
 """Options by which a program runs a program, or writes or reads files, beyond what its name says."""
 
-from asyncagents.tools.shell.word import Word, compile_pattern, is_wild, words_of
+from asyncagents.tools.shell.word import Word, compile_pattern, has_wildcard, words_of
 
 # Options that run a program or write a file.
-RUNNING: dict[str, frozenset[str]] = {
+RUNNING_OPTIONS: dict[str, frozenset[str]] = {
     "bat": frozenset({"--pager"}),
     "curl": words_of(
         """
@@ -55,7 +55,7 @@ RUNNING: dict[str, frozenset[str]] = {
     ),
 }
 # Options that follow links, evaluate a word, or read a file that no word names.
-_READING: dict[str, frozenset[str]] = {
+_READING_OPTIONS: dict[str, frozenset[str]] = {
     "chgrp": frozenset({"-L", "-H"}),
     "chown": frozenset({"-L", "-H"}),
     "cp": frozenset({"-L", "--dereference", "-H"}),
@@ -70,13 +70,13 @@ _READING: dict[str, frozenset[str]] = {
     "test": frozenset({"-v"}),
     "wc": frozenset({"--files0-from"}),
 }
-OPTIONS = {**RUNNING, **_READING}
+RISKY_OPTIONS = {**RUNNING_OPTIONS, **_READING_OPTIONS}
 # Programs for which a file name that begins with a dash would be an option that runs or writes.
-_GLOBS = words_of("chmod chown git printf sed test") | RUNNING.keys() - {"find"}
+_DASH_SENSITIVE = words_of("chmod chown git printf sed test") | RUNNING_OPTIONS.keys() - {"find"}
 # Programs whose effect depends on the number of words, or on any word with a `=`.
-_COUNTING = words_of("dd make uniq xxd")
+_COUNT_SENSITIVE = words_of("dd make uniq xxd")
 # Programs that take no options after `--`.
-_TERMINATED = words_of(
+_DOUBLE_DASH_PROGRAMS = words_of(
     """
     bat cat chgrp chmod chown cmp cp cut date diff du egrep fgrep file git grep head install less ln ls mkdir
     mv rg rm rmdir rsync scp sed shuf sort split stat tac tail touch tree uniq wc wget
@@ -84,7 +84,7 @@ _TERMINATED = words_of(
 )
 
 
-def is_one_of(argument: str, options: frozenset[str]) -> bool:
+def matches_option(argument: str, options: frozenset[str]) -> bool:
     """Return whether an argument is one of the options: abbreviated, combined, or with its value attached."""
     if argument in options:
         return True
@@ -95,9 +95,9 @@ def is_one_of(argument: str, options: frozenset[str]) -> bool:
     return argument.startswith("-") and bool(letters & set(argument[1:]))
 
 
-def before_end(name: str, arguments: tuple[Word, ...]) -> tuple[Word, ...]:
+def before_double_dash(name: str, arguments: tuple[Word, ...]) -> tuple[Word, ...]:
     """Return the arguments before `--`; a `--` after an option may be its value and does not count."""
-    if name in _TERMINATED:
+    if name in _DOUBLE_DASH_PROGRAMS:
         for at, argument in enumerate(arguments):
             if argument == "--" and (at == 0 or not arguments[at - 1].startswith("-")):
                 return arguments[:at]
@@ -106,11 +106,11 @@ def before_end(name: str, arguments: tuple[Word, ...]) -> tuple[Word, ...]:
 
 def may_become_option(name: str, argument: Word) -> bool:
     """Return whether the file names that replace a pattern may be an option that matters."""
-    if not is_wild(argument):
+    if not has_wildcard(argument):
         return False
     if argument.startswith("-"):
         option, value, _ = argument.shape.partition("=")
-        return not (value and option.startswith("--") and not is_wild(Word(option)))
+        return not (value and option.startswith("--") and not has_wildcard(Word(option)))
     if name == "find":
-        return any(map(compile_pattern(argument).fullmatch, OPTIONS["find"]))
-    return name in _COUNTING or (name in _GLOBS and argument.shape[0] in "*?[")
+        return any(map(compile_pattern(argument).fullmatch, RISKY_OPTIONS["find"]))
+    return name in _COUNT_SENSITIVE or (name in _DASH_SENSITIVE and argument.shape[0] in "*?[")

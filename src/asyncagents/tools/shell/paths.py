@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from asyncagents.tools.shell import git as shell_git
-from asyncagents.tools.shell.command import PATHS, find_files
-from asyncagents.tools.shell.glob import ANYWHERE, Disk, TooMuch, join_words, resolve
+from asyncagents.tools.shell.command import PATHS, find_file_arguments
+from asyncagents.tools.shell.glob import ANYWHERE, BoundedDisk, TooMuchWork, join_path, resolve_links
 from asyncagents.tools.shell.links import NameChanges
-from asyncagents.tools.shell.options import before_end
-from asyncagents.tools.shell.word import Word, Words, is_wild, splits, words_of
+from asyncagents.tools.shell.options import before_double_dash
+from asyncagents.tools.shell.word import Word, Words, has_wildcard, may_split, words_of
 
-MOST_PLACES = 16
+MOST_FOLDERS = 16
 # Variables that are harmless as words; as file names they may be anything.
 _VARIABLE = re.compile(r"\$(\?|#|\$|USER|\{USER\})")
 # Programs that take no file as an argument.
@@ -21,7 +21,7 @@ _PRINTING = words_of("echo exit printf return test")
 _HIDDEN_ABOVE = re.compile(r"/\.[*?\[][^/]*")
 
 
-class Where(Struct, frozen=True):
+class ShellContext(Struct, frozen=True):
     """Where a shell line runs: the project's directory, the start folder, the user's home."""
 
     directory: str
@@ -29,101 +29,101 @@ class Where(Struct, frozen=True):
     home: str
 
     @property
-    def values(self) -> dict[str, str]:
+    def variables(self) -> dict[str, str]:
         """The variables whose values are known."""
         return {"HOME": self.home, "PWD": self.start}
 
     @property
-    def splitting(self) -> frozenset[str]:
+    def splitting_variables(self) -> frozenset[str]:
         """The variables that the shell may split into several words, or none, if they are not quoted."""
-        started = (self.start, resolve(self.start))
+        started = (self.start, resolve_links(self.start))
         return frozenset(
-            [*(["HOME"] if splits(self.home) else []), *(["PWD"] if any(map(splits, started)) else [])]
+            [*(["HOME"] if may_split(self.home) else []), *(["PWD"] if any(map(may_split, started)) else [])]
         )
 
 
-class Places:
+class WorkingFolders:
     """The folders that a line may be in: each earlier `cd` may have succeeded or not."""
 
-    def __init__(self, where: Where | None) -> None:
+    def __init__(self, where: ShellContext | None) -> None:
         self.home = where.home if where else "/"
-        self.all = [where.start] if where else []
+        self.folders = [where.start] if where else []
 
-    def follow(self, words: Words) -> list[str]:
+    def follow_cd(self, words: Words) -> list[str]:
         """Record a `cd`; return the folders that it may lead to."""
-        if words[0] != "cd" or not self.all:
+        if words[0] != "cd" or not self.folders:
             return []
-        if len(self.all) >= MOST_PLACES:
+        if len(self.folders) >= MOST_FOLDERS:
             return [ANYWHERE]
         target = words[1] if len(words) > 1 else Word(self.home)
-        there = [str(join_words(place, expand(target, self.home, place))) for place in self.all]
+        there = [str(join_path(place, expand_word(target, self.home, place))) for place in self.folders]
         # For cd, `link/..` is the folder that contains the link, not the parent of its target.
         there += [os.path.normpath(each) for each in there if ".." in each.split("/")]
-        self.all += there
+        self.folders += there
         return there
 
 
-class Survey:
+class PathSurvey:
     """The paths outside the project that a line names, and the reasons why it needs a person's approval."""
 
-    def __init__(self, where: Where) -> None:
-        self._where = where
-        self._disk = Disk()
-        self._project = resolve(where.directory)
+    def __init__(self, where: ShellContext) -> None:
+        self._context = where
+        self._disk = BoundedDisk()
+        self._project = resolve_links(where.directory)
         self.outside: dict[str, None] = {}
         """The real paths outside the project that the line names."""
         self.reasons: list[str] = []
 
-    def look(self, commands: Iterable[Words]) -> None:
+    def survey_commands(self, commands: Iterable[Words]) -> None:
         """Examine the commands of a line in order."""
-        places = Places(self._where)
+        places = WorkingFolders(self._context)
         changes = NameChanges(self._disk)
         try:
-            self._keep(places.all[0])
+            self._note_outside(places.folders[0])
             for words in commands:
-                self._look_at(words, places, changes)
-        except TooMuch:
+                self._survey_command(words, places, changes)
+        except TooMuchWork:
             self.reasons.append("it may name more files than can be looked at")
-            self._keep(ANYWHERE)
+            self._note_outside(ANYWHERE)
 
-    def _look_at(self, words: Words, places: Places, changes: NameChanges) -> None:
-        for path in self.find_named(words, places):
-            self._keep(path)
-        filled = (words[0], *(expand(word, places.home, places.all[0]) for word in words[1:]))
-        self.reasons.extend(changes.judge(filled, places.all))
+    def _survey_command(self, words: Words, places: WorkingFolders, changes: NameChanges) -> None:
+        for path in self.find_named_paths(words, places):
+            self._note_outside(path)
+        filled = (words[0], *(expand_word(word, places.home, places.folders[0]) for word in words[1:]))
+        self.reasons.extend(changes.find_dangers(filled, places.folders))
         if words[0] == "git":
-            self.reasons.extend(shell_git.find_local(filled, places.all))
-        for path in places.follow(words):
-            self._keep(path)
+            self.reasons.extend(shell_git.find_local_dangers(filled, places.folders))
+        for path in places.follow_cd(words):
+            self._note_outside(path)
 
-    def _keep(self, path: str) -> None:
-        real = resolve(path)
+    def _note_outside(self, path: str) -> None:
+        real = resolve_links(path)
         if real not in {self._project, os.devnull} and not real.startswith(self._project.rstrip("/") + "/"):
             self.outside[real] = None
 
-    def find_named(self, words: Words, places: Places) -> Iterator[str]:
+    def find_named_paths(self, words: Words, places: WorkingFolders) -> Iterator[str]:
         """Yield every path that may be meant. Raises `TooMuchWork`."""
-        for path in self._find_all(words, places):
+        for path in self._find_candidate_paths(words, places):
             self._disk.spend()
             yield path
 
-    def _find_all(self, words: Words, places: Places) -> Iterator[str]:
-        options = len(before_end(words[0], words[1:]))
+    def _find_candidate_paths(self, words: Words, places: WorkingFolders) -> Iterator[str]:
+        options = len(before_double_dash(words[0], words[1:]))
         for at, word in enumerate(words[1:]):
-            for part in filter(None, find_files((words[0], word))):
+            for part in filter(None, find_file_arguments((words[0], word))):
                 if words[0] in PATHS and _VARIABLE.search(part):
                     yield ANYWHERE  # only the shell knows which file that is
                 elif words[0] not in _PRINTING:
-                    part = _widen(part)
-                for place in places.all:
-                    path = join_words(place, expand(part, places.home, place))
-                    yield from self._find_meant(path, place, may_be_option=at < options)
+                    part = _widen_variables(part)
+                for place in places.folders:
+                    path = join_path(place, expand_word(part, places.home, place))
+                    yield from self._expand_wildcards(path, place, may_be_option=at < options)
                     if words[0] == "ln":
-                        yield from _from_links(path, words)
+                        yield from _link_target_paths(path, words)
 
-    def _find_meant(self, path: Word, place: str, *, may_be_option: bool) -> Iterator[str]:
+    def _expand_wildcards(self, path: Word, place: str, *, may_be_option: bool) -> Iterator[str]:
         """Yield the paths that a path with wildcards may match; a match may be a link out of the project."""
-        if not is_wild(path):
+        if not has_wildcard(path):
             yield path
             return
         yield re.split(r"[*?\[]", path.shape)[0]
@@ -137,23 +137,25 @@ class Survey:
             if may_be_option and name.startswith("-"):
                 self.reasons.append(f"the name of the file {name} looks like an option")
             yield from (
-                os.path.join(place, part) for part in find_files((Word(""), Word(name))) if part != name
+                os.path.join(place, part)
+                for part in find_file_arguments((Word(""), Word(name)))
+                if part != name
             )
 
 
-def find_paths(commands: Iterable[Words], where: Where) -> Iterator[str]:
+def find_paths(commands: Iterable[Words], where: ShellContext) -> Iterator[str]:
     """Yield the real path of everything that the commands may name, the start folder first."""
-    survey, places = Survey(where), Places(where)
+    survey, places = PathSurvey(where), WorkingFolders(where)
     try:
-        yield resolve(places.all[0])
+        yield resolve_links(places.folders[0])
         for words in commands:
-            yield from map(resolve, survey.find_named(words, places))
-            yield from map(resolve, places.follow(words))
-    except TooMuch:
+            yield from map(resolve_links, survey.find_named_paths(words, places))
+            yield from map(resolve_links, places.follow_cd(words))
+    except TooMuchWork:
         yield ANYWHERE
 
 
-def _widen(word: Word) -> Word:
+def _widen_variables(word: Word) -> Word:
     """Replace each variable of unknown value by `*`, which matches every name."""
     text, shape, at = "", "", 0
     for found in _VARIABLE.finditer(word):
@@ -163,16 +165,16 @@ def _widen(word: Word) -> Word:
     return Word(text + word[at:], shape + word.shape[at:])
 
 
-def _from_links(path: Word, words: Words) -> Iterator[str]:
+def _link_target_paths(path: Word, words: Words) -> Iterator[str]:
     """Yield the possible targets of a link: they are relative to the folder that contains it."""
     for word in words[1:]:
         yield os.path.join(os.path.dirname(path), word)
         yield os.path.join(path, word)
 
 
-def expand(word: Word, home: str, place: str) -> Word:
+def expand_word(word: Word, home: str, place: str) -> Word:
     """Expand `~`, `$HOME` and `$PWD` as the shell would."""
-    word = word.fill({"HOME": home, "PWD": place})
+    word = word.fill_variables({"HOME": home, "PWD": place})
     if word == "~" or word.startswith("~/"):
         word = Word(home + word[1:], home + word.shape[1:])
     elif word.startswith("~"):

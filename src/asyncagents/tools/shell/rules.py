@@ -20,19 +20,25 @@ from asyncagents.tools.file.external_directory import line_asks
 from asyncagents.tools.shell import command as shell_command
 from asyncagents.tools.shell import git as shell_git
 from asyncagents.tools.shell import wrappers as shell_wrappers
-from asyncagents.tools.shell.approval import Setting, exact_line, line_patterns, reads_only
+from asyncagents.tools.shell.approval import LineContext, exact_line, line_patterns, reads_only
 from asyncagents.tools.shell.known_commands import holds_secrets
-from asyncagents.tools.shell.paths import Places, Survey, Where, find_paths
-from asyncagents.tools.shell.syntax_tree import has_within, is_quoted, is_within, may_read_late, parse_line
-from asyncagents.tools.shell.word import Word, Words, read_word, spellings, text_of, words_of
+from asyncagents.tools.shell.paths import PathSurvey, ShellContext, WorkingFolders, find_paths
+from asyncagents.tools.shell.syntax_tree import (
+    has_ancestor,
+    has_descendant,
+    is_quoted,
+    may_read_late,
+    parse_line,
+)
+from asyncagents.tools.shell.word import Word, Words, node_text, read_word, spellings, words_of
 
-LONGEST = 20_000
-DEEPEST = 3
+MOST_CHARACTERS = 20_000
+MOST_DEPTH = 3
 MOST_COMMANDS = 64
 MOST_TEXTS = 16
 
 # Node types that cannot hide a command.
-_PLAIN = words_of(
+_PLAIN_NODES = words_of(
     """
     case_item case_statement command command_name comment compound_statement concatenation do_group
     elif_clause else_clause expansion file_descriptor file_redirect for_statement heredoc_body
@@ -45,7 +51,7 @@ _PLAIN = words_of(
 _LOOPS = words_of("for_statement while_statement")
 _WRAPPING = shell_wrappers.OPAQUE | shell_wrappers.WRAPPERS
 _TOO_MUCH = "it is too long or too deep to be judged"
-_HIDDEN = {
+_NODE_REASONS = {
     "ansi_c_string": "it hides text by $'…'",
     "arithmetic_expansion": "it calculates",
     "command_substitution": "it runs a command to get a word",
@@ -57,10 +63,10 @@ _HIDDEN = {
 }
 _KNOWN_VARIABLES = words_of("$HOME $PWD $USER $? $$ $# ${HOME} ${PWD} ${USER}")
 # Variables that change how a program prints, never which one runs.
-_HARMLESS = words_of("CI COLUMNS FORCE_COLOR LANG LC_ALL LINES NO_COLOR PYTHONUNBUFFERED TZ")
+_HARMLESS_VARIABLES = words_of("CI COLUMNS FORCE_COLOR LANG LC_ALL LINES NO_COLOR PYTHONUNBUFFERED TZ")
 _WORD = re.compile(r"(?!~[^/])[^`]*", re.DOTALL)
 _ONE_WORD = re.compile(r"(?!~[^/])(?:[^`\s\\]|\\[^\n])*")
-_FORMS = {
+_PLAIN_FORMS = {
     "compound_statement": re.compile(r"\{\s.*", re.DOTALL),
     "concatenation": _WORD,
     "file_descriptor": re.compile(r"[0-9]"),
@@ -69,7 +75,7 @@ _FORMS = {
     "test_command": re.compile(r"\[\[? (! )?-[defnrswxz] [\w./'\"-]+ \]\]?"),
     "word": _ONE_WORD,
 }
-_HEREDOC = words_of("<< <<- heredoc_start heredoc_body heredoc_end")
+_HEREDOC_NODES = words_of("<< <<- heredoc_start heredoc_body heredoc_end")
 _BEFORE = frozenset({b"", b" ", b"\t", b"\n", b";"})
 _DELIMITER = re.compile(r"^(['\"]?)(\w+)\1$")
 _GAP = re.compile(rb"(?:[ \t\n]|\\\n)*")
@@ -78,7 +84,7 @@ _BLANK = re.compile(rb"(?:[ \t]|\\\n)*[ \t](?:[ \t]|\\\n)*")
 _GAPS = {"command": _BLANK, "negated_command": _BLANK, "concatenation": re.compile(rb"")}
 
 
-class Parsed(Struct, frozen=True, kw_only=True):
+class ParsedLine(Struct, frozen=True, kw_only=True):
     commands: tuple[Words, ...]
     """The words of each simple command, in order."""
     patterns: tuple[str, ...]
@@ -87,7 +93,7 @@ class Parsed(Struct, frozen=True, kw_only=True):
     """Why a person must approve the line even if the rules allow it."""
     outside: tuple[str, ...] = ()
     """Real paths outside the project that the line may name."""
-    redirected: tuple[Word, ...] = ()
+    redirect_targets: tuple[Word, ...] = ()
     """Files that redirections name."""
 
     @property
@@ -96,34 +102,36 @@ class Parsed(Struct, frozen=True, kw_only=True):
         return bool(self.reasons)
 
 
-def split(command: str, where: Where | None = None) -> Parsed:
+def parse_command(command: str, where: ShellContext | None = None) -> ParsedLine:
     """Parse a shell line of any content.
 
     `where`: where the line would run; without it, nothing is looked up on the disk.
     """
-    reading = _Reading(where)
+    reading = _LineReader(where)
     reading.read(command)
     reading.finish()
-    patterns = [_text(words) for words in reading.commands]
+    patterns = [_command_text(words) for words in reading.commands]
     if not patterns:
         reading.reasons.append("no command was found in it")
     if reading.reasons:
         patterns.append(command.strip() or "(nothing)")
-    return Parsed(
+    return ParsedLine(
         commands=tuple(reading.commands),
         patterns=tuple(dict.fromkeys(patterns)),
         reasons=tuple(dict.fromkeys(reading.reasons)),
         outside=reading.outside,
-        redirected=tuple(reading.files),
+        redirect_targets=tuple(reading.files),
     )
 
 
-def asks(command: str, *, directory: Path, start: Path, home: Path) -> tuple[Ask, ...]:
+def command_asks(command: str, *, directory: Path, start: Path, home: Path) -> tuple[Ask, ...]:
     """Return the asks of a command that starts in `start`, in the project at `directory`."""
-    where = Where(str(directory), str(start), str(home))
-    parsed = split(command, where)
+    where = ShellContext(str(directory), str(start), str(home))
+    parsed = parse_command(command, where)
     folder = "" if (there := os.path.realpath(start)) == (top := os.path.realpath(directory)) else there
-    setting = Setting(command, at_top=not folder and all(_stays(words, top) for words in parsed.commands))
+    setting = LineContext(
+        command, at_top=not folder and all(_stays_in_project(words, top) for words in parsed.commands)
+    )
     lasting = () if parsed.reasons else line_patterns(parsed.commands, setting)
     if lasting and _names_secret(parsed, where):
         lasting = ()
@@ -148,54 +156,56 @@ def asks(command: str, *, directory: Path, start: Path, home: Path) -> tuple[Ask
     return *line_asks(parsed.outside, line, home=str(home), reads=reads), asked
 
 
-def _names_secret(parsed: Parsed, where: Where) -> bool:
+def _names_secret(parsed: ParsedLine, where: ShellContext) -> bool:
     """Return whether the real path of a file or folder that a line names usually holds secrets."""
     top = os.path.realpath(where.directory).rstrip("/") + "/"
-    named = find_paths([*parsed.commands, *((Word("cat"), file) for file in parsed.redirected)], where)
+    named = find_paths([*parsed.commands, *((Word("cat"), file) for file in parsed.redirect_targets)], where)
     return any(holds_secrets(path.removeprefix(top)) for path in named if path.startswith(top))
 
 
-def _stays(words: Words, top: str) -> bool:
+def _stays_in_project(words: Words, top: str) -> bool:
     """Return whether later commands still run in the project's root folder after this command."""
     return words[0] != "cd" or (len(words) == 2 and os.path.realpath(os.path.join(top, words[1])) == top)
 
 
-def _text(words: tuple[str, ...]) -> str:
+def _command_text(words: tuple[str, ...]) -> str:
     return " ".join(word if word and not re.search(r"[\s'\"\\]", word) else f"'{word}'" for word in words)
 
 
-class _Reading:
+class _LineReader:
     """Walks the syntax tree of a line without recursion, since a line may nest to any depth."""
 
-    def __init__(self, where: Where | None) -> None:
+    def __init__(self, where: ShellContext | None) -> None:
         self.commands: list[Words] = []
         self.reasons: list[str] = []
         self.outside: tuple[str, ...] = ()
-        self._where = where
-        self._places = Places(where)
-        self._values = where.values if where else {"HOME": "/home", "PWD": "/project"}
-        self._splitting = where.splitting if where else frozenset()
-        self._bare: set[str] = set()
+        self._context = where
+        self._working_folders = WorkingFolders(where)
+        self._variables = where.variables if where else {"HOME": "/home", "PWD": "/project"}
+        self._splitting_variables = where.splitting_variables if where else frozenset()
+        self._unquoted_variables: set[str] = set()
         self.files: list[Word] = []
-        self._again: list[Words] = []
-        self._texts = 0
+        self._repeated_commands: list[Words] = []
+        self._text_count = 0
 
     def finish(self) -> None:
         """Add the reasons and the outside paths that depend on the whole line."""
-        if "PWD" in self._bare and any(words[0] == "cd" for words in self.commands):
+        if "PWD" in self._unquoted_variables and any(words[0] == "cd" for words in self.commands):
             self.reasons.append("what $PWD holds after cd is not known")
-        if self._where:
-            survey = Survey(self._where)
-            survey.look([*self.commands, *self._again, *((Word("cat"), file) for file in self.files)])
+        if self._context:
+            survey = PathSurvey(self._context)
+            survey.survey_commands(
+                [*self.commands, *self._repeated_commands, *((Word("cat"), file) for file in self.files)]
+            )
             self.reasons.extend(survey.reasons)
             self.outside = tuple(survey.outside)
 
     def read(self, text: str, depth: int = 0) -> None:
-        self._texts += 1
-        if len(text) > LONGEST or depth > DEEPEST or self._texts > MOST_TEXTS:
+        self._text_count += 1
+        if len(text) > MOST_CHARACTERS or depth > MOST_DEPTH or self._text_count > MOST_TEXTS:
             self.reasons.append(_TOO_MUCH)
             return
-        self.reasons.extend(_strange(text))
+        self.reasons.extend(_find_strange_characters(text))
         source = text.encode("utf-8", "replace")
         tree = parse_line(source)
         if tree is None:
@@ -203,19 +213,19 @@ class _Reading:
             return
         root = tree.root_node
         if root.has_error:
-            self.reasons.append(_HIDDEN["ERROR"])
+            self.reasons.append(_NODE_REASONS["ERROR"])
         if not _GAP.fullmatch(source[: root.start_byte] + source[root.end_byte :]):
             self.reasons.append("a part of it cannot be read")
         nodes = [root]
         while nodes:
             node = nodes.pop()
-            self._node(node, source, depth)
+            self._read_node(node, source, depth)
             nodes.extend(reversed(node.children))
 
-    def _node(self, node: Node, source: bytes, depth: int) -> None:
-        if node.is_named and node.type not in _PLAIN:
-            self.reasons.append(_HIDDEN.get(node.type, f"it has a {node.type.replace('_', ' ')}"))
-        self.reasons.extend(_gaps(node, source))
+    def _read_node(self, node: Node, source: bytes, depth: int) -> None:
+        if node.is_named and node.type not in _PLAIN_NODES:
+            self.reasons.append(_NODE_REASONS.get(node.type, f"it has a {node.type.replace('_', ' ')}"))
+        self.reasons.extend(_find_gaps(node, source))
         match node.type:
             case "&":
                 self.reasons.append("it leaves a process behind")
@@ -224,81 +234,81 @@ class _Reading:
             ):
                 self.reasons.append(f"where its {node.type.replace('_', ' ')} begins is not known")
             case "command":
-                self._command(node, source, depth)
+                self._read_command(node, source, depth)
             case "file_redirect":
-                self._redirect(node, source)
+                self._read_redirect(node, source)
             case _:
-                self.reasons.extend(self._find_bare(node, source))
-                self.reasons.extend(_judged(node, source))
+                self.reasons.extend(self._find_unquoted_variables(node, source))
+                self.reasons.extend(_find_unusual_forms(node, source))
 
-    def _find_bare(self, node: Node, source: bytes) -> Iterator[str]:
+    def _find_unquoted_variables(self, node: Node, source: bytes) -> Iterator[str]:
         """Record an unquoted variable; yield a reason if the shell may split its value into words."""
         if node.type not in {"simple_expansion", "expansion"} or is_quoted(node):
             return
-        name = text_of(node, source).strip("${}")
-        self._bare.add(name)
-        if name in self._splitting:
+        name = node_text(node, source).strip("${}")
+        self._unquoted_variables.add(name)
+        if name in self._splitting_variables:
             yield f"${name} is not one word here: it must be quoted"
 
-    def _command(self, node: Node, source: bytes, depth: int) -> None:
+    def _read_command(self, node: Node, source: bytes, depth: int) -> None:
         name = node.child_by_field_name("name")
         if name is None:
             return
-        if has_within(name, {"simple_expansion", "expansion"}) or re.search(
-            r"[*?\[\]{}~]", text_of(name, source)
+        if has_descendant(name, {"simple_expansion", "expansion"}) or re.search(
+            r"[*?\[\]{}~]", node_text(name, source)
         ):
             self.reasons.append("which program it runs is not known")
         given = node.children_by_field_name("argument")
         count = len(self.commands)
-        self._add((read_word(name, source), *(read_word(child, source) for child in given)), depth)
+        self._add_command((read_word(name, source), *(read_word(child, source) for child in given)), depth)
         self._note_order(node, self.commands[count:])
 
     def _note_order(self, node: Node, added: Sequence[Words]) -> None:
         """Record commands that may run after later ones: in loops, and concurrently in pipes."""
-        loops = is_within(node, _LOOPS)
+        loops = has_ancestor(node, _LOOPS)
         if loops and any(words[0] == "cd" for words in added):
             self.reasons.append("where cd leads in a loop is not known")
-        if loops or (is_within(node, {"pipeline"}) and may_read_late(node, added)):
-            self._again.extend(added)
+        if loops or (has_ancestor(node, {"pipeline"}) and may_read_late(node, added)):
+            self._repeated_commands.extend(added)
 
-    def _add(self, words: Words, depth: int) -> None:
+    def _add_command(self, words: Words, depth: int) -> None:
         """Add a command, and the commands that it would run."""
-        if depth > DEEPEST or len(self.commands) >= MOST_COMMANDS:
+        if depth > MOST_DEPTH or len(self.commands) >= MOST_COMMANDS:
             self.reasons.append(_TOO_MUCH)
             return
         spelled = words[0]
-        words = (Word(shell_wrappers.name_program(spelled, self._places.all)), *words[1:])
-        words = shell_git.drop_harmless(words)
+        words = (Word(shell_wrappers.name_program(spelled, self._working_folders.folders)), *words[1:])
+        words = shell_git.drop_harmless_options(words)
         self.commands.append(words)
-        self._places.follow(words)
-        for each in spellings(words, self._values):
+        self._working_folders.follow_cd(words)
+        for each in spellings(words, self._variables):
             self.reasons.extend(shell_command.find_dangers(each))
-        elsewhere = shell_command.find_elsewhere(spelled)
+        elsewhere = shell_command.find_path_dangers(spelled)
         self.reasons.extend(elsewhere)
         self._unwrap(words, depth + 1)
         if elsewhere and "/" in words[0]:  # only the shell knows which file that is
-            self._add((Word(os.path.basename(spelled)), *words[1:]), depth + 1)
+            self._add_command((Word(os.path.basename(spelled)), *words[1:]), depth + 1)
 
     def _unwrap(self, words: Words, depth: int) -> None:
         """Add the commands and scripts that a wrapper would run."""
-        found = list(shell_wrappers.find_executed(words))
+        found = list(shell_wrappers.find_exec_commands(words))
         if len(words) > shell_wrappers.MOST_WORDS and (found or words[0] in _WRAPPING):
             self.reasons.append(_TOO_MUCH)
             return
         texts: list[str] = []
         if words[0] in _WRAPPING:
-            inner, certain = shell_wrappers.find_inner(words)
+            inner, certain = shell_wrappers.find_inner_commands(words)
             if not certain:
                 self.reasons.append(f"what {words[0]} runs is not known")
             found += inner
             texts += () if certain else shell_wrappers.find_scripts(words)
         for each in found:
             if len(self.commands) < MOST_COMMANDS:
-                self._add(each, depth)
+                self._add_command(each, depth)
         for text in texts[:MOST_TEXTS]:
             self.read(text, depth)
 
-    def _redirect(self, node: Node, source: bytes) -> None:
+    def _read_redirect(self, node: Node, source: bytes) -> None:
         operators = {child.type for child in node.children if not child.is_named}
         destinations = node.children_by_field_name("destination")
         target = read_word(destinations[0], source) if destinations else Word("")
@@ -314,7 +324,7 @@ class _Reading:
         self.files.append(target)
 
 
-def _strange(text: str) -> Iterator[str]:
+def _find_strange_characters(text: str) -> Iterator[str]:
     """Yield a reason for characters that are invisible, or that shell and parser may read differently."""
     if any(unicodedata.category(char)[0] in "ZC" and char not in " \n\t" for char in text):
         yield "it has invisible characters"
@@ -322,7 +332,7 @@ def _strange(text: str) -> Iterator[str]:
         yield "it breaks a line within a word"
 
 
-def _gaps(node: Node, source: bytes) -> Iterator[str]:
+def _find_gaps(node: Node, source: bytes) -> Iterator[str]:
     """Yield a reason for text that the parser skips as blank, or where it splits words unlike bash."""
     if node.type in {"heredoc_body", "string"}:
         return
@@ -335,42 +345,42 @@ def _gaps(node: Node, source: bytes) -> Iterator[str]:
         at = max(at, child.end_byte)
 
 
-def _judged(node: Node, source: bytes) -> Iterator[str]:
+def _find_unusual_forms(node: Node, source: bytes) -> Iterator[str]:
     """Yield a reason for a node whose text is not in its harmless form."""
-    text = text_of(node, source)
+    text = node_text(node, source)
     match node.type:
         case "simple_expansion" | "expansion" if text not in _KNOWN_VARIABLES:
             yield f"what {text} holds is not known"
-        case "variable_assignment" if text.partition("=")[0] not in _HARMLESS:
+        case "variable_assignment" if text.partition("=")[0] not in _HARMLESS_VARIABLES:
             yield f"it sets {text.partition('=')[0]}"
         case "heredoc_redirect":
-            yield from _heredoc(node, source)
-        case "word" | "concatenation" if _expands(text):
+            yield from _check_heredoc(node, source)
+        case "word" | "concatenation" if _expands_braces(text):
             yield "it expands braces"
-        case kind if (form := _FORMS.get(kind)) and not form.fullmatch(text):
+        case kind if (form := _PLAIN_FORMS.get(kind)) and not form.fullmatch(text):
             yield f"its {kind.replace('_', ' ')} is not plain"
         case _:
             pass
 
 
-def _expands(text: str) -> bool:
+def _expands_braces(text: str) -> bool:
     """Return whether bash may expand braces in the text to several words."""
     _, brace, rest = text.partition("{")
     return bool(brace) and ("," in rest or ".." in rest)
 
 
-def _heredoc(node: Node, source: bytes) -> Iterator[str]:
-    if any(child.type not in _HEREDOC for child in node.children):
+def _check_heredoc(node: Node, source: bytes) -> Iterator[str]:
+    if any(child.type not in _HEREDOC_NODES for child in node.children):
         yield "it has words after a redirection"
-    starts = [text_of(child, source) for child in node.children if child.type == "heredoc_start"]
-    bodies = [text_of(child, source) for child in node.children if child.type == "heredoc_body"]
-    ends = [text_of(child, source) for child in node.children if child.type == "heredoc_end"]
+    starts = [node_text(child, source) for child in node.children if child.type == "heredoc_start"]
+    bodies = [node_text(child, source) for child in node.children if child.type == "heredoc_body"]
+    ends = [node_text(child, source) for child in node.children if child.type == "heredoc_end"]
     delimiter = _DELIMITER.match(starts[0]) if len(starts) == len(bodies) == len(ends) == 1 else None
     if delimiter is None or ends[0].strip() != delimiter.group(2):
         yield "where its text ends is not known"
         return
     lines = [line.strip() for line in bodies[0].split("\n")]
-    if delimiter.group(2) in lines or text_of(node, source).count("<<") != 1:
+    if delimiter.group(2) in lines or node_text(node, source).count("<<") != 1:
         yield "where its text ends is not known"
     if not delimiter.group(1) and re.search(r"[`\\]|\$\(", bodies[0]):
-        yield _HIDDEN["command_substitution"]
+        yield _NODE_REASONS["command_substitution"]

@@ -7,7 +7,7 @@ from typing import Self, TypeAlias
 
 from tree_sitter import Node
 
-WILD = frozenset("*?[")
+WILDCARDS = frozenset("*?[")
 MOST_STARS = 8
 """After so many stars the rest of a pattern matches anything."""
 _ANY_WILD = re.compile(r"[*?\[]")
@@ -28,17 +28,17 @@ class Word(str):
         word.shape = text if shape is None else shape
         return word
 
-    def cut(self, start: int) -> "Word":
+    def slice_from(self, start: int) -> "Word":
         """Return the word from index `start` on."""
         return Word(self[start:], self.shape[start:])
 
-    def fill(self, values: Mapping[str, str]) -> "Word":
+    def fill_variables(self, values: Mapping[str, str]) -> "Word":
         """Replace variables by their values; wildcards in a value count as quoted."""
         text, shape = str(self), self.shape
         for name, value in values.items():
             for spelling in (f"${{{name}}}", f"${name}"):
                 text = text.replace(spelling, value)
-                shape = shape.replace(spelling, tame(value))
+                shape = shape.replace(spelling, mask_wildcards(value))
         return Word(text, shape if len(shape) == len(text) else None)
 
 
@@ -54,14 +54,14 @@ def as_words(words: Iterable[str]) -> Words:
     return tuple(word if isinstance(word, Word) else Word(word) for word in words)
 
 
-def tame(text: str) -> str:
+def mask_wildcards(text: str) -> str:
     """Replace each wildcard by `_`."""
     return _ANY_WILD.sub("_", text)
 
 
-def is_wild(word: Word) -> bool:
+def has_wildcard(word: Word) -> bool:
     """Return whether the shell may replace this word by file names."""
-    return not WILD.isdisjoint(word.shape)
+    return not WILDCARDS.isdisjoint(word.shape)
 
 
 def compile_pattern(word: Word, *, by_bytes: bool = False) -> re.Pattern[str]:
@@ -78,31 +78,31 @@ def compile_pattern(word: Word, *, by_bytes: bool = False) -> re.Pattern[str]:
         if formed == "[" or pieces.count("*") >= MOST_STARS:
             pieces.append("*")
             break
-        pieces.append(f"[{letter}]" if letter in WILD and formed not in WILD else letter)
+        pieces.append(f"[{letter}]" if letter in WILDCARDS and formed not in WILDCARDS else letter)
     return re.compile(translate("".join(pieces)))
 
 
-def splits(value: str) -> bool:
+def may_split(value: str) -> bool:
     """Return whether the shell may expand an unquoted variable of this value to other than one word."""
     return not value or bool(_SPLIT.search(value))
 
 
-def text_of(node: Node, source: bytes) -> str:
+def node_text(node: Node, source: bytes) -> str:
     return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
 
 def read_word(node: Node, source: bytes) -> Word:
     """Return the word as its program would get it, without expansion of variables and wildcards."""
-    text = text_of(node, source)
+    text = node_text(node, source)
     match node.type:
         case "raw_string":
-            return Word(text[1:-1], tame(text[1:-1]))
+            return Word(text[1:-1], mask_wildcards(text[1:-1]))
         case "string":
             inside = _ESCAPED_IN_STRING.sub(_unescape, text[1:-1])
-            return Word(inside, tame(inside))
+            return Word(inside, mask_wildcards(inside))
         case "ansi_c_string":
             inside = _ESCAPED.sub(_unescape, text[2:-1])
-            return Word(inside, tame(inside))
+            return Word(inside, mask_wildcards(inside))
         case "concatenation" | "command_name":
             parts = [read_word(child, source) for child in node.children]
             return Word("".join(parts), "".join(part.shape for part in parts))
@@ -118,14 +118,14 @@ def spellings(words: Words, values: Mapping[str, str]) -> Iterator[Words]:
         return
     for user in ("", "user"):
         known = {**values, "USER": user}
-        filled = [(word, word.fill(known)) for word in words[1:]]
+        filled = [(word, word.fill_variables(known)) for word in words[1:]]
         yield (words[0], *(after for before, after in filled if after or not before))
 
 
 def _shape_part(part: str) -> str:
     if part[0] != "\\" or part == "\\":
         return part
-    return "" if part == "\\\n" else tame(part[1])
+    return "" if part == "\\\n" else mask_wildcards(part[1])
 
 
 def _unescape(found: re.Match[str]) -> str:

@@ -5,7 +5,7 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 
-from asyncagents.tools.shell.glob import resolve
+from asyncagents.tools.shell.glob import resolve_links
 from asyncagents.tools.shell.word import Words, words_of
 
 # Programs that run their arguments or change what later words mean: a rule for their name is not enough.
@@ -35,7 +35,7 @@ _LINKER = re.compile(r"ld(-linux|-musl|64|32)?[\w.-]*\.so(\.\d+)*")
 # Programs that run the rest of their words as a command; that command is judged as well.
 WRAPPERS = words_of("command nice time timeout")
 # The least and the greatest number of words before the command.
-_BEFORE = {
+_WORDS_BEFORE_COMMAND = {
     **dict.fromkeys(
         words_of(
             """
@@ -51,36 +51,36 @@ _BEFORE = {
 MOST_WORDS = 500
 """The inner command of a wrapper with more words is not looked for."""
 MOST_STARTS = 16
-_LINE = re.compile(r"[^\w./:=@%+,-]")
+_SHELL_TEXT = re.compile(r"[^\w./:=@%+,-]")
 # Folders of the system's programs: a full path there means the same as the program's name.
-_SYSTEM = re.compile(r"^/(usr/(local/)?)?s?bin/([^/]+)$")
+_SYSTEM_PATH = re.compile(r"^/(usr/(local/)?)?s?bin/([^/]+)$")
 _PYTHON = re.compile(r"^(python|pypy)[\d.]*$")
 
 
 def name_program(spelling: str, places: Sequence[str]) -> str:
     """Return the name by which rules know a program; a path that leads to no program of `PATH` is kept."""
-    name = _name_spelled(spelling, places) if "/" in spelling else spelling
+    name = _name_by_path(spelling, places) if "/" in spelling else spelling
     if _LINKER.fullmatch(os.path.basename(name)):
         return "ld.so"
     versioned = _VERSIONED.fullmatch(name)
     return versioned.group(1) if versioned else name
 
 
-def _name_spelled(spelling: str, places: Sequence[str]) -> str:
-    if ".." not in spelling.split("/") and (known := _SYSTEM.match(_lexical(spelling))):
+def _name_by_path(spelling: str, places: Sequence[str]) -> str:
+    if ".." not in spelling.split("/") and (known := _SYSTEM_PATH.match(_normalise_path(spelling))):
         return known.group(3)
     for place in places:
         path = os.path.join(place, spelling)
-        real = resolve(path)
-        if (known := _SYSTEM.match(real)) and not _is_virtual(path, known.group(3)):
+        real = resolve_links(path)
+        if (known := _SYSTEM_PATH.match(real)) and not _is_virtual(path, known.group(3)):
             return known.group(3)
         name = os.path.basename(spelling)
-        if (found := shutil.which(name)) and resolve(found) == real and not _is_virtual(path, name):
+        if (found := shutil.which(name)) and resolve_links(found) == real and not _is_virtual(path, name):
             return name
     return spelling
 
 
-def _lexical(path: str) -> str:
+def _normalise_path(path: str) -> str:
     return re.sub(r"^/+", "/", os.path.normpath(path))
 
 
@@ -118,9 +118,9 @@ def find_starts(
     return sorted(found)[:MOST_STARTS]
 
 
-def find_inner(words: Words) -> tuple[list[Words], bool]:
+def find_inner_commands(words: Words) -> tuple[list[Words], bool]:
     """Return the commands that a wrapper may run, and whether there is no doubt which."""
-    before = _BEFORE.get(words[0], (0, 0))
+    before = _WORDS_BEFORE_COMMAND.get(words[0], (0, 0))
     starts = find_starts(words, before)
     return [words[start:] for start in starts], words[0] in WRAPPERS and starts == [1 + before[0]]
 
@@ -130,19 +130,19 @@ def find_scripts(words: Words) -> Iterator[str]:
     if words[0] == "eval":
         yield " ".join(words[1:])
         return
-    for start in find_starts(words, _BEFORE.get(words[0], (0, 0))):
-        if _LINE.search(words[start]):
+    for start in find_starts(words, _WORDS_BEFORE_COMMAND.get(words[0], (0, 0))):
+        if _SHELL_TEXT.search(words[start]):
             yield words[start]
     for word in words[1:]:
-        if word.startswith("--") and _LINE.search(word):
+        if word.startswith("--") and _SHELL_TEXT.search(word):
             yield word.partition("=")[2]
-        elif word.startswith("-") and _LINE.search(word):
+        elif word.startswith("-") and _SHELL_TEXT.search(word):
             yield from (word[start:] for start in range(2, min(5, len(word))))
         elif words[0] == "socat" and ":" in word:
             yield word.partition(":")[2]
 
 
-def find_executed(words: Words) -> Iterator[Words]:
+def find_exec_commands(words: Words) -> Iterator[Words]:
     """Yield the commands that `find -exec` and similar options would run."""
     starts = ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch")
     if words[0] in {"find", "fd", "fdfind"}:

@@ -12,7 +12,7 @@ from asyncagents.errors import ToolError
 
 MOST_BYTES = 5 * 1024 * 1024
 ENCODING = "gzip"
-_PIECE = 64 * 1024
+_PIECE_BYTES = 64 * 1024
 # Charsets of the web: some of Python's other codecs are very slow, and some do not decode to text.
 _CHARSETS = frozenset(
     {
@@ -25,18 +25,18 @@ _CHARSETS = frozenset(
         *("euc_jp", "euc_kr", "shift_jis", "iso2022_jp"),
     }
 )
-_MARKS = {
+_BYTE_ORDER_MARKS = {
     "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
     "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
 }
 
 
-class Body(Struct, frozen=True):
+class PageBody(Struct, frozen=True):
     content: bytes
     cut: bool
 
 
-async def read_body(response: aiohttp.ClientResponse) -> Body:
+async def read_body(response: aiohttp.ClientResponse) -> PageBody:
     """Read at most `MOST_BYTES`, compressed and decompressed. Raises `ToolError`."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "", ENCODING, "x-gzip"):
@@ -50,10 +50,10 @@ async def read_body(response: aiohttp.ClientResponse) -> Body:
         for part in _unpack(stream, piece) if packed else (piece,):
             content += part
             if len(content) > MOST_BYTES:
-                return Body(bytes(content[:MOST_BYTES]), cut=True)
+                return PageBody(bytes(content[:MOST_BYTES]), cut=True)
         if wire > MOST_BYTES or stream.eof:
-            return Body(bytes(content), cut=not stream.eof)
-    return Body(bytes(content), cut=False)
+            return PageBody(bytes(content), cut=not stream.eof)
+    return PageBody(bytes(content), cut=False)
 
 
 def _unpack(stream: "zlib._Decompress", piece: bytes) -> Iterator[bytes]:
@@ -61,7 +61,7 @@ def _unpack(stream: "zlib._Decompress", piece: bytes) -> Iterator[bytes]:
     part = b"?"
     while (piece or part) and not stream.eof:
         try:
-            part = stream.decompress(piece, _PIECE)
+            part = stream.decompress(piece, _PIECE_BYTES)
         except zlib.error as error:
             raise ToolError("The page is packed, and damaged: it cannot be read.") from error
         piece = stream.unconsumed_tail
@@ -74,12 +74,12 @@ async def decode_body(content: bytes, charset: str | None) -> str:
     Invalid bytes are slow to decode, so the event loop runs between two pieces.
     """
     known = _known_charset(charset)
-    if known in _MARKS and not content.startswith(_MARKS[known]):
+    if known in _BYTE_ORDER_MARKS and not content.startswith(_BYTE_ORDER_MARKS[known]):
         known += "-le"  # an incremental decoder would need a byte order mark
     decoder = codecs.getincrementaldecoder(known)("replace")
     pieces: list[str] = []
-    for start in range(0, len(content), _PIECE):
-        pieces.append(decoder.decode(content[start : start + _PIECE]))
+    for start in range(0, len(content), _PIECE_BYTES):
+        pieces.append(decoder.decode(content[start : start + _PIECE_BYTES]))
         await asyncio.sleep(0)
     return "".join([*pieces, decoder.decode(b"", final=True)])
 

@@ -3,7 +3,7 @@
 import aiohttp
 
 
-def tell_reason(error: Exception, seconds: float) -> str:
+def failure_reason(error: Exception, seconds: float) -> str:
     """Describe a failure without the URL, which may contain a token."""
     match error:
         case TimeoutError():

@@ -6,7 +6,7 @@ from urllib.parse import urljoin
 
 from msgspec import Struct
 
-_SILENT = {"script", "style", "noscript", "template", "svg", "head", "iframe"}
+_SKIPPED_TAGS = {"script", "style", "noscript", "template", "svg", "head", "iframe"}
 _HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
 _BLOCKS = {
     "p", "div", "section", "article", "main", "header", "footer", "nav", "aside", "table", "ul", "ol",
@@ -25,27 +25,27 @@ class Markdown(Struct, frozen=True):
 
 
 def to_markdown(html: str, *, base: str = "") -> Markdown:
-    page = _Page(base)
+    page = _PageParser(base)
     try:
         page.feed(html)
         page.close()
-    except _Full:
+    except _PageTooLong:
         return Markdown(page.text(), cut=True)
     return Markdown(page.text(), cut=False)
 
 
-class _Full(Exception):
+class _PageTooLong(Exception):
     """The page has more than `MOST_WRITTEN` characters."""
 
 
-class _Page(HTMLParser):
+class _PageParser(HTMLParser):
     def __init__(self, base: str) -> None:
         super().__init__(convert_charrefs=True)
         self._base = base
         self._out: list[str] = []
         self._written = 0
-        self._silent = 0
-        self._pre = 0
+        self._skipped_depth = 0
+        self._pre_depth = 0
         self._lists: list[int | None] = []
         self._links: list[str] = []
 
@@ -53,11 +53,11 @@ class _Page(HTMLParser):
         self._out.append(text)
         self._written += len(text)
         if self._written > MOST_WRITTEN:
-            raise _Full
+            raise _PageTooLong
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _SILENT:
-            self._silent += 1
+        if tag in _SKIPPED_TAGS:
+            self._skipped_depth += 1
         elif tag in _HEADINGS:
             self._write(f"\n\n{_HEADINGS[tag]} ")
         elif tag in ("ul", "ol"):
@@ -67,12 +67,12 @@ class _Page(HTMLParser):
             self._links.append(dict(attrs).get("href") or "")
             self._write("[")
         else:
-            self._start_small(tag)
+            self._start_inline(tag)
 
-    def _start_small(self, tag: str) -> None:
+    def _start_inline(self, tag: str) -> None:
         match tag:
             case "pre":
-                self._pre += 1
+                self._pre_depth += 1
                 self._write("\n\n```\n")
             case "li":
                 self._write(self._bullet())
@@ -82,7 +82,7 @@ class _Page(HTMLParser):
                 self._write("\n\n---\n\n")
             case "tr":
                 self._write("\n| ")
-            case _ if tag in _MARKS and not self._pre:
+            case _ if tag in _MARKS and not self._pre_depth:
                 self._write(_MARKS[tag])
             case _ if tag in _BLOCKS:
                 self._write("\n\n")
@@ -97,34 +97,34 @@ class _Page(HTMLParser):
         return f"\n{depth}- "
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in _SILENT:
-            self._silent = max(0, self._silent - 1)
+        if tag in _SKIPPED_TAGS:
+            self._skipped_depth = max(0, self._skipped_depth - 1)
         elif tag in ("ul", "ol") and self._lists:
             self._lists.pop()
             self._write("" if self._lists else "\n\n")
         elif tag == "a" and self._links:
             href = self._links.pop()
-            self._write(f"]({_joined(self._base, href)})" if href else "]")
-        elif tag == "pre" and self._pre:
-            self._pre -= 1
+            self._write(f"]({_join_url(self._base, href)})" if href else "]")
+        elif tag == "pre" and self._pre_depth:
+            self._pre_depth -= 1
             self._write("\n```\n\n")
         elif tag in ("td", "th"):
             self._write(" | ")
-        elif tag in _MARKS and not self._pre:
+        elif tag in _MARKS and not self._pre_depth:
             self._write(_MARKS[tag])
         elif tag in _BLOCKS or tag in _HEADINGS:
             self._write("\n\n")
 
     def handle_data(self, data: str) -> None:
-        if not self._silent:
-            self._write(data if self._pre else re.sub(r"\s+", " ", data))
+        if not self._skipped_depth:
+            self._write(data if self._pre_depth else re.sub(r"\s+", " ", data))
 
     def text(self) -> str:
         lines = (line.rstrip() for line in "".join(self._out).splitlines())
         return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
-def _joined(base: str, href: str) -> str:
+def _join_url(base: str, href: str) -> str:
     try:
         return urljoin(base, href)
     except ValueError:

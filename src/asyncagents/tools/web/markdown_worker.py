@@ -11,7 +11,7 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
-from asyncagents.domain.text import whole
+from asyncagents.domain.text import replace_surrogates
 from asyncagents.tools.web.markdown import Markdown, to_markdown
 
 MOST_MEMORY = 512 * 1024**2
@@ -44,4 +44,4 @@ def main() -> None:
 
 def read_page(page: PageToRead) -> Markdown:
     read = to_markdown(page.html, base=page.base)
-    return Markdown(whole(read.text[: page.most]), cut=read.cut or len(read.text) > page.most)
+    return Markdown(replace_surrogates(read.text[: page.most]), cut=read.cut or len(read.text) > page.most)

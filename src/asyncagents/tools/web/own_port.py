@@ -5,16 +5,16 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-LISTING = "server.json"
+LISTING_FILE = "server.json"
 
 
-class _Listed(Struct, frozen=True):
+class _ServerListing(Struct, frozen=True):
     port: int
 
 
 def read_own_port(data: Path) -> int | None:
     """Return the listed port, or None; a server that was killed may still be listed."""
     try:
-        return msgspec.json.decode((data / LISTING).read_bytes(), type=_Listed).port
+        return msgspec.json.decode((data / LISTING_FILE).read_bytes(), type=_ServerListing).port
     except (OSError, msgspec.DecodeError):
         return None

@@ -41,7 +41,7 @@ def reach_of(text: str) -> Reach:
 def reach_from_here(text: str) -> Reach:
     """Classify as `reach_of`, but a public address of this machine is "local"."""
     reach = reach_of(text)
-    return "local" if reach == "public" and _is_own(text) else reach
+    return "local" if reach == "public" and _is_own_address(text) else reach
 
 
 def is_public(text: str) -> bool:
@@ -60,7 +60,7 @@ def _reach_of_6(address: IPv6Address) -> Reach:
     """Classify an IPv6 address; one that embeds an IPv4 address by that."""
     if address.ipv4_mapped is not None:
         return _reach_of_4(address.ipv4_mapped)
-    if (inner := _tunnelled(address)) is not None:
+    if (inner := _embedded_ipv4(address)) is not None:
         return "public" if _reach_of_4(inner) == "public" else "never"
     if any(address in network for network in _METADATA_6):
         return "never"
@@ -69,7 +69,7 @@ def _reach_of_6(address: IPv6Address) -> Reach:
     return "public" if address in _UNICAST and address.is_global else "never"
 
 
-def _tunnelled(address: IPv6Address) -> IPv4Address | None:
+def _embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
     if address.sixtofour is not None:
         return address.sixtofour
     if address.teredo is not None:
@@ -77,7 +77,7 @@ def _tunnelled(address: IPv6Address) -> IPv4Address | None:
     return IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None
 
 
-def _is_own(text: str) -> bool:
+def _is_own_address(text: str) -> bool:
     """Return whether an address is this machine's: then the system would send from it. Sends nothing."""
     family = socket.AF_INET6 if ":" in text else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:

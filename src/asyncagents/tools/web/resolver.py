@@ -8,7 +8,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from asyncagents.tools.web.dns_lookup import Lookup
 
-Allowed: TypeAlias = Callable[[str], bool]
+AllowAddress: TypeAlias = Callable[[str], bool]
 """Returns whether an IP address may be connected to."""
 
 
@@ -20,19 +20,19 @@ class NotPublic(Exception):
         self.host = host
 
 
-class Pinned(AbstractResolver):
+class CheckedResolver(AbstractResolver):
     """Resolves a host to its addresses; raises `NotPublic` unless all of them are allowed."""
 
     def __init__(self, look_up: Lookup, allowed: Callable[[str, str], bool]) -> None:
         """`allowed`: called with a host and one of its addresses."""
         self._look_up = look_up
-        self._allowed = allowed
+        self._is_allowed = allowed
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         addresses = await self._look_up(host, port)
-        if not addresses or not all(self._allowed(host, address) for address in addresses):
+        if not addresses or not all(self._is_allowed(host, address) for address in addresses):
             raise NotPublic(host)
         return [
             ResolveResult(

@@ -9,11 +9,11 @@ from msgspec import Struct
 from asyncagents.errors import ToolError
 from asyncagents.tools.web.host import find_literal, normalise_host, readable_host
 
-LONGEST = 8_000
+MOST_URL = 8_000
 _BLANKS = "".join(map(chr, range(0x21)))
-_FORM = re.compile(r"(https?)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.IGNORECASE | re.DOTALL)
-_PLACE = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]*))?", re.ASCII | re.DOTALL)
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]")
+_URL_FORM = re.compile(r"(https?)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.IGNORECASE | re.DOTALL)
+_AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]*))?", re.ASCII | re.DOTALL)
+_INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]")
 """Characters that URL parsers drop, or read as a slash."""
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})?")
 _UNRESERVED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~")
@@ -56,23 +56,23 @@ class WebAddress(Struct, frozen=True):
 def parse_address(text: str) -> WebAddress:
     """Parse and normalise a URL. Raises `ToolError` if it is not valid."""
     text = text.strip(_BLANKS)
-    if _UNSEEN.search(text):
+    if _INVISIBLE.search(text):
         raise ToolError(
-            f"{_shown(text)} has a line break, a tab, a backslash or a character that cannot be seen: "
+            f"{_quote_short(text)} has a line break, a tab, a backslash or a character that cannot be seen: "
             "write such a character as %.. ."
         )
-    form = _FORM.fullmatch(text)
+    form = _URL_FORM.fullmatch(text)
     if form is None or not form[2]:
-        raise ToolError(f"{_shown(text)} is no web address; begin it with https:// and a host.")
+        raise ToolError(f"{_quote_short(text)} is no web address; begin it with https:// and a host.")
     if "@" in form[2]:
         raise ToolError("An address with a user name or password is not fetched; leave out what is before @.")
     scheme = form[1].lower()
     host, port = _host_and_port(form[2], scheme)
     place = f"[{host}]" if ":" in host else host
     shown = "" if port == _USUAL_PORT[scheme] else f":{port}"
-    url = f"{scheme}://{place}{shown}{_path(form[3])}{_query(form[4] or '')}"
-    if len(url) > LONGEST:
-        raise ToolError(f"The address has more than {LONGEST:,} characters; it is not fetched.")
+    url = f"{scheme}://{place}{shown}{_normalise_path(form[3])}{_normalise_query(form[4] or '')}"
+    if len(url) > MOST_URL:
+        raise ToolError(f"The address has more than {MOST_URL:,} characters; it is not fetched.")
     return WebAddress(url, host, port)
 
 
@@ -81,25 +81,27 @@ def join_address(base: WebAddress, target: str) -> WebAddress:
     try:
         joined = urljoin(base.url, target)
     except ValueError as error:
-        raise ToolError(f"{base.url} redirects to {_shown(target)}, which is no web address.") from error
+        raise ToolError(
+            f"{base.url} redirects to {_quote_short(target)}, which is no web address."
+        ) from error
     return parse_address(joined)
 
 
 def _host_and_port(place: str, scheme: str) -> tuple[str, int]:
-    parts = _PLACE.fullmatch(place)
-    host = None if parts is None else _host(parts[1])
+    parts = _AUTHORITY.fullmatch(place)
+    host = None if parts is None else _normalise_written_host(parts[1])
     if parts is None or host is None:
         raise ToolError(
-            f"{_shown(place)} is no host: write a name, or an address in its usual form, such as 192.0.2.1 "
-            "or [2001:db8::1]."
+            f"{_quote_short(place)} is no host: write a name, or an address in its usual form, "
+            "such as 192.0.2.1 or [2001:db8::1]."
         )
     port = int(parts[2]) if parts[2] and len(parts[2]) <= 6 else 0 if parts[2] else _USUAL_PORT[scheme]
     if not 0 < port < 65_536:
-        raise ToolError(f"{_shown(place)} has no port between 1 and 65535.")
+        raise ToolError(f"{_quote_short(place)} has no port between 1 and 65535.")
     return host, port
 
 
-def _host(written: str) -> str | None:
+def _normalise_written_host(written: str) -> str | None:
     if not written.startswith("["):
         return normalise_host(written)
     literal = find_literal(written[1:-1])
@@ -109,43 +111,43 @@ def _host(written: str) -> str | None:
     return literal if old is None else str(old)
 
 
-def _path(written: str) -> str:
+def _normalise_path(written: str) -> str:
     """Resolve `.` and `..` segments, also escaped ones."""
     kept: list[str] = []
-    *above, last = _escaped(written, safe="/:@!$&'()*+,;=").split("/")[1:] or [""]
+    *above, last = _escape_text(written, safe="/:@!$&'()*+,;=").split("/")[1:] or [""]
     for segment in above:
-        _step(kept, segment)
-    _step(kept, last)
+        _apply_segment(kept, segment)
+    _apply_segment(kept, last)
     return "/" + "/".join([*kept, *([""] if last in (".", "..") else [])])
 
 
-def _step(kept: list[str], segment: str) -> None:
+def _apply_segment(kept: list[str], segment: str) -> None:
     if segment == "..":
         del kept[-1:]
     elif segment != ".":
         kept.append(segment)
 
 
-def _query(written: str) -> str:
-    return "" if written in ("", "?") else _escaped(written, safe="/?:@!$&'()*+,;=[]|")
+def _normalise_query(written: str) -> str:
+    return "" if written in ("", "?") else _escape_text(written, safe="/?:@!$&'()*+,;=[]|")
 
 
-def _escaped(written: str, safe: str) -> str:
+def _escape_text(written: str, safe: str) -> str:
     """Escape only the characters that must be, and write each escape in one way."""
     pieces: list[str] = []
     end = 0
     for found in _ESCAPE.finditer(written):
-        pieces += quote(written[end : found.start()], safe=safe), _one_escape(found[1])
+        pieces += quote(written[end : found.start()], safe=safe), _normalise_escape(found[1])
         end = found.end()
     return "".join([*pieces, quote(written[end:], safe=safe)])
 
 
-def _one_escape(digits: str | None) -> str:
+def _normalise_escape(digits: str | None) -> str:
     if digits is None:
         return "%25"
     letter = chr(int(digits, 16))
     return letter if letter in _UNRESERVED else f"%{digits.upper()}"
 
 
-def _shown(text: str) -> str:
+def _quote_short(text: str) -> str:
     return repr(text[:200])

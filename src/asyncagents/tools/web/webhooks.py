@@ -4,15 +4,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from asyncagents.config.config import WebhooksConfig
-from asyncagents.engine.webhook.delivery import Post, switched_off
+from asyncagents.engine.webhook.delivery import SendWebhook, refuse_delivery
 
 
 @asynccontextmanager
-async def open_post(webhooks: WebhooksConfig) -> AsyncIterator[Post]:
+async def open_webhooks(webhooks: WebhooksConfig) -> AsyncIterator[SendWebhook]:
     if not webhooks.enabled:
-        yield switched_off
+        yield refuse_delivery
         return
-    from asyncagents.tools.web.webhook_sender import open_outgoing  # start-up: most programs send no webhooks
+    from asyncagents.tools.web.webhook_sender import open_webhook_sender  # start-up
 
-    async with open_outgoing(webhooks.hosts) as post:
+    async with open_webhook_sender(webhooks.hosts) as post:
         yield post
