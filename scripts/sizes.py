@@ -56,6 +56,7 @@ IMPORT_HOMES: dict[str, set[str]] = {
     "tree_sitter_bash": {"tools"},
     "uvicorn": {"server"},
     "uvloop": {"cli"},
+    "yaml": {"config"},
     "yarl": {"tools"},
 }
 

@@ -37,8 +37,6 @@ _NAME = re.compile(r"\w[\w.@/+-]{0,99}")
 _KNOWN = {*CommandEntry.__struct_encode_fields__} - {"template"}
 # Keys of Claude Code that are accepted and ignored.
 _OF_CLAUDE = ("argument-hint", "allowed-tools", "disable-model-invocation")
-# Common values such as `[number] [title]` are not valid YAML.
-_HINT = re.compile(r"(argument-hint\s*:\s*)([^\s|>].*)")
 
 
 class CommandDefinition(Struct, frozen=True, kw_only=True):
@@ -137,17 +135,7 @@ def _read_command(
 def _read_matter(path: Path) -> FrontMatter:
     """Read the optional front matter and the body."""
     text = definition_text(path)
-    return parse_front_matter(_with_quoted_hint(text)) or FrontMatter({}, text.replace("\r\n", "\n").strip())
-
-
-def _with_quoted_hint(text: str) -> str:
-    lines = text.split("\n")
-    for number, line in enumerate(lines[1:], 1):
-        if line.rstrip() == "---":
-            break
-        if hint := _HINT.fullmatch(line.rstrip()):
-            lines[number] = hint[1] + msgspec.json.encode(hint[2]).decode()
-    return "\n".join(lines)
+    return parse_front_matter(text) or FrontMatter({}, text.replace("\r\n", "\n").strip())
 
 
 def _known_keys(data: Data, alias: AliasLookup, *, claude: bool) -> tuple[Data, list[str]]:
