@@ -6,25 +6,18 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
-from msgspec.structs import replace
 
 from asyncagents.config.config import (
-    HOOK_SECONDS,
     NUDGES,
     AgentConfig,
-    AsksConfig,
     AsyncToolsConfig,
     CommandConfig,
-    CompactionConfig,
     Config,
-    DelegationConfig,
     McpConfig,
     ModelConfig,
     ModelDeadlines,
-    NoticesConfig,
     ProviderConfig,
     SandboxConfig,
-    TelemetryConfig,
 )
 from asyncagents.config.file.builtin_providers import builtin_providers, suggest_model
 from asyncagents.config.file.check import suggestion
@@ -65,53 +58,40 @@ class _Builder:
         self.warnings: list[str] = []
 
     def build(self, data_dir: Path, variables: tuple[str, ...]) -> Config:
+        """Convert the keys whose types agree as they are, and the others by a function of their own."""
         raw = self._raw
         plugins = raw.get("plugin", [])
-        return Config(
-            data_dir=data_dir,
-            model=self._model(("model",)),
-            small_model=self._model(("small_model",)),
-            default_agent=raw.get("default_agent") or None,
-            provider={name: self._provider(name, entry) for name, entry in raw["provider"].items()},
-            disabled_providers=tuple(raw.get("disabled_providers", ())),
-            enabled_providers=tuple(raw.get("enabled_providers", ())),
-            agent={name: self._agent(name, entry) for name, entry in raw.get("agent", {}).items()},
-            permission=raw.get("permission", {}),
-            sandbox=_sandbox(raw.get("sandbox", False)),
-            asks=msgspec.convert(raw.get("asks", {}), AsksConfig),
-            command={name: self._command(name, entry) for name, entry in raw.get("command", {}).items()},
-            plugin=tuple(plugin[0] if isinstance(plugin, list) else plugin for plugin in plugins),
-            plugin_options={plugin[0]: plugin[1] for plugin in plugins if isinstance(plugin, list)},
-            mcp=self._mcp_servers(),
-            instructions=tuple(raw.get("instructions", ())),
-            compaction=msgspec.convert(raw["compaction"], CompactionConfig),
-            delegation=msgspec.convert(raw.get("delegation", {}), DelegationConfig),
-            notices=msgspec.convert(raw.get("notices", {}), NoticesConfig),
-            async_tools=self._async_tools(raw.get("async_tools", {})),
-            telemetry=msgspec.convert(raw.get("telemetry", {}), TelemetryConfig),
-            todo_enforcer=_nudges(raw.get("todo_enforcer", True)),
-            snapshot=raw.get("snapshot", True),
-            hook_seconds=float(raw.get("hook_seconds", HOOK_SECONDS)),
-            pass_environment=self._variable_names(),
-            experimental=raw.get("experimental", {}),
-            variables=variables,
-        )
+        converted = {
+            "data_dir": data_dir,
+            "model": self._model(("model",)),
+            "small_model": self._model(("small_model",)),
+            "default_agent": raw.get("default_agent") or None,
+            "provider": {name: self._provider(name, entry) for name, entry in raw["provider"].items()},
+            "agent": {name: self._agent(name, entry) for name, entry in raw.get("agent", {}).items()},
+            "sandbox": _sandbox(raw.get("sandbox", False)),
+            "command": {name: self._command(name, entry) for name, entry in raw.get("command", {}).items()},
+            "plugin": [plugin[0] if isinstance(plugin, list) else plugin for plugin in plugins],
+            "plugin_options": {plugin[0]: plugin[1] for plugin in plugins if isinstance(plugin, list)},
+            "mcp": self._mcp_servers(),
+            "async_tools": self._async_tools(raw.get("async_tools", {})),
+            "todo_enforcer": _nudges(raw.get("todo_enforcer", True)),
+            "variables": variables,
+        }
+        self._check_variable_names()
+        return msgspec.convert(raw | converted, Config)
 
-    def _variable_names(self) -> tuple[str, ...]:
-        names = tuple(self._raw.get("pass_environment", ()))
-        for name in names:
+    def _check_variable_names(self) -> None:
+        for name in self._raw.get("pass_environment", ()):
             if not _VARIABLE.fullmatch(name):
                 got = json.dumps(name[:80])
                 hint = "which names no variable: write names, or patterns with * and ?"
                 self._refuse(("pass_environment",), f"has {got}, {hint}")
-        return names
 
     def _async_tools(self, raw: dict[str, Any]) -> AsyncToolsConfig:
         self._check_url(("async_tools", "url"), raw.get("url"))
         secrets = tuple(Secret(each.strip()) for each in raw.get("secrets", ()) if each.strip())
-        others = {key: value for key, value in raw.items() if key not in ("secrets", "url")}
         url = raw.get("url", "").rstrip("/") or None
-        return replace(msgspec.convert(others, AsyncToolsConfig), secrets=secrets, url=url)
+        return msgspec.convert(raw | {"secrets": secrets, "url": url}, AsyncToolsConfig)
 
     def _provider(self, id: str, raw: dict[str, Any]) -> ProviderConfig:
         options = dict(raw.get("options", {}))
@@ -119,21 +99,16 @@ class _Builder:
         deadlines = _deadlines(options)
         self._check_url(("provider", id, "options", "baseURL"), base_url)
         self._hint_provider(id, raw, base_url)
-        return ProviderConfig(
-            npm=raw.get("npm"),
-            name=raw.get("name"),
-            base_url=base_url or None,
-            api_key=self._api_key(("provider", id, "options", "apiKey"), key),
-            env=tuple(raw.get("env", ())),
-            key_required=self._key_required(id, raw),
-            headers=options.pop("headers", {}),
-            deadlines=deadlines,
-            concurrency=raw.get("concurrency"),
-            options=options,
-            models={name: _model(model) for name, model in raw.get("models", {}).items()},
-            whitelist=tuple(raw.get("whitelist", ())),
-            blacklist=tuple(raw.get("blacklist", ())),
-        )
+        converted = {
+            "base_url": base_url or None,
+            "api_key": self._api_key(("provider", id, "options", "apiKey"), key),
+            "key_required": self._key_required(id, raw),
+            "headers": options.pop("headers", {}),
+            "deadlines": deadlines,
+            "options": options,
+            "models": {name: _model(model) for name, model in raw.get("models", {}).items()},
+        }
+        return msgspec.convert(raw | converted, ProviderConfig)
 
     def _api_key(self, path: KeyPath, text: str) -> Secret | None:
         """Strip whitespace around a key, such as a line end; refuse characters that a header cannot carry."""
@@ -218,7 +193,7 @@ class _Builder:
 def _model(raw: dict[str, Any]) -> ModelConfig:
     options = dict(raw.get("options", {}))
     deadlines = _deadlines(options)
-    return replace(msgspec.convert(raw | {"options": options}, ModelConfig), deadlines=deadlines)
+    return msgspec.convert(raw | {"options": options, "deadlines": deadlines}, ModelConfig)
 
 
 def _deadlines(options: dict[str, Any]) -> ModelDeadlines:

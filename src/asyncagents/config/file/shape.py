@@ -34,6 +34,13 @@ Inert: TypeAlias = Annotated[
 ]
 Count: TypeAlias = Annotated[int, Meta(ge=0)] | UnsetType
 Milliseconds: TypeAlias = Annotated[int, Meta(ge=1)] | bool | UnsetType
+AnswerTimeout: TypeAlias = Annotated[
+    Milliseconds,
+    Meta(description="How many milliseconds an answer may take to begin, or false for no limit."),
+]
+ChunkTimeout: TypeAlias = Annotated[
+    Milliseconds, Meta(description="How many milliseconds a stream may be silent, or false for no limit.")
+]
 MOST_DOLLARS = 1_000_000
 """A larger price is a typing error that would spoil every sum of costs."""
 Dollars: TypeAlias = Annotated[float, Meta(ge=0, le=MOST_DOLLARS)] | UnsetType
@@ -68,14 +75,8 @@ class CostEntry(PriceEntry, kw_only=True, forbid_unknown_fields=True):
 class ModelOptions(Struct, kw_only=True):
     """Other keys are sent with each request."""
 
-    timeout: Annotated[
-        Milliseconds,
-        Meta(description="How many milliseconds an answer may take to begin, or false for no limit."),
-    ] = UNSET
-    chunk_timeout: Annotated[
-        Milliseconds,
-        Meta(description="How many milliseconds a stream may be silent, or false for no limit."),
-    ] = field(name="chunkTimeout", default=UNSET)
+    timeout: AnswerTimeout = UNSET
+    chunk_timeout: ChunkTimeout = field(name="chunkTimeout", default=UNSET)
 
 
 class ModelEntry(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -114,14 +115,8 @@ class ProviderOptions(Struct, kw_only=True):
         name="apiKey", default=UNSET
     )
     headers: TextMap = UNSET
-    timeout: Annotated[
-        Milliseconds,
-        Meta(description="How many milliseconds an answer may take to begin, or false for no limit."),
-    ] = UNSET
-    chunk_timeout: Annotated[
-        Milliseconds,
-        Meta(description="How many milliseconds a stream may be silent, or false for no limit."),
-    ] = field(name="chunkTimeout", default=UNSET)
+    timeout: AnswerTimeout = UNSET
+    chunk_timeout: ChunkTimeout = field(name="chunkTimeout", default=UNSET)
     header_timeout: Milliseconds = field(name="headerTimeout", default=UNSET)
     set_cache_key: Flag = field(name="setCacheKey", default=UNSET)
     enterprise_url: Text = field(name="enterpriseUrl", default=UNSET)
