@@ -72,8 +72,6 @@ class FoundDefinitions(Struct, frozen=True, kw_only=True):
 
     broken: tuple[BrokenFile, ...] = ()
     warnings: tuple[str, ...] = ()
-    distrust: tuple[str, ...] = ()
-    """The warnings about files that are ignored because the project is not trusted."""
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
@@ -83,6 +81,8 @@ class FoundDefinitions(Struct, frozen=True, kw_only=True):
 
 class FoundAgents(FoundDefinitions, frozen=True, kw_only=True):
     agents: dict[str, AgentFile] = field(default_factory=dict)
+    distrust: tuple[str, ...] = ()
+    """Those of the warnings that are about files that are ignored because the project is not trusted."""
     untrusted: UntrustedSettings = UntrustedSettings()
     """Agent files of an untrusted project by agent name; the files are not read."""
 
