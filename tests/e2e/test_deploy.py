@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import yaml  # type: ignore[import-untyped]
+import yaml
 from click import Context
 
 from asyncagents.cli.main import main
