@@ -41,12 +41,12 @@ from asyncagents.domain.task.texts import (
 from asyncagents.domain.text import replace_surrogates
 from asyncagents.engine.input.message import accept_any_model, model_ref
 from asyncagents.engine.input.message_hook import run_chat_message_hooks
-from asyncagents.engine.runtime.runtime import VERSION
 from asyncagents.engine.tool import ToolContext
 from asyncagents.engine.workplace.workplace import Workplaces, workplace_at
 from asyncagents.errors import AsyncAgentsError, Damaged, NotFound, ToolError
 from asyncagents.store.store import Store
 from asyncagents.store.verb.task_read import TaskWithProgress
+from asyncagents.version import VERSION
 
 DENIED_TO_CHILDREN = ("todowrite", "todoread", TASK)
 """Tools denied to children, unless the agent's own rules mention them."""

@@ -53,8 +53,7 @@ from asyncagents.store.verb.cancel import Scope
 from asyncagents.store.verb.census import Census
 from asyncagents.store.verb.feed import Feed
 from asyncagents.store.verb.session import NewSession
-
-VERSION = "0.1.0"
+from asyncagents.version import VERSION
 
 
 class Runtime(SessionActions):
