@@ -9,7 +9,7 @@ import click
 import pytest
 
 from asyncagents.cli.main import COMMANDS, main
-from asyncagents.engine.runtime.runtime import VERSION
+from asyncagents.version import VERSION
 
 PROGRAM = str(Path(sys.executable).with_name("asyncagents"))
 

@@ -17,7 +17,8 @@ from asyncagents.config.config import AsyncToolsConfig
 from asyncagents.domain.call.call import AsyncState, Call, Completed, Settled
 from asyncagents.domain.conversation.status import WaitingAsync
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
-from asyncagents.engine.dispatcher import MAX_PIECES, RETRY_MS, SWEEP_MS
+from asyncagents.engine.audit import MAX_PIECES
+from asyncagents.engine.dispatcher import RETRY_MS, SWEEP_MS
 from asyncagents.store.sqlite.connection import Connection, SqliteCursor, connect
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.store import Store

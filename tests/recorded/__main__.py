@@ -9,11 +9,11 @@ from typing import Any
 
 import asyncpg
 
-from asyncagents.engine.runtime.runtime import VERSION
 from asyncagents.store.postgres.migrate import load_scripts as load_postgres_scripts
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.migrate import load_scripts
 from asyncagents.testing.clock import FakeClock, SeededRng
+from asyncagents.version import VERSION
 from tests.postgres import Server, a_database, open_server
 from tests.recorded.fixture import write_directory, write_dump, write_inventory
 from tests.recorded.inventory import take_inventory

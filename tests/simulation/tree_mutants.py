@@ -78,8 +78,8 @@ TREE_MUTANTS = (
     Mutant(
         "notice_changes_the_agent",
         "store/verb/notice.py",
-        "        agent=info.agent,\n",
-        "        agent=ends[0].agent,\n",
+        "MessageTarget(control.id, info.agent,",
+        "MessageTarget(control.id, ends[0].agent,",
         first=TREES + 2,
     ),
     Mutant(

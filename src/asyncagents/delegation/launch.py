@@ -10,7 +10,7 @@ from asyncagents.delegation.fork import ForkedHistory, fork_history
 from asyncagents.delegation.parent_reader import SharedRead
 from asyncagents.domain.agent.agent import Agent
 from asyncagents.domain.agent.permission import TASK
-from asyncagents.domain.conversation.message import MessageTime, ModelRef, UserMessage
+from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.session import (
     Rule,
@@ -21,7 +21,7 @@ from asyncagents.domain.conversation.session import (
     random_slug,
     record_launch,
 )
-from asyncagents.domain.conversation.system_message import MessageTarget
+from asyncagents.domain.conversation.system_message import MessageTarget, build_user_message
 from asyncagents.domain.envelope import one_line
 from asyncagents.domain.fact import Admit, Resume, Spawn
 from asyncagents.domain.id import CallId, Ids, SessionId
@@ -41,12 +41,12 @@ from asyncagents.domain.task.texts import (
 from asyncagents.domain.text import replace_surrogates
 from asyncagents.engine.input.message import accept_any_model, model_ref
 from asyncagents.engine.input.message_hook import run_chat_message_hooks
-from asyncagents.engine.runtime.runtime import VERSION
 from asyncagents.engine.tool import ToolContext
 from asyncagents.engine.workplace.workplace import Workplaces, workplace_at
 from asyncagents.errors import AsyncAgentsError, Damaged, NotFound, ToolError
 from asyncagents.store.store import Store
 from asyncagents.store.verb.task_read import TaskWithProgress
+from asyncagents.version import VERSION
 
 DENIED_TO_CHILDREN = ("todowrite", "todoread", TASK)
 """Tools denied to children, unless the agent's own rules mention them."""
@@ -175,13 +175,7 @@ class TaskLauncher:
 
     async def _build_input(self, child: Session, to: MessageTarget, prompt: str, preamble: str = "") -> Admit:
         """Build the child's input and run the `chat.message` hooks, as for prompts of people."""
-        message = UserMessage(
-            id=self.ids.message(),
-            session_id=child.id,
-            time=MessageTime(created=self.clock.now()),
-            agent=to.agent,
-            model=to.model,
-        )
+        message = build_user_message(to, self.ids.message(), self.clock.now())
         said: list[tuple[str, bool | None]] = [(preamble, True), (replace_surrogates(prompt), None)]
         parts = tuple(
             TextPart(

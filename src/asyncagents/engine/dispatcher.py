@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 
 from asyncagents.domain.id import OwnerId, SessionId
 from asyncagents.domain.port import Clock
+from asyncagents.engine.audit import Audit
 from asyncagents.engine.event.replay import RestartReplay
 from asyncagents.engine.expiry import Expiry
 from asyncagents.engine.input.model_gate import ModelGate
@@ -16,16 +17,13 @@ from asyncagents.engine.runner import Runner
 from asyncagents.errors import AsyncAgentsError, Damaged, LeaseLost, NotFound, StoreError
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit
-from asyncagents.store.verb.expire import SWEEP_ROWS
 
 SWEEP_MS = 30_000
 RETRY_MS = 1_000
-AUDIT_MS = 600_000
 LATE_CLAIM_MS = 25_000
 """After a disconnect a claim may still commit for this long (more than the store retries): keep sweeping."""
 MAX_RUNS = 2_000
 PAGE_SIZE = 500
-MAX_PIECES = 20
 MAX_KNOWN_SESSIONS = 10_000
 
 _log = logging.getLogger(__name__)
@@ -34,7 +32,17 @@ _log = logging.getLogger(__name__)
 class Dispatcher:
     """A wake is only a hint: a run claims its session in the store, or finds that there is nothing to do."""
 
-    gate: ModelGate | None
+    gate: ModelGate | None = None
+    trouble: StoreError | None = None
+    """Why the last run could not write; None again once a run ends well."""
+    _root: SessionId | None = None
+    """Root of the tree that is served; None: all."""
+    _is_disconnected = False
+    _is_draining = False
+    _overflow = False
+    """Whether a session waits until a run ends."""
+    _next_look = math.inf
+    _hurry_until = 0
 
     def __init__(  # noqa: PLR0913  all that running needs
         self,
@@ -52,35 +60,28 @@ class Dispatcher:
         watch: Observer = NOOP_OBSERVER,
     ) -> None:
         """`hinted`: woken sessions are offered through a queue to any process with room."""
-        self._max_runs, self._offers_wakes, self._is_disconnected, self._is_draining = (
-            most or MAX_RUNS,
-            hinted,
-            False,
-            False,
-        )
-        self._keep_ms, self._observer, self.gate = keep_ms, watch, None
         self._store = store
-        self._runner, self.reverts = runner, runner.reverts
-        self._owner, self._is_alive = owner, alive
+        self._runner = runner
+        self.reverts = runner.reverts
+        self._owner = owner
+        self._is_alive = alive
         self.pools = pools
         self._clock = clock
+        self._group = group
+        self._max_runs = most or MAX_RUNS
+        self._offers_wakes = hinted
+        self._observer = watch
         self._runs: dict[SessionId, Run] = {}
         self._tasks: dict[SessionId, asyncio.Task[None]] = {}
-        self._group = group
-        self._serving = asyncio.Event()
-        self._root: SessionId | None = None
-        self._tree_membership: dict[SessionId, bool] = {}
-        self._overflow = False
-        self.on_drain: Callable[[], None] = lambda: None
         self._failed_writes: dict[SessionId, bool] = {}
         """Sessions whose run failed to write: their next claim does not count towards a crash loop."""
-        self.trouble: StoreError | None = None
-        """Why the last run could not write; None again once a run ends well."""
+        self._tree_membership: dict[SessionId, bool] = {}
+        self._serving = asyncio.Event()
+        self._sweep_wanted = asyncio.Event()
+        self.on_drain: Callable[[], None] = lambda: None
         self.replay = RestartReplay(store=store, clock=clock)
-        self.expiry, self._sweep_wanted = Expiry(store.due, clock, watch), asyncio.Event()
-        self._next_look = math.inf
-        self._next_audit = 0
-        self._hurry_until = 0
+        self.expiry = Expiry(store.due, clock, watch)
+        self._audit = Audit(store, clock, self.expiry, keep_ms=keep_ms)
 
     @property
     def live(self) -> int:
@@ -256,7 +257,7 @@ class Dispatcher:
         while (due := await self._store.next_due()) is not None and due <= self._clock.now():
             await self.expiry.expire()
         await self._dispatch_ready()
-        hurry = await self._audit() or self._clock.now() < self._hurry_until
+        hurry = await self._audit.run_if_due() or self._clock.now() < self._hurry_until
         longest = RETRY_MS if hurry else SWEEP_MS
         return longest if due is None else max(1, min(longest, due - self._clock.now()))
 
@@ -300,37 +301,6 @@ class Dispatcher:
     def _is_abandoned(self, owner: OwnerId | None) -> bool:
         """Whether the owner of a running session is dead, or is this process without a run of it."""
         return owner == self._owner or not self._is_alive(owner or OwnerId(""))
-
-    async def _audit(self) -> bool:
-        """Every 10 minutes: conclude missed tasks, delete expired rows. Returns True if more is left."""
-        if self._clock.now() < self._next_audit:
-            return False
-        await self._conclude_tasks()
-        if more := await self._delete_expired():
-            return more
-        self._next_audit = self._clock.now() + AUDIT_MS
-        return False
-
-    async def _delete_expired(self) -> bool:
-        """Delete old rows, a limited number of pieces (due rows come first). Return True if more is left."""
-        before, more = self._clock.now() - self._keep_ms, False
-        for forget in (self._store.pending.forget_settled, self._store.deliveries.forget):
-            for _ in range(MAX_PIECES):
-                if await forget(before, SWEEP_ROWS) < SWEEP_ROWS:
-                    break
-            else:
-                more = True
-        return more
-
-    async def _conclude_tasks(self) -> None:
-        for task_id in await self._store.unconcluded_tasks():
-            try:
-                await self._store.conclude_task(task_id)
-            except Exception as error:  # the edge of a row: the others go on
-                if isinstance(error, StoreError) and not isinstance(error, Damaged):
-                    raise
-                self.expiry.count_stuck("task")
-                _log.exception("task=%s action=conclude failed", task_id)
 
     async def stop(self) -> None:
         """End all runs and release their sessions, so that other processes can claim them."""

@@ -81,13 +81,19 @@ class Counters:
         self._inner = also
         self._models = LabelLimit()
         self._tools = LabelLimit()
-        self.turns, self.runs = LabelledCounter(), Histogram()
-        self.requests, self.request_seconds, self.tokens = LabelledCounter(), Histogram(), LabelledCounter()
-        self.calls, self.call_seconds = LabelledCounter(), Histogram()
-        self.results, self.faults = LabelledCounter(), LabelledCounter()
+        self.turns = LabelledCounter()
+        self.runs = Histogram()
+        self.requests = LabelledCounter()
+        self.request_seconds = Histogram()
+        self.tokens = LabelledCounter()
+        self.calls = LabelledCounter()
+        self.call_seconds = Histogram()
+        self.results = LabelledCounter()
+        self.faults = LabelledCounter()
         self.stuck = LabelledCounter()
         """Due rows that could not be expired, by kind."""
-        self.responses, self.response_seconds = LabelledCounter(), Histogram()
+        self.responses = LabelledCounter()
+        self.response_seconds = Histogram()
         self.streams = 0
         """Open event streams."""
 

@@ -1,12 +1,13 @@
 """Passes events to a plugin through its own queue, which drops the oldest if the plugin is too slow."""
 
 import logging
-from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 
 from asyncagents.domain.event import Event
 from asyncagents.domain.id import SessionId
-from asyncagents.engine.event.bus import Bus, Subscription
+from asyncagents.engine.event.bus import Bus
+from asyncagents.engine.event.queue import BoundedQueue
 from asyncagents.errors import AsyncAgentsError
 from asyncagents.plugins.guarded_call import RaisedError, ReturnedValue
 from asyncagents.plugins.loaded_plugin import LoadedPlugin
@@ -17,26 +18,19 @@ MOST_SESSIONS = 10_000
 """Max sessions whose directory is cached."""
 
 
-class EventRing(Subscription):
-    """A subscription that never blocks and keeps the newest events."""
+class EventRing(BoundedQueue[Event]):
+    """A queue that never lags: it keeps the newest events."""
 
     def __init__(self, size: int = QUEUE_SIZE) -> None:
         super().__init__(size)
-        self._ring: deque[Event] = deque(maxlen=size)
         self.lost = 0
 
     def push(self, event: Event) -> None:
-        self.lost += len(self._ring) == self._ring.maxlen
-        self._ring.append(event)
+        if len(self._items) == self._size:
+            self._items.popleft()
+            self.lost += 1
+        self._items.append(event)
         self._ready.set()
-
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        while self._ring or not self.closed:
-            while self._ring:
-                yield self._ring.popleft()
-            if not self.closed:
-                self._ready.clear()
-                await self._ready.wait()
 
 
 class PluginListener:

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from asyncagents.domain.shape import encode
-from asyncagents.engine.runtime.runtime import VERSION
 from asyncagents.server.auth import AUTH_TOKEN
 from asyncagents.server.http.messages import ERROR_NAMES, JSON, STREAM, Request, Response
 from asyncagents.server.rate_limit import is_limited
 from asyncagents.server.route import Param, Route, ServerContext
 from asyncagents.server.schema import Schema, Schemas, merge_duplicates
+from asyncagents.version import VERSION
 
 PATH = "/doc"
 

@@ -6,7 +6,7 @@ from opentelemetry.metrics import Histogram, MeterProvider, get_meter
 
 from asyncagents.domain.conversation.session import Tokens
 from asyncagents.engine.metrics import LabelLimit
-from asyncagents.engine.runtime.runtime import VERSION
+from asyncagents.version import VERSION
 
 _SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 _AGENT_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6)

@@ -16,13 +16,13 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.port import Clock
 from asyncagents.engine.observer import Edge, ModelSpan, ObserverSpan, ToolSpan, Trace, result_of
 from asyncagents.engine.run import Run
-from asyncagents.engine.runtime.runtime import VERSION
 from asyncagents.engine.tool import CallOutcome
 from asyncagents.llm.model import ChatRequest, ModelTurn, Options, StepFinish
 from asyncagents.telemetry import content
 from asyncagents.telemetry.metrics import GenAiMetrics, input_tokens, output_tokens
 from asyncagents.telemetry.span import Attributes, SpanPlan, TracedBlock, end_span, error_type, start_span
 from asyncagents.telemetry.trace_context import caller_links, context_from, current_traceparent
+from asyncagents.version import VERSION
 
 _PROVIDERS = {
     "amazon-bedrock": "aws.bedrock",

@@ -20,12 +20,12 @@ from asyncagents.config.fleet import fleet_config
 from asyncagents.config.load import LoadedConfig, load_config
 from asyncagents.config.paths import data_folder
 from asyncagents.domain.conversation.message import ModelRef
-from asyncagents.engine.runtime.runtime import VERSION
 from asyncagents.errors import ConfigError, StoreError
 from asyncagents.llm.offer import ModelOffer
 from asyncagents.llm.roster import Roster
 from asyncagents.server.discovery import find_server, find_worker
 from asyncagents.store.sqlite.inspect import SqliteInspection, inspect, owners_in, sqlite_version
+from asyncagents.version import VERSION
 
 OLDEST_SQLITE = (3, 35)
 MIN_FREE_BYTES = 100 * 1024 * 1024

@@ -1,67 +1,41 @@
 """Live events within this process; a listener that falls behind is cut off and catches up from the store."""
 
-import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from asyncagents.domain.event import Event
 from asyncagents.domain.id import SessionId
+from asyncagents.engine.event.queue import BoundedQueue
 
 QUEUE_SIZE = 1024
 
 DraftEvents: TypeAlias = Callable[[], list[Event]]
 
 
-class Subscription:
-    """The queue of one listener; for many small events, so it is not an `asyncio.Queue`."""
+class Listener(Protocol):
+    """Gets the events of a bus, without waiting."""
 
-    is_relay = False
-    """Whether it only relays events to other processes."""
+    def push(self, event: Event) -> None: ...
 
-    def __init__(self, size: int) -> None:
-        self._events: deque[Event] = deque()
-        self._ready = asyncio.Event()
-        self._size = size
-        self.lagging = False
-        self.closed = False
-
-    def push(self, event: Event) -> None:
-        if self.lagging:
-            return
-        if len(self._events) < self._size:
-            self._events.append(event)
-        else:
-            self.lagging = True
-        self._ready.set()
-
-    def close(self) -> None:
-        """End the subscription: no more events follow."""
-        self.closed = self.lagging = True
-        self._ready.set()
-
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        """Yield events; end when the listener has fallen behind (the store's feed has what it missed)."""
-        while self._events or not self.lagging:
-            while self._events:
-                yield self._events.popleft()
-            if not self.lagging:
-                self._ready.clear()
-                await self._ready.wait()
+    def close(self) -> None: ...
 
 
-class RelaySubscription(Subscription):
-    """A subscription that relays streaming texts between processes."""
+class EventRelay(Listener, Protocol):
+    """A listener that relays streaming texts between processes."""
 
-    is_relay = True
-
-    def streaming_events(self, wanted: Callable[[SessionId], bool]) -> list[Event]:
-        raise NotImplementedError
+    def streaming_events(self, wanted: Callable[[SessionId], bool]) -> list[Event]: ...
 
     def amend(self, event: Event) -> Event:
         """Return the event that listeners get instead of this one."""
-        raise NotImplementedError
+        ...
+
+
+class Subscription(BoundedQueue[Event]):
+    """The queue of one listener."""
+
+    def push(self, event: Event) -> None:
+        self.add(event)
 
 
 class Bus:
@@ -69,7 +43,8 @@ class Bus:
 
     def __init__(self, *, size: int = QUEUE_SIZE) -> None:
         self._size = size
-        self._listeners: dict[SessionId | None, dict[Subscription, None]] = {}
+        self._listeners: dict[SessionId | None, dict[Listener, None]] = {}
+        self._relay: EventRelay | None = None
         self._closed = False
         self._drafts: dict[SessionId, DraftEvents] = {}
         self.remote_streaming_events: Callable[[Callable[[SessionId], bool]], list[Event]] = lambda wanted: []
@@ -98,7 +73,7 @@ class Bus:
     @property
     def has_listeners(self) -> bool:
         """Whether there is a listener other than a relay."""
-        return any(not each.is_relay for listeners in self._listeners.values() for each in listeners)
+        return any(each is not self._relay for listeners in self._listeners.values() for each in listeners)
 
     def streaming_events(self, wanted: Callable[[SessionId], bool]) -> list[Event]:
         """Return the parts that are streaming, with all text published so far."""
@@ -121,9 +96,10 @@ class Bus:
             for listener in listeners:
                 listener.close()
 
-    def attach_relay(self, relay: "RelaySubscription") -> None:
+    def attach_relay(self, relay: EventRelay) -> None:
         """Attach the relay to other processes, for the lifetime of the bus."""
         self._listeners.setdefault(None, {})[relay] = None
+        self._relay = relay
         self.remote_streaming_events = relay.streaming_events
         self._amend = relay.amend
 
@@ -135,15 +111,15 @@ class Bus:
             yield subscription
 
     @contextmanager
-    def attach(self, subscription: Subscription, session_id: SessionId | None = None) -> Iterator[None]:
-        """Attach a subscription of another kind to the events of one session, or of all."""
+    def attach(self, listener: Listener, session_id: SessionId | None = None) -> Iterator[None]:
+        """Attach a listener to the events of one session, or of all."""
         listeners = self._listeners.setdefault(session_id, {})
-        listeners[subscription] = None
+        listeners[listener] = None
         if self._closed:
-            subscription.close()
+            listener.close()
         try:
             yield
         finally:
-            del listeners[subscription]
+            del listeners[listener]
             if not listeners:
                 self._listeners.pop(session_id, None)

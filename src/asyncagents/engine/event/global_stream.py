@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import ExitStack, aclosing, contextmanager
 from itertools import chain
@@ -14,7 +13,6 @@ from asyncagents.domain.conversation.codec import Unreadable
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.event import (
     Event,
-    PartDelta,
     SessionCreated,
     SessionDeleted,
     SessionUpdated,
@@ -24,8 +22,9 @@ from asyncagents.domain.event import (
 from asyncagents.domain.id import EventId, Ids, SessionId
 from asyncagents.domain.port import Clock
 from asyncagents.domain.shape import encode
-from asyncagents.engine.event.bus import Bus, Subscription
-from asyncagents.engine.event.session_stream import advance_cursor, drop_replayed
+from asyncagents.engine.event.bus import Bus
+from asyncagents.engine.event.queue import ReplayQueue
+from asyncagents.engine.event.session_stream import advance_cursor
 from asyncagents.errors import Closed, NotFound
 from asyncagents.store.store import Store
 from asyncagents.store.verb.feed import cursor_revision
@@ -57,31 +56,26 @@ class StreamItem(NamedTuple):
     """None: the event is of no session, or its directory is not known yet."""
 
 
-class StreamQueue:
+class StreamQueue(ReplayQueue[StreamItem]):
     """Items are shared with all streams. A stream that falls behind queues nothing until it catches up."""
 
     def __init__(
         self, directory: str | None, cursor: str, *, size: int = MAX_FRAMES, most_bytes: int = MAX_BYTES
     ) -> None:
+        super().__init__(size)
         self.directory = directory
         self.cursor = cursor
         """All events before it were taken, or caught up."""
         self.taken_at = 0
         """When items were last taken, in ms since the epoch."""
-        self._size = size
         self._most_bytes = most_bytes
-        self._items: deque[StreamItem] = deque()
         self._bytes = 0
-        self._ready = asyncio.Event()
-        self._replayed_revision = 0
         self._sent_at = 0.0
-        self.lagging = False
-        self.closed = False
         self.lost = False
         """Whether an event was dropped that no row stores."""
 
     def push(self, item: StreamItem) -> None:
-        if item.at < self._replayed_revision and not isinstance(item.event, PartDelta):
+        if self.is_replayed(item.at, item.event):
             return
         if self.lagging and item.at != NO_REVISION:
             return
@@ -97,37 +91,22 @@ class StreamQueue:
         self.lagging = True
         self._replace_items(item for item in self._items if item.at == NO_REVISION)
 
-    def close(self) -> None:
-        self.closed = True
-        self._ready.set()
-
     def resume_queueing(self) -> None:
         """Queue live events again; earlier ones are read from the store."""
         self.lagging = False
 
-    def skip_replayed(self, growing: list[StreamItem]) -> None:
-        """Drop items that the catch-up and the streaming parts cover."""
-        self._replayed_revision = cursor_revision(self.cursor)
-        self._replace_items(
-            drop_replayed(self._items, self._replayed_revision, [item.event for item in growing])
-        )
-
     def take(self, upto: int) -> list[StreamItem]:
         """Return all queued items and advance the cursor to `upto`."""
-        items = list(self._items)
-        self._replace_items(())
         self.cursor = advance_cursor(self.cursor, upto)
-        return items
+        return self.take_all()
 
     def _replace_items(self, items: Iterable[StreamItem]) -> None:
-        self._items = deque(items)
+        super()._replace_items(items)
         self._bytes = sum(len(item.body) for item in self._items)
 
     async def wait_for_items(self) -> None:
         """Wait for items; after a send, wait `BATCH_WINDOW_SECONDS` to batch (halves the cost per event)."""
-        while not (self._items or self.lagging or self.closed):
-            self._ready.clear()
-            await self._ready.wait()
+        await self.wait()
         now = asyncio.get_running_loop().time
         await asyncio.sleep(max(0.0, self._sent_at + BATCH_WINDOW_SECONDS - now()))
         self._sent_at = now()
@@ -142,11 +121,11 @@ class EventsLost(Closed):
     """Missed events are no longer available: the client must read the full state again."""
 
 
-class Broadcast(Subscription):
+class Broadcast:
     """Get it from a runtime: `runtime.broadcast`. It is attached to the bus while a stream is open."""
 
     def __init__(self, *, bus: Bus, store: Store, ids: Ids, clock: Clock) -> None:
-        super().__init__(0)
+        self.closed = False
         self.frames = MAX_FRAMES
         """Max events queued per stream."""
         self._clock = clock
@@ -180,7 +159,7 @@ class Broadcast(Subscription):
         self._enqueue(event, self._locate(event), at=self._bus.latest_revision)
 
     def close(self) -> None:
-        super().close()
+        self.closed = True
         for receiver in self._queues:
             receiver.close()
 
@@ -262,7 +241,7 @@ class Broadcast(Subscription):
 
         await asyncio.sleep(0)  # a writer marks its part as published just after listeners get it
         growing = self._build_items(self._bus.streaming_events(may_concern))
-        receiver.skip_replayed(growing)
+        receiver.skip_replayed(cursor_revision(receiver.cursor), [item.event for item in growing])
         return growing
 
     def _build_items(self, events: Iterable[Event]) -> list[StreamItem]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from asyncagents.domain.conversation.part import ReasoningPart, TextPart
 from asyncagents.domain.event import Event, PartDelta, PartUpdated
 from asyncagents.domain.id import MessageId, PartId, SessionId
-from asyncagents.engine.event.bus import Bus, RelaySubscription
+from asyncagents.engine.event.bus import Bus
 
 BATCH_WINDOW_SECONDS = 0.05
 """Batch window: fast enough for readers, and twenty notifications a second per process are cheap."""
@@ -60,11 +60,10 @@ class _RemoteText:
         return new
 
 
-class Relay(RelaySubscription):
+class Relay:
     """Sends deltas of texts that stream here, and publishes those of other processes on the bus."""
 
     def __init__(self, bus: Bus, wire: RelayChannel) -> None:
-        super().__init__(0)
         self._bus = bus
         self._channel = wire
         self._batch: list[RelayedDelta] = []
@@ -79,6 +78,9 @@ class Relay(RelaySubscription):
                 self._add_to_batch(event)
         elif isinstance(event, PartUpdated) and not self._bus.is_streaming_here(event.session_id):
             self._track_part(event)
+
+    def close(self) -> None:
+        """Do nothing: no reader waits for a relay."""
 
     # Texts that stream here
 

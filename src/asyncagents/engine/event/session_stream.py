@@ -1,17 +1,14 @@
 """Follow the events of a session or its tree, with cursors: all events before a cursor were yielded."""
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from asyncagents.domain.event import (
     Event,
     MessageUpdated,
-    PartDelta,
     PartUpdated,
     PermissionAsked,
     QuestionAsked,
@@ -21,8 +18,9 @@ from asyncagents.domain.event import (
     SessionUpdated,
     TodoUpdated,
 )
-from asyncagents.domain.id import PartId, SessionId
-from asyncagents.engine.event.bus import QUEUE_SIZE, Bus, Subscription
+from asyncagents.domain.id import SessionId
+from asyncagents.engine.event.bus import QUEUE_SIZE, Bus
+from asyncagents.engine.event.queue import ReplayQueue
 from asyncagents.errors import Closed, NotFound
 from asyncagents.store.store import Store
 from asyncagents.store.verb.feed import cursor_revision
@@ -128,64 +126,28 @@ class SessionTree:
         return events
 
 
-H = TypeVar("H", bound=tuple[Any, ...])
-
-
-def drop_replayed(heard: Iterable[H], upto: int, growing: Iterable[Any]) -> deque[H]:
-    """Drop events at or below revision `upto`, and deltas whose part is in `growing` or has not started.
-    Each item begins with its revision and its event."""
-    whole = {event.part.id for event in growing if isinstance(event, PartUpdated)}
-    begun: set[PartId] = set()
-    kept: deque[H] = deque()
-    for each in heard:
-        at, event = each[0], each[1]
-        if at <= upto or (isinstance(event, PartDelta) and event.part_id not in begun - whole):
-            continue
-        if isinstance(event, PartUpdated) and event.part.id is not None:
-            begun.add(event.part.id)
-        kept.append(each)
-    return kept
-
-
-class _Queue(Subscription):
-    """Queues each event with the revision that was being published when it came."""
+class _Queue(ReplayQueue[tuple[int, Event]]):
+    """The queue of one stream, with the events of its sessions."""
 
     def __init__(self, bus: Bus, circle: SessionTree) -> None:
         super().__init__(QUEUE_SIZE)
         self._bus = bus
         self._sessions = circle
-        self._queued: deque[tuple[int, Event]] = deque()
-        self._replayed_revision = 0
 
     def push(self, event: Event) -> None:
-        if self.lagging or self._sessions.is_foreign(event.session_id):
-            return
-        if self._bus.latest_revision < self._replayed_revision and not isinstance(event, PartDelta):
-            return
-        if len(self._queued) < self._size:
-            self._queued.append((self._bus.latest_revision, event))
-        else:
-            self.lagging = True
-        self._ready.set()
-
-    def skip_replayed(self, upto: int, growing: list[Event]) -> None:
-        """Drop events that the catch-up and the streaming parts cover."""
-        self._replayed_revision = upto
-        self._queued = drop_replayed(self._queued, upto, growing)
+        at = self._bus.latest_revision
+        if not self._sessions.is_foreign(event.session_id) and not self.is_replayed(at, event):
+            self.add((at, event))
 
     def take(self) -> tuple[list[Event], int]:
         """Return all queued events, and the revision up to which they are complete."""
-        events, self._queued = [event for _, event in self._queued], deque()
-        return events, self._bus.complete_revision
+        return [event for _, event in self.take_all()], self._bus.complete_revision
 
     async def wait_for_events(self) -> bool:
         """Wait for events. Returns False if none came for a while."""
-        if self._queued or self.lagging:
-            return True
-        self._ready.clear()
         try:
             async with asyncio.timeout(CURSOR_INTERVAL_SECONDS):
-                await self._ready.wait()
+                await self.wait()
         except TimeoutError:
             return False
         return True
@@ -214,7 +176,7 @@ async def follow_sessions(
                         cursor = heard.cursor
             growing, silent = bus.streaming_events(circle.may_contain), False
             ear.skip_replayed(cursor_revision(cursor), growing)
-            while not ear.lagging:  # the queue of a lagging subscription is incomplete
+            while not (ear.lagging or ear.closed):  # the queue of a lagging subscription is incomplete
                 events, upto = ear.take()
                 told = await circle.filter_events([*events, *growing])
                 cursor, growing = advance_cursor(cursor, upto), []

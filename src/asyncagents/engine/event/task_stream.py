@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import suppress
 from itertools import zip_longest
@@ -21,6 +20,7 @@ from asyncagents.domain.event import (
 )
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task.board import BoardSnapshot, KindFilter, TaskGroup, TaskPage, TaskQuery, TaskStats
+from asyncagents.engine.event.queue import BoundedQueue
 from asyncagents.errors import AsyncAgentsError, Closed
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit
@@ -48,50 +48,46 @@ class BoardUpdate(Struct, frozen=True):
     body: bytes
 
 
-class BoardSubscriber:
+class BoardSubscriber(BoundedQueue[BoardChanges]):
     """Looks are shared with all subscribers; one that falls behind is detached and queues nothing."""
 
     def __init__(
         self, point: BoardCursor, *, kind: KindFilter = "background", size: int = MAX_QUEUED_CHANGES
     ) -> None:
+        super().__init__(size)
         self.point = point
+        self.lagging = True
         self._kind = kind
-        self._size = size
-        self._looks: deque[BoardChanges] = deque()
         self._queued = 0
         self._created: set[SessionId] = set()
-        self._ready = asyncio.Event()
-        self.is_detached = True
 
     def attach(self) -> None:
-        self.is_detached = False
+        self.lagging = False
 
     def push(self, look: BoardChanges) -> bool:
         """Queue a look. Returns False if the subscriber has fallen behind and was detached."""
         size = len(look.changes) + len(look.moved)
-        if self._looks and self._queued + size > self._size:
+        if self._items and self._queued + size > self._size:
             self.detach()
             return False
-        self._looks.append(look)
+        self._items.append(look)
         self._queued += size
         self._ready.set()
         return True
 
     def detach(self) -> None:
         """Drop the queue; the subscriber reads from the store, from its point."""
-        self.is_detached = True
-        self._looks.clear()
+        self.lagging = True
+        self._items.clear()
         self._queued = 0
         self._ready.set()
 
     async def next(self) -> BoardChanges | None:
         """Wait for the next look; None if the subscriber was detached."""
-        while not self._looks and not self.is_detached:
-            self._ready.clear()
-            await self._ready.wait()
-        if self.is_detached:
+        await self.wait()
+        if self.lagging:
             return None
-        look = self._looks.popleft()
+        look = self._items.popleft()
         self._queued -= len(look.changes) + len(look.moved)
         return look
 
@@ -216,7 +212,7 @@ class Board:
                     yield follower.reset_to(look)
                 for news in follower.apply(look):
                     yield news
-                if follower.is_detached and not look.more:
+                if follower.lagging and not look.more:
                     self._join(follower)
         finally:
             self._leave(follower)
@@ -224,7 +220,7 @@ class Board:
 
     async def _next_look(self, follower: BoardSubscriber) -> BoardChanges | None:
         """Return the next look: the shared one, or an own one for a subscriber that is behind."""
-        if follower.is_detached:
+        if follower.lagging:
             return await self._store.changes_since(follower.point, progress=True)
         return await follower.next()
 

@@ -1,6 +1,7 @@
-"""Actions on a session other than a prompt: slash commands, compaction, shell."""
+"""Actions on a session: a prompt whose events are streamed, slash commands, compaction, shell."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from typing import Unpack
 
 from asyncagents.domain.agent.command import Invocation
@@ -8,9 +9,18 @@ from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.failure import unknown_error
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.status import Idle
-from asyncagents.domain.event import CommandExecuted, SessionError, SessionIdle, SessionStatus
+from asyncagents.domain.event import (
+    CommandExecuted,
+    Event,
+    PromptAnswered,
+    SessionDeleted,
+    SessionError,
+    SessionIdle,
+    SessionStatus,
+)
 from asyncagents.domain.id import Ids, MessageId, SessionId
 from asyncagents.engine.event.bus import Bus
+from asyncagents.engine.event.subscribe import subscribe_events
 from asyncagents.engine.input.content_hash import with_hash
 from asyncagents.engine.input.intake import Intake
 from asyncagents.engine.input.message import InputBuilder, PromptOptions, require_prompt, require_text
@@ -21,7 +31,7 @@ from asyncagents.store.verb.shell import NewShell
 
 
 class SessionActions:
-    """Commands, compaction and shell of a session."""
+    """Actions on a session; the runtime offers them as its own methods."""
 
     def __init__(
         self,
@@ -39,6 +49,24 @@ class SessionActions:
         self._input_builder = inputs
         self._intake = intake
         self._ids = ids
+
+    async def stream(
+        self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[PromptOptions]
+    ) -> AsyncGenerator[Event, None]:
+        """Send a prompt and yield the session's events until it is answered, or the session is deleted."""
+        async with subscribe_events(self._bus, self._store, session_id) as events:
+            async with self._intake.lock_key(session_id, key):
+                admitted = await self._store.admit(
+                    await self._intake.prepare_prompt(session_id, text, key=key, to=to)
+                )
+            message_id = admitted.message_id
+            if not admitted.new and (await self._store.input(message_id)).answer_id is not None:
+                return
+            async for event in events:
+                yield event
+                answered = isinstance(event, PromptAnswered) and event.message_id == message_id
+                if answered or isinstance(event, SessionDeleted):
+                    return
 
     async def command(
         self,

@@ -1,6 +1,5 @@
 """The library's main object: sessions, prompts, answers, results and events."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any, Unpack
@@ -9,9 +8,8 @@ from asyncagents.domain.call.call import Call, Reply
 from asyncagents.domain.call.waiting import WaitingCall
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.session import Rule, Session, project_id
-from asyncagents.domain.conversation.status import Busy, Retry, Status, WaitingAsync
+from asyncagents.domain.conversation.status import Status
 from asyncagents.domain.conversation.todo import Todo
-from asyncagents.domain.event import Event, PromptAnswered, SessionDeleted, SessionStatus
 from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, SessionId
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.engine.call.incoming_webhook import IncomingWebhook
@@ -34,30 +32,30 @@ from asyncagents.engine.input.message import (
 from asyncagents.engine.input.model_gate import ModelGate
 from asyncagents.engine.metrics import Counters
 from asyncagents.engine.observer import report_settled
-from asyncagents.engine.runtime.abort import POLL_SECONDS, Aborter
+from asyncagents.engine.runtime.abort import Aborter
 from asyncagents.engine.runtime.actions import SessionActions
 from asyncagents.engine.runtime.answers import AnswerWaiters, SubmittedPrompt, submit_prompt
 from asyncagents.engine.runtime.approvals import Approvals
 from asyncagents.engine.runtime.async_tools import AsyncTools
 from asyncagents.engine.runtime.instances import Instances
 from asyncagents.engine.runtime.readiness import Readiness
-from asyncagents.engine.runtime.sessions import Conversations, SessionFactory
+from asyncagents.engine.runtime.sessions import Conversations, SessionFactory, complete_session_id
 from asyncagents.engine.runtime.tasks import Tasks
 from asyncagents.engine.runtime.transfer import Transfer
+from asyncagents.engine.runtime.wait import SessionWaiter
 from asyncagents.engine.webhook.delivery import Deliveries
 from asyncagents.engine.workplace.hooks import PluginReport
 from asyncagents.engine.workplace.workplace import Workplace, Workplaces
-from asyncagents.errors import InvalidInput, NotFound, StoreError
+from asyncagents.errors import StoreError
 from asyncagents.store.store import Store
 from asyncagents.store.verb.cancel import Scope
 from asyncagents.store.verb.census import Census
 from asyncagents.store.verb.feed import Feed
 from asyncagents.store.verb.session import NewSession
+from asyncagents.version import VERSION
 
-VERSION = "0.1.0"
 
-
-class Runtime(SessionActions):
+class Runtime:
     """Sessions, and the agents that work in them. Get one from `open_runtime`."""
 
     readiness: Readiness
@@ -80,31 +78,67 @@ class Runtime(SessionActions):
         reach: IncomingWebhook,
         pool: str,
     ) -> None:
-        inputs = InputBuilder(ids=ids, clock=clock, defaults=defaults, watch=counters)
-        gate = dispatcher.gate = ModelGate(store, defaults)
-        intake = Intake(store=store, workplaces=workplaces, inputs=inputs, ids=ids, gate=gate)
-        super().__init__(store=store, bus=bus, answers=answers, inputs=inputs, intake=intake, ids=ids)
-        self.counters, self.incoming_webhook, self._pool = counters, reach, pool
-        self._workplaces = workplaces
-        self._dispatcher, self._is_alive = dispatcher, alive
+        self._store = store
+        self._bus = bus
+        self._answer_waiters = answers
+        self._dispatcher = dispatcher
         self._clock = clock
-        self._session_factory = SessionFactory(clock=clock, rng=rng, ids=ids, version=VERSION)
-        self.conversations = Conversations(
-            store, workplaces, self._session_factory, check=defaults.check, pool=pool
+        self._workplaces = workplaces
+        self._pool = pool
+        self._input_builder = InputBuilder(ids=ids, clock=clock, defaults=defaults, watch=counters)
+        dispatcher.gate = ModelGate(store, defaults)
+        self._intake = Intake(
+            store=store, workplaces=workplaces, inputs=self._input_builder, ids=ids, gate=dispatcher.gate
         )
         self._aborter = Aborter(store=store, bus=bus, dispatcher=dispatcher, alive=alive)
-        self.reverts = dispatcher.reverts
+        self._waiter = SessionWaiter(store=store, bus=bus, clock=clock, dispatcher=dispatcher, alive=alive)
+        self._session_factory = SessionFactory(clock=clock, rng=rng, ids=ids, version=VERSION)
+        self.defaults = defaults
+        self.counters = counters
+        self.incoming_webhook = reach
+        self._delegate_actions(ids)
+        self._build_parts(ids)
+
+    def _delegate_actions(self, ids: Ids) -> None:
+        """Offer the actions on a session as methods of the runtime."""
+        actions = SessionActions(
+            store=self._store,
+            bus=self._bus,
+            answers=self._answer_waiters,
+            inputs=self._input_builder,
+            intake=self._intake,
+            ids=ids,
+        )
+        self.command = actions.command
+        self.submit_command = actions.submit_command
+        self.compact = actions.compact
+        self.submit_compaction = actions.submit_compaction
+        self.shell = actions.shell
+        self.submit_shell = actions.submit_shell
+        self.stream = actions.stream
+        self.publish_refusal = actions.publish_refusal
+        self.publish_idle = actions.publish_idle
+        self.background = actions.background
+
+    def _build_parts(self, ids: Ids) -> None:
+        """Build the parts that clients reach as attributes of the runtime."""
+        store, workplaces, clock = self._store, self._workplaces, self._clock
+        self.conversations = Conversations(
+            store, workplaces, self._session_factory, check=self.defaults.check, pool=self._pool
+        )
+        self.reverts = self._dispatcher.reverts
         self.reverts.wait_until_stopped = self._aborter.wait_until_stopped
         self.tasks = Tasks(store=store, intake=self._intake, ending=self._aborter)
-        self.deliveries, self.approvals = Deliveries(store.deliveries), Approvals(store.approval_store)
+        self.deliveries = Deliveries(store.deliveries)
+        self.approvals = Approvals(store.approval_store)
         self.board = Board(store)
-        self.broadcast = Broadcast(bus=bus, store=store, ids=ids, clock=clock)
+        self.broadcast = Broadcast(bus=self._bus, store=store, ids=ids, clock=clock)
         self.instances = Instances(workplaces, self.broadcast)
-        self.transfer = Transfer(store=store, clock=clock, pool=pool)
+        self.transfer = Transfer(store=store, clock=clock, pool=self._pool)
         self.async_tools = AsyncTools(
-            store=store, workplaces=workplaces, reach=reach, clock=clock, watch=counters
+            store=store, workplaces=workplaces, reach=self.incoming_webhook, clock=clock, watch=self.counters
         )
-        self.defaults, self.mcp_control = defaults, workplaces.mcp_control
+        self.mcp_control = workplaces.mcp_control
 
     async def drain(self, seconds: float) -> None:
         """Start no new runs and wait up to `seconds` for turns to end; other processes continue the rest."""
@@ -283,13 +317,7 @@ class Runtime(SessionActions):
 
     async def find_session(self, start: str) -> Session:
         """Find a session by its id or a unique beginning of it."""
-        start = start if start.startswith("ses_") else f"ses_{start}"
-        found = await self._store.session_ids_with_prefix(start)
-        if not found:
-            raise NotFound("session", start)
-        if len(found) > 1 and start not in found:
-            raise InvalidInput(f"several sessions begin with {start!r}: write more of the id")
-        return await self._store.session(found[0])
+        return await self._store.session(await complete_session_id(self._store, start))
 
     async def root_of(self, session_id: SessionId) -> SessionId:
         """Return the root session of a session's tree; the session itself if it has no parent."""
@@ -339,55 +367,21 @@ class Runtime(SessionActions):
         """Follow the events of a session or its tree, from now or from a cursor; yields cursors."""
         return follow_sessions(SessionTree(self._store, session_id, tree=tree), self._bus, after=after)
 
-    async def stream(
-        self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[PromptOptions]
-    ) -> AsyncGenerator[Event, None]:
-        """Send a prompt and yield the session's events until it is answered, or the session is deleted."""
-        async with self.events(session_id) as events:
-            async with self._intake.lock_key(session_id, key):
-                admitted = await self._store.admit(
-                    await self._intake.prepare_prompt(session_id, text, key=key, to=to)
-                )
-            message_id = admitted.message_id
-            if not admitted.new and (await self._store.input(message_id)).answer_id is not None:
-                return
-            async for event in events:
-                yield event
-                answered = isinstance(event, PromptAnswered) and event.message_id == message_id
-                if answered or isinstance(event, SessionDeleted):
-                    return
-
     async def wait(self, session_id: SessionId) -> Status:
         """Wait until a session is idle, or waits for something outside; return its status."""
-        async with self.events(session_id) as events:
-            status = await self._store.status(session_id)
-            while isinstance(status, Busy | Retry) or self._is_expiring(status):
-                event = await anext(events)
-                if isinstance(event, SessionDeleted):
-                    raise NotFound("session", session_id)
-                status = event.status if isinstance(event, SessionStatus) else status
-        return status
-
-    def _is_expiring(self, status: Status) -> bool:
-        """Whether the wait is overdue and this process's sweep is about to expire it."""
-        if not isinstance(status, WaitingAsync) or status.timeout is None:
-            return False
-        return status.timeout <= self._clock.now() and self._dispatcher.serves
+        return await self._waiter.wait(session_id)
 
     async def wait_tree(self, root_id: SessionId) -> dict[SessionId, Status]:
         """Wait until no session of a tree works; return the statuses of those that wait for something."""
-        while await self._store.working_sessions(root_id):  # noqa: ASYNC110  no event reports the park on an ask
-            await asyncio.sleep(POLL_SECONDS)
-        return await self._store.statuses(root_id)
+        return await self._waiter.wait_tree(root_id)
 
     async def at_work(self, root_id: SessionId) -> bool:
         """Whether any session of a tree neither rests nor waits for something outside."""
-        return bool(await self._store.working_sessions(root_id))
+        return await self._waiter.at_work(root_id)
 
     async def is_running(self, session_id: SessionId) -> bool:
         """Whether a live process, this or another, has a run of the session."""
-        control = await self._store.control(session_id)
-        return control.state == "running" and self._is_alive(control.owner or OwnerId(""))
+        return await self._waiter.is_running(session_id)
 
     async def cursor(self) -> str:
         """Return the current cursor of the change feed."""

@@ -27,6 +27,7 @@ from asyncagents.domain.port import Clock, Rng
 from asyncagents.engine.input.content_hash import content_hash
 from asyncagents.engine.input.message import require_text, validate_rules
 from asyncagents.engine.workplace.workplace import Workplace, Workplaces, workplace_at
+from asyncagents.errors import InvalidInput
 from asyncagents.store.store import Store
 from asyncagents.store.verb.page import MessagePage
 from asyncagents.store.verb.session import NewSession
@@ -174,6 +175,18 @@ class Conversations:
 
     async def change_part(self, part: Part) -> Part:
         return await self._store.conversation.update_part(part)
+
+
+async def complete_session_id(store: Store, start: str) -> SessionId:
+    """Return the session id that begins with `start`; `start` itself, as an id, if there is none.
+
+    Raises `InvalidInput` if several ids begin with it.
+    """
+    start = start if start.startswith("ses_") else f"ses_{start}"
+    found = await store.session_ids_with_prefix(start)
+    if len(found) > 1 and start not in found:
+        raise InvalidInput(f"several sessions begin with {start!r}: write more of the id")
+    return SessionId(start) if start in found or not found else found[0]
 
 
 def fork_title(title: str) -> str:

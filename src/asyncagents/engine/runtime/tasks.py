@@ -12,7 +12,8 @@ from asyncagents.domain.why import CLAIM_GRACE_MS, Why, explain_session
 from asyncagents.engine.input.intake import Intake
 from asyncagents.engine.input.message import require_prompt
 from asyncagents.engine.runtime.abort import Aborter
-from asyncagents.errors import Damaged, InvalidInput, NotFound
+from asyncagents.engine.runtime.sessions import complete_session_id
+from asyncagents.errors import Damaged, NotFound
 from asyncagents.store.store import Store
 from asyncagents.store.verb.task_read import TaskWithProgress
 
@@ -33,11 +34,7 @@ class Tasks:
 
     async def find(self, start: str) -> BackgroundTask:
         """Find a task by its id or a unique beginning of it."""
-        start = start if start.startswith("ses_") else f"ses_{start}"
-        found = await self._store.session_ids_with_prefix(start)
-        if len(found) > 1 and start not in found:
-            raise InvalidInput(f"several sessions begin with {start!r}: write more of the id")
-        return await self.get(SessionId(start) if start in found or not found else found[0])
+        return await self.get(await complete_session_id(self._store, start))
 
     async def list(
         self, session_id: SessionId | None = None, *, live: bool = False, limit: int = 100

@@ -1,5 +1,6 @@
 """Summarise a long conversation: the request, the tail that is kept, and the open items beside it."""
 
+import logging
 from collections.abc import Sequence
 from itertools import takewhile
 
@@ -9,19 +10,20 @@ from msgspec.structs import replace
 from asyncagents.domain.call.call import Call
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.failure import ContextOverflowError
-from asyncagents.domain.conversation.message import AssistantMessage, UserMessage
+from asyncagents.domain.conversation.message import AssistantMessage, ModelRef, UserMessage
 from asyncagents.domain.conversation.part import StepStartPart
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.envelope import escape_tags, one_line
 from asyncagents.domain.id import Ids, MessageId, PartId
 from asyncagents.domain.shape import encode
 from asyncagents.domain.task.task import Task
-from asyncagents.domain.window import Window, estimate_tokens, tokens_used
+from asyncagents.domain.window import estimate_tokens, tokens_used
 from asyncagents.engine.model_input import is_about_summary
+from asyncagents.engine.run import Run
 from asyncagents.engine.step.digest import cut_middle, digest
 from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.engine.workplace.workplace import CompactionPolicy, Workplace
-from asyncagents.llm.model import ChatRequest, UserTurn
+from asyncagents.llm.model import ChatRequest, UserTurn, WindowLookup
 from asyncagents.store.store import Store
 from asyncagents.store.verb.read import ModelHistory
 from asyncagents.store.verb.step import StartedStep, StepEnd
@@ -36,6 +38,12 @@ EMPTY_SUMMARY = (
     "The model was asked for a summary of the conversation and said nothing; the next prompt tries again."
 )
 NOTHING_TO_SUMMARISE = "There is nothing to summarise yet."
+WINDOW_TOO_SMALL = (
+    "%s/%s has room for %d tokens, and the system prompt and tools alone take about %d: no summary could make"
+    " room, so none is made. Use a model with a longer context, or an agent with fewer tools."
+)
+
+_log = logging.getLogger(__name__)
 
 
 class SummaryRequest(Struct, frozen=True):
@@ -47,19 +55,34 @@ class SummaryRequest(Struct, frozen=True):
 
 
 class Compaction:
-    def __init__(self, *, store: Store, ids: Ids) -> None:
+    def __init__(self, *, store: Store, ids: Ids, windows: WindowLookup) -> None:
         self._store = store
         self._ids = ids
+        self._windows = windows
+        self._narrow_models: set[ModelRef] = set()
 
-    async def prepare(
-        self, started: StartedStep, place: Workplace, window: Window, reader: Window
-    ) -> SummaryRequest:
-        """Build the request. `window`: of the summary's writer; `reader`: of the model that reads it."""
+    def threshold(self, run: Run, place: Workplace, model: ModelRef) -> int | None:
+        """Return the tokens from which on a summary is wanted; None: unknown, or summaries are off. Brief and
+        last summary must leave some room, or a summary would be made before every step."""
+        policy = place.compaction_policy
+        room = self._windows(model).room(policy.reserved) if policy.auto else None
+        if room is None:
+            return None
+        if run.overhead < room - max_summary_tokens(room):
+            return max(room, run.overhead + run.model_input.head_tokens + room // 4)
+        if model not in self._narrow_models:
+            self._narrow_models.add(model)
+            _log.warning(WINDOW_TOO_SMALL, model.provider_id, model.model_id, room, run.overhead)
+        return None
+
+    async def prepare(self, started: StartedStep, place: Workplace, *, reader: ModelRef) -> SummaryRequest:
+        """Build the request. `reader`: the model that reads the summary, whose writer may be another."""
+        window = self._windows(started.message.model_ref)
         told = await self._store.model_history(started.message.session_id, whole=True)
         entries = [entry for entry in told.entries if not is_about_summary(entry)]
         known = window.room(place.compaction_policy.reserved)
         room = _input_room(known, told, entries)
-        free = reader.room(place.compaction_policy.reserved)
+        free = self._windows(reader).room(place.compaction_policy.reserved)
         left = max(free or room, MIN_ROOM)
         request = place.summary_request(started.message.model_ref)
         said = await place.hooks.compacting(started.message.session_id)

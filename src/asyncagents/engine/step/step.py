@@ -25,7 +25,6 @@ from asyncagents.engine.step.compaction import (
     NOTHING_TO_SUMMARISE,
     Compaction,
     SummaryRequest,
-    max_summary_tokens,
 )
 from asyncagents.engine.step.continuation import Continuation
 from asyncagents.engine.step.draft import Draft
@@ -53,11 +52,6 @@ SHORT_HISTORY = 32
 """A history up to this length is read with the first step; a longer one before, outside the writer."""
 
 COOLING = "The provider limits how often this model is asked; it is asked again soon."
-
-WINDOW_TOO_SMALL = (
-    "%s/%s has room for %d tokens, and the system prompt and tools alone take about %d: no summary could make"
-    " room, so none is made. Use a model with a longer context, or an agent with fewer tools."
-)
 
 _log = logging.getLogger(__name__)
 
@@ -94,8 +88,7 @@ class StepRunner:
         self._observer = watch
         self._titles = titles
         self._windows = windows
-        self._narrow_models: set[ModelRef] = set()
-        self._compaction = Compaction(store=store, ids=ids)
+        self._compaction = Compaction(store=store, ids=ids, windows=windows)
         self._continuation = Continuation(store=store, clock=clock, ids=ids)
         self._rule_resolver = RuleResolver(store, workplaces)
         self._store = store
@@ -218,7 +211,7 @@ class StepRunner:
             request=_build_request(run, message, brief),
             last=last,
             hooks=place.hooks,
-            room=self._summary_threshold(run, place, message.model_ref),
+            room=self._compaction.threshold(run, place, message.model_ref),
             shrinks=place.compaction_policy.auto,
         )
 
@@ -227,10 +220,9 @@ class StepRunner:
     ) -> SummaryRequest:
         """Prepare the summary request with plugin hooks; an abort interrupts them."""
         assert snapshot.model is not None, "input says which model reads it"
-        writer, reader = self._windows(started.message.model_ref), self._windows(snapshot.model)
         try:
             async with run.interruptible():
-                return await self._compaction.prepare(started, place, writer, reader)
+                return await self._compaction.prepare(started, place, reader=snapshot.model)
         except TimeoutError:
             return SummaryRequest(None, None)
 
@@ -266,7 +258,7 @@ class StepRunner:
             since=run.model_input.since,
             history_tokens=run.model_input.tokens + run.overhead,
             summary=NewSummary(
-                before[2], self._ids.part(), model, self._summary_threshold(run, place, snapshot.model)
+                before[2], self._ids.part(), model, self._compaction.threshold(run, place, snapshot.model)
             ),
             tasking=SubtaskOptions(
                 effect=place.effects.get(TASK_TOOL, "once"),
@@ -276,21 +268,6 @@ class StepRunner:
             notices=NoticeOptions(message_id=told, how=place.notice_format),
             with_lineage=not self._workplaces.is_fixed,
         )
-
-    def _summary_threshold(self, run: Run, place: Workplace, model: ModelRef) -> int | None:
-        """Return the tokens from which on a summary is wanted; None: unknown, or summaries are off. Brief and
-        last summary must leave some room, or a summary would be made before every step."""
-        room = (
-            self._windows(model).room(place.compaction_policy.reserved)
-            if place.compaction_policy.auto
-            else None
-        )
-        if room is None or run.overhead < room - max_summary_tokens(room):
-            return None if room is None else max(room, run.overhead + run.model_input.head_tokens + room // 4)
-        if model not in self._narrow_models:
-            self._narrow_models.add(model)
-            _log.warning(WINDOW_TOO_SMALL, model.provider_id, model.model_id, room, run.overhead)
-        return None
 
     async def _finish_step(self, run: Run, ended: EndedStep, job: StepRequest) -> Snapshot:
         """Close the step, or store a backoff until its next try."""

@@ -89,7 +89,8 @@ class Project:
         self.hooks = hooks
         self.worktree = texts.facts.worktree
         self.default_model = texts.model
-        self.skills, self.from_files = texts.skills, texts.from_files
+        self.skills = texts.skills
+        self.from_files = texts.from_files
         self.tools: Mapping[str, AnyTool] = {tool.name: _with_default_plan(tool) for tool in tools}
         self.effects: Mapping[str, Effect] = {tool.name: tool.effect for tool in tools}
         self.ask_policy = asking

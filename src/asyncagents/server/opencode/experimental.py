@@ -4,13 +4,13 @@ import logging
 from typing import Any, Literal
 
 from asyncagents.domain.shape import Shape, encode
-from asyncagents.engine.runtime.runtime import VERSION
 from asyncagents.errors import InvalidInput
 from asyncagents.server.http.body import read_body
 from asyncagents.server.http.messages import ERROR_NAMES, Request, Response, json_response
 from asyncagents.server.opencode.workplace import workplace
 from asyncagents.server.params import DIRECTORY_HEADER_PARAM, DIRECTORY_PARAM, query_text
 from asyncagents.server.route import Handler, Param, Route, ServerContext
+from asyncagents.version import VERSION
 
 LONGEST_LOG = 10_000
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}

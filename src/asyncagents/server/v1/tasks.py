@@ -24,13 +24,13 @@ from asyncagents.domain.task.task import TaskStatus
 from asyncagents.domain.task.view import BackgroundTask, iso_time
 from asyncagents.domain.why import Why
 from asyncagents.engine.event.task_stream import BoardUpdate
-from asyncagents.engine.runtime.runtime import VERSION
 from asyncagents.errors import AsyncAgentsError, Closed
 from asyncagents.server.http.body import read_body
 from asyncagents.server.http.messages import Request, Response, StreamingResponse, json_response
 from asyncagents.server.http.sse import encode_frame, retry_frame
 from asyncagents.server.params import KEY_PARAM, Query, idempotency_key, path_id
 from asyncagents.server.route import Param, Route, ServerContext
+from asyncagents.version import VERSION
 
 DEFAULT_TASKS, MOST_TASKS = 50, 200
 """Default and max tasks of a page."""

@@ -8,8 +8,9 @@ from msgspec.structs import replace
 from asyncagents.domain.call.call import Call
 from asyncagents.domain.control import SUMMARY_WANTED, Claim, Control
 from asyncagents.domain.conversation.codec import Unreadable, decode_message, upcast
-from asyncagents.domain.conversation.message import AssistantMessage, MessageTime, ModelRef, UserMessage
+from asyncagents.domain.conversation.message import AssistantMessage, ModelRef, UserMessage
 from asyncagents.domain.conversation.part import CompactionPart, ToolCompleted, ToolPart
+from asyncagents.domain.conversation.system_message import MessageTarget, build_user_message
 from asyncagents.domain.id import MessageId, PartId
 from asyncagents.store.row import (
     check_claim,
@@ -73,13 +74,8 @@ async def _requested_model(tx: Tx, message_id: MessageId) -> ModelRef | None:
 
 async def _request_summary(tx: Tx, control: Control, step: AssistantMessage, new: NewSummary) -> Control:
     """Insert an automatic request for a summary, visible to people."""
-    message = UserMessage(
-        id=new.message_id,
-        session_id=control.id,
-        time=MessageTime(created=tx.now),
-        agent=step.agent,
-        model=step.model_ref,
-    )
+    to = MessageTarget(control.id, step.agent, step.model_ref)
+    message = build_user_message(to, new.message_id, tx.now)
     place = control.positions + 1
     await insert_message(tx, message, position=place, turn=control.turn)
     part = CompactionPart(id=new.part_id, session_id=control.id, message_id=message.id, auto=True)

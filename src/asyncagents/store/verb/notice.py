@@ -7,9 +7,10 @@ from msgspec.structs import replace
 
 from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.codec import DECODE_ERRORS, unreadable_error
-from asyncagents.domain.conversation.message import MessageTime, UserMessage
+from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.session import Session
+from asyncagents.domain.conversation.system_message import MessageTarget, build_user_message
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.task.notice import BatchCount, Notice, NoticeFormat, build_notice
 from asyncagents.domain.task.task import TaskEnd, TaskError
@@ -36,13 +37,8 @@ async def promote_notices(
     ends = [_decode_end(row) for row in rows]
     told = build_notice(ends, await _count_batches(tx, ends), await _count_running(tx, control), telling)
     assert info.agent is not None and info.model is not None, "a session that launched a task has both"
-    message = UserMessage(
-        id=message_id,
-        session_id=control.id,
-        time=MessageTime(created=tx.now),
-        agent=info.agent,
-        model=model_ref(info.model),
-    )
+    to = MessageTarget(control.id, info.agent, model_ref(info.model))
+    message = build_user_message(to, message_id, tx.now)
     control = replace(control, positions=control.positions + 1)
     await insert_message(tx, message, position=control.positions, turn=control.turn)
     await _put_parts(tx, message, told)

@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.codec import decode_message, upcast
-from asyncagents.domain.conversation.message import AssistantMessage, Message, MessageTime, UserMessage
+from asyncagents.domain.conversation.message import AssistantMessage, Message, UserMessage
 from asyncagents.domain.conversation.part import TextPart
+from asyncagents.domain.conversation.system_message import MessageTarget, build_user_message
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.text import reminder
@@ -93,13 +94,8 @@ async def _addressed_agent(tx: Tx, message: Message) -> str:
 
 def _message(newest: Message, aside_id: MessageId, now: int) -> UserMessage:
     assert isinstance(newest, AssistantMessage), "else reminders were stored before"
-    return UserMessage(
-        id=aside_id,
-        session_id=newest.session_id,
-        time=MessageTime(created=now),
-        agent=newest.agent,
-        model=newest.model_ref,
-    )
+    to = MessageTarget(newest.session_id, newest.agent, newest.model_ref)
+    return build_user_message(to, aside_id, now)
 
 
 def _reminder(tx: Tx, message: UserMessage, text: str) -> TextPart:

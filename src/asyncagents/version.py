@@ -1,0 +1,3 @@
+"""The version of this library, as sessions, health checks, traces and `/doc` report it."""
+
+VERSION = "0.1.0"
