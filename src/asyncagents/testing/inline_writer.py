@@ -88,7 +88,7 @@ class InlineWriter:
             self._tick_soon()
 
     def _commit_batch(self, verbs: list[Verb[Any]]) -> tuple[list[VerbOutcome], Commit]:
-        """Commit as the real writer does: `work` and `finish`, or `run` where that is not possible."""
+        """Commit as the real writer does: `begin` and `finish`, or `run` where that is not possible."""
         worked = self._batches.begin(verbs)
         return self._batches.run(verbs) if worked is None else self._batches.finish(verbs, worked)
 

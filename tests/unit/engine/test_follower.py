@@ -1,4 +1,4 @@
-"""What one follower of the board makes of looks: those of its own, and those that all share."""
+"""What one subscriber of the board makes of reads: its own, and those that all subscribers share."""
 
 import asyncio
 

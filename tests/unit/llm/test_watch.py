@@ -15,7 +15,7 @@ PING_SECONDS = int(request.PING_SECONDS)
 def ended_at(
     seconds: float, main: Callable[[IdleTimeout], Awaitable[None]], *, first: float | None = None
 ) -> float | None:
-    """When the watch stopped the stream; None if it never did."""
+    """When the idle timeout stopped the stream; None if it never did."""
 
     async def run() -> float | None:
         loop = asyncio.get_running_loop()

@@ -15,7 +15,7 @@ LATE_SECONDS = 1.0
 
 
 def deploy_tool(ledger: Ledger) -> AnyTool:
-    """Build the async tool; its result comes from the `demo_worker` process."""
+    """Build the async tool; its result comes from the `worker` process."""
 
     @async_tool
     async def deploy(version: str, give_up_after: float, context: ToolContext) -> Pending:

@@ -1,6 +1,6 @@
 """The shape of configuration files; files are checked against it, and the schema is built from it.
 
-The names are OpenCode's. These classes are never instantiated; `config.py` has the resulting values.
+The names are OpenCode's. These classes are never instantiated; `config/config.py` has the resulting values.
 """
 
 from enum import Enum, auto

@@ -87,7 +87,7 @@ class DeliveryLoop:
             except StoreError:
                 _log.exception("action=find_due_webhooks the store failed; retrying")
                 pause = RETRY_MS
-            except Exception as error:  # noqa: BLE001  the edge of the courier
+            except Exception as error:  # noqa: BLE001  the edge of the delivery loop
                 _log.exception("action=find_due_webhooks failed; retrying")
                 self._observer.report_fault("courier", error)
                 pause = RETRY_MS
