@@ -28,7 +28,7 @@ from asyncagents.engine.runtime.runtime import VERSION
 from asyncagents.errors import AsyncAgentsError, Closed
 from asyncagents.server.http.body import read_body
 from asyncagents.server.http.messages import Request, Response, StreamingResponse, json_response
-from asyncagents.server.http.sse import encode_frame, retry_frame
+from asyncagents.server.http.sse import frame, retry_frame
 from asyncagents.server.params import KEY_PARAM, Query, idempotency_key, path_id
 from asyncagents.server.route import Param, Route, ServerContext
 
@@ -118,7 +118,7 @@ async def events(site: ServerContext, request: Request) -> StreamingResponse:
     following = None if after is None else site.runtime.board.follow(after, kind=kind)
 
     def beat() -> bytes:
-        return encode_frame("heartbeat", encode(HeartbeatEvent(ts=iso_time(site.clock.now()))))
+        return frame("heartbeat", encode(HeartbeatEvent(ts=iso_time(site.clock.now()))))
 
     return StreamingResponse(_frames(site, following, kind), beat, site.idle_heartbeat_seconds)
 
@@ -134,13 +134,13 @@ async def _frames(
                 async with site.heavy_reads:
                     board, cursor = await site.runtime.board.snapshot(kind)
                 following = site.runtime.board.follow(cursor, kind=kind)
-                yield encode_frame("snapshot", encode(board), cursor)
+                yield frame("snapshot", encode(board), cursor)
             async with aclosing(following) as news:
                 async for each in news:
                     if each.type == "reset":
                         break
-                    yield encode_frame(each.type, each.body, each.cursor)
-            yield encode_frame("reset", b"{}")
+                    yield frame(each.type, each.body, each.cursor)
+            yield frame("reset", b"{}")
             following = None
     except Closed:
         return
