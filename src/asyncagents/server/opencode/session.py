@@ -18,11 +18,11 @@ from asyncagents.server.params import (
     DIRECTORY_HEADER_PARAM,
     DIRECTORY_PARAM,
     KEY_PARAM,
-    Query,
     directory,
     idempotency_key,
     named_directory,
     parse_directory,
+    query_choice,
     query_flag,
     query_number,
     query_text,
@@ -127,7 +127,7 @@ class GlobalSession(Session, frozen=True, kw_only=True):
 
 
 async def list_sessions(site: ServerContext, request: Request) -> Response:
-    scope = Query(request.query).one_of("scope", ("project",))
+    scope = query_choice(request, "scope", ("project",))
     path, here = query_text(request, "path"), named_directory(request)
     exactly = here if scope is None and path is None else None
     below = None
