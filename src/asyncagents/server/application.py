@@ -24,6 +24,7 @@ from asyncagents.server.http.body import (
     unlimited,
 )
 from asyncagents.server.http.messages import (
+    PEER,
     AnyResponse,
     Pairs,
     Request,
@@ -41,9 +42,6 @@ from asyncagents.server.route import Route, RouteMatch, RouteTable, ServerContex
 
 MOST_FIELDS = 100
 """Max fields of a query string."""
-
-PEER = "asyncagents.peer"
-"""Key in the ASGI scope's `state` under which the connection passes its `Peer`."""
 
 CHUNK_BYTES = 64 * 1024
 """Response bodies are sent in chunks of this size, so that a client that does not read stops the sending."""

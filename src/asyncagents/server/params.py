@@ -29,6 +29,8 @@ DIRECTORY_HEADER_PARAM = Param(
 KEY_PARAM = Param(
     "Idempotency-Key", "A repeated request with the same key takes effect only once", most=LONGEST_ID
 )
+MOST_SESSIONS = 10_000
+LIMIT_PARAM = Param("limit", "Max sessions", "integer", least=1)
 
 
 def session_id(request: Request) -> SessionId:

@@ -10,8 +10,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from asyncagents.server.application import PEER
-from asyncagents.server.http.messages import Pairs, Response, error_response
+from asyncagents.server.http.messages import PEER, Pairs, Response, error_response
 from asyncagents.server.http.peer import Peer, UserLookup
 from asyncagents.server.http.socket_owner import SocketEnds
 from asyncagents.server.http.timeouts import Timeouts

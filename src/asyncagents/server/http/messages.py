@@ -24,6 +24,9 @@ _log = logging.getLogger(__name__)
 
 Pairs = tuple[tuple[str, str], ...]
 
+PEER = "asyncagents.peer"
+"""Key in the ASGI scope's `state` under which the connection passes its `Peer`."""
+
 
 async def _never() -> None:
     await asyncio.Event().wait()

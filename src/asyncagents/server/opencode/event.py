@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import Any
 
-from asyncagents.domain.event import UnknownEvent, encode_event
+from asyncagents.domain.event import EVENTS, UnknownEvent, encode_event
 from asyncagents.domain.shape import encode
 from asyncagents.engine.event.global_stream import Broadcast, EventsLost, SessionLocation, StreamItem
 from asyncagents.engine.event.replay import RestartReplay
@@ -14,7 +14,6 @@ from asyncagents.server.http.messages import Request, Response, StreamingRespons
 from asyncagents.server.http.sse import data_frames
 from asyncagents.server.params import DIRECTORY_HEADER_PARAM, DIRECTORY_PARAM, directory
 from asyncagents.server.route import Route, ServerContext
-from asyncagents.server.v1.session_events import EVENTS
 
 CONNECTED, HEARTBEAT = "server.connected", "server.heartbeat"
 

@@ -18,6 +18,8 @@ from asyncagents.server.params import (
     DIRECTORY_HEADER_PARAM,
     DIRECTORY_PARAM,
     KEY_PARAM,
+    LIMIT_PARAM,
+    MOST_SESSIONS,
     directory,
     idempotency_key,
     named_directory,
@@ -30,7 +32,6 @@ from asyncagents.server.params import (
 )
 from asyncagents.server.route import Param, Route, ServerContext
 
-MOST_SESSIONS = 10_000
 NO_VARIANT = "default"
 """OpenCode's name for no variant."""
 
@@ -107,7 +108,6 @@ async def abort(site: ServerContext, request: Request) -> Response:
     return json_response(True)
 
 
-LIMIT_PARAM = Param("limit", "Max sessions", "integer", least=1)
 _AT = "/session/{id}"
 
 

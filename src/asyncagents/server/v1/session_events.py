@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from asyncagents.domain.call.ask import PermissionRequest, QuestionRequest
-from asyncagents.domain.event import Event, PermissionAsked, QuestionAsked, SessionDeleted
+from asyncagents.domain.event import EVENTS, Event, PermissionAsked, QuestionAsked, SessionDeleted
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import Shape, encode
 from asyncagents.engine.event.session_stream import EventBatch
@@ -86,15 +85,6 @@ def _event_frame(event: Event) -> bytes:
 def _cursor_frame(cursor: str) -> bytes:
     return encode_id(cursor) + frame("cursor", encode(CursorEvent(cursor=cursor)))
 
-
-def _event_data(kind: Any) -> Any:
-    """Return the type of an event's data; an ask has the shape of its list entry."""
-    asks = {PermissionAsked: PermissionRequest, QuestionAsked: QuestionRequest}
-    return asks.get(kind, kind)
-
-
-EVENTS: tuple[tuple[str, Any], ...] = tuple((kind.type, _event_data(kind)) for kind in Event.__args__)
-"""Names of all session events and types of their data."""
 
 ROUTES: tuple[Route, ...] = (
     Route(
