@@ -1,4 +1,4 @@
-"""The cursor of the event feed, and the calls that a session tree waits for."""
+"""`/v1/sessions`: state, tree, tasks, open calls and abort of sessions; and the event cursor."""
 
 from typing import Literal
 
