@@ -202,7 +202,7 @@ class Application:
         request = replace(request, body=content, params=found.params, gone=body.wait_for_disconnect)
         with self._context.runtime.counters.use_parent(request.header("traceparent")):
             return await handle_errors(
-                found.route.handler(self._context, request), _error_writer(found.route, request)
+                found.route.handler(self._context, request), request, _error_writer(found.route, request)
             )
 
     async def _send_stream(
