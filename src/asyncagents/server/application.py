@@ -69,13 +69,13 @@ class Application:
         routes: Iterable[Route],
         rates: RateLimit,
         *,
-        patience: Timeouts | None = None,
+        timeouts: Timeouts | None = None,
     ) -> None:
         self._context = site
         self._authorizer = gate
         self._table = RouteTable(routes)
         self._rate_limit = rates
-        self._timeouts = patience or Timeouts()
+        self._timeouts = timeouts or Timeouts()
         self._body_budget = BodyBudget(self._timeouts.unverified_bytes)
         self._stream_limit = StreamLimit(self._timeouts.tokenless_streams)
         self._deadlines: set[asyncio.Timeout] = set()
@@ -199,7 +199,9 @@ class Application:
             return content
         if content and found.route.access != "signature" and not is_json(request):
             return error_response(415, "send JSON, with content-type: application/json")
-        request = replace(request, body=content, params=found.params, gone=body.wait_for_disconnect)
+        request = replace(
+            request, body=content, params=found.params, wait_for_disconnect=body.wait_for_disconnect
+        )
         with self._context.runtime.counters.use_parent(request.header("traceparent")):
             return await handle_errors(
                 found.route.handler(self._context, request), request, _error_writer(found.route, request)

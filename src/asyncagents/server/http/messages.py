@@ -45,7 +45,7 @@ class Request(Struct, frozen=True, kw_only=True):
     client: str = ""
     """IP address of the client."""
     peer: Peer = field(default_factory=Peer)
-    gone: Callable[[], Coroutine[Any, Any, None]] = _never
+    wait_for_disconnect: Callable[[], Coroutine[Any, Any, None]] = _never
     """Returns when the client disconnects; at most one task may wait for it."""
 
     def __repr__(self) -> str:

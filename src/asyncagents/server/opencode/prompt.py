@@ -93,7 +93,7 @@ async def until_disconnect(site: ServerContext, request: Request, work: Awaitabl
     async with asyncio.TaskGroup() as group:
         working = group.create_task(_catch_error(work))
         stopping = group.create_task(site.closing.wait())
-        leaving = group.create_task(request.gone())
+        leaving = group.create_task(request.wait_for_disconnect())
         await asyncio.wait((working, stopping, leaving), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         leaving.cancel()
