@@ -18,14 +18,14 @@ TOKEN = "0123456789abcdef" * 4
 MANY = 1_000_000
 
 
-def application(runtime: Runtime, directory: str = "/", *, patience: Timeouts | None = None) -> Application:
+def application(runtime: Runtime, directory: str = "/", *, timeouts: Timeouts | None = None) -> Application:
     """With the token above, and no limit to how often one may come."""
     clock = SystemClock()
     site = ServerContext(
         runtime=runtime, clock=clock, started=clock.now(), closing=asyncio.Event(), directory=directory
     )
     rates = RateLimit(clock, a_second=MANY, at_once=MANY)
-    return Application(site, Authorizer(token=TOKEN, is_loopback=True), ROUTES, rates, patience=patience)
+    return Application(site, Authorizer(token=TOKEN, is_loopback=True), ROUTES, rates, timeouts=timeouts)
 
 
 async def ask(app: Application, request: Request, *, token: str | None = TOKEN) -> Response:

@@ -186,10 +186,10 @@ class Target:
 
 @asynccontextmanager
 async def target(
-    data: Path, *, patience: Timeouts | None = None, script: Script | None = None, **listening: Any
+    data: Path, *, timeouts: Timeouts | None = None, script: Script | None = None, **listening: Any
 ) -> AsyncIterator[Target]:
     """On whichever port is free. It is well after all that was done to it."""
-    where = ServerOptions(port=0, timeouts=patience or Timeouts(), **listening)
+    where = ServerOptions(port=0, timeouts=timeouts or Timeouts(), **listening)
     async with (
         open_runtime(data, model=ScriptedModel(script or {})) as runtime,
         open_server(runtime, data, where, directory=data) as listing,

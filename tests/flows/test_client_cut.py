@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.client import BoardSnapshot, Client, TaskRemoved, open_client
+from asyncagents.client import BoardSnapshot, Client, TaskRemoved, events, open_client
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.event import PartDelta, PartUpdated, PermissionAsked, SessionIdle
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.sse import EventTooLong
 from asyncagents.domain.task.view import BackgroundTask
 from asyncagents.errors import NotFound, Unavailable
 from asyncagents.llm.scripted import Script, call, say
@@ -154,6 +155,20 @@ async def test_whatever_answers_instead_of_the_server_is_no_answer(tmp_path: Pat
                 await anext(client.board())
             with pytest.raises(Unavailable):
                 await client.prompt(SessionId("ses_x"), "hi")
+
+
+async def test_an_event_without_end_is_no_event_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def stranger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1206\r\n\r\ndata: " + b"x" * 1200)
+        writer.close()
+
+    monkeypatch.setattr(events, "MOST_BYTES", 1000)
+    async with await asyncio.start_server(stranger, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with open_client(url, patience=0.3) as client:
+            with pytest.raises(EventTooLong, match="1000 bytes"):
+                await anext(client.board())
 
 
 async def test_a_board_that_is_cut_ends_in_the_state_of_a_fresh_one(tmp_path: Path) -> None:

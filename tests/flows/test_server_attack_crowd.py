@@ -15,7 +15,7 @@ EVENTS, HEALTH, PENDING = "/v1/events", "/v1/health", "/async-tool/pending"
 WEBHOOK = "/async-tool/webhook"
 MANY = 16
 SHARE = MANY // 4
-PATIENCE = Timeouts(connections=MANY, header_seconds=600.0, body_seconds=600.0, idle_seconds=600)
+TIMEOUTS = Timeouts(connections=MANY, header_seconds=600.0, body_seconds=600.0, idle_seconds=600)
 """Nothing makes room because of the time."""
 
 
@@ -61,7 +61,7 @@ async def _until_full(at: Target, wires: list[Wire], requests: list[bytes]) -> N
     "kind", ["streams", "nothing said", "half a head", "half a body", "streams and bodies", "kept"]
 )
 async def test_no_crowd_without_the_token_keeps_out_who_has_it(tmp_path: Path, kind: str) -> None:
-    async with target(tmp_path, patience=PATIENCE) as at:
+    async with target(tmp_path, timeouts=TIMEOUTS) as at:
         requests = await _crowd(at, kind)
         async with _opened(at, *requests) as wires:
             await _until_full(at, wires, requests)
@@ -75,7 +75,7 @@ async def test_no_crowd_without_the_token_keeps_out_who_has_it(tmp_path: Path, k
 
 
 async def test_streams_without_the_token_have_a_quarter_of_the_connections(tmp_path: Path) -> None:
-    async with target(tmp_path, patience=PATIENCE) as at, AsyncExitStack() as stack:
+    async with target(tmp_path, timeouts=TIMEOUTS) as at, AsyncExitStack() as stack:
         wires = await stack.enter_async_context(_opened(at, *[at.request("GET", EVENTS)] * SHARE))
         taken = [(await wire.hear()).status for wire in wires]
         refused = await at.ask("GET", EVENTS)
@@ -94,7 +94,7 @@ async def test_streams_without_the_token_have_a_quarter_of_the_connections(tmp_p
 
 async def test_places_of_streams_come_back_however_streams_end(tmp_path: Path) -> None:
     """Looked at with HEAD, refused by what they ask, or hung up on."""
-    async with target(tmp_path, patience=PATIENCE) as at:
+    async with target(tmp_path, timeouts=TIMEOUTS) as at:
         for _ in range(2 * SHARE):
             assert (await at.ask("HEAD", EVENTS)).status == 200
             assert (await at.ask("GET", f"{EVENTS}?after=nonsense")).status == 400
@@ -104,8 +104,8 @@ async def test_places_of_streams_come_back_however_streams_end(tmp_path: Path) -
 @pytest.mark.parametrize("silent_seconds", [0.0, 600.0])
 async def test_who_makes_room_is_who_is_missed_least(tmp_path: Path, silent_seconds: float) -> None:
     """Never who has the token. Who says nothing has some time to speak."""
-    patience = replace(PATIENCE, connections=5, silent_seconds=silent_seconds)
-    async with target(tmp_path, patience=patience) as at, AsyncExitStack() as stack:
+    timeouts = replace(TIMEOUTS, connections=5, silent_seconds=silent_seconds)
+    async with target(tmp_path, timeouts=timeouts) as at, AsyncExitStack() as stack:
         stream, known = at.request("GET", EVENTS), at.request("GET", EVENTS, at.bearer)
         body = at.request("POST", WEBHOOK, {"Content-Length": "1000"}, b"{")
         health = at.request("GET", HEALTH)

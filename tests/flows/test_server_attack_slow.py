@@ -57,14 +57,14 @@ async def _until_gone(wire: Wire) -> None:
 
 
 async def test_a_head_that_comes_byte_by_byte_is_not_waited_for(tmp_path: Path) -> None:
-    async with target(tmp_path, patience=SHORT) as at, await at.connect() as wire:
+    async with target(tmp_path, timeouts=SHORT) as at, await at.connect() as wire:
         heard = await _drip(wire, b"GET /v1/health HTTP/1.1\r\n" + b"X-A: b\r\n" * 1000)
 
     assert (heard.status, heard.name) == (408, "RequestTimeoutError")
 
 
 async def test_a_head_on_a_kept_connection_is_waited_for_no_longer_than_the_first(tmp_path: Path) -> None:
-    async with target(tmp_path, patience=SHORT) as at, await at.connect() as wire:
+    async with target(tmp_path, timeouts=SHORT) as at, await at.connect() as wire:
         await wire.send(at.request("GET", HEALTH))
         assert (await wire.hear()).status == 200
         heard = await _drip(wire, b"GET /v1/health HTTP/1.1\r\n" + b"X-A: b\r\n" * 1000)
@@ -74,7 +74,7 @@ async def test_a_head_on_a_kept_connection_is_waited_for_no_longer_than_the_firs
 
 @pytest.mark.parametrize("first", [b"", b"\r\n", b"\r\n\r\n\r\n", b"G", b"GET /v1/health HTTP/1.1\r\nHost"])
 async def test_who_connects_and_says_nothing_more_is_not_kept(tmp_path: Path, first: bytes) -> None:
-    async with target(tmp_path, patience=SHORT) as at:
+    async with target(tmp_path, timeouts=SHORT) as at:
         async with await at.connect() as fresh:
             await fresh.send(first)
             await fresh.until_closed()
@@ -86,7 +86,7 @@ async def test_who_connects_and_says_nothing_more_is_not_kept(tmp_path: Path, fi
 
 
 async def test_a_body_that_comes_byte_by_byte_is_not_waited_for(tmp_path: Path) -> None:
-    async with target(tmp_path, patience=SHORT) as at, await at.connect() as wire:
+    async with target(tmp_path, timeouts=SHORT) as at, await at.connect() as wire:
         await wire.send(at.request("POST", RESULT, {**at.bearer, **JSON, "Content-Length": "100000"}, b"{"))
         heard = await _drip(wire, b" " * 10_000)
 
@@ -94,7 +94,7 @@ async def test_a_body_that_comes_byte_by_byte_is_not_waited_for(tmp_path: Path) 
 
 
 async def test_chunks_that_come_byte_by_byte_are_not_waited_for(tmp_path: Path) -> None:
-    async with target(tmp_path, patience=SHORT) as at, await at.connect() as wire:
+    async with target(tmp_path, timeouts=SHORT) as at, await at.connect() as wire:
         await wire.send(
             at.request("POST", RESULT, {**at.bearer, **JSON, "Transfer-Encoding": "chunked"}, b"")
         )
@@ -105,7 +105,7 @@ async def test_chunks_that_come_byte_by_byte_are_not_waited_for(tmp_path: Path) 
 
 async def test_a_body_that_nobody_reads_does_not_keep_the_connection(tmp_path: Path) -> None:
     """It is refused for another reason, answered without it, or for another route."""
-    async with target(tmp_path, patience=SHORT) as at:
+    async with target(tmp_path, timeouts=SHORT) as at:
         for path in (HEALTH, "/nowhere", RESULT, "/v1/tasks"):
             for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS"):
                 async with await at.connect() as wire:
@@ -139,7 +139,7 @@ async def test_a_refusal_is_read_by_who_still_sends_and_the_connection_is_kept_i
 
 
 async def test_an_idle_connection_is_not_kept_for_ever(tmp_path: Path) -> None:
-    async with target(tmp_path, patience=SHORT) as at, await at.connect() as wire:
+    async with target(tmp_path, timeouts=SHORT) as at, await at.connect() as wire:
         await wire.send(at.request("GET", HEALTH))
         assert (await wire.hear()).status == 200
         assert await wire.until_closed() == b""
@@ -268,7 +268,7 @@ async def test_bodies_of_strangers_fill_no_more_than_their_room_and_nobody_else_
     tmp_path: Path,
 ) -> None:
     """Who sent them is known when all of a body has come: hundreds of 10 MiB would be kept until then."""
-    large, patience = b" " * (MEGABYTE // 2), Timeouts(unverified_bytes=MEGABYTE)
+    large, timeouts = b" " * (MEGABYTE // 2), Timeouts(unverified_bytes=MEGABYTE)
 
     async def webhook_until(at: Target, status: int) -> Heard:
         heard, tries = Heard(), 100
@@ -276,7 +276,7 @@ async def test_bodies_of_strangers_fill_no_more_than_their_room_and_nobody_else_
             heard, tries = await at.ask("POST", WEBHOOK, {}, large), tries - 1
         return heard
 
-    async with target(tmp_path, patience=patience) as at:
+    async with target(tmp_path, timeouts=timeouts) as at:
         async with await at.connect() as slow:
             head = at.request("POST", WEBHOOK, {"Content-Length": str(2 * MEGABYTE)})
             await slow.send(head + b" " * MEGABYTE)
@@ -297,7 +297,7 @@ async def _long_answer(at: Target) -> bytes:
 
 
 async def test_who_does_not_read_a_long_answer_is_cut_off_and_little_of_it_is_held(tmp_path: Path) -> None:
-    async with target(tmp_path, patience=SHORT, script=LONG) as at:
+    async with target(tmp_path, timeouts=SHORT, script=LONG) as at:
         request = await _long_answer(at)
         async with await at.connect(buffer=4096) as wire:
             wire.pause()
@@ -315,7 +315,7 @@ async def test_who_does_not_read_a_long_answer_is_cut_off_and_little_of_it_is_he
 
 async def test_who_reads_slowly_but_does_read_gets_all_of_it(tmp_path: Path) -> None:
     """Each piece in less than a stall would take, all of them in much more."""
-    async with target(tmp_path, patience=SHORT, script=LONG) as at:
+    async with target(tmp_path, timeouts=SHORT, script=LONG) as at:
         request = await _long_answer(at)
         async with await at.connect(buffer=65536) as wire:
             await wire.send(request)
@@ -332,8 +332,8 @@ async def test_who_reads_slowly_but_does_read_gets_all_of_it(tmp_path: Path) -> 
 async def test_who_does_not_read_a_stream_is_cut_off_and_others_hear_everything(
     tmp_path: Path, path: str
 ) -> None:
-    patience = replace(SHORT, stall_seconds=2.0)  # to encode it all takes its time
-    async with target(tmp_path, patience=patience, script=LONG) as at:
+    timeouts = replace(SHORT, stall_seconds=2.0)  # to encode it all takes its time
+    async with target(tmp_path, timeouts=timeouts, script=LONG) as at:
         session = await at.runtime.create_session(directory="/")
         async with await at.connect(buffer=4096) as deaf, await at.connect() as good:
             for wire in (deaf, good):
@@ -350,7 +350,7 @@ async def test_who_does_not_read_a_stream_is_cut_off_and_others_hear_everything(
 
 async def test_who_reads_nothing_of_many_answers_is_cut_off(tmp_path: Path) -> None:
     """Each fits into what the machines between us hold; together they do not."""
-    async with target(tmp_path, patience=SHORT) as at, await at.connect(buffer=4096) as wire:
+    async with target(tmp_path, timeouts=SHORT) as at, await at.connect(buffer=4096) as wire:
         wire.pause()
         for _ in range(10_000):
             if wire.writer.transport.is_closing():
@@ -414,7 +414,7 @@ async def test_what_follows_a_body_is_no_header(tmp_path: Path) -> None:
 
 
 async def test_one_connection_too_many_is_sent_away_unless_another_idles(tmp_path: Path) -> None:
-    async with target(tmp_path, patience=Timeouts(connections=4)) as at:
+    async with target(tmp_path, timeouts=Timeouts(connections=4)) as at:
         busy = [await at.connect() for _ in range(4)]
         for wire in busy:
             await wire.send(at.request("GET", "/v1/events", at.bearer))
@@ -439,7 +439,7 @@ async def test_one_connection_too_many_is_sent_away_unless_another_idles(tmp_pat
 
 async def test_fifty_slow_ones_are_all_sent_away_and_nobody_else_waits(tmp_path: Path) -> None:
     """The attack of `benchmarks`, with 500 of them, in small."""
-    async with target(tmp_path, patience=SHORT) as at:
+    async with target(tmp_path, timeouts=SHORT) as at:
         wires = [await at.connect() for _ in range(50)]
         for number, wire in enumerate(wires):
             await wire.send(b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nX-A: b\r\n"[: number + 5])
@@ -455,7 +455,7 @@ async def test_fifty_slow_ones_are_all_sent_away_and_nobody_else_waits(tmp_path:
 async def test_a_stop_waits_neither_for_streams_nor_for_stalled_readers_nor_for_slow_senders(
     tmp_path: Path,
 ) -> None:
-    """With the server's own patience: the streams end, and the rest is cut off."""
+    """With the server's own timeouts: the streams end, and the rest is cut off."""
     wires: list[Wire] = []
     async with open_runtime(tmp_path, model=ScriptedModel({})) as runtime:
         async with open_server(runtime, tmp_path, ServerOptions(port=0), directory=tmp_path) as listing:
@@ -511,7 +511,7 @@ async def test_who_comes_while_the_server_stops_is_not_waited_for_longer_than_th
         "client": ("127.0.0.1", 50_000),
     }
     async with open_runtime(tmp_path, model=ScriptedModel({})) as runtime, asyncio.timeout(WAIT):
-        app = application(runtime, patience=Timeouts(stop_seconds=0.01, body_seconds=10 * WAIT))
+        app = application(runtime, timeouts=Timeouts(stop_seconds=0.01, body_seconds=10 * WAIT))
         app.stop()
         await app(scope, receive, send)
 

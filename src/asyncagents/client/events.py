@@ -4,10 +4,11 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from asyncagents.client.decode import decode_body
 from asyncagents.client.json_client import build_path
-from asyncagents.client.sse import Frame, follow_frames
-from asyncagents.client.transport import ApiRequest, Transport
+from asyncagents.client.transport import CONNECTION_ERRORS, ApiRequest, Transport
 from asyncagents.domain.conversation.codec import Unreadable
 from asyncagents.domain.event import (
     Event,
@@ -21,9 +22,13 @@ from asyncagents.domain.event import (
     parse_event,
 )
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.sse import SseDecoder, SseEvent
 from asyncagents.domain.task.board import BoardSnapshot, KindFilter, TaskRemoved
 from asyncagents.domain.task.view import BackgroundTask
 from asyncagents.errors import Unavailable
+
+MOST_BYTES = 64 * 1024 * 1024
+"""Max bytes of an event: a longer one does not come from an asyncagents server."""
 
 TaskEvent: TypeAlias = TaskCreated | TaskUpdated | TaskCompleted | TaskFailed | TaskCancelled
 BoardEvent: TypeAlias = BoardSnapshot | TaskEvent | TaskRemoved
@@ -45,7 +50,7 @@ async def follow_session(
     query = {"tree": "true"} if tree else {}
     query = query if after is None else {**query, "after": after}
     question = ApiRequest(method="GET", path=build_path("v1", "sessions", session_id, "events"), query=query)
-    async with aclosing(follow_frames(link, question)) as frames:
+    async with aclosing(_follow_frames(link, question)) as frames:
         async for frame in frames:
             match frame.type:
                 case "cursor":
@@ -66,7 +71,7 @@ def _is_last(event: SessionDeleted, session_id: SessionId) -> bool:
 
 async def follow_board(link: Transport, kind: KindFilter) -> AsyncGenerator[BoardEvent, None]:
     question = ApiRequest(method="GET", path="/v1/events", query={"kind": kind})
-    async with aclosing(follow_frames(link, question)) as frames:
+    async with aclosing(_follow_frames(link, question)) as frames:
         async for frame in frames:
             match frame.type:
                 case "snapshot":
@@ -80,7 +85,31 @@ async def follow_board(link: Transport, kind: KindFilter) -> AsyncGenerator[Boar
                     pass
 
 
-def _parse_frame_event(frame: Frame) -> Event | UnknownEvent:
+async def _follow_frames(link: Transport, question: ApiRequest) -> AsyncGenerator[SseEvent, None]:
+    """Yield events forever; after a disconnect, resume after the last id that was read.
+
+    Raises the server's error, and `Unavailable` if the server is unreachable for too long.
+    """
+    backoff = link.new_backoff()
+    while True:
+        error: Exception = Unavailable("the server ended the stream")
+        decoder, has_events = SseDecoder(MOST_BYTES), False
+        try:
+            async with link.open_stream(question) as response:
+                async for chunk in response.content.iter_any():
+                    for event in decoder.feed(chunk):
+                        has_events = True
+                        if event.id is not None:
+                            question = replace(question, query={**question.query, "after": event.id})
+                        yield event
+        except (Unavailable, *CONNECTION_ERRORS) as lost:
+            error = lost
+        if has_events:  # the connection worked until now, even if it was silent
+            backoff.reset()
+        await backoff.wait(error)
+
+
+def _parse_frame_event(frame: SseEvent) -> Event | UnknownEvent:
     try:
         return parse_event(frame.type, frame.data)
     except Unreadable as error:

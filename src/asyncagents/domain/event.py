@@ -257,6 +257,10 @@ Event: TypeAlias = (
     | PromptAnswered
 )
 
+_ASK_DATA: dict[Any, Any] = {PermissionAsked: PermissionRequest, QuestionAsked: QuestionRequest}
+EVENTS: tuple[tuple[str, Any], ...] = tuple((kind.type, _ASK_DATA.get(kind, kind)) for kind in Event.__args__)
+"""Names of all session events and types of their data; that of an ask is the request itself."""
+
 
 def expiring_event(call: Call) -> AsyncToolExpiring:
     due = call.open.due if call.open else None

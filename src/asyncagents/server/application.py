@@ -24,6 +24,7 @@ from asyncagents.server.http.body import (
     unlimited,
 )
 from asyncagents.server.http.messages import (
+    PEER,
     AnyResponse,
     Pairs,
     Request,
@@ -41,9 +42,6 @@ from asyncagents.server.route import Route, RouteMatch, RouteTable, ServerContex
 
 MOST_FIELDS = 100
 """Max fields of a query string."""
-
-PEER = "asyncagents.peer"
-"""Key in the ASGI scope's `state` under which the connection passes its `Peer`."""
 
 CHUNK_BYTES = 64 * 1024
 """Response bodies are sent in chunks of this size, so that a client that does not read stops the sending."""
@@ -71,13 +69,13 @@ class Application:
         routes: Iterable[Route],
         rates: RateLimit,
         *,
-        patience: Timeouts | None = None,
+        timeouts: Timeouts | None = None,
     ) -> None:
         self._context = site
         self._authorizer = gate
         self._table = RouteTable(routes)
         self._rate_limit = rates
-        self._timeouts = patience or Timeouts()
+        self._timeouts = timeouts or Timeouts()
         self._body_budget = BodyBudget(self._timeouts.unverified_bytes)
         self._stream_limit = StreamLimit(self._timeouts.tokenless_streams)
         self._deadlines: set[asyncio.Timeout] = set()
@@ -201,10 +199,12 @@ class Application:
             return content
         if content and found.route.access != "signature" and not is_json(request):
             return error_response(415, "send JSON, with content-type: application/json")
-        request = replace(request, body=content, params=found.params, gone=body.wait_for_disconnect)
+        request = replace(
+            request, body=content, params=found.params, wait_for_disconnect=body.wait_for_disconnect
+        )
         with self._context.runtime.counters.use_parent(request.header("traceparent")):
             return await handle_errors(
-                found.route.handler(self._context, request), _error_writer(found.route, request)
+                found.route.handler(self._context, request), request, _error_writer(found.route, request)
             )
 
     async def _send_stream(

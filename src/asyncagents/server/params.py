@@ -2,61 +2,18 @@
 
 from collections.abc import Sequence
 from os.path import join, realpath
-from typing import Literal, TypeVar
+from typing import TypeVar
 from urllib.parse import unquote
 
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.errors import InvalidInput, NotFound
-from asyncagents.server.http.messages import Pairs, Request
+from asyncagents.server.http.messages import Request
 from asyncagents.server.route import Param, ServerContext
 
 HIGHEST_NUMBER = 2**53 - 1
 """JavaScript's largest safe integer."""
 
 T = TypeVar("T", bound=str)
-
-
-class Query:
-    """Typed access to query parameters. Each method raises `InvalidInput`; a missing name gives the default.
-
-    Unknown names are ignored: OpenCode's clients add some to every query.
-    """
-
-    def __init__(self, given: Pairs) -> None:
-        self._given = given
-
-    def text(self, name: str) -> str | None:
-        found = [value for key, value in self._given if key == name]
-        if len(found) > 1:
-            raise InvalidInput(f"{name} occurs {len(found)} times: give it once")
-        return found[0] if found else None
-
-    def nonempty_text(self, name: str) -> str | None:
-        value = self.text(name)
-        if value == "":
-            raise InvalidInput(f"{name} is empty: omit it or give a value")
-        return value
-
-    def one_of(self, name: str, choices: Sequence[T]) -> T | None:
-        value = self.text(name)
-        for choice in choices:
-            if value == choice:
-                return choice
-        if value is None:
-            return None
-        raise InvalidInput(f"{name} is {value[:40]!r}: expected one of {', '.join(choices)}")
-
-    def number(self, name: str, otherwise: int, *, least: int) -> int:
-        value = self.text(name)
-        if value is None:
-            return otherwise
-        is_number = value.isascii() and value.isdecimal() and len(value) <= len(str(HIGHEST_NUMBER))
-        if not is_number or not least <= int(value) <= HIGHEST_NUMBER:
-            raise InvalidInput(
-                f"{name} is {value[:40]!r}: expected a number from {least} to {HIGHEST_NUMBER}"
-            )
-        return int(value)
-
 
 LONGEST_ID = 200
 LONGEST_PATH = 4096
@@ -72,6 +29,8 @@ DIRECTORY_HEADER_PARAM = Param(
 KEY_PARAM = Param(
     "Idempotency-Key", "A repeated request with the same key takes effect only once", most=LONGEST_ID
 )
+MOST_SESSIONS = 10_000
+LIMIT_PARAM = Param("limit", "Max sessions", "integer", least=1)
 
 
 def session_id(request: Request) -> SessionId:
@@ -125,23 +84,45 @@ def parse_directory(text: str, *, beneath: str | None = None) -> str:
 
 def query_text(request: Request, name: str) -> str | None:
     """Return a query parameter. Unknown parameters are ignored: OpenCode's clients add some."""
-    return Query(request.query).text(name)
+    found = [value for key, value in request.query if key == name]
+    if len(found) > 1:
+        raise InvalidInput(f"{name} occurs {len(found)} times: give it once")
+    return found[0] if found else None
 
 
-def query_number(request: Request, name: str, *, default: int, most: int) -> int:
-    text = query_text(request, name)
-    if text is None:
+def query_nonempty_text(request: Request, name: str) -> str | None:
+    value = query_text(request, name)
+    if value == "":
+        raise InvalidInput(f"{name} is empty: omit it or give a value")
+    return value
+
+
+def query_choice(request: Request, name: str, choices: Sequence[T]) -> T | None:
+    value = query_text(request, name)
+    for choice in choices:
+        if value == choice:
+            return choice
+    if value is None:
+        return None
+    raise InvalidInput(f"{name} is {value[:40]!r}: expected one of {', '.join(choices)}")
+
+
+def query_number(
+    request: Request, name: str, *, default: int, least: int = 1, most: int = HIGHEST_NUMBER
+) -> int:
+    value = query_text(request, name)
+    if value is None:
         return default
-    if not text.isascii() or not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= most:
-        raise InvalidInput(f"{name} must be a number from 1 to {most}")
-    return int(text)
+    is_number = value.isascii() and value.isdecimal() and len(value) <= len(str(HIGHEST_NUMBER))
+    if not is_number or not least <= int(value) <= most:
+        raise InvalidInput(f"{name} is {value[:40]!r}: expected a number from {least} to {most}")
+    return int(value)
 
 
 def query_flag(request: Request, name: str, *, default: bool = False) -> bool:
-    said: dict[str | None, Literal[0, 1]] = {"true": 1, "1": 1, "false": 0, "0": 0}
-    text = query_text(request, name)
-    if text is None:
+    value = query_text(request, name)
+    if value is None:
         return default
-    if text not in said:
+    if value not in {"true", "1", "false", "0"}:
         raise InvalidInput(f"{name} must be true or false")
-    return bool(said[text])
+    return value in {"true", "1"}

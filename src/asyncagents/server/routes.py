@@ -22,7 +22,16 @@ from asyncagents.server.opencode import (
     vcs,
 )
 from asyncagents.server.route import Route
-from asyncagents.server.v1 import approvals, async_tool, metrics, session_events, sessions, tasks
+from asyncagents.server.v1 import (
+    approvals,
+    asks,
+    async_tool,
+    metrics,
+    prompts,
+    session_events,
+    sessions,
+    tasks,
+)
 
 ROUTES: tuple[Route, ...] = with_document(
     (
@@ -32,8 +41,10 @@ ROUTES: tuple[Route, ...] = with_document(
         *session_update.ROUTES,
         *message.ROUTES,
         *prompt.ROUTES,
+        *prompts.ROUTES,
         *actions.ROUTES,
         *ask.ROUTES,
+        *asks.ROUTES,
         *approvals.ROUTES,
         *revert.ROUTES,
         *sessions.ROUTES,

@@ -74,9 +74,9 @@ async def open_server(
     token = read_token(data, SystemRng()) if listening.auth else None
     site = _server_context(runtime, data, listening, clock, directory=_absolute(directory))
     gate = _authorizer(listening, token, users, is_loopback=address.is_loopback)
-    patience = replace(listening.timeouts, connections=_connection_limit(listening.timeouts.connections))
-    app = Application(site, gate, ROUTES, RateLimit(clock), patience=patience)
-    config = _uvicorn_config(app, patience, users)
+    timeouts = replace(listening.timeouts, connections=_connection_limit(listening.timeouts.connections))
+    app = Application(site, gate, ROUTES, RateLimit(clock), timeouts=timeouts)
+    config = _uvicorn_config(app, timeouts, users)
     with (
         closing(site.blocking),
         closing(users),
@@ -158,10 +158,10 @@ class _Server(uvicorn.Server):
         return [each for each in self.server_state.connections if isinstance(each, HttpConnection)]
 
 
-def _uvicorn_config(app: Any, patience: Timeouts, users: UserLookup) -> uvicorn.Config:
+def _uvicorn_config(app: Any, timeouts: Timeouts, users: UserLookup) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=connection_class(patience, users),
+        http=connection_class(timeouts, users),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -169,8 +169,8 @@ def _uvicorn_config(app: Any, patience: Timeouts, users: UserLookup) -> uvicorn.
         server_header=False,
         proxy_headers=False,
         backlog=BACKLOG,
-        timeout_keep_alive=patience.idle_seconds,
-        timeout_graceful_shutdown=ceil(patience.stop_seconds + 1),
+        timeout_keep_alive=timeouts.idle_seconds,
+        timeout_graceful_shutdown=ceil(timeouts.stop_seconds + 1),
     )
 
 

@@ -15,7 +15,7 @@ from asyncagents.errors import (
     Unauthorized,
     Unavailable,
 )
-from asyncagents.server.http.messages import Response, handle_errors
+from asyncagents.server.http.messages import Request, Response, handle_errors
 
 
 def body(message: str) -> bytes:
@@ -37,7 +37,7 @@ async def test_an_error_of_the_runtime_crosses_the_wire(error: RequestError) -> 
     async def fails() -> Response:
         raise error
 
-    answer = await handle_errors(fails())
+    answer = await handle_errors(fails(), Request(method="GET", path="/"))
     raised = error_from_response(answer.status, answer.body)
 
     assert (type(raised), str(raised)) == (type(error), str(error))

@@ -4,10 +4,11 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from asyncagents.domain.sse import SseDecoder, SseEvent
 from asyncagents.llm.anthropic.adapter import AnthropicReader
+from asyncagents.llm.http.client import MAX_EVENT
 from asyncagents.llm.http.errors import RequestTarget
 from asyncagents.llm.http.request import WireReader
-from asyncagents.llm.http.sse import SseDecoder
 from asyncagents.llm.model import ModelEvent, StepFinish, TextDelta, ToolCallReady
 from asyncagents.llm.openai.adapter import OpenAIReader
 
@@ -26,14 +27,18 @@ def anthropic_reader() -> AnthropicReader:
 
 def play(reader: WireReader, chunks: Iterable[bytes]) -> list[ModelEvent]:
     """What a stream of these bytes says, up to its end."""
-    decoder = SseDecoder()
+    decoder = SseDecoder(MAX_EVENT)
     events: list[ModelEvent] = []
+
+    def read(decoded: list[SseEvent]) -> None:
+        events.extend(reader.read([event.data for event in decoded]))
+
     for chunk in chunks:
         if reader.is_over:
             break
-        events += reader.read(decoder.feed(chunk))
+        read(decoder.feed(chunk))
     if not reader.is_over:
-        events += reader.read(decoder.end())
+        read(decoder.end())
     return events if reader.failed else events + reader.end()
 
 

@@ -8,6 +8,7 @@ from io import BytesIO
 import aiohttp
 import msgspec
 
+from asyncagents.domain.sse import EventTooLong, SseDecoder, SseEvent
 from asyncagents.llm.http.answer_size import AnswerSize, AnswerTooLarge
 from asyncagents.llm.http.error_body import is_error
 from asyncagents.llm.http.errors import (
@@ -23,10 +24,11 @@ from asyncagents.llm.http.idle_timeout import IdleTimeout
 from asyncagents.llm.http.network_errors import network_error
 from asyncagents.llm.http.redact import longest_secret
 from asyncagents.llm.http.request import ProviderRequest, WireReader
-from asyncagents.llm.http.sse import EventTooLong, SseDecoder
 from asyncagents.llm.model import ModelEvent, StepStart, StreamError, StreamStart
 
 READ_SIZE = 16 * 1024
+MAX_EVENT = 16 * 1024 * 1024
+"""The most bytes of one event or line of a stream."""
 CONNECT_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 60.0
 DNS_CACHE_SECONDS = 300
@@ -119,7 +121,7 @@ class _ResponseStream:
         self._target = post.target
         self._reader = reader
         self._response = response
-        self._decoder = SseDecoder()
+        self._decoder = SseDecoder(MAX_EVENT)
         self._timeout = IdleTimeout(post.first_seconds, post.idle_seconds, response.close)
         # A secret that begins within HEAD_KEPT must be complete, or it cannot be redacted.
         self._head_size = HEAD_KEPT + longest_secret(self._target.secrets)
@@ -149,7 +151,7 @@ class _ResponseStream:
                 self._size.add_bytes(len(chunk))
                 if len(self._head) < self._head_size:
                     self._head += chunk[: self._head_size - len(self._head)]
-                return reader.read(self._decoder.feed(chunk))
+                return self._read_data(self._decoder.feed(chunk))
         except AnswerTooLarge as error:
             self._excess = answer_too_large(self._target, error)
             return None
@@ -159,7 +161,11 @@ class _ResponseStream:
         finally:
             watch.waiting = False
         self._ended = True
-        return reader.read(self._decoder.end())
+        return self._read_data(self._decoder.end())
+
+    def _read_data(self, events: list[SseEvent]) -> list[ModelEvent]:
+        """Pass on only the data: both wires have the event type in the data."""
+        return self._reader.read([event.data for event in events])
 
     def final_events(self) -> list[ModelEvent]:
         """Return the events after the last bytes; a connection error after the finish reason is ignored."""

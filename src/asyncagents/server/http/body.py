@@ -22,6 +22,9 @@ DISCARD_BYTES = 16 * 1024 * 1024
 FREE_BYTES = 64 * 1024
 """First bytes of each body, which do not count against the budget."""
 
+MOST_PROMPT_BYTES = 10 * 1024 * 1024
+"""Max bytes of a body with a prompt or a part: images are sent as data: URLs."""
+
 MOST_STRINGS = 100_000
 """Strings whose length is subtracted when the structure of a body is measured."""
 

@@ -10,8 +10,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from asyncagents.server.application import PEER
-from asyncagents.server.http.messages import Pairs, Response, error_response
+from asyncagents.server.http.messages import PEER, Pairs, Response, error_response
 from asyncagents.server.http.peer import Peer, UserLookup
 from asyncagents.server.http.socket_owner import SocketEnds
 from asyncagents.server.http.timeouts import Timeouts
@@ -33,7 +32,7 @@ _LATER: Pairs = (("retry-after", "1"),)
 class HttpConnection(HttpToolsProtocol):
     """A connection of this server. Pipelined requests are dropped; the client sends them again."""
 
-    patience = Timeouts()
+    timeouts = Timeouts()
     users: UserLookup | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -58,7 +57,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
-        if len(self.connections) >= self.patience.connections and not self._evict_connection():
+        if len(self.connections) >= self.timeouts.connections and not self._evict_connection():
             self._refuse(503, _TOO_MANY, _LATER)
             return
         super().connection_made(transport)
@@ -123,7 +122,7 @@ class HttpConnection(HttpToolsProtocol):
             return 0, self._idle_since
         if self._is_busy and self._peer.has_token:
             return None
-        is_silent = not self._is_busy and self.loop.time() - self._started_at > self.patience.silent_seconds
+        is_silent = not self._is_busy and self.loop.time() - self._started_at > self.timeouts.silent_seconds
         if is_silent:
             return 1, self._started_at
         return (2 if self._peer.is_streaming else 3), self._started_at
@@ -198,11 +197,11 @@ class HttpConnection(HttpToolsProtocol):
             self._closing_since = now
         if self._stalled_since is not None and self._stalled_bytes - self._unsent_bytes() >= PROGRESS_BYTES:
             self._stalled_since, self._stalled_bytes = now, self._unsent_bytes()
-        if self._exceeds(self._closing_since, now, self.patience.linger_seconds) or self._exceeds(
-            self._stalled_since, now, self.patience.stall_seconds
+        if self._exceeds(self._closing_since, now, self.timeouts.linger_seconds) or self._exceeds(
+            self._stalled_since, now, self.timeouts.stall_seconds
         ):
             self.reset_connection()
-        elif self._exceeds(self._head_since, now, self.patience.header_seconds):
+        elif self._exceeds(self._head_since, now, self.timeouts.header_seconds):
             if self._unparsed_bytes:
                 self._refuse(408, _TOO_SLOW)
             else:
@@ -216,7 +215,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         super().shutdown()
-        self.loop.call_later(self.patience.stop_seconds / 2, self._reset_if_stuck)
+        self.loop.call_later(self.timeouts.stop_seconds / 2, self._reset_if_stuck)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True
@@ -236,9 +235,9 @@ class HttpConnection(HttpToolsProtocol):
         self.transport.abort()
 
 
-def connection_class(patience: Timeouts, users: UserLookup) -> type[HttpConnection]:
+def connection_class(timeouts: Timeouts, users: UserLookup) -> type[HttpConnection]:
     """Make the connection class of one server, with its timeouts and user lookup."""
-    return type("PatientProtocol", (HttpConnection,), {"patience": patience, "users": users})
+    return type("ConfiguredConnection", (HttpConnection,), {"timeouts": timeouts, "users": users})
 
 
 def _socket_ends(transport: asyncio.Transport) -> SocketEnds | None:

@@ -24,6 +24,9 @@ _log = logging.getLogger(__name__)
 
 Pairs = tuple[tuple[str, str], ...]
 
+PEER = "asyncagents.peer"
+"""Key in the ASGI scope's `state` under which the connection passes its `Peer`."""
+
 
 async def _never() -> None:
     await asyncio.Event().wait()
@@ -42,7 +45,7 @@ class Request(Struct, frozen=True, kw_only=True):
     client: str = ""
     """IP address of the client."""
     peer: Peer = field(default_factory=Peer)
-    gone: Callable[[], Coroutine[Any, Any, None]] = _never
+    wait_for_disconnect: Callable[[], Coroutine[Any, Any, None]] = _never
     """Returns when the client disconnects; at most one task may wait for it."""
 
     def __repr__(self) -> str:
@@ -108,6 +111,7 @@ _STATUSES: tuple[tuple[type[RequestError], int], ...] = (
     (InvalidInput, 400),
 )
 LONGEST_REASON = 300
+_FAILED = "action=handle_request method=%s path=%s status=%d"
 _UNEXPECTED = "internal error of the server; its log has the details"
 _LATER = "the server cannot do this now (its log says why); send it again later: it takes effect only once"
 
@@ -137,7 +141,7 @@ def plain_error(error: RequestError) -> Response:
 
 
 async def handle_errors(
-    work: Awaitable[R], tell: Callable[[RequestError], Response] = plain_error
+    work: Awaitable[R], request: Request, tell: Callable[[RequestError], Response] = plain_error
 ) -> R | Response:
     """Await a handler and turn its errors into responses; internal errors are logged, not sent."""
     try:
@@ -145,17 +149,13 @@ async def handle_errors(
     except RequestError as error:
         return tell(error)
     except Damaged as error:
-        _log.warning(
-            "action=handle_request handler=%s status=500", getattr(work, "__qualname__", ""), exc_info=error
-        )
+        _log.warning(_FAILED, request.method, request.path[:200], 500, exc_info=error)
         return damaged_response(error)
     except AsyncAgentsError as error:
-        _log.warning(
-            "action=handle_request handler=%s status=503", getattr(work, "__qualname__", ""), exc_info=error
-        )
+        _log.warning(_FAILED, request.method, request.path[:200], 503, exc_info=error)
         return error_response(503, _LATER)
     except Exception:  # noqa: BLE001  the edge of a request: later requests must not suffer
-        _log.exception("action=handle_request handler=%s status=500", getattr(work, "__qualname__", ""))
+        _log.exception(_FAILED, request.method, request.path[:200], 500)
         return error_response(500, _UNEXPECTED)
 
 

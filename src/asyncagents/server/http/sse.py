@@ -1,7 +1,7 @@
-"""Server-sent events: encoding frames, and sending them with heartbeats."""
+"""Server-sent events: writing frames, and sending them with heartbeats."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from typing import Any, TypeAlias
 
@@ -18,10 +18,23 @@ def retry_frame() -> bytes:
     return b"retry: %d\n\n" % RETRY_MS
 
 
-def encode_frame(event: str, data: bytes, id: str | None = None) -> bytes:
+def frame(event: str, data: bytes, id: str | None = None) -> bytes:
     """Encode an event; `data` is JSON without line breaks."""
-    head = f"event: {event}\n" if id is None else f"event: {event}\nid: {id}\n"
-    return b"%sdata: %s\n\n" % (head.encode(), data)
+    id_line = b"" if id is None else encode_id(id)
+    return b"".join((b"event: ", event.encode(), b"\n", id_line, b"data: ", data, b"\n\n"))
+
+
+def encode_id(id: str) -> bytes:
+    """Encode the line that gives its id to the frame it is in, or to the frame that follows it."""
+    return b"id: %b\n" % id.encode()
+
+
+def data_frames(events: Iterable[tuple[bytes, ...]]) -> bytes:
+    """Encode events that are only data, each given in chunks: bytes that streams share are copied once."""
+    chunks: list[bytes] = []
+    for data in events:
+        chunks += (b"data: ", *data, b"\n\n")
+    return b"".join(chunks)
 
 
 class StreamSender:

@@ -14,9 +14,9 @@ from asyncagents.engine.input.builtin_commands import INIT
 from asyncagents.engine.input.message import PromptOptions
 from asyncagents.engine.runtime.answers import SubmittedPrompt
 from asyncagents.errors import InvalidInput
-from asyncagents.server.http.body import STOPPING_HEADERS, read_body
+from asyncagents.server.http.body import MOST_PROMPT_BYTES, STOPPING_HEADERS, read_body
 from asyncagents.server.http.messages import Request, Response, error_response, json_response
-from asyncagents.server.opencode.prompt import MOST_BYTES, STOPPING_MESSAGE, until_disconnect
+from asyncagents.server.opencode.prompt import STOPPING_MESSAGE, until_disconnect
 from asyncagents.server.opencode.session import NO_VARIANT
 from asyncagents.server.params import KEY_PARAM, idempotency_key, session_id
 from asyncagents.server.route import Route, ServerContext
@@ -175,7 +175,7 @@ ROUTES: tuple[Route, ...] = (
         body=CommandRequest,
         response=MessageWithParts,
         statuses=_ACTION_STATUSES,
-        most_bytes=MOST_BYTES,
+        most_bytes=MOST_PROMPT_BYTES,
     ),
     Route(
         method="POST",

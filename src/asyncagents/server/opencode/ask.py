@@ -1,11 +1,9 @@
-"""Asks of sessions: permission requests and questions, and replies to them."""
+"""`/permission` and `/question`: open asks of sessions and replies to them, in OpenCode's shapes."""
 
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 from asyncagents.domain.call.ask import PermissionRequest, QuestionRequest
-from asyncagents.domain.call.call import Always, Answers, Call, Once, Reject
 from asyncagents.domain.call.waiting import WaitingCall
-from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import Shape
 from asyncagents.errors import InvalidInput
 from asyncagents.server.http.body import read_body
@@ -15,9 +13,8 @@ from asyncagents.server.params import (
     DIRECTORY_PARAM,
     named_directory,
     path_id,
-    query_text,
 )
-from asyncagents.server.route import Param, Route, ServerContext
+from asyncagents.server.route import Route, ServerContext
 
 
 class PermissionReply(Shape, frozen=True, kw_only=True):
@@ -31,17 +28,6 @@ class QuestionReply(Shape, frozen=True, kw_only=True):
     """For each question the chosen or written answers."""
 
     answers: tuple[tuple[str, ...], ...]
-
-
-class AskAnswer(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`reply`: a word, or a list of answers for each question. `by`: the person who answers, as text."""
-
-    schema_name: ClassVar[str] = "Answered"
-
-    reply: str | tuple[tuple[str, ...], ...] | Once | Always | Reject | Answers
-    input: dict[str, Any] | None = None
-    message: str = ""
-    by: str = ""
 
 
 async def permissions(site: ServerContext, request: Request) -> Response:
@@ -76,23 +62,6 @@ async def reply_question(site: ServerContext, request: Request) -> Response:
 async def reject_question(site: ServerContext, request: Request) -> Response:
     await site.runtime.answer(path_id(request, "id", "ask"), "reject")
     return json_response(True)
-
-
-async def asks(site: ServerContext, request: Request) -> Response:
-    tree = query_text(request, "sessionID")
-    return json_response(await site.runtime.asks(SessionId(tree) if tree else None))
-
-
-async def answer(site: ServerContext, request: Request) -> Response:
-    said = read_body(request, AskAnswer)
-    call = await site.runtime.answer(
-        path_id(request, "id", "ask"),
-        said.reply,
-        input=said.input,
-        message=said.message,
-        by=said.by,
-    )
-    return json_response(call)
 
 
 _REPLY_STATUSES = (400, 404, 409)
@@ -147,26 +116,6 @@ ROUTES: tuple[Route, ...] = (
         access="token",
         summary="Reject a question",
         response=bool,
-        statuses=_REPLY_STATUSES,
-    ),
-    Route(
-        method="GET",
-        path="/v1/asks",
-        handler=asks,
-        access="token",
-        summary="List calls that wait for a person, each with its lineage",
-        query=(Param("sessionID", "Only calls of this session's tree"),),
-        response=tuple[WaitingCall, ...],
-        statuses=(404,),
-    ),
-    Route(
-        method="POST",
-        path="/v1/asks/{id}/answer",
-        handler=answer,
-        access="token",
-        summary="Answer a permission request, a question or an approval",
-        body=AskAnswer,
-        response=Call,
         statuses=_REPLY_STATUSES,
     ),
 )

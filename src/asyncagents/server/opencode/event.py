@@ -1,19 +1,19 @@
 """`/event` and `/global/event`: live event streams for OpenCode's clients."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import Any
 
-from asyncagents.domain.event import UnknownEvent, encode_event
+from asyncagents.domain.event import EVENTS, UnknownEvent, encode_event
 from asyncagents.domain.shape import encode
 from asyncagents.engine.event.global_stream import Broadcast, EventsLost, SessionLocation, StreamItem
 from asyncagents.engine.event.replay import RestartReplay
 from asyncagents.engine.runtime.instances import ALL_DISPOSED, DISPOSED, InstanceDisposed
 from asyncagents.errors import Closed
 from asyncagents.server.http.messages import Request, Response, StreamingResponse, json_response
+from asyncagents.server.http.sse import data_frames
 from asyncagents.server.params import DIRECTORY_HEADER_PARAM, DIRECTORY_PARAM, directory
 from asyncagents.server.route import Route, ServerContext
-from asyncagents.server.v1.session_events import EVENTS
 
 CONNECTED, HEARTBEAT = "server.connected", "server.heartbeat"
 
@@ -55,7 +55,7 @@ class _EventFrames:
             try:
                 async for items in heard:
                     if items:
-                        yield b"".join([piece for item in items for piece in self._frame_chunks(item)])
+                        yield self._encode_items(items)
                     if any(self._ends(item) for item in items):
                         return
             except EventsLost:
@@ -67,23 +67,23 @@ class _EventFrames:
         async with aclosing(self._replay.missed_events()) as missed:
             async for events in missed:
                 if items := await self._broadcast.encode_events(events, self._directory):
-                    yield b"".join([piece for item in items for piece in self._frame_chunks(item)])
+                    yield self._encode_items(items)
 
     def _ends(self, item: StreamItem) -> bool:
         return self._directory is not None and item.event.type == DISPOSED
 
-    def _frame_chunks(self, item: StreamItem) -> tuple[bytes, ...]:
+    def _encode_items(self, items: Iterable[StreamItem]) -> bytes:
         if self._directory is not None:
-            return b"data: ", item.body, b"\n\n"
-        return self._frame_head(item.place), item.body, b"}\n\n"
+            return data_frames([(item.body,) for item in items])
+        return data_frames([(self._payload_head(item.place), item.body, b"}") for item in items])
 
-    def _frame_head(self, place: SessionLocation | None) -> bytes:
+    def _payload_head(self, place: SessionLocation | None) -> bytes:
         if place is None:
-            return b'data: {"payload":'
+            return b'{"payload":'
         if place not in self._heads:
             project = {"project": place.project} if place.project else {}
             said = encode({"directory": place.directory, **project})
-            self._heads[place] = b"data: " + said[:-1] + b',"payload":'
+            self._heads[place] = said[:-1] + b',"payload":'
         return self._heads[place]
 
     def own_frame(self, type: str) -> bytes:
@@ -91,7 +91,7 @@ class _EventFrames:
         properties: Any = InstanceDisposed(directory=self._directory or "") if type == DISPOSED else {}
         event = UnknownEvent(encode(properties), type=type, session_id=None)
         body = encode_event(self._broadcast.new_event_id(), event)
-        return b"".join(self._frame_chunks(StreamItem(0, event, body, None)))
+        return self._encode_items((StreamItem(0, event, body, None),))
 
 
 async def dispose(site: ServerContext, request: Request) -> Response:

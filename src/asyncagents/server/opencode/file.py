@@ -23,8 +23,8 @@ from asyncagents.server.opencode.workplace import default_agent_rules, environme
 from asyncagents.server.params import (
     DIRECTORY_HEADER_PARAM,
     DIRECTORY_PARAM,
-    Query,
     directory,
+    query_choice,
     query_flag,
     query_number,
     query_text,
@@ -158,7 +158,7 @@ async def find_names(site: ServerContext, request: Request, where: str) -> list[
     if len(query) > LONGEST_QUERY:
         raise InvalidInput(f"query is too long: at most {LONGEST_QUERY} characters")
     kinds: tuple[Literal["file", "directory"], ...] = ("file", "directory")
-    kind = Query(request.query).one_of("type", kinds)
+    kind = query_choice(request, "type", kinds)
     if kind is None and not query_flag(request, "dirs", default=True):
         kind = "file"
     limit = query_number(request, "limit", default=DEFAULT_NAMES, most=MOST_NAMES)

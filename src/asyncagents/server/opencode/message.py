@@ -13,7 +13,7 @@ from asyncagents.domain.id import MessageId, PartId
 from asyncagents.domain.shape import Shape, encode
 from asyncagents.server.auth import AUTH_TOKEN
 from asyncagents.server.errors import InconsistentInput
-from asyncagents.server.http.body import read_body
+from asyncagents.server.http.body import MOST_PROMPT_BYTES, read_body
 from asyncagents.server.http.messages import Pairs, Request, Response, json_response
 from asyncagents.server.params import message_id, path_id, query_number, query_text, session_id
 from asyncagents.server.route import Param, Route, ServerContext
@@ -21,7 +21,6 @@ from asyncagents.server.route import Param, Route, ServerContext
 MOST_MESSAGES = 1_000_000
 LARGE_PAGE = 200
 """Larger pages are read one at a time."""
-MOST_BYTES = 10 * 1024 * 1024
 EXPOSED_HEADERS = "Link, X-Next-Cursor"
 
 
@@ -154,7 +153,7 @@ ROUTES: tuple[Route, ...] = (
         body=Part,
         response=Part,
         statuses=(400, 404, 409),
-        most_bytes=MOST_BYTES,
+        most_bytes=MOST_PROMPT_BYTES,
     ),
     Route(
         method="DELETE",

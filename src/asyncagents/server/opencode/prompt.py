@@ -1,38 +1,25 @@
-"""Sending prompts: waiting for the answer, without waiting, and beginning a session."""
+"""`/session/{id}/message` and `/session/{id}/prompt_async`: prompts to a session, in OpenCode's shapes."""
 
 import asyncio
 from collections.abc import Awaitable
 from hashlib import sha256
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import MessageFormat, ModelRef
 from asyncagents.domain.conversation.part_input import PartInput
-from asyncagents.domain.conversation.session import Rule
-from asyncagents.domain.http_shapes import BeginResult, SendResult, SentFile
 from asyncagents.domain.id import MessageId
 from asyncagents.domain.shape import Shape, encode
 from asyncagents.engine.input.message import PromptOptions
 from asyncagents.errors import InvalidInput
-from asyncagents.llm.model import Attachment
-from asyncagents.server.http.body import STOPPING_HEADERS, read_body
+from asyncagents.server.http.body import MOST_PROMPT_BYTES, STOPPING_HEADERS, read_body
 from asyncagents.server.http.messages import Request, Response, error_response, json_response
 from asyncagents.server.opencode.session import NO_VARIANT
-from asyncagents.server.params import (
-    DIRECTORY_HEADER_PARAM,
-    DIRECTORY_PARAM,
-    KEY_PARAM,
-    directory,
-    idempotency_key,
-    parse_directory,
-    session_id,
-)
+from asyncagents.server.params import KEY_PARAM, idempotency_key, session_id
 from asyncagents.server.route import Route, ServerContext
 
 T = TypeVar("T")
 
-MOST_BYTES = 10 * 1024 * 1024
-"""Images are sent as data: URLs."""
 MOST_PARTS = 1_000
 """Each part is a row and an event; many more would block other requests."""
 
@@ -78,45 +65,6 @@ class Prompt(Shape, frozen=True, kw_only=True):
         return f"{self.message_id}:{sha256(encode(self)).hexdigest()[:16]}"
 
 
-class TypedPrompt(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Typed text: commands and mentions are expanded. `files`: paths on the server, URLs, or contents."""
-
-    prompt: str
-    agent: str | None = None
-    model: str | None = None
-    variant: str | None = None
-    format: MessageFormat | None = None
-    files: tuple[str | SentFile, ...] = ()
-
-    def prompt_options(self) -> PromptOptions:
-        files = [each if isinstance(each, str) else _attachment(each) for each in self.files]
-        return PromptOptions(
-            agent=self.agent, model=self.model, variant=self.variant, format=self.format, files=files
-        )
-
-
-def _attachment(file: SentFile) -> Attachment:
-    return Attachment(mime=file.mime, url=file.url, filename=file.filename)
-
-
-class FirstPrompt(TypedPrompt, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A new session with its first prompt; both are created, or neither."""
-
-    schema_name: ClassVar[str] = "Beginning"
-
-    title: str | None = None
-    directory: str | None = None
-    permission: tuple[Rule, ...] = ()
-
-
-class FollowUpPrompt(TypedPrompt, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`wakes`: false stores the prompt for the next turn."""
-
-    schema_name: ClassVar[str] = "Following"
-
-    wakes: bool = True
-
-
 async def post_message(site: ServerContext, request: Request) -> Response:
     """A disconnect does not cancel the prompt; a repeat with the same key returns the same answer."""
     prompt, at = read_body(request, Prompt), session_id(request)
@@ -140,37 +88,12 @@ async def post_async(site: ServerContext, request: Request) -> Response:
     return Response(204)
 
 
-async def begin(site: ServerContext, request: Request) -> Response:
-    new = read_body(request, FirstPrompt)
-    session, message_id = await site.runtime.begin(
-        new.prompt,
-        title=new.title,
-        directory=parse_directory(new.directory) if new.directory else directory(site, request),
-        key=idempotency_key(request),
-        permission=new.permission,
-        **new.prompt_options(),
-    )
-    return json_response(BeginResult(session=session, message_id=message_id))
-
-
-async def post_prompt(site: ServerContext, request: Request) -> Response:
-    said = read_body(request, FollowUpPrompt)
-    sent = await site.runtime.send(
-        session_id(request),
-        said.prompt,
-        key=idempotency_key(request),
-        wakes=said.wakes,
-        **said.prompt_options(),
-    )
-    return json_response(SendResult(message_id=sent))
-
-
 async def until_disconnect(site: ServerContext, request: Request, work: Awaitable[T]) -> T | None:
     """Await `work`; cancel it and return None if the server stops or the client disconnects."""
     async with asyncio.TaskGroup() as group:
         working = group.create_task(_catch_error(work))
         stopping = group.create_task(site.closing.wait())
-        leaving = group.create_task(request.gone())
+        leaving = group.create_task(request.wait_for_disconnect())
         await asyncio.wait((working, stopping, leaving), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         leaving.cancel()
@@ -205,7 +128,7 @@ ROUTES: tuple[Route, ...] = (
         body=Prompt,
         response=MessageWithParts,
         statuses=_PROMPT_STATUSES,
-        most_bytes=MOST_BYTES,
+        most_bytes=MOST_PROMPT_BYTES,
     ),
     Route(
         method="POST",
@@ -216,31 +139,6 @@ ROUTES: tuple[Route, ...] = (
         headers=(KEY_PARAM,),
         body=Prompt,
         statuses=_PROMPT_STATUSES,
-        most_bytes=MOST_BYTES,
-    ),
-    Route(
-        method="POST",
-        path="/v1/sessions",
-        handler=begin,
-        access="token",
-        summary="Create a session with its first prompt; once per Idempotency-Key",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM, KEY_PARAM),
-        body=FirstPrompt,
-        response=BeginResult,
-        statuses=_PROMPT_STATUSES,
-        most_bytes=MOST_BYTES,
-    ),
-    Route(
-        method="POST",
-        path="/v1/sessions/{id}/prompts",
-        handler=post_prompt,
-        access="token",
-        summary="Send typed text as a prompt without waiting",
-        headers=(KEY_PARAM,),
-        body=FollowUpPrompt,
-        response=SendResult,
-        statuses=_PROMPT_STATUSES,
-        most_bytes=MOST_BYTES,
+        most_bytes=MOST_PROMPT_BYTES,
     ),
 )

@@ -5,7 +5,7 @@ from asyncagents.domain.id import MessageId, PartId
 from asyncagents.domain.shape import Shape
 from asyncagents.server.http.body import read_body
 from asyncagents.server.http.messages import Request, Response, json_response
-from asyncagents.server.params import Query, session_id
+from asyncagents.server.params import query_nonempty_text, session_id
 from asyncagents.server.route import Param, Route, ServerContext
 
 
@@ -27,7 +27,7 @@ async def unrevert(site: ServerContext, request: Request) -> Response:
 
 
 async def diff(site: ServerContext, request: Request) -> Response:
-    asked = Query(request.query).nonempty_text("messageID")
+    asked = query_nonempty_text(request, "messageID")
     return json_response(
         await site.runtime.reverts.diff(session_id(request), MessageId(asked) if asked else None)
     )

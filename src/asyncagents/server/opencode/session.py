@@ -18,11 +18,13 @@ from asyncagents.server.params import (
     DIRECTORY_HEADER_PARAM,
     DIRECTORY_PARAM,
     KEY_PARAM,
-    Query,
+    LIMIT_PARAM,
+    MOST_SESSIONS,
     directory,
     idempotency_key,
     named_directory,
     parse_directory,
+    query_choice,
     query_flag,
     query_number,
     query_text,
@@ -30,7 +32,6 @@ from asyncagents.server.params import (
 )
 from asyncagents.server.route import Param, Route, ServerContext
 
-MOST_SESSIONS = 10_000
 NO_VARIANT = "default"
 """OpenCode's name for no variant."""
 
@@ -107,7 +108,6 @@ async def abort(site: ServerContext, request: Request) -> Response:
     return json_response(True)
 
 
-LIMIT_PARAM = Param("limit", "Max sessions", "integer", least=1)
 _AT = "/session/{id}"
 
 
@@ -127,7 +127,7 @@ class GlobalSession(Session, frozen=True, kw_only=True):
 
 
 async def list_sessions(site: ServerContext, request: Request) -> Response:
-    scope = Query(request.query).one_of("scope", ("project",))
+    scope = query_choice(request, "scope", ("project",))
     path, here = query_text(request, "path"), named_directory(request)
     exactly = here if scope is None and path is None else None
     below = None

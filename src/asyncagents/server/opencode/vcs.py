@@ -16,7 +16,13 @@ from asyncagents.errors import InvalidInput, ToolError
 from asyncagents.server.blocking import program_path
 from asyncagents.server.http.messages import Request, Response, json_response
 from asyncagents.server.opencode.workplace import default_agent_rules, environment
-from asyncagents.server.params import DIRECTORY_HEADER_PARAM, DIRECTORY_PARAM, Query, directory, query_number
+from asyncagents.server.params import (
+    DIRECTORY_HEADER_PARAM,
+    DIRECTORY_PARAM,
+    directory,
+    query_choice,
+    query_number,
+)
 from asyncagents.server.route import Param, Route, ServerContext
 from asyncagents.tools.file.files import Files
 from asyncagents.tools.file.path import InsidePath
@@ -100,7 +106,7 @@ async def files(site: ServerContext, request: Request) -> Response:
 
 async def diff(site: ServerContext, request: Request) -> Response:
     modes: tuple[Literal["git", "branch"], ...] = ("git", "branch")
-    mode = Query(request.query).one_of("mode", modes)
+    mode = query_choice(request, "mode", modes)
     if mode is None:
         raise InvalidInput(
             "mode is required: git (compare with the last commit) or branch (with the branch point)"

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from asyncagents.domain.call.ask import PermissionRequest, QuestionRequest
-from asyncagents.domain.event import Event, PermissionAsked, QuestionAsked, SessionDeleted
+from asyncagents.domain.event import EVENTS, Event, PermissionAsked, QuestionAsked, SessionDeleted
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import Shape, encode
 from asyncagents.engine.event.session_stream import EventBatch
 from asyncagents.errors import Closed
 from asyncagents.server.http.messages import AnyResponse, Request, StreamingResponse
+from asyncagents.server.http.sse import encode_id, frame
 from asyncagents.server.params import query_flag, query_text, session_id
 from asyncagents.server.route import Param, Route, ServerContext
 
@@ -70,8 +70,8 @@ def _batch_frames(heard: EventBatch) -> bytes:
     if not heard.events:
         return _cursor_frame(heard.cursor)
     frames = [_event_frame(event) for event in heard.events]
-    begin = [b"event: reset\ndata: {}\n\n"] if heard.reset else []
-    return b"".join([*begin, *frames[:-1], b"id: ", heard.cursor.encode(), b"\n", frames[-1]])
+    begin = [frame("reset", b"{}")] if heard.reset else []
+    return b"".join([*begin, *frames[:-1], encode_id(heard.cursor), frames[-1]])
 
 
 def _event_frame(event: Event) -> bytes:
@@ -79,21 +79,12 @@ def _event_frame(event: Event) -> bytes:
     data = encode(properties)
     if b"\n" in data or b"\r" in data:  # whitespace between the tokens of JSON that a newer version wrote
         data = data.replace(b"\n", b" ").replace(b"\r", b" ")
-    return b"".join([b"event: ", event.type.encode(), b"\ndata: ", data, b"\n\n"])
+    return frame(event.type, data)
 
 
 def _cursor_frame(cursor: str) -> bytes:
-    return f"id: {cursor}\nevent: cursor\ndata: ".encode() + encode(CursorEvent(cursor=cursor)) + b"\n\n"
+    return encode_id(cursor) + frame("cursor", encode(CursorEvent(cursor=cursor)))
 
-
-def _event_data(kind: Any) -> Any:
-    """Return the type of an event's data; an ask has the shape of its list entry."""
-    asks = {PermissionAsked: PermissionRequest, QuestionAsked: QuestionRequest}
-    return asks.get(kind, kind)
-
-
-EVENTS: tuple[tuple[str, Any], ...] = tuple((kind.type, _event_data(kind)) for kind in Event.__args__)
-"""Names of all session events and types of their data."""
 
 ROUTES: tuple[Route, ...] = (
     Route(

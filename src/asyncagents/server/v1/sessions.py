@@ -1,4 +1,4 @@
-"""The cursor of the event feed, and the calls that a session tree waits for."""
+"""`/v1/sessions`: state, tree, tasks, open calls and abort of sessions; and the event cursor."""
 
 from typing import Literal
 
@@ -12,10 +12,11 @@ from asyncagents.domain.task.view import BackgroundTask
 from asyncagents.errors import InvalidInput
 from asyncagents.server.http.body import read_body
 from asyncagents.server.http.messages import Request, Response, json_response
-from asyncagents.server.opencode.session import LIMIT_PARAM, MOST_SESSIONS
 from asyncagents.server.params import (
     DIRECTORY_HEADER_PARAM,
     KEY_PARAM,
+    LIMIT_PARAM,
+    MOST_SESSIONS,
     idempotency_key,
     message_id,
     named_directory,

@@ -27,8 +27,16 @@ from asyncagents.engine.event.task_stream import BoardUpdate
 from asyncagents.errors import AsyncAgentsError, Closed
 from asyncagents.server.http.body import read_body
 from asyncagents.server.http.messages import Request, Response, StreamingResponse, json_response
-from asyncagents.server.http.sse import encode_frame, retry_frame
-from asyncagents.server.params import KEY_PARAM, Query, idempotency_key, path_id
+from asyncagents.server.http.sse import frame, retry_frame
+from asyncagents.server.params import (
+    KEY_PARAM,
+    idempotency_key,
+    path_id,
+    query_choice,
+    query_nonempty_text,
+    query_number,
+    query_text,
+)
 from asyncagents.server.route import Param, Route, ServerContext
 from asyncagents.version import VERSION
 
@@ -72,20 +80,19 @@ async def stats(site: ServerContext, request: Request) -> Response:
 
 @one_at_a_time
 async def tasks(site: ServerContext, request: Request) -> Response:
-    given = Query(request.query)
     query = TaskQuery(
-        kind=_kind(given),
-        status=given.one_of("status", _STATUSES),
-        agent=given.nonempty_text("agent"),
-        search=given.text("search") or None,
-        limit=min(given.number("limit", DEFAULT_TASKS, least=1), MOST_TASKS),
-        offset=given.number("offset", 0, least=0),
+        kind=_kind(request),
+        status=query_choice(request, "status", _STATUSES),
+        agent=query_nonempty_text(request, "agent"),
+        search=query_text(request, "search") or None,
+        limit=min(query_number(request, "limit", default=DEFAULT_TASKS), MOST_TASKS),
+        offset=query_number(request, "offset", default=0, least=0),
     )
     return json_response(await site.runtime.board.page(query))
 
 
-def _kind(given: Query) -> KindFilter:
-    return given.one_of("kind", KINDS) or "background"
+def _kind(request: Request) -> KindFilter:
+    return query_choice(request, "kind", KINDS) or "background"
 
 
 async def task(site: ServerContext, request: Request) -> Response:
@@ -111,14 +118,13 @@ async def why(site: ServerContext, request: Request) -> Response:
 
 async def events(site: ServerContext, request: Request) -> StreamingResponse:
     """A browser that reconnects sends `Last-Event-ID` and gets a new snapshot; `after` is ignored then."""
-    given = Query(request.query)
-    after, kind = given.text("after"), _kind(given)
+    after, kind = query_text(request, "after"), _kind(request)
     if request.header("last-event-id"):
         after = None
     following = None if after is None else site.runtime.board.follow(after, kind=kind)
 
     def beat() -> bytes:
-        return encode_frame("heartbeat", encode(HeartbeatEvent(ts=iso_time(site.clock.now()))))
+        return frame("heartbeat", encode(HeartbeatEvent(ts=iso_time(site.clock.now()))))
 
     return StreamingResponse(_frames(site, following, kind), beat, site.idle_heartbeat_seconds)
 
@@ -134,13 +140,13 @@ async def _frames(
                 async with site.heavy_reads:
                     board, cursor = await site.runtime.board.snapshot(kind)
                 following = site.runtime.board.follow(cursor, kind=kind)
-                yield encode_frame("snapshot", encode(board), cursor)
+                yield frame("snapshot", encode(board), cursor)
             async with aclosing(following) as news:
                 async for each in news:
                     if each.type == "reset":
                         break
-                    yield encode_frame(each.type, each.body, each.cursor)
-            yield encode_frame("reset", b"{}")
+                    yield frame(each.type, each.body, each.cursor)
+            yield frame("reset", b"{}")
             following = None
     except Closed:
         return

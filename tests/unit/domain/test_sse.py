@@ -7,15 +7,41 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncagents.llm.http.sse import EventTooLong, SseDecoder
+from asyncagents.domain.sse import EventTooLong, SseDecoder, SseEvent
 
 WORDS = (b"data: ", b"data:", b"data", b"event: x", b": note", b"id: 1", b"{}", b" ", b"\n", b"\r", b"\r\n")
 
 
-def decoded(*chunks: bytes, limit: int = 1 << 20) -> list[bytes]:
+LIMIT = 1 << 20
+STREAM = (
+    b"retry: 3000\n\n"
+    b'id: e-0-1\nevent: cursor\ndata: {"cursor":"e-0-1"}\n\n'
+    b": a comment\n\n"
+    b"event: without data\nid: e-0-9\n\n"
+    b"event: message.part.delta\ndata: {}\n\n"
+    b"event: task.updated\nid:e-0-2\ndata:{}\n\n"
+    b"data: unnamed\n\n"
+    b"id: e-0-3\ndata: {\nevent: late\ndata\ndata:}\n\n"
+    b"event: cut\ndata: {"
+)
+EVENTS = [
+    SseEvent(b'{"cursor":"e-0-1"}', "cursor", "e-0-1"),
+    SseEvent(b"{}", "message.part.delta"),
+    SseEvent(b"{}", "task.updated", "e-0-2"),
+    SseEvent(b"unnamed"),
+    SseEvent(b"{\n\n}", "late", "e-0-3"),
+]
+
+
+def events_in(*chunks: bytes) -> list[SseEvent]:
+    decoder = SseDecoder(LIMIT)
+    return [event for chunk in chunks for event in decoder.feed(chunk)]
+
+
+def decoded(*chunks: bytes, limit: int = LIMIT) -> list[bytes]:
     decoder = SseDecoder(limit)
     events = [event for chunk in chunks for event in decoder.feed(chunk)]
-    return events + decoder.end()
+    return [event.data for event in events + decoder.end()]
 
 
 def by_the_letter(stream: bytes) -> list[bytes]:
@@ -42,11 +68,24 @@ def test_any_stream_cut_anywhere_is_read_by_the_letter(words: list[bytes], cuts:
     assert decoded(*(stream[n : n + 1] for n in range(len(stream)))) == by_the_letter(stream)
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+@given(st.lists(st.integers(0, len(STREAM)), max_size=30))
+def test_type_and_id_are_the_same_however_the_stream_is_cut(end: bytes, cuts: list[int]) -> None:
+    stream = STREAM.replace(b"\n", end)
+    places = [0, *sorted(cuts), len(stream)]
+    assert events_in(*(stream[start:end] for start, end in pairwise(places))) == EVENTS
+
+
+def test_a_type_that_is_no_text_is_no_failure() -> None:
+    assert events_in(b"event: \xff\nid: \xff\ndata: x\n\n") == [SseEvent(b"x", "\ufffd", "\ufffd")]
+
+
 def test_one_chunk_may_hold_many_events_and_the_beginning_of_another() -> None:
-    decoder = SseDecoder()
-    assert decoder.feed(b'data: {"a":1}\n\ndata: {"b":2}\n\ndata: {"c"') == [b'{"a":1}', b'{"b":2}']
+    decoder = SseDecoder(LIMIT)
+    whole = decoder.feed(b'data: {"a":1}\n\ndata: {"b":2}\n\ndata: {"c"')
+    assert whole == [SseEvent(b'{"a":1}'), SseEvent(b'{"b":2}')]
     assert decoder.feed(b":3}\n") == []
-    assert decoder.feed(b"\n") == [b'{"c":3}']
+    assert decoder.feed(b"\n") == [SseEvent(b'{"c":3}')]
 
 
 def test_comments_and_other_fields_are_no_events() -> None:
@@ -84,8 +123,9 @@ def test_a_line_that_was_cut_short_gives_nothing() -> None:
         [b"data: " + b"x" * 40 + b"\n"] * 5,
         [b"data:\n"] * 200,
         [b"data: x\n\n" + b"y" * 200 + b"\n\n"],
+        [b"event: " + b"x" * 40 + b"\n", b"id: " + b"x" * 40 + b"\n", b"data: " + b"x" * 20],
     ],
-    ids=["one line", "a line in pieces", "many lines", "empty lines", "behind an event"],
+    ids=["one line", "a line in pieces", "many lines", "empty lines", "behind an event", "type and id"],
 )
 def test_an_event_without_end_is_refused(chunks: list[bytes]) -> None:
     with pytest.raises(EventTooLong, match="longer than 100 bytes"):
@@ -94,7 +134,7 @@ def test_an_event_without_end_is_refused(chunks: list[bytes]) -> None:
 
 def test_many_short_lines_of_one_event_count_with_what_they_take() -> None:
     """Sixteen million empty lines would be as many objects."""
-    decoder = SseDecoder(limit=1 << 20)
+    decoder = SseDecoder(LIMIT)
     for _ in range(10):
         decoder.feed(b"data:\n" * 1024)
     with pytest.raises(EventTooLong):
@@ -105,7 +145,7 @@ def test_an_event_that_ends_makes_room_for_the_next() -> None:
     decoder = SseDecoder(limit=400)
     for _ in range(10):
         assert decoder.feed(b"data: a\ndata: b\n") == []
-        assert decoder.feed(b"data: c\n\n") == [b"a\nb\nc"]
+        assert decoder.feed(b"data: c\n\n") == [SseEvent(b"a\nb\nc")]
 
 
 def test_many_short_events_in_one_chunk_are_not_too_long() -> None:

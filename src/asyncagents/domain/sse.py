@@ -1,33 +1,42 @@
 """Decode server-sent events from chunks of any size."""
 
-MAX_EVENT = 16 * 1024 * 1024
-"""The most bytes of one event or line."""
+from typing import NamedTuple
+
+from asyncagents.errors import AsyncAgentsError
+
 LINE_COST = 64
 """Memory overhead of one data line in bytes, so that many empty lines count too."""
 
 _BOM = b"\xef\xbb\xbf"
 
 
-class EventTooLong(ValueError):
+class EventTooLong(AsyncAgentsError):
     def __init__(self, limit: int) -> None:
         super().__init__(f"one event of the stream is longer than {limit} bytes")
 
 
-class SseDecoder:
-    """Returns only the data of events; both wires have the event type in the data."""
+class SseEvent(NamedTuple):
+    data: bytes
+    type: str = "message"
+    id: str | None = None
 
-    def __init__(self, limit: int = MAX_EVENT) -> None:
+
+class SseDecoder:
+    """Decodes one stream. `limit`: the most bytes of one event or line."""
+
+    def __init__(self, limit: int) -> None:
         self._limit = limit
         self._line = bytearray()
         """The current incomplete line."""
         self._data: list[bytes] = []
+        self._type = self._id = ""
         self._size = 0
         """The memory that the current incomplete event takes."""
         self._after_cr = False
         self._begun = False
 
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the data of the events that this chunk completes; raises `EventTooLong`."""
+    def feed(self, chunk: bytes) -> list[SseEvent]:
+        """Return the events that this chunk completes; raises `EventTooLong`."""
         if self._after_cr or b"\r" in chunk:
             chunk = self._normalize_newlines(chunk)
         lines = chunk.split(b"\n")
@@ -50,33 +59,44 @@ class SseDecoder:
         self._check()
         return events
 
-    def end(self) -> list[bytes]:
+    def end(self) -> list[SseEvent]:
         """Return the last event if only its empty line is missing; an incomplete line is dropped."""
         return self._read([b""])
 
-    def _read(self, lines: list[bytes]) -> list[bytes]:
-        data = self._data
-        events: list[bytes] = []
+    def _read(self, lines: list[bytes]) -> list[SseEvent]:
+        data, events = self._data, []
         for line in lines:
             if not line:
                 if data:
-                    events.append(data[0] if len(data) == 1 else b"\n".join(data))
+                    events.append(SseEvent(b"\n".join(data), self._type or "message", self._id or None))
                     data.clear()
-                    self._size = 0
+                self._type = self._id = ""
+                self._size = 0
                 continue
             if line.startswith(b"data: "):
                 data.append(line[6:])
-            elif line.startswith(b"data:"):
-                data.append(line[5:])
-            elif line == b"data":
-                data.append(b"")
-            else:
+            elif not self._read_field(line):
                 continue
             self._size += len(line)
             if len(data) > 1:
                 self._size += LINE_COST
                 self._check()
         return events
+
+    def _read_field(self, line: bytes) -> bool:
+        """Store a field of the current event; return False if it is a comment or an unknown field."""
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        match name:
+            case b"data":
+                self._data.append(value)
+            case b"event":
+                self._type = value.decode(errors="replace")
+            case b"id":
+                self._id = value.decode(errors="replace")
+            case _:
+                return False
+        return True
 
     def _check(self) -> None:
         if self._size + len(self._line) > self._limit:

@@ -1,0 +1,117 @@
+"""Prompts as typed text: the first of a new session, and later ones."""
+
+from typing import ClassVar
+
+from asyncagents.domain.conversation.message import MessageFormat
+from asyncagents.domain.conversation.session import Rule
+from asyncagents.domain.http_shapes import BeginResult, SendResult, SentFile
+from asyncagents.domain.shape import Shape
+from asyncagents.engine.input.message import PromptOptions
+from asyncagents.llm.model import Attachment
+from asyncagents.server.http.body import MOST_PROMPT_BYTES, read_body
+from asyncagents.server.http.messages import Request, Response, json_response
+from asyncagents.server.params import (
+    DIRECTORY_HEADER_PARAM,
+    DIRECTORY_PARAM,
+    KEY_PARAM,
+    directory,
+    idempotency_key,
+    parse_directory,
+    session_id,
+)
+from asyncagents.server.route import Route, ServerContext
+
+
+class TypedPrompt(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Typed text: commands and mentions are expanded. `files`: paths on the server, URLs, or contents."""
+
+    prompt: str
+    agent: str | None = None
+    model: str | None = None
+    variant: str | None = None
+    format: MessageFormat | None = None
+    files: tuple[str | SentFile, ...] = ()
+
+    def prompt_options(self) -> PromptOptions:
+        files = [each if isinstance(each, str) else _attachment(each) for each in self.files]
+        return PromptOptions(
+            agent=self.agent, model=self.model, variant=self.variant, format=self.format, files=files
+        )
+
+
+def _attachment(file: SentFile) -> Attachment:
+    return Attachment(mime=file.mime, url=file.url, filename=file.filename)
+
+
+class FirstPrompt(TypedPrompt, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A new session with its first prompt; both are created, or neither."""
+
+    schema_name: ClassVar[str] = "Beginning"
+
+    title: str | None = None
+    directory: str | None = None
+    permission: tuple[Rule, ...] = ()
+
+
+class FollowUpPrompt(TypedPrompt, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`wakes`: false stores the prompt for the next turn."""
+
+    schema_name: ClassVar[str] = "Following"
+
+    wakes: bool = True
+
+
+async def begin(site: ServerContext, request: Request) -> Response:
+    new = read_body(request, FirstPrompt)
+    session, message_id = await site.runtime.begin(
+        new.prompt,
+        title=new.title,
+        directory=parse_directory(new.directory) if new.directory else directory(site, request),
+        key=idempotency_key(request),
+        permission=new.permission,
+        **new.prompt_options(),
+    )
+    return json_response(BeginResult(session=session, message_id=message_id))
+
+
+async def post_prompt(site: ServerContext, request: Request) -> Response:
+    said = read_body(request, FollowUpPrompt)
+    sent = await site.runtime.send(
+        session_id(request),
+        said.prompt,
+        key=idempotency_key(request),
+        wakes=said.wakes,
+        **said.prompt_options(),
+    )
+    return json_response(SendResult(message_id=sent))
+
+
+_STATUSES = (400, 404, 409, 413, 415, 503)
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="POST",
+        path="/v1/sessions",
+        handler=begin,
+        access="token",
+        summary="Create a session with its first prompt; once per Idempotency-Key",
+        query=(DIRECTORY_PARAM,),
+        headers=(DIRECTORY_HEADER_PARAM, KEY_PARAM),
+        body=FirstPrompt,
+        response=BeginResult,
+        statuses=_STATUSES,
+        most_bytes=MOST_PROMPT_BYTES,
+    ),
+    Route(
+        method="POST",
+        path="/v1/sessions/{id}/prompts",
+        handler=post_prompt,
+        access="token",
+        summary="Send typed text as a prompt without waiting",
+        headers=(KEY_PARAM,),
+        body=FollowUpPrompt,
+        response=SendResult,
+        statuses=_STATUSES,
+        most_bytes=MOST_PROMPT_BYTES,
+    ),
+)
