@@ -21,7 +21,7 @@ from asyncagents.domain.transfer.records import (
     SessionImport,
     SessionMark,
 )
-from asyncagents.store.facade.transfer import TransferStore
+from asyncagents.store.facade import TransferStore
 from asyncagents.store.tx import Commit, Database, Verb
 from benchmarks.machine import measure as machine
 from benchmarks.report import Figure, table

@@ -13,8 +13,9 @@ MUTANTS = (
     Mutant(
         "two_transactions_instead_of_one",
         "store/store.py",
-        "return await self._write_inline(lambda tx: step.finish_step(tx, lease, end))",
-        """from msgspec.structs import replace
+        "finish_step = write_verb(step.finish_step, inline=True)",
+        """async def finish_step(self, lease, end):
+        from msgspec.structs import replace
         await self._write(lambda tx: step.finish_step(tx, lease, replace(end, calls=())))
         async def late(tx):
             from asyncagents.store.row import claimed_session, put_call, snapshot

@@ -28,10 +28,10 @@ SEEDS = {
 KINDS = {
     0: "Store.answer",
     TREES: "Store.resume",
-    PARKS: "DeliveryStore.conclude",
-    SHELLS: "HandStore.shell",
-    UNDOS: "RevertStore.mark",
-    TALKS: "ConversationStore.copy",
+    PARKS: "DeliveryStore.end_attempt",
+    SHELLS: "ActionStore.admit_shell",
+    UNDOS: "RevertStore.mark_undone",
+    TALKS: "ConversationStore.copy_session",
 }
 FEW_CALLS = 40
 CHANGES = (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from asyncagents.domain.port import Clock
 from asyncagents.engine.observer import NOOP_OBSERVER, Observer
 from asyncagents.errors import StuckRow
-from asyncagents.store.facade.due import DueStore
+from asyncagents.store.facade import DueStore
 from asyncagents.store.verb.expire import SWEEP_ROWS
 
 POSTPONE_MS = 3_600_000

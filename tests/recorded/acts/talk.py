@@ -207,7 +207,7 @@ async def _undo_files(recorder: Recorder) -> None:
         at.serve()
         sent = await at.send("undoing files", "undone files")
         await at.settled("undoing files")
-        at.process.fatal = lambda taken: verb_of(taken) == "RevertStore.mark"
+        at.process.fatal = lambda taken: verb_of(taken) == "RevertStore.mark_undone"
         undoing = at.group.create_task(at.runtime.reverts.revert(at.id("undoing files"), sent))
         await at.process.over.wait()
         undoing.cancel()

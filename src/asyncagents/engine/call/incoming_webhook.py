@@ -11,7 +11,7 @@ from asyncagents.config.secret import Secret
 from asyncagents.domain.id import CallId
 from asyncagents.domain.port import Rng
 from asyncagents.engine.tool import ResultWebhook
-from asyncagents.store.facade.pending import PendingStore
+from asyncagents.store.facade import PendingStore
 
 KEY_BITS = 256
 PREFIX = "whsec_"

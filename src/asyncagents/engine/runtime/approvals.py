@@ -5,7 +5,7 @@ from pathlib import Path
 from asyncagents.domain.agent.approval import Approval
 from asyncagents.domain.conversation.session import project_id
 from asyncagents.errors import InvalidInput
-from asyncagents.store.facade.approval import ApprovalStore
+from asyncagents.store.facade import ApprovalStore
 
 MAX_LIMIT = 1_000
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from asyncagents.errors import DatabaseGone
-from asyncagents.store.facade.health import HealthStore
+from asyncagents.store.facade import HealthStore
 
 FRESH_SECONDS = 1.0
 """How long a result is cached: a write is tried at most once in that time."""

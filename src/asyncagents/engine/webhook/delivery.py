@@ -17,7 +17,7 @@ from asyncagents.domain.call.webhook import (
 )
 from asyncagents.domain.port import Rng
 from asyncagents.errors import InvalidInput
-from asyncagents.store.facade.delivery import DeliveryStore
+from asyncagents.store.facade import DeliveryStore
 from asyncagents.store.verb.delivery import DueDelivery
 
 MAX_LIMIT = 1_000

@@ -14,18 +14,19 @@ async def approve(tx: Tx, project_id: str, permission: str, patterns: tuple[str,
 
 
 async def approvals(tx: Tx, project_id: str) -> tuple[Rule, ...]:
+    """Read the stored approvals of a project as rules."""
     rows = await tx.all("approvals", project_id)
     return tuple(Rule(permission=permission, pattern=pattern, action="allow") for permission, pattern in rows)
 
 
-async def list_approvals(tx: Tx, project_id: str | None, limit: int) -> tuple[Approval, ...]:
+async def list_approvals(tx: Tx, project_id: str | None, *, limit: int) -> tuple[Approval, ...]:
     """List the approvals of one project, or of all (None), newest first."""
     rows = await tx.all("approval_rows", project_id, limit)
     return tuple(approval_of(*row[:3], at=row[3], directory=row[4]) for row in rows)
 
 
 async def withdraw_approval(tx: Tx, approval_id: str) -> None:
-    """Withdraw the approval with this id; others of the same millisecond stay."""
+    """Withdraw one approval: what it covers is asked again. Others of the same millisecond stay."""
     await tx.rev()  # without a revision a failed commit would pass as a read
     at = time_in_id(approval_id)
     for project_id, permission, pattern in await tx.all("approvals_at", at) if at is not None else ():
@@ -35,8 +36,8 @@ async def withdraw_approval(tx: Tx, approval_id: str) -> None:
     raise NotFound("approval", approval_id)
 
 
-async def withdraw_approvals(tx: Tx, project_id: str, permission: str | None) -> int:
-    """Withdraw the approvals of one permission, exact ones too, or of all; returns how many there were."""
+async def withdraw_approvals(tx: Tx, project_id: str, permission: str | None = None) -> int:
+    """Withdraw all approvals of a project, or those of one permission, exact ones too; returns how many."""
     await tx.rev()
     count = await tx.run("withdraw", project_id, permission)
     if permission is None:

@@ -107,7 +107,7 @@ def filter_kind(look: BoardChanges, kind: KindFilter, known: int) -> BoardChange
 
 
 async def changes_since(tx: Tx, after: BoardCursor, *, progress: bool, window: int = WINDOW) -> BoardChanges:
-    """Read a bounded piece of what changed; with the last piece, on request, the progress of live tasks."""
+    """Read a bounded piece of what changed after a cursor; with `progress` the last has live tasks, too."""
     row = await tx.one("revision")
     assert row is not None
     now, epoch, oldest = row

@@ -26,11 +26,12 @@ Scope: TypeAlias = Literal["tree", "turn"]
 
 
 async def abort(
-    tx: Tx, session_id: SessionId, *, by: EndedBy, scope: Scope, key: str | None
+    tx: Tx, session_id: SessionId, *, by: EndedBy = "user", scope: Scope = "tree", key: str | None = None
 ) -> tuple[SessionId, ...]:
-    """Cancel once per key: a repeat ends nothing that began after the first.
+    """Cancel a session and its descendants, once per key: a repeat ends nothing that began after the first.
 
-    Returns the sessions to wait for. Raises `KeyReused` if the key was used with another scope.
+    Input that is not promoted is held back. Returns the sessions to wait for. Raises `KeyReused` if the key
+    was used with another scope.
     """
     if key is None:
         return await cancel(tx, session_id, by=by, scope=scope)

@@ -68,7 +68,7 @@ async def release(tx: Tx, lease: Claim) -> None:
 
 
 async def give_back(tx: Tx, session_id: SessionId, owner: OwnerId) -> None:
-    """Release a session for an owner that does not know whether its claim was committed."""
+    """Release a session if this owner holds its claim; the owner need not know whether it was committed."""
     row = await find_session(tx, session_id)
     if row is not None and row.control.state == "running" and row.control.owner == owner:
         await _release(tx, row)

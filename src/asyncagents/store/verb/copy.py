@@ -33,7 +33,7 @@ class CopySource(Struct, frozen=True):
     """The messages in the order in which clients read them."""
 
 
-async def copy_source(tx: Tx, session_id: SessionId, before: MessageId | None) -> CopySource:
+async def copy_source(tx: Tx, session_id: SessionId, *, before: MessageId | None = None) -> CopySource:
     """Read what a copy holds: all messages that people see before one; hidden tries are left out."""
     info = (await require_session(tx, session_id)).info
     undone = info.revert if before is None else None

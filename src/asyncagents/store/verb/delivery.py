@@ -179,8 +179,8 @@ def _delivery(row: Row) -> Delivery:
     )
 
 
-async def forget_ended(tx: Tx, before: int, limit: int) -> int:
-    """Delete deliveries that ended before a time; owed ones stay."""
+async def forget_ended(tx: Tx, before: int, limit: int = 500) -> int:
+    """Delete deliveries that ended before a time; returns how many. Owed ones stay."""
     rows = await tx.all("forgettable_deliveries", before, limit)
     for (delivery_id,) in rows:
         await tx.rev()

@@ -40,7 +40,10 @@ async def require_at_rest(tx: Tx, session_id: SessionId) -> SessionRow:
 
 
 async def remove_message(tx: Tx, session_id: SessionId, message_id: MessageId) -> None:
-    """Remove a message with its parts; settles its open calls and ends the tasks that it launched first."""
+    """Remove a message with its parts; settles its open calls and ends the tasks that it launched first.
+
+    Raises `SessionBusy` unless the session rests; so do `remove_part` and `update_part`.
+    """
     await require_at_rest(tx, session_id)
     found = await _require_message(tx, session_id, message_id)
     await _end_work(tx, session_id, message_id)

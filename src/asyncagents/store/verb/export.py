@@ -43,7 +43,8 @@ class ExportedMessage(Struct, frozen=True):
     parts: tuple[ExportedPart, ...]
 
 
-async def session_ids(tx: Tx, *, after: str, limit: int) -> tuple[SessionId, ...]:
+async def session_ids(tx: Tx, *, after: str = "", limit: int = 500) -> tuple[SessionId, ...]:
+    """List session ids of all projects."""
     return tuple(SessionId(row[0]) for row in await tx.all("sessions_after", after, limit))
 
 
@@ -92,7 +93,9 @@ def _notice(row: Row) -> NoticeMark:
         raise unreadable_error("notice", row[3], error) from error
 
 
-async def messages(tx: Tx, session_id: SessionId, *, after: str, limit: int) -> tuple[ExportedMessage, ...]:
+async def messages(
+    tx: Tx, session_id: SessionId, *, after: str = "", limit: int = 50
+) -> tuple[ExportedMessage, ...]:
     """Read the messages after a sort id, in the order in which clients read them."""
     rows = await tx.all("exported_messages", session_id, after, limit)
     return tuple([await _message(tx, row) for row in rows])

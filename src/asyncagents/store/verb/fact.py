@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import assert_never
 
-from asyncagents.domain.call.call import ABORTED, Call, Failed, Open, Settled, move_call
+from asyncagents.domain.call.call import ABORTED, Call, Failed, Open, Result, Settled, move_call
 from asyncagents.domain.control import Claim
 from asyncagents.domain.fact import (
     Admit,
@@ -67,23 +67,25 @@ async def _apply_fact(tx: Tx, fact: Fact) -> None:  # noqa: C901  one arm each
             assert_never(fact)
 
 
-async def finish_call(tx: Tx, lease: Claim, fact: Settle, facts: tuple[Fact, ...]) -> Call:
-    """Settle a call of the run and apply its facts; if the call is settled already, do nothing."""
+async def finish_call(  # noqa: PLR0917  four beside `tx`
+    tx: Tx, lease: Claim, call_id: CallId, result: Result, facts: tuple[Fact, ...] = ()
+) -> Call:
+    """Settle a call that the run executed and apply its facts; a result that came from outside stays."""
     row = await claimed_session(tx, lease)
-    call = await require_call(tx, fact.call_id)
+    call = await require_call(tx, call_id)
     if isinstance(call.state, Settled):
         return call
     refused = await refusal(tx, row, facts)
-    call = await settle_open(tx, row, call, refused or fact.result)
+    call = await settle_open(tx, row, call, refused or result)
     if refused is None:
         await apply_facts(tx, facts)
     return call
 
 
-async def open_call(
-    tx: Tx, lease: Claim, call_id: CallId, state: Open, *, facts: tuple[Fact, ...] = ()
+async def open_call(  # noqa: PLR0917  four beside `tx`
+    tx: Tx, lease: Claim, call_id: CallId, state: Open, facts: tuple[Fact, ...] = ()
 ) -> None:
-    """Open a call of the run and apply its facts; a call that is settled already stays so."""
+    """Open a call that the run executed and apply its facts; a result that came from outside stays."""
     row = await claimed_session(tx, lease)
     call = await require_call(tx, call_id)
     if isinstance(call.state, Settled):

@@ -83,7 +83,7 @@ async def cursor(tx: Tx) -> str:
     return f"{epoch}-0-{rev}"
 
 
-async def read_feed(tx: Tx, after: str | None, *, window: int = WINDOW) -> Feed:
+async def read_feed(tx: Tx, after: str | None = None, *, window: int = WINDOW) -> Feed:
     """Read a bounded piece of the events that bring a reader from a cursor, or from nothing, to now."""
     rev, epoch, horizon = await _revision(tx)
     known_epoch, known_rev = _parse_cursor(after) if after is not None else (epoch, 0)

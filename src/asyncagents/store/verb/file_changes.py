@@ -36,6 +36,7 @@ class SnapshotRange(Struct, frozen=True):
 async def snapshot_range(
     tx: Tx, session_id: SessionId, first: str = "", last: str = AFTER_ALL_IDS
 ) -> SnapshotRange | None:
+    """Read the snapshots before the first and after the last step of a range; None: no step has any."""
     since = await sort_id_of(tx, first) if first else first
     until = last if last == AFTER_ALL_IDS else await sort_id_of(tx, last)
     begin = await tx.one("first_snapshot", session_id, since, until)
@@ -102,6 +103,7 @@ class TurnFileChanges(Struct, frozen=True, kw_only=True):
 
 
 async def save_turn_summary(tx: Tx, lease: Claim, told: TurnFileChanges) -> None:
+    """Store the file changes of a turn and of the session so far."""
     row = await claimed_session(tx, lease)
     asked = (await require_message(tx, told.asked_id)).info
     if isinstance(asked, UserMessage):

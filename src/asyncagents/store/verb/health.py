@@ -7,7 +7,7 @@ FILLER = "x" * 65_536
 
 
 async def try_write(tx: Tx) -> None:
-    """Insert a row and delete it again, in a transaction that commits like any other."""
+    """Commit a transaction that leaves no row behind. Raises `StoreError` where a request would."""
     key = str(await tx.rev())
     await tx.run("try_write", key, FILLER)
     await tx.run("end_try", key)

@@ -26,6 +26,7 @@ async def save_key(tx: Tx, session_id: SessionId, kind: KeyKind, key: str, *, ha
 
 
 async def is_admitted(tx: Tx, session_id: SessionId, key: str) -> bool:
+    """Whether input was admitted under this key."""
     check_names(session_id, key)
     return await tx.one("input_by_key", session_id, key) is not None
 

@@ -23,7 +23,7 @@ from asyncagents.store.tx import Tx
 
 
 async def list_sessions(tx: Tx, query: SessionQuery) -> tuple[Session, ...]:
-    """List sessions that match a query; unreadable ones are left out."""
+    """List sessions that match a query, the most recently used first; unreadable ones are left out."""
     search = query.search.casefold().replace("\0", "\ufffd")
     where = query.directory, query.below, query.roots, query.start, query.before
     found = []
@@ -49,9 +49,9 @@ class MessagePage(Struct, frozen=True):
 
 
 async def message_page(
-    tx: Tx, session_id: SessionId, *, before: str | None, limit: int | None
+    tx: Tx, session_id: SessionId, *, before: str | None = None, limit: int | None = None
 ) -> MessagePage:
-    """Read the newest `limit` messages before one, or all of them. `before`: its id or sort id."""
+    """Read the newest `limit` messages before an id or sort id, or all of them, as JSON bytes."""
     await require_session(tx, session_id)
     wanted = NO_LIMIT if limit is None else limit + 1
     rows = await tx.all(

@@ -107,8 +107,8 @@ async def issued_secret(tx: Tx, call_id: CallId) -> str | None:
     return row[0] if row else None
 
 
-async def forget_settled(tx: Tx, before: int, limit: int) -> int:
-    """Delete pending calls that were settled before a time; the parts that show them stay."""
+async def forget_settled(tx: Tx, before: int, limit: int = 500) -> int:
+    """Delete pending calls that were settled before a time; returns how many. Their parts stay."""
     rows = await tx.all("forgettable_calls", before, limit)
     for (call_id,) in rows:
         await _forget_call(tx, CallId(call_id))

@@ -20,7 +20,7 @@ class PreparedInput(Struct, frozen=True):
 
 
 async def prepare_calls(tx: Tx, lease: Claim, prepared: tuple[PreparedInput, ...]) -> Snapshot:
-    """Store the input of each call, once. A changed input drops what was granted for the old one."""
+    """Store the input that hooks left to each call, once. A changed input drops earlier grants."""
     row = await claimed_session(tx, lease)
     for each in prepared:
         call = await require_call(tx, each.call_id)

@@ -79,19 +79,21 @@ async def claimed_snapshot(tx: Tx, lease: Claim) -> Snapshot:
     return await snapshot(tx, await claimed_session(tx, lease))
 
 
-async def sessions(tx: Tx, project_id: str, *, after: str, limit: int) -> tuple[Session, ...]:
+async def sessions(tx: Tx, project_id: str, *, after: str = "", limit: int = 100) -> tuple[Session, ...]:
     """List the sessions of a project, newest first."""
     return tuple(_readable(await tx.all("sessions_of_project", project_id, after, limit)))
 
 
-async def roots(tx: Tx, project_id: str | None, *, after: str, limit: int) -> tuple[Session, ...]:
+async def roots(
+    tx: Tx, project_id: str | None = None, *, after: str = "", limit: int = 100
+) -> tuple[Session, ...]:
     """List sessions without a parent, of one project or of all, newest first."""
     if project_id is None:
         return tuple(_readable(await tx.all("roots", after, limit)))
     return tuple(_readable(await tx.all("roots_of_project", project_id, after, limit)))
 
 
-async def session_ids_with_prefix(tx: Tx, start: str, limit: int) -> tuple[SessionId, ...]:
+async def session_ids_with_prefix(tx: Tx, start: str, *, limit: int = 2) -> tuple[SessionId, ...]:
     """List session ids with a prefix."""
     return tuple(SessionId(row[0]) for row in await tx.all("session_ids", start, start + "~", limit))
 
@@ -128,7 +130,7 @@ async def working_sessions(tx: Tx, root_id: SessionId) -> tuple[SessionId, ...]:
 
 
 async def history_between(
-    tx: Tx, session_id: SessionId, since: int, *, before: int = AFTER_ALL_POSITIONS
+    tx: Tx, session_id: SessionId, since: int = 0, *, before: int = AFTER_ALL_POSITIONS
 ) -> tuple[MessageWithParts, ...]:
     """Read the history from one position to another, in the order the model reads it."""
     parts: dict[str, list[Part | UnknownPart]] = {}
@@ -152,7 +154,7 @@ class ModelHistory(Struct, frozen=True):
 
 
 async def model_history(tx: Tx, session_id: SessionId, *, whole: bool = False) -> ModelHistory:
-    """Read the history before the last step, and that step's position; `whole`: all of the history.
+    """Read the history before the last step, which cannot change any more; `whole`: all of it.
 
     What a summary replaces is not read.
     """
@@ -182,7 +184,7 @@ async def shown_calls(
 
 
 async def messages(
-    tx: Tx, session_id: SessionId, *, before: MessageId | None, limit: int
+    tx: Tx, session_id: SessionId, *, before: MessageId | None = None, limit: int = 1_000_000
 ) -> tuple[MessageWithParts, ...]:
     """Read the newest `limit` messages before one, oldest first, in the order in which clients read them."""
     await require_session(tx, session_id)
@@ -198,12 +200,14 @@ async def input_row(tx: Tx, message_id: MessageId) -> InputRow:
 
 
 async def count_inputs(tx: Tx, session_id: SessionId, prefix: str) -> int:
+    """Count the inputs of a session whose key has a prefix."""
     row = await tx.one("count_inputs", session_id, prefix)
     assert row is not None
     return int(row[0])
 
 
 async def newest_prompt(tx: Tx, session_id: SessionId) -> MessageId | None:
+    """Find the newest promoted prompt of a person."""
     row = await tx.one("newest_prompt", session_id)
     return MessageId(row[0]) if row else None
 
@@ -223,7 +227,7 @@ async def open_calls(tx: Tx, session_id: SessionId) -> tuple[Call, ...]:
     return tuple(call for call in await unsettled_calls(tx, session_id) if call.open)
 
 
-async def asks(tx: Tx, root_id: SessionId | None) -> tuple[WaitingCall, ...]:
+async def asks(tx: Tx, root_id: SessionId | None = None) -> tuple[WaitingCall, ...]:
     """List calls that wait for a person, in one tree or in all; unreadable ones are left out."""
     if root_id is not None:
         await require_session(tx, root_id)
@@ -243,7 +247,10 @@ async def lineage(tx: Tx, session_id: SessionId) -> tuple[Session, ...]:
     return (*above, info)
 
 
-async def active_sessions(tx: Tx, pool: str, *, after: str, limit: int) -> tuple[ActiveSession, ...]:
+async def active_sessions(
+    tx: Tx, pool: str, *, after: str = "~", limit: int = 500
+) -> tuple[ActiveSession, ...]:
+    """List sessions of a pool that are ready or running, oldest first."""
     return tuple(ActiveSession(*row) for row in await tx.all("active_sessions", pool, after, limit))
 
 

@@ -42,7 +42,7 @@ CRASH_LOOP = (
 
 
 async def park(tx: Tx, lease: Claim, wake_seq: int) -> bool:
-    """End the run with calls open. False: the session was woken since the decision, so the run goes on."""
+    """Park: end the run with calls open. False: the session was woken since the decision, go on."""
     row = await claimed_session(tx, lease)
     if row.control.wake_seq > wake_seq:
         return False
@@ -59,10 +59,10 @@ async def park(tx: Tx, lease: Claim, wake_seq: int) -> bool:
     return True
 
 
-async def rest(
-    tx: Tx, lease: Claim, wake_seq: int, reason: RestReason, *, facts: tuple[Fact, ...] = ()
+async def rest(  # noqa: PLR0917  four beside `tx`
+    tx: Tx, lease: Claim, wake_seq: int, reason: RestReason, facts: tuple[Fact, ...] = ()
 ) -> bool:
-    """End the turn. False: the session was woken since the decision, so the run goes on."""
+    """Rest: apply facts and end the turn. False: the session was woken since the decision, go on."""
     row = await claimed_session(tx, lease)
     if row.control.wake_seq > wake_seq:
         return False

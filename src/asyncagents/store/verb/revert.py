@@ -70,7 +70,10 @@ class UndoDiffs(Struct, frozen=True, kw_only=True):
 async def plan_undo(
     tx: Tx, session_id: SessionId, message_id: MessageId, part_id: PartId | None = None
 ) -> UndoPlan:
-    """Read what an undo covers: whole prompts with their answers, unless a part within a message is named."""
+    """Read what an undo would cover: whole prompts with their answers, unless a part of a message is named.
+
+    Raises `SessionBusy` if there can be no undo now.
+    """
     row = await require_session(tx, session_id)
     check_at_rest(row, await unsettled_calls(tx, session_id))
     point = await _point(tx, session_id, message_id, part_id)

@@ -114,7 +114,10 @@ async def insert_session(
 
 
 async def begin_session(tx: Tx, new: NewSession, fact: Admit) -> tuple[Session, AdmitResult]:
-    """Create a session and admit its first input; if its key exists, the input goes to that session."""
+    """Create a session and admit its first input; the same keys again change nothing.
+
+    If only the key of the session exists, the input goes to that session.
+    """
     session = await create_session(tx, new)
     if session.id != fact.session_id:
         fact = _for_session(fact, session.id)

@@ -20,8 +20,8 @@ from asyncagents.store.verb.task import readable_task
 from asyncagents.store.verb.task_end import end_task
 
 
-async def set_aside(tx: Tx, session_id: SessionId, owner: OwnerId, *, why: str) -> bool:
-    """Free the place of a child that no run can read; the next wake tries it again.
+async def set_aside(tx: Tx, session_id: SessionId, owner: OwnerId, why: str) -> bool:
+    """Take a child that no run can read out of its queue; the next wake tries it again.
 
     The task ends with an error. False: nothing was done, because the session is a root, which holds no
     place, rests, or is run by another owner.

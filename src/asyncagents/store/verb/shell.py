@@ -39,7 +39,7 @@ class NewShell(Struct, frozen=True):
 
 
 async def admit_shell(tx: Tx, new: NewShell) -> AdmitResult:
-    """Insert the command as a call and wake the session, which runs it next. A repeated key changes nothing.
+    """Admit a shell command as a call that the session runs next. The same key again changes nothing.
 
     Raises `SessionBusy` unless the session rests: a turn could not tell this call from its own.
     """

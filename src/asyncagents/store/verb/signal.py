@@ -51,7 +51,7 @@ _results: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
 
 
 async def admit(tx: Tx, fact: Admit) -> AdmitResult:
-    """Put input in the inbox, once per key."""
+    """Put input in the inbox and wake the session. The same key again changes nothing."""
     check_names(fact.message.id, fact.key, *(part.id for part in fact.parts))
     row = await require_session(tx, fact.session_id)
     known = await tx.one("input_by_key", fact.session_id, fact.key)

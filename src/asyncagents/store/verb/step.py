@@ -356,7 +356,7 @@ class StepRetry(Struct, frozen=True, kw_only=True):
 
 
 async def retry_step(tx: Tx, lease: Claim, retry: StepRetry) -> Snapshot:
-    """Store the next try of a failed step; any process may make it when it is due."""
+    """Close a step that failed and store the time of its next try, which any process may make."""
     row = await claimed_session(tx, lease)
     end, failure = retry.end, retry.part.error.data.message
     spent = end.known_tokens or await request_tokens(tx, end.request_id)

@@ -64,7 +64,10 @@ class SummaryEnd(Struct, frozen=True, kw_only=True):
 
 
 async def finish_summary(tx: Tx, lease: Claim, done: SummaryEnd) -> Snapshot:
-    """Close a summary. A failed one changes nothing for the model, and ends the turn."""
+    """Close a summary; from here on the model reads it instead of what came before.
+
+    A failed summary changes nothing for the model, and ends the turn.
+    """
     row, end = await claimed_session(tx, lease), done.end
     reported = encode(end.known_tokens) if end.known_tokens else None
     if not await tx.run("end_request", "done", reported, end.request_id):  # a repetition: it had ended before

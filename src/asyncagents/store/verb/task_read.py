@@ -36,11 +36,12 @@ async def _with_progress(tx: Tx, task: Task) -> TaskWithProgress:
 
 
 async def tasks_of_parent(tx: Tx, parent_id: SessionId) -> tuple[TaskWithProgress, ...]:
-    """Read the tasks of a parent, oldest first."""
+    """List the tasks that a session launched, oldest first."""
     return await _read_tasks(tx, await tx.all("tasks_of", parent_id))
 
 
 async def tasks_of_tree(tx: Tx, session_id: SessionId) -> tuple[TaskWithProgress, ...]:
+    """List the tasks in the tree of a session, oldest first."""
     root_id = (await require_session(tx, session_id)).control.root_id
     return await _read_tasks(tx, await tx.all("tasks_of_tree", root_id))
 
@@ -53,7 +54,7 @@ async def live_tasks(tx: Tx) -> tuple[TaskWithProgress, ...]:
     return await _read_tasks(tx, await tx.all("live_tasks"))
 
 
-async def newest_tasks(tx: Tx, *, after: str, limit: int) -> tuple[TaskWithProgress, ...]:
+async def newest_tasks(tx: Tx, *, after: str = "", limit: int = 100) -> tuple[TaskWithProgress, ...]:
     """Read a page of tasks, newest first."""
     return await _read_tasks(tx, await tx.all("tasks_page", after, limit))
 
@@ -68,7 +69,7 @@ async def _read_tasks(tx: Tx, rows: list[Row]) -> tuple[TaskWithProgress, ...]:
 
 
 async def task_ids_with_prefix(
-    tx: Tx, parent_id: SessionId, start: str, *, limit: int
+    tx: Tx, parent_id: SessionId, start: str, *, limit: int = 10
 ) -> tuple[SessionId, ...]:
     """List ids of a session's tasks with a prefix."""
     rows = await tx.all("task_ids", parent_id, start, start + "~", limit)
@@ -76,6 +77,7 @@ async def task_ids_with_prefix(
 
 
 async def count_live(tx: Tx, session_id: SessionId) -> int:
+    """Count the live tasks that a session launched."""
     row = await tx.one("count_live", session_id)
     assert row is not None
     return int(row[0])
@@ -86,8 +88,8 @@ async def last_calls(tx: Tx, session_id: SessionId, limit: int) -> tuple[Call, .
     return tuple(decode_call(row) for row in await tx.all("last_calls", session_id, limit))
 
 
-async def unconcluded_tasks(tx: Tx, limit: int) -> tuple[SessionId, ...]:
-    """List live tasks whose end was missed."""
+async def unconcluded_tasks(tx: Tx, limit: int = 500) -> tuple[SessionId, ...]:
+    """List live tasks whose end was missed: their child sessions have nothing left to do."""
     return tuple(SessionId(row[0]) for row in await tx.all("unconcluded", limit))
 
 
@@ -100,6 +102,7 @@ class Launcher(Struct, frozen=True):
 
 
 async def launcher(tx: Tx, session_id: SessionId) -> Launcher:
+    """Read all that a launch must know of the parent session."""
     row = await require_session(tx, session_id)
     counted = await tx.one("queue", row.control.root_id, "")
     assert counted is not None

@@ -24,13 +24,17 @@ class TitleEnd(Struct, frozen=True, kw_only=True):
 
 
 async def start_title(tx: Tx, session_id: SessionId, request_id: RequestId, estimate: Tokens) -> None:
+    """Insert the request for a title before it is sent to a model."""
     control = (await require_session(tx, session_id)).control
     columns = request_id, control.id, "", control.turn, control.fence, 1
     await tx.one("insert_request", *columns, encode(estimate), tx.now)
 
 
 async def end_title(tx: Tx, end: TitleEnd) -> None:
-    """Charge the request, once, and set the title; does nothing if the session was deleted."""
+    """Charge the request, once, and set the title unless it was changed meanwhile.
+
+    Does nothing if the session was deleted.
+    """
     row = await find_session(tx, end.session_id)
     reported = encode(end.tokens) if end.tokens else None
     if row is None or not await tx.run("end_request", "done", reported, end.request_id):

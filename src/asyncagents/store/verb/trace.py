@@ -15,7 +15,7 @@ async def start_trace(tx: Tx, control: Control, fact: Admit) -> None:
 
 
 async def save_trace(tx: Tx, lease: Claim, trace: str) -> None:
-    """Store the trace that a run began for a session without one."""
+    """Store the trace that a run began for a session without one; later runs continue in it."""
     await check_claim(tx, lease)
     await set_trace(tx, lease.session_id, trace)
 

@@ -12,6 +12,7 @@ from asyncagents.store.verb.task import QueuePlace, find_place, live_tasks_of
 
 
 async def situation(tx: Tx, session_id: SessionId) -> Situation:
+    """Read what explains why a session does not move."""
     row = await require_session(tx, session_id)
     control = row.control
     place = await find_place(tx, control) if control.state == "ready" else QueuePlace(0, 0)
