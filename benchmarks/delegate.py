@@ -18,8 +18,9 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents import Pending, Runtime, Tool, ToolContext
+from asyncagents.app.assemble import Setup, start_runtime
 from asyncagents.app.backend import Backend
-from asyncagents.app.runtime import Setup, fixed_tools, start_runtime
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.agent.permission import Action

@@ -16,8 +16,9 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
+from asyncagents.app.assemble import Setup, start_runtime
 from asyncagents.app.backend import Backend
-from asyncagents.app.runtime import Setup, fixed_tools, start_runtime
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.id import CallId, Ids, SessionId
 from asyncagents.engine.runtime.runtime import Runtime

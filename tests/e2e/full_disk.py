@@ -12,8 +12,9 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from asyncagents import Completed, Runtime, ScriptedModel, Tool, ToolContext, call, open_runtime, say
+from asyncagents.app.assemble import Setup, start_runtime
 from asyncagents.app.backend import Backend
-from asyncagents.app.runtime import Setup, fixed_tools, start_runtime
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.engine.tool import Outcome

@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 
 from asyncagents import Pending, ToolContext, async_tool
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.secret import Secret
 from asyncagents.domain.call.call import CANCELLED, Call, Completed, Failed, Result
 from asyncagents.domain.call.webhook import webhook_body

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from asyncagents import ResultRefused, ScriptedModel, call, open_runtime
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock
 from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.provider import Reply, Script, ToolUse

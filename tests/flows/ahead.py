@@ -7,7 +7,8 @@ from typing import Any
 
 from aiohttp import ClientSession, ClientTimeout
 
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.server.serve import ServerOptions, open_server

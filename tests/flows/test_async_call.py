@@ -6,8 +6,9 @@ from typing import TypeVar
 
 import pytest
 
+from asyncagents.app.assemble import Setup
 from asyncagents.app.backend import PolledDatabase
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.domain.call.call import TIMED_OUT, WAIT_ENDED, WAIT_OVER, Completed, pending_text
 from asyncagents.domain.conversation.part import TextPart, ToolCompleted, ToolFailed, ToolPart, ToolWaiting
 from asyncagents.domain.conversation.status import Busy, Idle, WaitingAsync

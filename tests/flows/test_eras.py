@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.archive.export import export_to
 from asyncagents.archive.import_ import import_from
 from asyncagents.config.clock import SystemClock

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from asyncagents.app.runtime import Setup
+from asyncagents.app.assemble import Setup
 from asyncagents.config.config import CommandConfig, Config
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import UserMessage

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app.runtime import Setup, fixed_tools, open_runtime
+from asyncagents.app.assemble import Setup
+from asyncagents.app.runtime import open_runtime
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.domain.call.call import IN_DOUBT, TIMED_OUT, Completed
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.failure import aborted_error

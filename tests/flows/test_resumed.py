@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from asyncagents import SessionId
-from asyncagents.app.runtime import Setup, fixed_tools, open_runtime
+from asyncagents.app.assemble import Setup
+from asyncagents.app.runtime import open_runtime
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.engine.event.replay import REPLAY_MS

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from asyncagents import Idle, SessionIdle, WaitingAsync, call, say, wait_tool
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.expiry import POSTPONE_MS
 from asyncagents.llm.scripted import ScriptedModel

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from asyncagents import Idle, PermissionAsked, SessionIdle, WaitingAsync, call, say, wait_tool
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.domain.call.call import WAIT_ENDED
 from asyncagents.domain.call.reply import utc_time
 from asyncagents.llm.model import ToolTurn

@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from asyncagents import Runtime, ToolContext, async_tool
-from asyncagents.app.runtime import Setup, fixed_tools, open_runtime
+from asyncagents.app.assemble import Setup
+from asyncagents.app.runtime import open_runtime
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.domain.call.call import TIMED_OUT
 from asyncagents.domain.call.incoming_result import MOST_BYTES
 from asyncagents.domain.call.pending_tool import ToolResult

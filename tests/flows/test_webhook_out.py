@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from asyncagents.app.runtime import Setup, fixed_tools, open_runtime
+from asyncagents.app.assemble import Setup
+from asyncagents.app.runtime import open_runtime
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.config import AsyncToolsConfig, WebhooksConfig
 from asyncagents.config.secret import Secret
 from asyncagents.domain.call.call import Completed

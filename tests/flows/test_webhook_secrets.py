@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.config import AsyncToolsConfig
 from asyncagents.config.secret import Secret
 from asyncagents.domain.call.signature import sign_plain

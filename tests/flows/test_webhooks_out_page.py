@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.config import WebhooksConfig
 from asyncagents.engine.webhook.delivery import (
     RETRY_PAUSES_MS,

@@ -11,7 +11,8 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock
 from asyncagents.config.config import DelegationConfig
 from asyncagents.engine.runtime.runtime import Runtime

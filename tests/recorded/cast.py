@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents import Ask, Completed, Failed, Pending, Tool, ToolContext, approval
-from asyncagents.app.runtime import Setup
+from asyncagents.app.assemble import Setup
 from asyncagents.config.config import AsyncToolsConfig, DelegationConfig
 from asyncagents.config.secret import Secret
 from asyncagents.delegation.launch import TaskLauncher

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents import Ask, Completed, Failed, Pending, Tool, ToolContext
-from asyncagents.app.runtime import Setup
+from asyncagents.app.assemble import Setup
 from asyncagents.delegation.launch import TaskLauncher
 from asyncagents.delegation.tools import delegation_tools
 from asyncagents.domain.agent.permission import LineageRules, judge

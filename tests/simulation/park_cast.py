@@ -8,7 +8,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from asyncagents import Completed, Failed, Pending, Tool, ToolContext
-from asyncagents.app.runtime import Setup
+from asyncagents.app.assemble import Setup
 from asyncagents.config.config import AsyncToolsConfig
 from asyncagents.config.secret import Secret
 from asyncagents.delegation.launch import TaskLauncher

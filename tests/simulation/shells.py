@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from asyncagents.app.runtime import Setup
+from asyncagents.app.assemble import Setup
 from asyncagents.domain.call.call import Call, Completed
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.engine.tool import Outcome, Tool, ToolContext

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.call.call import Call, Failed, Settled
 from asyncagents.domain.id import SessionId

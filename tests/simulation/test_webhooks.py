@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.domain.call.webhook import Delivery
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.webhook.delivery import (

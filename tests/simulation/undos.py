@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from asyncagents.app.runtime import Setup
+from asyncagents.app.assemble import Setup
 from asyncagents.domain.call.call import Completed
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import MessageId, SessionId
