@@ -109,7 +109,7 @@ async def _runtime(directory: Path, crew: Crew) -> AsyncIterator[Runtime]:
     ids, owners = Ids(clock, rng), FlockOwners(directory / "owners", f"{rng.below(2**64):016x}")
     setup = Setup(
         model=crew,
-        make_workplaces=fixed_tools([Tool("deploy", Deploy, _deploy)], _allow, LIMITS),
+        open_workplaces=fixed_tools([Tool("deploy", Deploy, _deploy)], _allow, LIMITS),
         concurrency=lambda model: 10_000,
     )
     try:

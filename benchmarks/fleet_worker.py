@@ -108,7 +108,7 @@ async def work(orders: Orders) -> None:
     claims, tally = Claims(), Tally()
     setup = Setup(
         model=Talker(orders) if orders.seconds or orders.words else MODEL,
-        make_workplaces=fixed_tools(TOOLS),
+        open_workplaces=fixed_tools(TOOLS),
         concurrency=lambda model: UNLIMITED,
         observer=claims,
     )

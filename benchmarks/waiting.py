@@ -68,7 +68,7 @@ async def _open(directory: Path, *, serve: bool, spans: list[float] | None = Non
     clock, rng = SystemClock(), SystemRng()
     ids, found = Ids(clock, rng), [] if spans is None else spans
     owners = FlockOwners(directory / "owners", f"{rng.below(2**64):016x}")
-    setup = Setup(model=MODEL, make_workplaces=fixed_tools(TOOLS), serve=serve)
+    setup = Setup(model=MODEL, open_workplaces=fixed_tools(TOOLS), serve=serve)
     try:
         async with (
             open_sqlite(

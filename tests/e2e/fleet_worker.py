@@ -281,7 +281,7 @@ async def _live(orders: Orders, parent: Connection) -> None:
     )
     setup = Setup(
         model=ObedientModel(ledger, orders),
-        make_workplaces=fixed_tools(tools(ledger, enough(orders.ledger))),
+        open_workplaces=fixed_tools(tools(ledger, enough(orders.ledger))),
         observer=Claims(ledger),
         serve=True,
     )

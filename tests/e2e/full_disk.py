@@ -115,7 +115,7 @@ class Worker:
 
     def setup(self) -> Setup:
         model = ScriptedModel({WORK: [(call("work"),), (say("worked"),)]})
-        return Setup(model=model, make_workplaces=fixed_tools([self.tool()]))
+        return Setup(model=model, open_workplaces=fixed_tools([self.tool()]))
 
     def tool(self) -> Tool[Do]:
         return Tool("work", Do, self.work, effect="idempotent")

@@ -74,7 +74,7 @@ class ParkCast:
 
     def setup(self, process: Process) -> Setup:
         return Setup(
-            model=ParkModel(self._stage, self._seed), make_workplaces=fixed_tools([self._job(process)])
+            model=ParkModel(self._stage, self._seed), open_workplaces=fixed_tools([self._job(process)])
         )
 
     def _job(self, process: Process) -> AnyTool:

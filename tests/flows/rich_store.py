@@ -157,8 +157,8 @@ async def reopened(data: Path, dsn: str, letters: list[SignedRequest]) -> AsyncI
     clock, rng = Later(), SystemRng()
     ids = Ids(clock, rng)
     owners = FlockOwners(data / "elsewhere", f"{rng.below(2**64):016x}")
-    furnish = fixed_tools(tools(), ask_of_echo, DelegationConfig(tools="both"))
-    setup = Setup(model=Players(SCENES), make_workplaces=furnish, async_tools=HERE, post=post)
+    workplaces = fixed_tools(tools(), ask_of_echo, DelegationConfig(tools="both"))
+    setup = Setup(model=Players(SCENES), open_workplaces=workplaces, async_tools=HERE, post=post)
     try:
         async with (
             open_postgres(dsn, clock=clock, rng=rng, ids=ids) as database,

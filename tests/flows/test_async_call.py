@@ -284,7 +284,7 @@ class SlowLook:
 
 async def test_a_deadline_that_is_set_while_the_sweep_looks_is_kept(tmp_path: Path) -> None:
     database, model = SlowLook(), ScriptedModel(SCRIPT)
-    setup = Setup(model=model, make_workplaces=fixed_tools([later("deploy", seconds=0.05)]))
+    setup = Setup(model=model, open_workplaces=fixed_tools([later("deploy", seconds=0.05)]))
     async with open_world(tmp_path, setup, behind=database.behind) as runtime, asyncio.timeout(PATIENCE):
         first = await runtime.create_session(directory=tmp_path)
         await runtime.send(first.id, "ship")

@@ -55,7 +55,7 @@ def kept(data: Path) -> bytes:
 
 
 def world(model: ScriptedModel, *tools: AnyTool) -> Setup:
-    return Setup(model=model, make_workplaces=fixed_tools(tools))
+    return Setup(model=model, open_workplaces=fixed_tools(tools))
 
 
 @pytest.mark.spec("P-01")

@@ -190,7 +190,7 @@ async def test_an_ask_outlives_the_process_that_asked(tmp_path: Path) -> None:
 @pytest.mark.spec("X-11")
 async def test_what_expired_while_nobody_ran_is_settled_at_the_start(tmp_path: Path) -> None:
     clock, model = FakeClock(), ScriptedModel(SCRIPT)
-    setup = Setup(model=model, make_workplaces=fixed_tools([later("gate", seconds=60)]))
+    setup = Setup(model=model, open_workplaces=fixed_tools([later("gate", seconds=60)]))
     async with open_world(tmp_path, setup, clock=clock) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "go")

@@ -37,7 +37,7 @@ async def test_a_row_that_breaks_an_assertion_neither_ends_the_sweep_nor_holds_u
 ) -> None:
     clock = FakeClock()
     model = ScriptedModel({"go": [[call("wait", seconds=3600)], [say("Going on.")]], "hey": [[say("Yes?")]]})
-    setup = Setup(model=model, make_workplaces=fixed_tools([wait_tool(clock)]))
+    setup = Setup(model=model, open_workplaces=fixed_tools([wait_tool(clock)]))
     async with asyncio.timeout(PATIENCE):
         async with open_world(tmp_path, setup, clock=clock) as runtime:
             bad, good = [await runtime.create_session(directory=tmp_path) for _ in range(2)]
@@ -67,7 +67,7 @@ async def test_a_row_is_logged_once_however_often_it_is_put_off(
 ) -> None:
     clock = FakeClock()
     model = ScriptedModel({"go": [[call("wait", seconds=3600)], [say("Going on.")]]})
-    setup = Setup(model=model, make_workplaces=fixed_tools([wait_tool(clock)]), serve=False)
+    setup = Setup(model=model, open_workplaces=fixed_tools([wait_tool(clock)]), serve=False)
     async with asyncio.timeout(PATIENCE), open_world(tmp_path, setup, clock=clock) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         runtime.serve_tree(session.id)

@@ -70,8 +70,8 @@ async def traced(
     """A runtime where agents launch agents and nobody is asked; without a collector nobody traces it."""
     more: dict[str, Any] = {"watch": collector.watch(content=content)} if collector else {}
     model = script if isinstance(script, ScriptedModel) else ScriptedModel(script)
-    furnish = fixed_tools(tools, allow, DelegationConfig())
-    async with open_world(data, Setup(model=model, make_workplaces=furnish, **more)) as runtime:
+    workplaces = fixed_tools(tools, allow, DelegationConfig())
+    async with open_world(data, Setup(model=model, open_workplaces=workplaces, **more)) as runtime:
         yield runtime
 
 

@@ -44,7 +44,7 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> None:
 
 
 def _setup(script: ScriptedModel, limits: DelegationConfig) -> Setup:
-    return Setup(model=script, make_workplaces=fixed_tools((), lambda ask, context: "allow", limits))
+    return Setup(model=script, open_workplaces=fixed_tools((), lambda ask, context: "allow", limits))
 
 
 def _launch(name: str) -> dict[str, str]:

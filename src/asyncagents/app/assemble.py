@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from asyncagents.app.backend import Backend, connect_peers, poll_forever, run_session_queue
 from asyncagents.app.default_model import SCRIPTED_MODEL
-from asyncagents.app.workplaces import PluginHost, WorkplaceFactory, fixed_tools
+from asyncagents.app.workplaces import OpenWorkplaces, PluginHost, fixed_tools
 from asyncagents.config.config import DAY, AsyncToolsConfig
 from asyncagents.delegation.launch import TaskLauncher
 from asyncagents.delegation.progress import ChildProgress
@@ -42,7 +42,7 @@ class Setup(Struct, frozen=True, kw_only=True):
     """The parts of a runtime that do not depend on its backend; simulations use the same."""
 
     model: Model
-    make_workplaces: WorkplaceFactory = fixed_tools(())
+    open_workplaces: OpenWorkplaces = fixed_tools(())
     plugins: PluginHost | None = None
     before_rest: BeforeRest = no_objection
     serve: bool = True
@@ -77,9 +77,26 @@ class RuntimeParts(Struct, frozen=True, kw_only=True):
 @asynccontextmanager
 async def start_runtime(backend: Backend, setup: Setup) -> AsyncIterator[Runtime]:
     """Assemble a runtime and run it until the block ends."""
+    launcher = TaskLauncher(
+        store=Store(backend.database),
+        ids=backend.ids,
+        clock=backend.clock,
+        rng=backend.rng,
+        check=setup.check_model,
+    )
+    async with (
+        setup.open_workplaces(launcher) as launcher.workplaces,
+        _run_runtime(backend, setup, launcher) as runtime,
+    ):
+        yield runtime
+
+
+@asynccontextmanager
+async def _run_runtime(backend: Backend, setup: Setup, launcher: TaskLauncher) -> AsyncIterator[Runtime]:
     failure: BaseException | None = None
     async with asyncio.TaskGroup() as group:
-        runtime, dispatcher, deliveries, titles = _assemble(_share_parts(backend, setup, group))
+        parts = _share_parts(backend, setup, launcher, group)
+        runtime, dispatcher, deliveries, titles = _assemble(parts)
         runtime.board.set_task_group(group)
         work = [
             await dispatcher.begin(),
@@ -107,19 +124,19 @@ async def start_runtime(backend: Backend, setup: Setup) -> AsyncIterator[Runtime
         raise failure
 
 
-def _share_parts(backend: Backend, setup: Setup, group: asyncio.TaskGroup) -> RuntimeParts:
-    store, clock, rng = Store(backend.database), backend.clock, backend.rng
-    launcher = TaskLauncher(store=store, ids=backend.ids, clock=clock, rng=rng, check=setup.check_model)
-    launcher.workplaces = setup.make_workplaces(launcher)
+def _share_parts(
+    backend: Backend, setup: Setup, launcher: TaskLauncher, group: asyncio.TaskGroup
+) -> RuntimeParts:
+    assert launcher.workplaces is not None, "opened by the caller"
     return RuntimeParts(
         backend=backend,
         setup=setup,
         group=group,
-        store=store,
+        store=launcher.store,
         workplaces=launcher.workplaces,
         limits=backend.limits(setup.concurrency),
-        counters=Counters(clock, setup.observer),
-        incoming_webhook=IncomingWebhook(setup.async_tools, store.pending, rng),
+        counters=Counters(backend.clock, setup.observer),
+        incoming_webhook=IncomingWebhook(setup.async_tools, launcher.store.pending, backend.rng),
     )
 
 

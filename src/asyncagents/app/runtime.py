@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from asyncagents.app.assemble import Setup, start_runtime
 from asyncagents.app.backend import make_data_directory, open_backend
 from asyncagents.app.default_model import DefaultModel, open_default_model
-from asyncagents.app.workplaces import WorkplaceSetup, open_workplaces
+from asyncagents.app.workplaces import choose_workplaces
 from asyncagents.config.clock import SystemClock
 from asyncagents.config.config import AsyncToolsConfig, Config, DelegationConfig, TelemetryConfig
 from asyncagents.config.env import system_environment
@@ -61,36 +61,31 @@ async def open_runtime(
     if config is None and (data is None or model is None or isinstance(model, str)):
         config = _config_from_files()
     directory = make_data_directory(Path(data) if data is not None else _require_config(config).data_dir)
-    async with (
-        open_default_model(model, config, needed=bool(serve) and needs_model) as default,
-        open_workplaces(directory, tools, policy, coding, plugins=plugins, delegation=delegation) as places,
-    ):
-        outside = async_tools or (config.async_tools if config else AsyncToolsConfig())
-        setup = _build_setup(default, places, before_rest, outside, serve=serve is True)
-        setup = replace(setup, observer=choose_observer(telemetry, config, SystemClock()))
+    async with open_default_model(model, config, needed=bool(serve) and needs_model) as default:
+        setup = _build_setup(default, config, async_tools, telemetry)
+        workplaces, host = choose_workplaces(
+            directory, tools, policy, coding, plugins=plugins, delegation=delegation
+        )
+        setup = replace(setup, open_workplaces=workplaces, plugins=host)
+        setup = replace(setup, before_rest=before_rest, serve=serve is True)
         async with _open_on_backend(directory, setup, fleet or fleet_config(system_environment())) as runtime:
             yield runtime
 
 
 def _build_setup(
     default: DefaultModel,
-    places: WorkplaceSetup,
-    before_rest: BeforeRest,
-    outside: AsyncToolsConfig,
-    *,
-    serve: bool,
+    config: Config | None,
+    async_tools: AsyncToolsConfig | None,
+    telemetry: bool | TelemetryConfig | None,
 ) -> Setup:
     return Setup(
         model=default.model,
-        make_workplaces=places.make_workplaces,
-        plugins=places.plugins,
-        before_rest=before_rest,
-        serve=serve,
         model_ref=default.ref,
         concurrency=default.concurrency,
         check_model=default.check,
         missing_model=default.missing,
-        async_tools=outside,
+        async_tools=async_tools or (config.async_tools if config else AsyncToolsConfig()),
+        observer=choose_observer(telemetry, config, SystemClock()),
     )
 
 
