@@ -18,8 +18,9 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents import Pending, Runtime, Tool, ToolContext
+from asyncagents.app.assemble import Setup, start_runtime
 from asyncagents.app.backend import Backend
-from asyncagents.app.runtime import Setup, fixed_tools, start_runtime
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.agent.permission import Action
@@ -108,7 +109,7 @@ async def _runtime(directory: Path, crew: Crew) -> AsyncIterator[Runtime]:
     ids, owners = Ids(clock, rng), FlockOwners(directory / "owners", f"{rng.below(2**64):016x}")
     setup = Setup(
         model=crew,
-        make_workplaces=fixed_tools([Tool("deploy", Deploy, _deploy)], _allow, LIMITS),
+        open_workplaces=fixed_tools([Tool("deploy", Deploy, _deploy)], _allow, LIMITS),
         concurrency=lambda model: 10_000,
     )
     try:

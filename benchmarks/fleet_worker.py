@@ -15,8 +15,9 @@ import uvloop
 from msgspec import Struct
 
 from asyncagents import Runtime
+from asyncagents.app.assemble import Setup, start_runtime
 from asyncagents.app.backend import open_postgres_backend
-from asyncagents.app.runtime import Setup, fixed_tools, start_runtime
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.fleet import Fleet
 from asyncagents.domain.control import Snapshot
 from asyncagents.domain.id import SessionId
@@ -107,7 +108,7 @@ async def work(orders: Orders) -> None:
     claims, tally = Claims(), Tally()
     setup = Setup(
         model=Talker(orders) if orders.seconds or orders.words else MODEL,
-        make_workplaces=fixed_tools(TOOLS),
+        open_workplaces=fixed_tools(TOOLS),
         concurrency=lambda model: UNLIMITED,
         observer=claims,
     )

@@ -16,8 +16,9 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
+from asyncagents.app.assemble import Setup, start_runtime
 from asyncagents.app.backend import Backend
-from asyncagents.app.runtime import Setup, fixed_tools, start_runtime
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.id import CallId, Ids, SessionId
 from asyncagents.engine.runtime.runtime import Runtime
@@ -67,7 +68,7 @@ async def _open(directory: Path, *, serve: bool, spans: list[float] | None = Non
     clock, rng = SystemClock(), SystemRng()
     ids, found = Ids(clock, rng), [] if spans is None else spans
     owners = FlockOwners(directory / "owners", f"{rng.below(2**64):016x}")
-    setup = Setup(model=MODEL, make_workplaces=fixed_tools(TOOLS), serve=serve)
+    setup = Setup(model=MODEL, open_workplaces=fixed_tools(TOOLS), serve=serve)
     try:
         async with (
             open_sqlite(

@@ -20,10 +20,6 @@ SHOWN = 5
 # What may be longer than the limit, each with its reason: "asyncagents.room.module" for a file,
 # "asyncagents.room.module:Class.function" for a function.
 ALLOWED_LONG: dict[str, str] = {
-    "asyncagents.app.backend:open_postgres_backend": "longer names; split next",
-    "asyncagents.app.runtime": "longer names; split next",
-    "asyncagents.app.runtime:open_runtime": "longer names; split next",
-    "asyncagents.app.runtime:_assemble": "longer names; split next",
     "asyncagents.cli.inspect.tasks:tasks": "longer names; split next",
     "asyncagents.config.markdown.commands:find_commands": "longer names; split next",
     "asyncagents.delegation.launch:TaskLauncher.launch": "longer names; split next",

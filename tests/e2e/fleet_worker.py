@@ -21,8 +21,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents import Completed, Tool, ToolContext, async_tool
+from asyncagents.app.assemble import Setup, start_runtime
 from asyncagents.app.backend import PolledDatabase, open_postgres_backend
-from asyncagents.app.runtime import Setup, fixed_tools, start_runtime
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.fleet import Fleet
 from asyncagents.domain.control import Snapshot
 from asyncagents.engine.observer import NoopObserver, ObserverSpan
@@ -280,7 +281,7 @@ async def _live(orders: Orders, parent: Connection) -> None:
     )
     setup = Setup(
         model=ObedientModel(ledger, orders),
-        make_workplaces=fixed_tools(tools(ledger, enough(orders.ledger))),
+        open_workplaces=fixed_tools(tools(ledger, enough(orders.ledger))),
         observer=Claims(ledger),
         serve=True,
     )

@@ -12,8 +12,9 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from asyncagents import Completed, Runtime, ScriptedModel, Tool, ToolContext, call, open_runtime, say
+from asyncagents.app.assemble import Setup, start_runtime
 from asyncagents.app.backend import Backend
-from asyncagents.app.runtime import Setup, fixed_tools, start_runtime
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.engine.tool import Outcome
@@ -114,7 +115,7 @@ class Worker:
 
     def setup(self) -> Setup:
         model = ScriptedModel({WORK: [(call("work"),), (say("worked"),)]})
-        return Setup(model=model, make_workplaces=fixed_tools([self.tool()]))
+        return Setup(model=model, open_workplaces=fixed_tools([self.tool()]))
 
     def tool(self) -> Tool[Do]:
         return Tool("work", Do, self.work, effect="idempotent")

@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 
 from asyncagents import Pending, ToolContext, async_tool
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.secret import Secret
 from asyncagents.domain.call.call import CANCELLED, Call, Completed, Failed, Result
 from asyncagents.domain.call.webhook import webhook_body
@@ -73,7 +74,7 @@ class ParkCast:
 
     def setup(self, process: Process) -> Setup:
         return Setup(
-            model=ParkModel(self._stage, self._seed), make_workplaces=fixed_tools([self._job(process)])
+            model=ParkModel(self._stage, self._seed), open_workplaces=fixed_tools([self._job(process)])
         )
 
     def _job(self, process: Process) -> AnyTool:

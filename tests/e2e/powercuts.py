@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from asyncagents.app.runtime import Setup
+from asyncagents.app.assemble import Setup
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.store.sqlite.connection import Connection, configure
 from asyncagents.store.sqlite.database import open_sqlite

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from asyncagents import ResultRefused, ScriptedModel, call, open_runtime
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock
 from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.provider import Reply, Script, ToolUse
@@ -55,7 +56,7 @@ async def test_what_expired_while_nobody_ran_is_taken_up_by_the_next_run(tmp_pat
     async with open_desk(tmp_path, otherwise=Reply(text="So much for v2.")) as (desk, provider):
         desk.data.mkdir()
         model = ScriptedModel({"ship": [[call("deploy")]]})
-        setup = Setup(model=model, make_workplaces=fixed_tools([later("deploy")]))
+        setup = Setup(model=model, open_workplaces=fixed_tools([later("deploy")]))
         before_yesterday = FakeClock(SystemClock().now() - 2 * DAY_MS)
         async with open_world(desk.data, setup, clock=before_yesterday) as runtime:
             session = await runtime.create_session(directory=desk.project)

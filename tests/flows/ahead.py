@@ -7,7 +7,8 @@ from typing import Any
 
 from aiohttp import ClientSession, ClientTimeout
 
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.server.serve import ServerOptions, open_server
@@ -41,7 +42,7 @@ def old_form(clock: AheadClock, prefix: str = "msg", number: int = 1) -> str:
 async def ahead(data: Path, clock: AheadClock) -> AsyncIterator[Caller]:
     """A server that answers every prompt with "ok", and one session."""
     model = ScriptedModel({})
-    setup = Setup(model=model, make_workplaces=fixed_tools([]))
+    setup = Setup(model=model, open_workplaces=fixed_tools([]))
     async with (
         open_world(data, setup, clock=clock) as runtime,
         ClientSession(timeout=ClientTimeout(total=PATIENCE)) as http,

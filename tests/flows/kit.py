@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from asyncagents.app.assemble import Setup, start_runtime
 from asyncagents.app.backend import Backend, PolledDatabase
-from asyncagents.app.runtime import Setup, open_runtime, start_runtime
+from asyncagents.app.runtime import open_runtime
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.call.call import Call, Completed
 from asyncagents.domain.conversation.entry import MessageWithParts

@@ -10,8 +10,9 @@ from typing import Any
 import asyncpg
 from msgspec import Struct
 
+from asyncagents.app.assemble import Setup, start_runtime
 from asyncagents.app.backend import Backend
-from asyncagents.app.runtime import Setup, fixed_tools, start_runtime
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.control import Claim
@@ -156,8 +157,8 @@ async def reopened(data: Path, dsn: str, letters: list[SignedRequest]) -> AsyncI
     clock, rng = Later(), SystemRng()
     ids = Ids(clock, rng)
     owners = FlockOwners(data / "elsewhere", f"{rng.below(2**64):016x}")
-    furnish = fixed_tools(tools(), ask_of_echo, DelegationConfig(tools="both"))
-    setup = Setup(model=Players(SCENES), make_workplaces=furnish, async_tools=HERE, post=post)
+    workplaces = fixed_tools(tools(), ask_of_echo, DelegationConfig(tools="both"))
+    setup = Setup(model=Players(SCENES), open_workplaces=workplaces, async_tools=HERE, post=post)
     try:
         async with (
             open_postgres(dsn, clock=clock, rng=rng, ids=ids) as database,

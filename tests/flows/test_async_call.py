@@ -6,8 +6,9 @@ from typing import TypeVar
 
 import pytest
 
+from asyncagents.app.assemble import Setup
 from asyncagents.app.backend import PolledDatabase
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.domain.call.call import TIMED_OUT, WAIT_ENDED, WAIT_OVER, Completed, pending_text
 from asyncagents.domain.conversation.part import TextPart, ToolCompleted, ToolFailed, ToolPart, ToolWaiting
 from asyncagents.domain.conversation.status import Busy, Idle, WaitingAsync
@@ -283,7 +284,7 @@ class SlowLook:
 
 async def test_a_deadline_that_is_set_while_the_sweep_looks_is_kept(tmp_path: Path) -> None:
     database, model = SlowLook(), ScriptedModel(SCRIPT)
-    setup = Setup(model=model, make_workplaces=fixed_tools([later("deploy", seconds=0.05)]))
+    setup = Setup(model=model, open_workplaces=fixed_tools([later("deploy", seconds=0.05)]))
     async with open_world(tmp_path, setup, behind=database.behind) as runtime, asyncio.timeout(PATIENCE):
         first = await runtime.create_session(directory=tmp_path)
         await runtime.send(first.id, "ship")

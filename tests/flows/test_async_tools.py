@@ -20,7 +20,8 @@ from asyncagents import (
     ToolResult,
     async_tool,
 )
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.config import AsyncToolsConfig
 from asyncagents.domain.call.call import CANCELLED, START_UNSURE, TIMED_OUT, Open
 from asyncagents.domain.conversation.part import ToolCompleted, ToolPart, ToolWaiting
@@ -54,7 +55,7 @@ def kept(data: Path) -> bytes:
 
 
 def world(model: ScriptedModel, *tools: AnyTool) -> Setup:
-    return Setup(model=model, make_workplaces=fixed_tools(tools))
+    return Setup(model=model, open_workplaces=fixed_tools(tools))
 
 
 @pytest.mark.spec("P-01")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from asyncagents import Pending, async_tool, open_runtime
-from asyncagents.app.runtime import Setup
+from asyncagents.app.assemble import Setup
 from asyncagents.client.client import open_client
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.serve import ServerOptions, open_server

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, ClientTimeout
 
-from asyncagents.app.runtime import Setup
+from asyncagents.app.assemble import Setup
 from asyncagents.config.config import AgentConfig, Config
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.event import MessageRemoved, PermissionAsked, SessionIdle, SessionUpdated

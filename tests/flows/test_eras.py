@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.archive.export import export_to
 from asyncagents.archive.import_ import import_from
 from asyncagents.config.clock import SystemClock
@@ -138,7 +139,7 @@ async def test_a_conversation_of_two_eras_is_exported_and_imported_in_its_order(
         done = await export_to(at.stage.runtime, tmp_path / "files", (session_id,))
         assert not done.troubles
     model = ScriptedModel({})
-    setup = Setup(model=model, make_workplaces=fixed_tools([]))
+    setup = Setup(model=model, open_workplaces=fixed_tools([]))
     async with open_world(tmp_path / "there", setup, clock=clock) as runtime:
         imported = await import_from(runtime, tmp_path / "files")
         assert [each.outcome for each in imported.taken] == ["imported"]

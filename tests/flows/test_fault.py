@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents import Completed, Tool, ToolContext
-from asyncagents.app.runtime import Setup
+from asyncagents.app.assemble import Setup
 from asyncagents.domain.control import Snapshot
 from asyncagents.domain.conversation.status import Retry
 from asyncagents.domain.event import SessionIdle, SessionStatus

@@ -150,7 +150,7 @@ async def test_without_the_extra_a_server_says_how_to_install_it(
 
 async def test_without_servers_nothing_of_the_sdk_is_loaded(tmp_path: Path) -> None:
     program = (
-        "import asyncio, sys, asyncagents, asyncagents.tools.project.factory\n"
+        "import asyncio, sys, asyncagents, asyncagents.tools.project.toolbox\n"
         "heavy = {'mcp', 'mcp_types', 'httpx2', 'anyio', 'pydantic'}\n"
         "print([name for name in sys.modules if name.split('.')[0] in heavy])"
     )
@@ -218,8 +218,8 @@ from tests.flows.test_mcp_servers import called, wants
 
 async def main(folder):
     async with open_servers(folder / "output") as servers:
-        servers.want("/", wants(folder, kit=local(Ledger(folder / "ledger"))))
-        spawned = await called(servers.links("/")[0], "spawn")
+        servers.set_servers("/", wants(folder, kit=local(Ledger(folder / "ledger"))))
+        spawned = await called(servers.clients("/")[0], "spawn")
         print(spawned.output, flush=True)
         await asyncio.Event().wait()
 

@@ -3,13 +3,13 @@
 import base64
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from asyncagents.app.runtime import Setup
+from asyncagents.app.assemble import Setup
 from asyncagents.config.config import CommandConfig, Config
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import UserMessage
@@ -379,7 +379,9 @@ async def test_a_resource_of_a_server_goes_along_with_what_the_server_says(tmp_p
     place = Reading((), ask_everything)
     source = ResourceSource(client_name="docs", uri="docs://x", text=TextSpan(value="@x", start=0, end=2))
     part = FileInput(mime="text/plain", url="docs://x", filename="x", source=source)
-    async with open_world(tmp_path, Setup(model=model, make_workplaces=lambda desk: place)) as runtime:
+    async with open_world(
+        tmp_path, Setup(model=model, open_workplaces=lambda launcher: nullcontext(place))
+    ) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "Read @x", parts=[part])
     (said,) = [each for each in model.requests[0].messages if isinstance(each, UserTurn)]

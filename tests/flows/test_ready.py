@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from asyncagents.app.assemble import Setup
 from asyncagents.app.backend import PolledDatabase
-from asyncagents.app.runtime import Setup
 from asyncagents.engine.runtime import readiness
 from asyncagents.errors import DatabaseGone
 from asyncagents.llm.scripted import ScriptedModel, say

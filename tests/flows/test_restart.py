@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app.runtime import Setup, fixed_tools, open_runtime
+from asyncagents.app.assemble import Setup
+from asyncagents.app.runtime import open_runtime
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.domain.call.call import IN_DOUBT, TIMED_OUT, Completed
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.failure import aborted_error
@@ -188,7 +190,7 @@ async def test_an_ask_outlives_the_process_that_asked(tmp_path: Path) -> None:
 @pytest.mark.spec("X-11")
 async def test_what_expired_while_nobody_ran_is_settled_at_the_start(tmp_path: Path) -> None:
     clock, model = FakeClock(), ScriptedModel(SCRIPT)
-    setup = Setup(model=model, make_workplaces=fixed_tools([later("gate", seconds=60)]))
+    setup = Setup(model=model, open_workplaces=fixed_tools([later("gate", seconds=60)]))
     async with open_world(tmp_path, setup, clock=clock) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "go")

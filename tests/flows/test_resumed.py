@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from asyncagents import SessionId
-from asyncagents.app.runtime import Setup, fixed_tools, open_runtime
+from asyncagents.app.assemble import Setup
+from asyncagents.app.runtime import open_runtime
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.engine.event.replay import REPLAY_MS
@@ -131,7 +133,7 @@ async def test_what_began_after_the_start_and_what_rests_since_before_it_are_not
 async def test_who_comes_late_is_told_nothing_of_before(tmp_path: Path) -> None:
     session_id = await cut_off(tmp_path)
     clock = FakeClock(SystemClock().now())
-    setup = Setup(model=ScriptedModel(ANSWER), make_workplaces=fixed_tools([]))
+    setup = Setup(model=ScriptedModel(ANSWER), open_workplaces=fixed_tools([]))
     async with open_world(tmp_path, setup, clock=clock) as runtime:
         await until_idle(runtime, session_id)
         clock.advance(REPLAY_MS)

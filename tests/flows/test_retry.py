@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app.runtime import Setup
+from asyncagents.app.assemble import Setup
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.failure import APIError, MessageAbortedError
 from asyncagents.domain.conversation.message import ModelRef

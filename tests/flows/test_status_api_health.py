@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import pytest
 
+from asyncagents.app.assemble import Setup
 from asyncagents.app.backend import PolledDatabase
-from asyncagents.app.runtime import Setup
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
 from asyncagents.store.tx import Verb
 from asyncagents.version import VERSION

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from asyncagents import Idle, SessionIdle, WaitingAsync, call, say, wait_tool
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.expiry import POSTPONE_MS
 from asyncagents.llm.scripted import ScriptedModel
@@ -36,7 +37,7 @@ async def test_a_row_that_breaks_an_assertion_neither_ends_the_sweep_nor_holds_u
 ) -> None:
     clock = FakeClock()
     model = ScriptedModel({"go": [[call("wait", seconds=3600)], [say("Going on.")]], "hey": [[say("Yes?")]]})
-    setup = Setup(model=model, make_workplaces=fixed_tools([wait_tool(clock)]))
+    setup = Setup(model=model, open_workplaces=fixed_tools([wait_tool(clock)]))
     async with asyncio.timeout(PATIENCE):
         async with open_world(tmp_path, setup, clock=clock) as runtime:
             bad, good = [await runtime.create_session(directory=tmp_path) for _ in range(2)]
@@ -66,7 +67,7 @@ async def test_a_row_is_logged_once_however_often_it_is_put_off(
 ) -> None:
     clock = FakeClock()
     model = ScriptedModel({"go": [[call("wait", seconds=3600)], [say("Going on.")]]})
-    setup = Setup(model=model, make_workplaces=fixed_tools([wait_tool(clock)]), serve=False)
+    setup = Setup(model=model, open_workplaces=fixed_tools([wait_tool(clock)]), serve=False)
     async with asyncio.timeout(PATIENCE), open_world(tmp_path, setup, clock=clock) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         runtime.serve_tree(session.id)

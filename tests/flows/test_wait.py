@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from asyncagents import Idle, PermissionAsked, SessionIdle, WaitingAsync, call, say, wait_tool
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.domain.call.call import WAIT_ENDED
 from asyncagents.domain.call.reply import utc_time
 from asyncagents.llm.model import ToolTurn
@@ -31,7 +32,7 @@ def script(**given: Any) -> ScriptedModel:
 async def after(data: Path, model: ScriptedModel, ms: int) -> list[str]:
     """A session begins to wait, nobody is there for a while, and the directory is opened again."""
     clock = FakeClock()
-    setup = Setup(model=model, make_workplaces=fixed_tools([wait_tool(clock)]))
+    setup = Setup(model=model, open_workplaces=fixed_tools([wait_tool(clock)]))
     async with asyncio.timeout(PATIENCE):
         async with open_world(data, setup, clock=clock) as runtime:
             session = await runtime.create_session(directory=data)
@@ -56,7 +57,7 @@ async def test_a_timer_says_when_it_is_over_and_what_was_to_be_said(tmp_path: Pa
 async def test_a_timer_that_a_set_clock_passes_is_over_at_once(tmp_path: Path) -> None:
     """Nobody waits for the next look at all that is due, which comes twice a minute."""
     clock, model = FakeClock(), script(seconds=3600)
-    setup = Setup(model=model, make_workplaces=fixed_tools([wait_tool(clock)]))
+    setup = Setup(model=model, open_workplaces=fixed_tools([wait_tool(clock)]))
     async with open_world(tmp_path, setup, clock=clock) as runtime:
         with runtime._bus.subscribe() as subscription:
             session = await runtime.create_session(directory=tmp_path)
@@ -75,7 +76,7 @@ async def test_a_timer_that_was_over_while_nobody_ran_says_how_late_it_is(tmp_pa
 
 async def test_a_time_is_kept_to_the_millisecond(tmp_path: Path) -> None:
     clock, model = FakeClock(), script(until="2023-11-15T00:13:20.125+01:00")
-    setup = Setup(model=model, make_workplaces=fixed_tools([wait_tool(clock)]))
+    setup = Setup(model=model, open_workplaces=fixed_tools([wait_tool(clock)]))
     async with open_world(tmp_path, setup, clock=clock) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "go")

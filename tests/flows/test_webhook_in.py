@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from asyncagents import Runtime, ToolContext, async_tool
-from asyncagents.app.runtime import Setup, fixed_tools, open_runtime
+from asyncagents.app.assemble import Setup
+from asyncagents.app.runtime import open_runtime
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.domain.call.call import TIMED_OUT
 from asyncagents.domain.call.incoming_result import MOST_BYTES
 from asyncagents.domain.call.pending_tool import ToolResult
@@ -209,7 +211,7 @@ async def test_an_unknown_call_and_a_wrong_signature_are_told_alike(tmp_path: Pa
 async def test_a_webhook_reaches_a_process_that_was_started_later(tmp_path: Path) -> None:
     service, model = Service(), ScriptedModel(SCRIPT)
     clock = FakeClock()
-    setup = Setup(model=model, make_workplaces=fixed_tools([service.tool]))
+    setup = Setup(model=model, open_workplaces=fixed_tools([service.tool]))
     async with open_world(tmp_path, setup, clock=clock) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "ship")

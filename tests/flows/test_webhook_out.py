@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from asyncagents.app.runtime import Setup, fixed_tools, open_runtime
+from asyncagents.app.assemble import Setup
+from asyncagents.app.runtime import open_runtime
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.config import AsyncToolsConfig, WebhooksConfig
 from asyncagents.config.secret import Secret
 from asyncagents.domain.call.call import Completed
@@ -142,7 +144,7 @@ async def test_what_failed_is_tried_again_later_under_the_same_id(tmp_path: Path
     async with receiving() as receiver, open_webhook_sender(("127.0.0.1",)) as post:
         receiver.answers = [500, 404]
         tool = deploy(receiver, webhook_secret=Secret(SECRET))
-        setup = Setup(model=ScriptedModel(SCRIPT), make_workplaces=fixed_tools([tool]), post=post)
+        setup = Setup(model=ScriptedModel(SCRIPT), open_workplaces=fixed_tools([tool]), post=post)
         async with open_world(tmp_path, setup, clock=clock) as runtime:
             session = await runtime.create_session(directory=tmp_path)
             await runtime.prompt(session.id, "ship")
@@ -339,7 +341,7 @@ async def test_a_silent_receiver_holds_up_nobody_else(tmp_path: Path) -> None:
         later("quick", webhook_url="https://quick.test/"),
     ]
     posts = _Counted()
-    setup = Setup(model=ScriptedModel(script), make_workplaces=fixed_tools(tools), post=posts)
+    setup = Setup(model=ScriptedModel(script), open_workplaces=fixed_tools(tools), post=posts)
     async with open_world(tmp_path, setup) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "ship")
@@ -378,7 +380,7 @@ async def test_a_post_that_breaks_is_a_failure_like_any_other(
         raise RuntimeError(f"cannot post to {letter.url}")
 
     tool = later("deploy", webhook_url="https://x.test/?token=hush")
-    setup = Setup(model=ScriptedModel(SCRIPT), make_workplaces=fixed_tools([tool]), post=broken)
+    setup = Setup(model=ScriptedModel(SCRIPT), open_workplaces=fixed_tools([tool]), post=broken)
     async with open_world(tmp_path, setup) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.prompt(session.id, "ship")

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.config import AsyncToolsConfig
 from asyncagents.config.secret import Secret
 from asyncagents.domain.call.signature import sign_plain
@@ -27,7 +28,7 @@ from tests.flows.kit import Gate, open_world, stage
 
 @pytest.mark.spec("P-06")
 async def test_before_any_secret_was_made_nothing_is_genuine(tmp_path: Path) -> None:
-    setup = Setup(model=ScriptedModel(SCRIPT), make_workplaces=fixed_tools([]))
+    setup = Setup(model=ScriptedModel(SCRIPT), open_workplaces=fixed_tools([]))
     async with open_world(tmp_path, setup, clock=FakeClock()) as runtime:
         assert await runtime.async_tools.secrets(UNKNOWN) == ()
         with pytest.raises(Unauthorized):

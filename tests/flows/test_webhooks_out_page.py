@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.config import WebhooksConfig
 from asyncagents.engine.webhook.delivery import (
     RETRY_PAUSES_MS,
@@ -37,7 +38,7 @@ async def test_what_the_tool_of_the_page_owes_is_genuine_to_the_receiver_of_the_
 
     model = ScriptedModel({"go": [[call("review", change="#7")], [say("Fine.")]]})
     setup = Setup(
-        model=model, make_workplaces=fixed_tools([names["review"]], lambda ask, context: "allow"), post=post
+        model=model, open_workplaces=fixed_tools([names["review"]], lambda ask, context: "allow"), post=post
     )
     async with open_world(tmp_path, setup) as runtime:
         session = await runtime.create_session(directory=tmp_path)

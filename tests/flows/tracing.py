@@ -11,7 +11,8 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock
 from asyncagents.config.config import DelegationConfig
 from asyncagents.engine.runtime.runtime import Runtime
@@ -69,8 +70,8 @@ async def traced(
     """A runtime where agents launch agents and nobody is asked; without a collector nobody traces it."""
     more: dict[str, Any] = {"observer": collector.watch(content=content)} if collector else {}
     model = script if isinstance(script, ScriptedModel) else ScriptedModel(script)
-    furnish = fixed_tools(tools, allow, DelegationConfig())
-    async with open_world(data, Setup(model=model, make_workplaces=furnish, **more)) as runtime:
+    workplaces = fixed_tools(tools, allow, DelegationConfig())
+    async with open_world(data, Setup(model=model, open_workplaces=workplaces, **more)) as runtime:
         yield runtime
 
 

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents import Ask, Completed, Failed, Pending, Tool, ToolContext, approval
-from asyncagents.app.runtime import Setup
+from asyncagents.app.assemble import Setup
 from asyncagents.config.config import AsyncToolsConfig, DelegationConfig
 from asyncagents.config.secret import Secret
 from asyncagents.delegation.launch import TaskLauncher
@@ -193,13 +194,14 @@ class Cast:
             tools="both", concurrent=terms.concurrent, seconds=terms.task_seconds, depth=3
         )
 
-        def furnish(desk: TaskLauncher) -> Workplaces:
-            todos = todowrite(desk.store.todos, desk.ids)
-            return Office((*self.tools(), todos, *delegation_tools(desk, limits)), terms, self._snapshots)
+        def open_workplaces(launcher: TaskLauncher) -> AbstractAsyncContextManager[Workplaces]:
+            tools = (*self.tools(), todowrite(launcher.store.todos, launcher.ids))
+            tools = (*tools, *delegation_tools(launcher, limits))
+            return nullcontext(Office(tools, terms, self._snapshots))
 
         return Setup(
             model=self.model,
-            make_workplaces=furnish,
+            open_workplaces=open_workplaces,
             serve=serve,
             async_tools=AsyncToolsConfig(),
             post=self._post,

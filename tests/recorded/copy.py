@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import pytest
 
+from asyncagents.app.assemble import start_runtime
 from asyncagents.app.backend import Backend, PolledDatabase
-from asyncagents.app.runtime import start_runtime
 from asyncagents.cli.serve.migrate import upgrade_schema
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.config.fleet import STORE_VARIABLE

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from asyncagents.app.runtime import Setup
+from asyncagents.app.assemble import Setup
 from asyncagents.domain.call.call import Call
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.status import Idle, WaitingAsync

@@ -3,12 +3,13 @@
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents import Ask, Completed, Failed, Pending, Tool, ToolContext
-from asyncagents.app.runtime import Setup
+from asyncagents.app.assemble import Setup
 from asyncagents.delegation.launch import TaskLauncher
 from asyncagents.delegation.tools import delegation_tools
 from asyncagents.domain.agent.permission import LineageRules, judge
@@ -231,12 +232,15 @@ class Cast:
         grove = self._grove
         if grove is None:
             place = Gatehouse(props, ask_everything)
-            return Setup(model=model, make_workplaces=lambda desk: place, before_rest=before_rest)
+            return Setup(
+                model=model, open_workplaces=lambda launcher: nullcontext(place), before_rest=before_rest
+            )
 
-        def furnish(desk: TaskLauncher) -> Workplaces:
-            return Treehouse((*props, *delegation_tools(desk, grove.limits)), ask_everything, asks=grove.asks)
+        def open_workplaces(launcher: TaskLauncher) -> AbstractAsyncContextManager[Workplaces]:
+            tools = (*props, *delegation_tools(launcher, grove.limits))
+            return nullcontext(Treehouse(tools, ask_everything, asks=grove.asks))
 
-        return Setup(model=model, make_workplaces=furnish, before_rest=before_rest)
+        return Setup(model=model, open_workplaces=open_workplaces, before_rest=before_rest)
 
 
 async def nobody_objects(snapshot: Snapshot, reason: RestReason) -> RestVerdict:

@@ -3,12 +3,13 @@
 import asyncio
 import random
 from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from asyncagents import Completed, Failed, Pending, Tool, ToolContext
-from asyncagents.app.runtime import Setup
+from asyncagents.app.assemble import Setup
 from asyncagents.config.config import AsyncToolsConfig
 from asyncagents.config.secret import Secret
 from asyncagents.delegation.launch import TaskLauncher
@@ -119,12 +120,13 @@ class ParkCast:
     def setup(self, process: Process) -> Setup:
         props = ParkProps(self._stage, process, self._seed).tools()
 
-        def furnish(desk: TaskLauncher) -> Workplaces:
-            return Parkhouse((*props, *delegation_tools(desk, self._park.limits)), ask_everything, asks=False)
+        def open_workplaces(launcher: TaskLauncher) -> AbstractAsyncContextManager[Workplaces]:
+            tools = (*props, *delegation_tools(launcher, self._park.limits))
+            return nullcontext(Parkhouse(tools, ask_everything, asks=False))
 
         return Setup(
             model=ParkModel(self._stage, process, self._seed, self._park),
-            make_workplaces=furnish,
+            open_workplaces=open_workplaces,
             before_rest=no_objection if self._seed % 3 else nobody_objects,
             post=PostOffice(self._stage, process, self._seed),
             async_tools=AsyncToolsConfig(keep_days=self._park.keep / 86_400),

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from asyncagents.app.runtime import Setup
+from asyncagents.app.assemble import Setup
 from asyncagents.domain.call.call import Always, Answers, Completed, Failed, Once, Reject, Reply, Result
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.conversation.status import Idle

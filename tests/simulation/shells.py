@@ -3,12 +3,13 @@
 import asyncio
 import json
 import sqlite3
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from asyncagents.app.runtime import Setup
+from asyncagents.app.assemble import Setup
 from asyncagents.domain.call.call import Call, Completed
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.engine.tool import Outcome, Tool, ToolContext
@@ -32,7 +33,9 @@ class ShellCast(Cast):
         hands = Hands(self._stage, process, self._seed)
         place = Gatehouse((*hands.tools(), Tool("bash", Command, hands.bash)), ask)
         model = WildModel(self._stage, process, self._seed)
-        return Setup(model=model, make_workplaces=lambda desk: place, before_rest=nobody_objects)
+        return Setup(
+            model=model, open_workplaces=lambda launcher: nullcontext(place), before_rest=nobody_objects
+        )
 
 
 class Hands(Props):

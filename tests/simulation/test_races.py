@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.call.call import Call, Failed, Settled
 from asyncagents.domain.id import SessionId
@@ -43,7 +44,7 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> None:
 
 
 def _setup(script: ScriptedModel, limits: DelegationConfig) -> Setup:
-    return Setup(model=script, make_workplaces=fixed_tools((), lambda ask, context: "allow", limits))
+    return Setup(model=script, open_workplaces=fixed_tools((), lambda ask, context: "allow", limits))
 
 
 def _launch(name: str) -> dict[str, str]:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.app.runtime import Setup, fixed_tools
+from asyncagents.app.assemble import Setup
+from asyncagents.app.workplaces import fixed_tools
 from asyncagents.domain.call.webhook import Delivery
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.webhook.delivery import (
@@ -31,7 +32,7 @@ TOOL = later("deploy", webhook_url="https://hooks.test/", seconds=None)
 class Stand:
     def __init__(self, path: Path, post: SendWebhook, *, seed: int = 1, odds: Odds | None = None) -> None:
         self.machine = Machine(path / f"{seed}.db", seed, odds or Odds(SeededRng(seed)))
-        self._setup = Setup(model=ScriptedModel(SCRIPT), make_workplaces=fixed_tools([TOOL]), post=post)
+        self._setup = Setup(model=ScriptedModel(SCRIPT), open_workplaces=fixed_tools([TOOL]), post=post)
         self._number = 0
 
     def begin(self, group: asyncio.TaskGroup) -> Process:

@@ -5,11 +5,11 @@ import json
 import random
 import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
-from asyncagents.app.runtime import Setup
+from asyncagents.app.assemble import Setup
 from asyncagents.domain.call.call import Completed
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import MessageId, SessionId
@@ -93,7 +93,9 @@ class UndoWorld(Scenario):
     def setup_of(self, process: Process) -> Setup:
         place = FixedWorkplace((self._edit(process), self._job(process)), allow)
         place.snapshots = DiskSnapshots(self.disk, process, self._seed)
-        return Setup(model=UndoModel(self, process, self._seed), make_workplaces=lambda desk: place)
+        return Setup(
+            model=UndoModel(self, process, self._seed), open_workplaces=lambda launcher: nullcontext(place)
+        )
 
     def _start(self) -> None:
         self.setup = self.setup_of

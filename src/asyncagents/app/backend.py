@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.config.fleet import Fleet
@@ -99,8 +100,8 @@ class Backend(Struct, frozen=True):
 @asynccontextmanager
 async def open_backend(directory: Path, fleet: Fleet | None) -> AsyncIterator[Backend]:
     opened = open_sqlite_backend(directory) if fleet is None else open_postgres_backend(fleet)
-    async with opened as world:
-        yield world
+    async with opened as backend:
+        yield backend
 
 
 @asynccontextmanager
@@ -128,57 +129,53 @@ async def open_postgres_backend(fleet: Fleet) -> AsyncIterator[Backend]:
         raise ConfigError(f"{MISSING} ({error})") from error
     own = SystemClock()
     own.check()
-    clock, rng, bond = StoreClock(own), SystemRng(), PeerCallbacks()
+    clock, rng, peers = StoreClock(own), SystemRng(), PeerCallbacks()
     ids, me, patience = Ids(clock, rng), OwnerId(f"{rng.below(2**64):016x}"), fleet.heartbeat_seconds
     workers = Workers(Worker(me, fleet.kind, fleet.pools, patience), clock)
     async with (
         open_postgres(fleet.store, clock=clock, rng=rng, ids=ids, size=fleet.connections) as database,
         open_control_connection(
             fleet.store, rng, workers, patience=patience, check=database.identity.check
-        ) as line,
+        ) as control,
     ):
-        database.before_commit, database.on_commit = enqueue_wakes, line.announce_commit
-        database.remote_commits.has_listeners, database.remote_commits.has_waiters = (
-            lambda: bond.has_listeners(),
-            lambda: bond.has_waiters(),
-        )
-        line.on_news = database.poll
-        _connect_workers(workers, bond)
-        await line.wait_until_ready()
-        jobs = PgWakeQueue(fleet.store, rng, pools=fleet.pools, most=fleet.concurrency, heartbeat=patience)
-        jobs.peers = lambda: workers.peers
-        line.on_jobs, line.on_cut = jobs.hint, lambda cut: _report_connection(bond, jobs, cut)
-        yield Backend(
-            database,
-            workers,
-            clock,
-            rng,
-            ids,
-            poll_seconds=FLEET_POLL_SECONDS,
-            pool=fleet.pool,
-            pools=fleet.pools,
-            max_sessions=fleet.concurrency,
-            session_queue=jobs,
-            peers=bond,
-            wire=line,
-        )
+        database.before_commit, database.on_commit = enqueue_wakes, control.announce_commit
+        control.on_news = database.poll
+        _connect_workers(workers, database.remote_commits, peers)
+        await control.wait_until_ready()
+        queue = PgWakeQueue(fleet.store, rng, pools=fleet.pools, most=fleet.concurrency, heartbeat=patience)
+        queue.peers = lambda: workers.peers
+        control.on_jobs, control.on_cut = queue.hint, lambda cut: _report_connection(peers, queue, cut)
+        backend = Backend(database, workers, clock, rng, ids, session_queue=queue, peers=peers, wire=control)
+        yield _with_pools(backend, fleet)
 
 
-def _report_connection(bond: PeerCallbacks, jobs: Any, cut: bool) -> None:
-    bond.on_connection_change(cut)
+def _with_pools(backend: Backend, fleet: Fleet) -> Backend:
+    return replace(
+        backend,
+        poll_seconds=FLEET_POLL_SECONDS,
+        pool=fleet.pool,
+        pools=fleet.pools,
+        max_sessions=fleet.concurrency,
+    )
+
+
+def _report_connection(peers: PeerCallbacks, queue: Any, cut: bool) -> None:
+    peers.on_connection_change(cut)
     if cut:
-        jobs.disconnect()
+        queue.disconnect()
 
 
-def _connect_workers(workers: Any, bond: PeerCallbacks) -> None:
+def _connect_workers(workers: Any, remote_commits: Any, peers: PeerCallbacks) -> None:
     """Connect the database's `workers` to the callbacks, which are looked up when called."""
-    workers.runs, workers.capacity = lambda: bond.running_sessions(), lambda: bond.capacity()
-    workers.listens, workers.on_death = lambda: bond.has_listeners(), lambda: bond.on_peer_died()
-    bond.peer_count, bond.is_served = lambda: workers.peers, workers.is_served
+    workers.runs, workers.capacity = lambda: peers.running_sessions(), lambda: peers.capacity()
+    workers.listens, workers.on_death = lambda: peers.has_listeners(), lambda: peers.on_peer_died()
+    remote_commits.has_listeners = lambda: peers.has_listeners()
+    remote_commits.has_waiters = lambda: peers.has_waiters()
+    peers.peer_count, peers.is_served = lambda: workers.peers, workers.is_served
 
 
 def connect_peers(
-    world: Backend, dispatcher: Dispatcher, limits: Limits, *, bus: Bus, answers: AnswerWaiters
+    backend: Backend, dispatcher: Dispatcher, limits: Limits, *, bus: Bus, answers: AnswerWaiters
 ) -> None:
     """Connect the runtime to the other processes of the same database, if there are any."""
 
@@ -186,15 +183,15 @@ def connect_peers(
         dispatcher.request_sweep()
         limits.redistribute_slots()
 
-    bond = world.peers
+    bond = backend.peers
     bond.running_sessions, bond.capacity = (
         lambda: dispatcher.live,
-        lambda: world.max_sessions if dispatcher.serves else 0,
+        lambda: backend.max_sessions if dispatcher.serves else 0,
     )
     bond.has_listeners, bond.has_waiters = lambda: bus.has_listeners, lambda: answers.has_waiters
     bond.on_connection_change, bond.on_peer_died = dispatcher.set_disconnected, died
-    if world.wire is not None:
-        bus.attach_relay(Relay(bus, world.wire))
+    if backend.wire is not None:
+        bus.attach_relay(Relay(bus, backend.wire))
 
 
 async def run_session_queue(jobs: SessionQueue, dispatcher: Dispatcher) -> None:
@@ -204,13 +201,13 @@ async def run_session_queue(jobs: SessionQueue, dispatcher: Dispatcher) -> None:
         await jobs.work(dispatcher.run_offered)
 
 
-async def poll_forever(world: Backend, clock_was_set: Callable[[], None]) -> None:
+async def poll_forever(backend: Backend, clock_was_set: Callable[[], None]) -> None:
     """Poll for commits of other processes; call `clock_was_set` when the clock jumps: deadlines move."""
-    before = _offset(world.clock)
+    before = _offset(backend.clock)
     while True:
-        await asyncio.sleep(world.poll_seconds)
-        world.database.poll()
-        now = _offset(world.clock)
+        await asyncio.sleep(backend.poll_seconds)
+        backend.database.poll()
+        now = _offset(backend.clock)
         if abs(now - before) > JUMP_MS:
             clock_was_set()
         before = now

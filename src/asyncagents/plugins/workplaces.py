@@ -2,16 +2,11 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from asyncagents.config.config import Config
-from asyncagents.config.env import system_environment
-from asyncagents.delegation.launch import TaskLauncher
 from asyncagents.engine.tool import Policy
 from asyncagents.engine.workplace.mcp import McpControl
-from asyncagents.engine.workplace.workplace import FixedWorkplace, Workplace, Workplaces
-from asyncagents.plugins.api import Plugin
+from asyncagents.engine.workplace.workplace import FixedWorkplace, Workplace
 from asyncagents.plugins.find import FoundPlugins
 from asyncagents.plugins.plugins import MOST_DIRECTORIES, Plugins
 from asyncagents.tools.project.extra_tools import merge_tools
@@ -62,17 +57,3 @@ class PluginWorkplaces:
         )
         place.hooks = additions.hooks
         return place
-
-
-def add_program_plugins(
-    furnish: Callable[[TaskLauncher], Workplaces], policy: Policy, data: Path, own: Sequence[Plugin]
-) -> tuple[Callable[[TaskLauncher], Workplaces], Plugins]:
-    """Add the plugins of a program to fixed workplaces."""
-    plugins = Plugins(system_environment(), output=data / "tool-output", own=own)
-
-    def create_workplaces(desk: TaskLauncher) -> Workplaces:
-        without = furnish(desk)
-        assert isinstance(without, FixedWorkplace), "only fixed workplaces take plugins here"
-        return PluginWorkplaces(without, policy, plugins, Config(data_dir=data))
-
-    return create_workplaces, plugins

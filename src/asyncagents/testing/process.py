@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+from asyncagents.app.assemble import Setup, start_runtime
 from asyncagents.app.backend import Backend
-from asyncagents.app.runtime import Setup, start_runtime
 from asyncagents.domain.id import Ids, OwnerId
 from asyncagents.domain.port import Rng
 from asyncagents.engine.runtime.runtime import Runtime

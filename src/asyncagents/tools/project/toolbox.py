@@ -1,7 +1,10 @@
-"""Build the built-in tools of one project."""
+"""Open what tools share, and build the built-in tools of one project."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,6 +14,7 @@ from asyncagents.config.markdown.skills import Skill
 from asyncagents.domain.id import Ids
 from asyncagents.domain.port import Clock
 from asyncagents.engine.tool import AnyTool
+from asyncagents.store.store import Store
 from asyncagents.tools.builtin.bash import Confinement, bash
 from asyncagents.tools.builtin.edit import edit
 from asyncagents.tools.builtin.glob import glob
@@ -27,11 +31,15 @@ from asyncagents.tools.builtin.write import write
 from asyncagents.tools.file.files import Files
 from asyncagents.tools.file.read_log import ReadLog
 from asyncagents.tools.guard.place_guard import PlaceGuard
-from asyncagents.tools.mcp.servers import Servers
-from asyncagents.tools.output.limit import limit_output
+from asyncagents.tools.mcp.servers import Servers, open_servers
+from asyncagents.tools.output.limit import delete_old_files, limit_output
 from asyncagents.tools.process.processes import Processes
 from asyncagents.tools.process.sandbox import Sandboxes
-from asyncagents.tools.web.web import Web
+from asyncagents.tools.web.own_port import read_own_port
+from asyncagents.tools.web.web import Web, open_web
+
+DelegationTools: TypeAlias = Callable[[DelegationConfig], Sequence[AnyTool]]
+"""Builds the delegation tools of a config."""
 
 
 class ProjectIO(Struct, frozen=True, kw_only=True):
@@ -60,8 +68,29 @@ class ToolDeps(Struct, frozen=True, kw_only=True):
     """Clock for timers; None: the system's."""
     servers: Servers | None = None
     """MCP servers; None: this runtime starts none."""
-    delegation_tools: Callable[[DelegationConfig], Sequence[AnyTool]] = lambda config: ()
-    """Builds the delegation tools of a config."""
+    delegation_tools: DelegationTools = lambda config: ()
+
+
+@asynccontextmanager
+async def open_tool_deps(
+    output: Path, store: Store, ids: Ids, *, home: Path, clock: Clock, delegation_tools: DelegationTools
+) -> AsyncIterator[ToolDeps]:
+    """Open the web client and the MCP servers; delete old files of the output folder."""
+    delete_old_files(output, clock.now())
+    async with (
+        open_web(own_port=partial(read_own_port, output.parent)) as web,
+        open_servers(output) as servers,
+    ):
+        yield ToolDeps(
+            web=web,
+            read_todos=store.todos,
+            ids=ids,
+            home=home,
+            output_folder=output,
+            clock=clock,
+            servers=servers,
+            delegation_tools=delegation_tools,
+        )
 
 
 def built_in_tools(bench: ToolDeps, doors: ProjectIO, skills: Sequence[Skill]) -> tuple[AnyTool, ...]:
