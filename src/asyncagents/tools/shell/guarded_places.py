@@ -10,6 +10,7 @@ from asyncagents.tools.file.files import Files
 from asyncagents.tools.shell import rules as shell_rules
 from asyncagents.tools.shell.command import find_dangers
 from asyncagents.tools.shell.paths import ShellContext, find_paths
+from asyncagents.tools.shell.syntax_tree import ParseLine, parse_line
 from asyncagents.tools.shell.word import Word, Words, words_of
 
 MOST_LOOKED_AT = 5_000
@@ -43,9 +44,14 @@ _EXCLUDING = words_of("rsync tar")
 _DEVICES = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd")
 
 
-def guarded_asks(command: str, files: Files, *, start: Path, home: Path) -> tuple[Ask, ...]:
-    """Return what the line asks besides the `bash` permission: nothing, or one ask that names the places."""
-    parsed = shell_rules.parse_command(command)
+def guarded_asks(
+    command: str, files: Files, *, start: Path, home: Path, parse: ParseLine = parse_line
+) -> tuple[Ask, ...]:
+    """Return what the line asks besides the `bash` permission: nothing, or one ask that names the places.
+
+    Programs keep the names that the line gives them: a link in the project to a reader may be replaced.
+    """
+    parsed = shell_rules.parse_command(command, parse=parse)
     where = ShellContext(files.root, str(start), str(home))
     commands = [_without_excluded(words) for words in parsed.commands]
     redirected = [(Word("tee"), file) for file in parsed.redirect_targets]
