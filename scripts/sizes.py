@@ -41,7 +41,6 @@ IMPORT_HOMES: dict[str, set[str]] = {
     "mcp": {"tools"},
     "mcp_types": {"tools"},
     "opentelemetry": {"telemetry"},
-    "rich": {"cli"},
     "sqlite3": {"store", "testing"},
     "tree_sitter": {"tools"},
     "tree_sitter_bash": {"tools"},

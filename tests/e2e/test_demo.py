@@ -102,7 +102,7 @@ def test_the_demo_shows_that_killed_work_goes_on(tmp_path: Path) -> None:
 
 def test_the_demo_is_coloured_on_a_terminal(tmp_path: Path) -> None:
     """Its screen alone: what is shown on it takes a while."""
-    program = "from asyncagents.cli.demo.screen import Screen; Screen().line('agent', 'Hello.')"
+    program = "from asyncagents.cli.demo.screen import DemoScreen; DemoScreen().line('agent', 'Hello.')"
     assert COLOUR.search(on_a_terminal(tmp_path, sys.executable, "-c", program))
 
 

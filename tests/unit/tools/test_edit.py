@@ -1,6 +1,7 @@
 """`edit`: exactly, or forgivingly when one place alone can be meant; never over what changed."""
 
 import asyncio
+import difflib
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,17 @@ def test_a_diff_can_be_applied(tmp_path_factory: pytest.TempPathFactory, before:
     command = ["git", "apply", "-p0", "-"]
     subprocess.run(command, cwd=folder, input=diff.encode(), check=True, capture_output=True)
     assert (folder / "file").read_bytes() == after.encode()
+
+
+@given(_LINES, _LINES)
+def test_a_diff_of_files_whose_first_and_last_lines_differ_is_that_of_difflib(
+    one: list[str], other: list[str]
+) -> None:
+    before, after = (
+        [f"{side} head", *lines, f"{side} tail"] for side, lines in (("old", one), ("new", other))
+    )
+    diff = unified_diff("f", *("".join(f"{line}\n" for line in side) for side in (before, after)))
+    assert diff.split("\n")[:-1] == [*difflib.unified_diff(before, after, "f", "f", lineterm="")]
 
 
 def test_a_diff_of_large_texts_is_bounded() -> None:

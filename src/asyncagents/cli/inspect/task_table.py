@@ -41,6 +41,10 @@ class TreeLine(Struct, frozen=True):
     text: str
     faint: bool
 
+    @property
+    def styled(self) -> str:
+        return click.style(self.text, dim=True) if self.faint else self.text
+
 
 def print_json(nodes: Sequence[TaskNode]) -> None:
     click.echo(msgspec.json.encode([as_builtins(node) for node in nodes]))
@@ -54,7 +58,7 @@ def print_no_tasks(scope: TaskScope) -> None:
 def print_forest(nodes: Sequence[TaskNode], style: TreeStyle) -> None:
     width = get_terminal_size().columns if sys.stdout.isatty() else WIDEST
     for line in draw_forest(nodes, style, width):
-        click.echo(click.style(line.text, dim=True) if line.faint else line.text)
+        click.echo(line.styled)
 
 
 def draw_forest(nodes: Sequence[TaskNode], style: TreeStyle, width: int = WIDEST) -> list[TreeLine]:

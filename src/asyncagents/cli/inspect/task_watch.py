@@ -5,18 +5,17 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from shutil import get_terminal_size
 from typing import TypeAlias
 
 import click
 import msgspec
 from msgspec import Struct
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
 from asyncagents.cli.exit import WAITING
-from asyncagents.cli.inspect.task_table import TreeLine, TreeStyle, draw_forest, node_name, state_text
+from asyncagents.cli.inspect.task_table import WIDEST, TreeLine, TreeStyle, draw_forest, node_name, state_text
 from asyncagents.cli.inspect.task_tree import TaskNode, TaskScope, as_builtins, read_forest
+from asyncagents.cli.terminal.live import can_redraw, open_live_lines
 from asyncagents.cli.terminal.screen import one_line
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.why import WhyCode
@@ -89,28 +88,24 @@ def _open_display(style: TreeStyle) -> Iterator[tuple[ShowForest, PrintLine]]:
     tell = partial(click.echo, err=True)
     if style.as_json:
         yield JsonSnapshots().show, tell
-    elif sys.stdout.isatty():
-        console = Console(highlight=False, markup=False, emoji=False)
-        with open_live_tree(console, style) as see:
-            # Through the same console: output of another stream would be drawn over.
-            yield see, lambda text: console.print(Text(text))
+    elif can_redraw():
+        with open_live_tree(style) as see:
+            yield see, tell
     else:
         yield StateChanges(click.echo).show, tell
 
 
 @contextmanager
-def open_live_tree(console: Console, style: TreeStyle) -> Iterator[ShowForest]:
+def open_live_tree(style: TreeStyle, widest: int = WIDEST) -> Iterator[ShowForest]:
     """Redraw the forest in place; the last drawing stays."""
     last: list[TreeLine] = []
-    with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
+    with open_live_lines() as live:
 
         def see(nodes: Sequence[TaskNode]) -> None:
-            lines = draw_forest(nodes, style, console.width)
-            if lines == last:
-                return
-            last[:] = lines
-            texts = [Text(line.text, style="dim" if line.faint else "") for line in lines]
-            live.update(Text("\n", no_wrap=True, overflow="crop").join(texts), refresh=True)
+            lines = draw_forest(nodes, style, min(widest, get_terminal_size().columns))
+            if lines != last:
+                last[:] = lines
+                live.show([line.styled for line in lines])
 
         yield see
 

@@ -46,12 +46,10 @@ class Screen:
     """Writes to stdout and stderr; on one terminal neither breaks a line of the other."""
 
     def __init__(self) -> None:
-        environment = system_environment()
         self._out_tty, self._err_tty = sys.stdout.isatty(), sys.stderr.isatty()
-        plain_terminal = environment.get("NO_COLOR") or environment.get("TERM") == "dumb"
         self._one_stream = (self._out_tty and self._err_tty) or _same_file(sys.stdout, sys.stderr)
         """stdout and stderr are the same terminal or file."""
-        self._styled = self._err_tty and not plain_terminal
+        self._styled = self._err_tty and may_style()
         self._out_open = False
         self._err_open = False
         self._prompt_visible = False
@@ -168,6 +166,12 @@ class Screen:
         if not self._styled or tone == "loud":
             return text
         return click.style(text, fg=_COLOURS[tone]) if tone in _COLOURS else click.style(text, dim=True)
+
+
+def may_style() -> bool:
+    """Return whether the environment allows colours on a terminal."""
+    environment = system_environment()
+    return not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
 
 
 def _same_file(one: TextIO, other: TextIO) -> bool:

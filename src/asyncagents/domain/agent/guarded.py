@@ -16,8 +16,8 @@ PathParts: TypeAlias = tuple[str, ...]
 _STRICTNESS: dict[GuardLevel, int] = {"guarded": 0, "secret": 1, "sealed": 2}
 # Other version control systems also run hooks and programs from their configuration.
 _REPOSITORIES = (".git", ".hg", ".jj")
-_OUR_FOLDERS = (".asyncagents", ".agents", ".opencode", ".claude")
-_OUR_FILES = ("asyncagents.json", "asyncagents.jsonc", "opencode.json", "opencode.jsonc")
+OUR_FOLDERS = (".asyncagents", ".agents", ".opencode", ".claude")
+OUR_FILES = ("asyncagents.json", "asyncagents.jsonc", "opencode.json", "opencode.jsonc")
 # Checkouts that other programs keep in their folder; each is a separate project.
 _CHECKOUTS = "worktrees"
 _GIT_WHY = "git, or its like, obeys it: it can name programs that are run"
@@ -73,12 +73,12 @@ def guard_of_name(parts: PathParts) -> Guard | None:
     while at < len(names):
         if any(_has_name(names[at], folder) for folder in _REPOSITORIES):
             return Guard("guarded", _GIT_WHY)
-        if any(_has_name(names[at], folder) for folder in _OUR_FOLDERS):
+        if any(_has_name(names[at], folder) for folder in OUR_FOLDERS):
             if names[at + 1 : at + 2] != [_CHECKOUTS] or len(names) <= at + 3:
                 return Guard("guarded", _OUR_WHY)
             at += 2
         at += 1
-    if names and names[-1] in _OUR_FILES:
+    if names and names[-1] in OUR_FILES:
         return Guard("guarded", _OUR_WHY)
     return None
 

@@ -1,7 +1,7 @@
 """`bash`: run a shell command under the user's rules; all its descendants end with it."""
 
 import os
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,8 +17,9 @@ from asyncagents.tools.file.files import Files
 from asyncagents.tools.file.thread_pool import Threads
 from asyncagents.tools.process.processes import Processes, ProcessResult
 from asyncagents.tools.process.sandbox import Sandboxes
-from asyncagents.tools.shell import rules as shell_rules
 from asyncagents.tools.shell.guarded_places import guarded_asks
+from asyncagents.tools.shell.rules import command_asks
+from asyncagents.tools.shell.syntax_tree import parse_line
 
 DEFAULT_TIMEOUT_MS = 120_000
 MOST_TIMEOUT_MS = 600_000
@@ -75,15 +76,16 @@ def bash(
     """`files`: the project's files, whose guarded places ask; None: no guarded places."""
     threads = files.threads if files else Threads()
 
+    def find_asks(command: str, directory: Path, start: Path) -> tuple[Ask, ...]:
+        """Return the asks for guarded places before the last ask, which is for `bash` itself."""
+        parse = cache(parse_line)
+        *others, own = command_asks(command, directory=directory, start=start, home=home, parse=parse)
+        guarded = guarded_asks(command, files, start=start, home=home, parse=parse) if files else ()
+        return (*others, *guarded, own)
+
     async def plan(args: BashArgs, context: ToolContext) -> tuple[Ask, ...]:
         start = _start_directory(args, context)
-        asks = await threads.run(
-            shell_rules.command_asks, args.command, directory=Path(context.directory), start=start, home=home
-        )
-        if files is None:
-            return asks
-        guarded = await threads.run(guarded_asks, args.command, files, start=start, home=home)
-        return (*asks[:-1], *guarded, asks[-1])
+        return await threads.run(find_asks, args.command, Path(context.directory), start)
 
     async def run(args: BashArgs, context: ToolContext) -> Completed:
         ended = await _processes_of_call(processes, context).run(

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from asyncagents.domain.agent.guarded import OUR_FILES, OUR_FOLDERS
 from asyncagents.domain.agent.sandbox import Sandbox, is_beneath
 from asyncagents.tools.file.remove_tree import remove_tree
 from asyncagents.tools.output.limit import RETENTION_MS
@@ -41,9 +42,10 @@ _PRIVATE_PATHS = """
 """.split()  # noqa: SIM905  a table
 # Files that git runs, and files that configure agents: read-only if they existed at the first look.
 _GUARDED_PATHS = (
-    ".git/hooks", ".git/config", ".git/config.worktree", ".git/info", ".asyncagents", ".agents", ".opencode",
-    ".claude", "asyncagents.json", "asyncagents.jsonc", "opencode.json", "opencode.jsonc",
-)  # fmt: skip
+    *(".git/hooks", ".git/config", ".git/config.worktree", ".git/info"),
+    *OUR_FOLDERS,
+    *OUR_FILES,
+)
 _DROP_CAPABILITIES = ("--cap-drop", "ALL")
 # Root expects to write files of other users; none of these capabilities leads out of the sandbox.
 _ROOT_CAPABILITIES = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER")

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from asyncagents.domain.agent.permission import match
 from asyncagents.tools.shell.known_commands import (
-    GIT_READERS,
-    READERS,
+    COVERED_GIT_READERS,
+    COVERED_READERS,
     RUNNERS,
     USAGES,
     does_more_than_print,
@@ -76,7 +76,7 @@ def cover_command(words: Words) -> Coverage:
         return Coverage("reader", f"{name} *")
     if not all(map(is_plain_word, words[1:])):
         return Coverage("nothing")
-    if name in READERS and not does_more_than_print(words):
+    if name in COVERED_READERS and not does_more_than_print(words):
         return Coverage("reader", f"{name} *")
     if known := known_usage(words):
         return Coverage("known", f"{' '.join(known)} *")
@@ -90,7 +90,7 @@ def known_usage(words: Words) -> Words:
     if words[:2] in RUNNERS:
         inner = known_usage(words[2:]) if len(words) > 2 and words[2:4] not in RUNNERS else ()
         return (*words[:2], *inner) if inner and inner[0] != "git" else ()
-    if words[0] == "git" and len(words) > 1 and words[1] in GIT_READERS:
+    if words[0] == "git" and len(words) > 1 and words[1] in COVERED_GIT_READERS:
         return words[:2]
     plain = ("python", *words[1:]) if _INTERPRETER.fullmatch(words[0]) else words
     for count in range(_LONGEST_NAME, 0, -1):

@@ -9,28 +9,14 @@ from asyncagents.engine.tool import Ask
 from asyncagents.tools.file.files import Files
 from asyncagents.tools.shell import rules as shell_rules
 from asyncagents.tools.shell.command import find_dangers
+from asyncagents.tools.shell.known_commands import FILE_READERS, GIT_FILE_READERS
 from asyncagents.tools.shell.paths import ShellContext, find_paths
+from asyncagents.tools.shell.syntax_tree import ParseLine, parse_line
 from asyncagents.tools.shell.word import Word, Words, words_of
 
 MOST_LOOKED_AT = 5_000
 MOST_NAMED = 16
 """Most places that an ask lists."""
-# Programs that do not change the files they name; their options that do make the line unclear anyway.
-_READERS = words_of(
-    """
-    [ awk b2sum base64 bat cat cd cksum cmp column comm cut df diff dir du echo egrep eza false fd fgrep
-    file find fmt fold grep head hexdump jq less ls md5sum more nl od paste printf pwd readlink realpath
-    rg sha1sum sha224sum sha256sum sha384sum sha512sum stat strings sum tac tail test tr tree true type
-    uniq vdir wc which xxd zcat zgrep
-    """
-)
-_GIT_READERS = words_of(
-    """
-    add annotate blame cat-file check-attr check-ignore commit count-objects describe diff diff-tree
-    for-each-ref grep help log ls-files ls-remote ls-tree merge-base name-rev rev-list rev-parse shortlog
-    show show-ref status version whatchanged
-    """
-)
 # Programs that read all files of a folder: always, or with one of these option letters.
 _WHOLE_FOLDERS = {
     "ack": "", "ag": "", "bsdtar": "", "gtar": "", "jar": "", "rg": "", "rgrep": "", "rsync": "", "tar": "",
@@ -43,9 +29,14 @@ _EXCLUDING = words_of("rsync tar")
 _DEVICES = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd")
 
 
-def guarded_asks(command: str, files: Files, *, start: Path, home: Path) -> tuple[Ask, ...]:
-    """Return what the line asks besides the `bash` permission: nothing, or one ask that names the places."""
-    parsed = shell_rules.parse_command(command)
+def guarded_asks(
+    command: str, files: Files, *, start: Path, home: Path, parse: ParseLine = parse_line
+) -> tuple[Ask, ...]:
+    """Return what the line asks besides the `bash` permission: nothing, or one ask that names the places.
+
+    Programs keep the names that the line gives them: a link in the project to a reader may be replaced.
+    """
+    parsed = shell_rules.parse_command(command, parse=parse)
     where = ShellContext(files.root, str(start), str(home))
     commands = [_without_excluded(words) for words in parsed.commands]
     redirected = [(Word("tee"), file) for file in parsed.redirect_targets]
@@ -97,8 +88,8 @@ def _only_reads(words: Words) -> bool:
         return False
     if words[0] == "git":
         trade = next((word for word in words[1:] if not word.startswith("-")), "status")
-        return trade in _GIT_READERS
-    return words[0] in _READERS
+        return trade in GIT_FILE_READERS
+    return words[0] in FILE_READERS
 
 
 def _reads_whole_folders(words: Words) -> bool:

@@ -11,15 +11,30 @@ from asyncagents.tools.shell.word import words_of
 
 WordCheck: TypeAlias = Callable[[str], bool]
 
-# Programs that only print, unless an option makes the line unclear.
-READERS = words_of(
+# Programs that only print and change no file that they name, unless an option makes the line unclear.
+_READERS = words_of(
     """
-    arch awk basename cat cd cksum cmp column comm cut date df diff dir dirname du echo egrep expand false
-    fgrep file find fmt fold gawk grep groups head hexdump id join jq ls mawk md5sum nl nproc od paste
-    printf pwd readlink realpath rg sed seq sha1sum sha256sum sha512sum sleep sort stat strings sum tac
-    tail test tr tree true type uname uniq uptime vdir wc which whoami
+    awk cat cd cksum cmp column comm cut df diff dir du echo egrep false fgrep file find fmt fold grep head
+    hexdump jq ls md5sum nl od paste printf pwd readlink realpath rg sha1sum sha256sum sha512sum stat strings
+    sum tac tail test tr tree true type uniq vdir wc which
     """
 )
+_GIT_READERS = words_of(
+    """
+    blame check-ignore count-objects describe diff diff-tree for-each-ref grep log ls-files ls-tree
+    merge-base name-rev rev-list rev-parse shortlog show show-ref status version whatchanged
+    """
+)
+# Readers that the answer "always" covers with any plain arguments.
+COVERED_READERS = _READERS | words_of(
+    """
+    arch basename date dirname expand gawk groups id join mawk nproc sed seq sleep sort uname uptime whoami
+    """
+)
+COVERED_GIT_READERS = _GIT_READERS | words_of("cherry range-diff")
+# Readers that may name guarded files.
+FILE_READERS = _READERS | words_of("[ b2sum base64 bat eza fd less more sha224sum sha384sum xxd zcat zgrep")
+GIT_FILE_READERS = _GIT_READERS | words_of("add annotate cat-file check-attr commit help ls-remote")
 # Arguments by which these readers do more than print.
 _EXTRA_ACTIONS = {
     "file": re.compile(r"^(-[a-zA-Z]*C|--com)"),
@@ -264,13 +279,5 @@ USAGES: dict[tuple[str, ...], CommandUsage] = {
     **{("kubectl", verb, kind): _KUBECTL for verb in ("describe", "get") for kind in _RESOURCES},
     **{("systemctl", each): _SYSTEMCTL for each in ("is-active", "is-enabled", "status")},
 }
-# Git subcommands that change nothing; options that run a program or write make the line unclear.
-GIT_READERS = words_of(
-    """
-    blame check-ignore cherry count-objects describe diff diff-tree for-each-ref grep log ls-files
-    ls-tree merge-base name-rev range-diff rev-list rev-parse shortlog show show-ref status version
-    whatchanged
-    """
-)
 # Programs that run the rest of their words as a command, in an environment of the project.
 RUNNERS = frozenset((each, "run") for each in ("hatch", "pdm", "pipenv", "poetry", "rye", "uv"))

@@ -24,6 +24,7 @@ from asyncagents.tools.shell.approval import LineContext, exact_line, line_patte
 from asyncagents.tools.shell.known_commands import holds_secrets
 from asyncagents.tools.shell.paths import PathSurvey, ShellContext, WorkingFolders, find_paths
 from asyncagents.tools.shell.syntax_tree import (
+    ParseLine,
     has_ancestor,
     has_descendant,
     is_quoted,
@@ -102,12 +103,14 @@ class ParsedLine(Struct, frozen=True, kw_only=True):
         return bool(self.reasons)
 
 
-def parse_command(command: str, where: ShellContext | None = None) -> ParsedLine:
+def parse_command(
+    command: str, where: ShellContext | None = None, parse: ParseLine = parse_line
+) -> ParsedLine:
     """Parse a shell line of any content.
 
     `where`: where the line would run; without it, nothing is looked up on the disk.
     """
-    reading = _LineReader(where)
+    reading = _LineReader(where, parse)
     reading.read(command)
     reading.finish()
     patterns = [_command_text(words) for words in reading.commands]
@@ -124,10 +127,12 @@ def parse_command(command: str, where: ShellContext | None = None) -> ParsedLine
     )
 
 
-def command_asks(command: str, *, directory: Path, start: Path, home: Path) -> tuple[Ask, ...]:
+def command_asks(
+    command: str, *, directory: Path, start: Path, home: Path, parse: ParseLine = parse_line
+) -> tuple[Ask, ...]:
     """Return the asks of a command that starts in `start`, in the project at `directory`."""
     where = ShellContext(str(directory), str(start), str(home))
-    parsed = parse_command(command, where)
+    parsed = parse_command(command, where, parse)
     folder = "" if (there := os.path.realpath(start)) == (top := os.path.realpath(directory)) else there
     setting = LineContext(
         command, at_top=not folder and all(_stays_in_project(words, top) for words in parsed.commands)
@@ -175,11 +180,12 @@ def _command_text(words: tuple[str, ...]) -> str:
 class _LineReader:
     """Walks the syntax tree of a line without recursion, since a line may nest to any depth."""
 
-    def __init__(self, where: ShellContext | None) -> None:
+    def __init__(self, where: ShellContext | None, parse: ParseLine) -> None:
         self.commands: list[Words] = []
         self.reasons: list[str] = []
         self.outside: tuple[str, ...] = ()
         self._context = where
+        self._parse = parse
         self._working_folders = WorkingFolders(where)
         self._variables = where.variables if where else {"HOME": "/home", "PWD": "/project"}
         self._splitting_variables = where.splitting_variables if where else frozenset()
@@ -207,7 +213,7 @@ class _LineReader:
             return
         self.reasons.extend(_find_strange_characters(text))
         source = text.encode("utf-8", "replace")
-        tree = parse_line(source)
+        tree = self._parse(source)
         if tree is None:
             self.reasons.append(_TOO_MUCH)
             return

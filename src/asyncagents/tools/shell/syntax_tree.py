@@ -2,14 +2,18 @@
 
 import re
 import warnings
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from threading import Lock
+from typing import TypeAlias
 
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser, Tree
 
 from asyncagents.tools.shell.command import find_file_arguments
 from asyncagents.tools.shell.word import Words
+
+ParseLine: TypeAlias = Callable[[bytes], Tree | None]
+"""`parse_line`, or a cache of it for one line that is read several times."""
 
 PARSE_TIMEOUT_MICROS = 200_000
 """The longest usual lines take a twentieth of this time."""
