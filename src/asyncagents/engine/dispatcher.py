@@ -5,6 +5,7 @@ import logging
 import math
 from collections.abc import Callable, Coroutine
 
+from asyncagents.domain.control import SWEEP_ROWS
 from asyncagents.domain.id import OwnerId, SessionId
 from asyncagents.domain.port import Clock
 from asyncagents.engine.event.replay import RestartReplay
@@ -16,7 +17,6 @@ from asyncagents.engine.runner import Runner
 from asyncagents.errors import AsyncAgentsError, Damaged, LeaseLost, NotFound, StoreError
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit
-from asyncagents.store.verb.expire import SWEEP_ROWS
 
 SWEEP_MS = 30_000
 RETRY_MS = 1_000

@@ -21,11 +21,11 @@ from asyncagents.domain.event import (
     SessionUpdated,
     TodoUpdated,
 )
+from asyncagents.domain.feed import cursor_revision
 from asyncagents.domain.id import PartId, SessionId
 from asyncagents.engine.event.bus import QUEUE_SIZE, Bus, Subscription
 from asyncagents.errors import Closed, NotFound
 from asyncagents.store.store import Store
-from asyncagents.store.verb.feed import cursor_revision
 
 CURSOR_INTERVAL_SECONDS = 15.0
 """After so long without an event a cursor is yielded alone, to keep a later catch-up short."""

@@ -9,6 +9,7 @@ from asyncagents.domain.conversation.failure import unknown_error
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import CommandExecuted, SessionError, SessionIdle, SessionStatus
+from asyncagents.domain.fact import NewShell
 from asyncagents.domain.id import Ids, MessageId, SessionId
 from asyncagents.engine.event.bus import Bus
 from asyncagents.engine.input.content_hash import with_hash
@@ -17,7 +18,6 @@ from asyncagents.engine.input.message import InputBuilder, PromptOptions, requir
 from asyncagents.engine.runtime.answers import AnswerWaiters, SubmittedPrompt, submit_prompt
 from asyncagents.errors import InvalidInput, RequestError
 from asyncagents.store.store import Store
-from asyncagents.store.verb.shell import NewShell
 
 
 class SessionActions:

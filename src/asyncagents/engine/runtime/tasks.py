@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from asyncagents.domain.call.waiting import OpenCall, describe_open_call, waits_outside_tree
 from asyncagents.domain.fact import Resume
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.task.task import TaskWithProgress
 from asyncagents.domain.task.view import BackgroundTask, background_task
 from asyncagents.domain.why import CLAIM_GRACE_MS, Why, explain_session
 from asyncagents.engine.input.intake import Intake
@@ -14,7 +15,6 @@ from asyncagents.engine.input.message import require_prompt
 from asyncagents.engine.runtime.abort import Aborter
 from asyncagents.errors import Damaged, InvalidInput, NotFound
 from asyncagents.store.store import Store
-from asyncagents.store.verb.task_read import TaskWithProgress
 
 
 class Tasks:
