@@ -10,7 +10,7 @@ from typing import Any
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.conversation.message import MessageTime, ModelRef, UserMessage
 from asyncagents.domain.conversation.part import TextPart
-from asyncagents.domain.conversation.session import Session, SessionTime, Tokens
+from asyncagents.domain.conversation.session import NewSession, Session, SessionTime, Tokens
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import Ids
 from asyncagents.store.sqlite.connection import Connection, SqliteCursor, connect
@@ -18,7 +18,6 @@ from asyncagents.store.sqlite.database import SqliteDatabase, open_sqlite
 from asyncagents.store.sqlite.statement import load_statements
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.session import NewSession
 from benchmarks.report import Figure
 
 SESSIONS = 200

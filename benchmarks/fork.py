@@ -26,10 +26,9 @@ from asyncagents.domain.conversation.part import (
     ToolCompleted,
     ToolPart,
 )
-from asyncagents.domain.conversation.session import Session, Tokens
+from asyncagents.domain.conversation.session import NewSession, Session, Tokens
 from asyncagents.domain.id import Ids, MessageId, SessionId
 from asyncagents.engine.runtime.runtime import Runtime
-from asyncagents.store.verb.session import NewSession
 from benchmarks.machine import measure as machine
 from benchmarks.report import Figure, table
 

@@ -12,9 +12,9 @@ from asyncagents.domain.fact import ClearTasks, Fact, Resume, Retrieve, Spawn
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import encode
 from asyncagents.domain.task.board import BoardSnapshot, KindFilter
+from asyncagents.domain.task.notice import NoticeOptions
 from asyncagents.domain.task.task import Task, batch_of
 from asyncagents.engine.event.task_stream import BoardUpdate
-from asyncagents.store.verb.promote import NoticeOptions
 from tests.contract.build import ALICE, POOL, Lab, Step
 from tests.contract.tasks import parent
 from tests.contract.walk import Walk

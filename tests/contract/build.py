@@ -11,14 +11,20 @@ from asyncagents.domain.control import Claim, Snapshot
 from asyncagents.domain.conversation.failure import Failure
 from asyncagents.domain.conversation.message import MessageTime, ModelRef, UserMessage
 from asyncagents.domain.conversation.part import Part, PartTime, TextPart
-from asyncagents.domain.conversation.session import CacheTokens, Session, SessionTime, Tokens, default_title
+from asyncagents.domain.conversation.session import (
+    CacheTokens,
+    NewSession,
+    Session,
+    SessionTime,
+    Tokens,
+    default_title,
+)
 from asyncagents.domain.event import Event, PartUpdated
 from asyncagents.domain.fact import Admit, AdmitResult, InputSource, Settle
 from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, RequestId, SessionId
+from asyncagents.domain.step import CallMove, NewStep, StartedStep, StepEnd
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit, Database, Row
-from asyncagents.store.verb.session import NewSession
-from asyncagents.store.verb.step import CallMove, NewStep, StartedStep, StepEnd
 from asyncagents.testing.clock import FakeClock
 
 PROJECT = "prj"

@@ -4,9 +4,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from asyncagents.domain.conversation.copy import copy_conversation
+from asyncagents.domain.conversation.session import NewSession, SessionChanges
 from asyncagents.errors import SessionBusy
-from asyncagents.store.verb.session import NewSession
-from asyncagents.store.verb.session_update import SessionChanges
 from tests.contract.build import POOL, PROJECT
 from tests.contract.walk import MAX_SESSIONS, Walk
 

@@ -12,7 +12,7 @@ from asyncagents.domain.conversation.copy import ConversationCopy, PositionedMes
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import MessageTime, UserMessage
 from asyncagents.domain.conversation.part import TextPart
-from asyncagents.domain.conversation.session import Session, SessionQuery
+from asyncagents.domain.conversation.session import NewSession, Session, SessionQuery
 from asyncagents.domain.event import Event, MessageUpdated, PartUpdated, SessionCreated
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import encode
@@ -29,7 +29,6 @@ from asyncagents.store.tx import Commit, Database, Row, Tx, Verb
 from asyncagents.store.verb import copy
 from asyncagents.store.verb import import_ as verb_bring
 from asyncagents.store.verb.arrive import PIECE_ROWS, STALE_MS
-from asyncagents.store.verb.session import NewSession
 from tests.contract.build import MODEL, POOL, Lab
 
 MESSAGES = PIECE_ROWS

@@ -8,10 +8,10 @@ from asyncagents.domain.call.call import Completed
 from asyncagents.domain.fact import Resume, Retrieve
 from asyncagents.domain.id import CallId
 from asyncagents.domain.task.board import KINDS
+from asyncagents.domain.task.board_feed import BoardChanges, parse_board_cursor
 from asyncagents.engine.event.task_stream import BoardSubscriber
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb import board_feed
-from asyncagents.store.verb.board_feed import BoardChanges, parse_board_cursor
 from asyncagents.store.verb.task import put_task
 from tests.contract.board_walk import TaskWalk, Watcher, fresh, some, watching
 from tests.contract.build import Lab

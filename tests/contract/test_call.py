@@ -21,8 +21,8 @@ from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.conversation.part import FilePart, TextPart, ToolCompleted, ToolPart
 from asyncagents.domain.event import PartUpdated, PermissionAsked, PermissionReplied, QuestionAsked
 from asyncagents.domain.id import CallId, SessionId
+from asyncagents.domain.step import CallMove
 from asyncagents.errors import AlreadySettled, Conflict, NotFound
-from asyncagents.store.verb.step import CallMove
 from tests.contract.build import ALICE, BOB, Lab, ask_id, done, result_of, state_of
 
 FILE = ResultFile("image/png", f"data:image/png;base64,{'A' * 100_000}", "dot.png")

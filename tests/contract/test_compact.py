@@ -12,11 +12,9 @@ from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.event import SessionCompacted
 from asyncagents.domain.fact import WriteTodos
 from asyncagents.domain.id import MessageId, PartId
+from asyncagents.domain.step import NewStep, NewSummary, OpenItems, SummaryEnd
 from asyncagents.engine.decide import CallModel, Rest, decide
 from asyncagents.errors import LeaseLost
-from asyncagents.store.verb.compact import NewSummary
-from asyncagents.store.verb.step import NewStep
-from asyncagents.store.verb.summary import OpenItems, SummaryEnd
 from tests.contract.build import ALICE, BOB, MODEL, Lab, Step
 from tests.contract.raw import rewrite_call
 

@@ -11,14 +11,20 @@ from asyncagents.domain.conversation.copy import UNDER_WAY, copy_conversation
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import CompactionPart, Part, TextPart, ToolCompleted, ToolPart
-from asyncagents.domain.conversation.session import Revert, Rule, Session, SessionModel, SessionQuery
+from asyncagents.domain.conversation.session import (
+    NewSession,
+    Revert,
+    Rule,
+    Session,
+    SessionChanges,
+    SessionModel,
+    SessionQuery,
+)
 from asyncagents.domain.event import MessageRemoved, PartRemoved, PartUpdated, SessionUpdated
 from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.errors import Conflict, InvalidInput, NotFound, SessionBusy
 from asyncagents.store.row import require_session, save_session
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.session import NewSession
-from asyncagents.store.verb.session_update import SessionChanges
 from tests.contract.build import POOL, Lab
 from tests.contract.tasks import parent
 from tests.contract.test_compact import answered as before_summary

@@ -4,11 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.domain.control import Claim
+from asyncagents.domain.conversation.session import NewSession, SessionChanges
 from asyncagents.domain.event import SessionCreated, SessionDeleted
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import LeaseLost, NotFound
-from asyncagents.store.verb.session import NewSession
-from asyncagents.store.verb.session_update import SessionChanges
 from tests.contract.build import POOL, PROJECT, Lab
 
 

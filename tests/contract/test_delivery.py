@@ -18,9 +18,9 @@ from asyncagents.domain.call.webhook import (
 from asyncagents.domain.fact import KeepSecret
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import Conflict, NotFound
+from asyncagents.store.due_delivery import DueDelivery
 from asyncagents.store.sqlite.database import SqliteDatabase
 from asyncagents.store.tx import Row, Tx
-from asyncagents.store.verb.delivery import DueDelivery
 from tests.contract.build import Lab, done
 from tests.contract.raw import plan
 

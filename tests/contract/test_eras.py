@@ -7,11 +7,10 @@ import msgspec
 import pytest
 
 from asyncagents.domain.conversation.copy import copy_conversation
-from asyncagents.domain.conversation.session import Revert
+from asyncagents.domain.conversation.session import NewSession, Revert
 from asyncagents.domain.event import MessageRemoved
 from asyncagents.domain.id import MessageId, SessionId, sort_id
 from asyncagents.errors import InvalidInput
-from asyncagents.store.verb.session import NewSession
 from tests.contract.build import ALICE, POOL, PROJECT, Lab
 from tests.contract.eras import BEGAN, IN_2029, IN_2031, IN_2040, WRAP, bare, named, talk
 from tests.contract.raw import plan

@@ -9,6 +9,7 @@ import pytest
 
 from asyncagents.domain.call.call import Once
 from asyncagents.domain.conversation.message import UserMessage
+from asyncagents.domain.conversation.session import NewSession
 from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import (
     Event,
@@ -28,13 +29,12 @@ from asyncagents.domain.event import (
     SessionStatus,
     SessionUpdated,
 )
+from asyncagents.domain.feed import Feed
 from asyncagents.domain.id import MessageId
 from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.store.store import Store
 from asyncagents.store.verb import feed
-from asyncagents.store.verb.feed import Feed
 from asyncagents.store.verb.read import InputRow
-from asyncagents.store.verb.session import NewSession
 from tests.contract.build import POOL, PROJECT, Lab, ask_id, done
 from tests.contract.talk_walk import TalkWalk
 from tests.contract.walk import Walk

@@ -7,8 +7,8 @@ import pytest
 
 from asyncagents.domain.call.call import Call, Running
 from asyncagents.domain.control import Claim
+from asyncagents.domain.step import CallMove
 from asyncagents.errors import LeaseLost
-from asyncagents.store.verb.step import CallMove
 from tests.contract.build import ALICE, BOB, Lab, Step, done
 
 Write: TypeAlias = Callable[[Lab, Claim, Step, Call], Awaitable[object]]

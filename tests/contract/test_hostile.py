@@ -9,11 +9,10 @@ from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Completed, Failed, Reject, Running
 from asyncagents.domain.conversation.part import TextPart
+from asyncagents.domain.conversation.session import NewSession, SessionChanges
 from asyncagents.domain.id import MessageId, PartId, SessionId
+from asyncagents.domain.step import CallMove
 from asyncagents.errors import InvalidInput
-from asyncagents.store.verb.session import NewSession
-from asyncagents.store.verb.session_update import SessionChanges
-from asyncagents.store.verb.step import CallMove
 from tests.contract.build import POOL, Lab, ask_id
 
 

@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
+from asyncagents.domain.conversation.session import NewSession
+from asyncagents.domain.fact import NewShell
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import KeyReused, NotFound
-from asyncagents.store.verb.session import NewSession
-from asyncagents.store.verb.shell import NewShell
 from tests.contract.build import POOL, Lab
 
 

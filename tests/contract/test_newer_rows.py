@@ -8,8 +8,8 @@ import pytest
 from asyncagents.domain.call.call import render
 from asyncagents.domain.conversation.codec import SHAPE_VERSION, UnknownPart
 from asyncagents.domain.conversation.part import TextPart
+from asyncagents.domain.conversation.session import SessionChanges
 from asyncagents.domain.event import PartUpdated
-from asyncagents.store.verb.session_update import SessionChanges
 from tests.contract.build import ALICE, BOB, Lab, done, state_of
 from tests.contract.raw import (
     call_row,

@@ -18,8 +18,8 @@ from asyncagents.domain.call.pending_tool import pending_status, pending_tool_ca
 from asyncagents.domain.event import AsyncToolExpiring, QuestionRejected
 from asyncagents.domain.fact import KeepSecret
 from asyncagents.domain.id import CallId
+from asyncagents.domain.step import CallMove
 from asyncagents.errors import AlreadySettled, Conflict, NotFound
-from asyncagents.store.verb.step import CallMove
 from tests.contract.build import ALICE, BOB, Lab, done, state_of
 from tests.contract.raw import rewrite_call
 

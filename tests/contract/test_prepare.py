@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Once, Requested, Running, render
+from asyncagents.domain.step import PreparedInput
 from asyncagents.errors import LeaseLost
-from asyncagents.store.verb.prepare import PreparedInput
 from tests.contract.build import ALICE, BOB, Lab, ask_id
 
 

@@ -9,8 +9,7 @@ from asyncagents.domain.conversation.message import AssistantMessage, UserMessag
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.fact import WriteTodos
-from asyncagents.store.verb.remind import Reminder, StepInfo
-from asyncagents.store.verb.step import NewStep, StartedStep
+from asyncagents.domain.step import NewStep, Reminder, StartedStep, StepInfo
 from tests.contract.build import ALICE, BOB, Lab, Step, done
 
 

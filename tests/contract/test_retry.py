@@ -8,12 +8,11 @@ from asyncagents.domain.control import Claim
 from asyncagents.domain.conversation.failure import APIError, Failure, aborted_error, api_error
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import RetryPart, RetryTime
-from asyncagents.domain.conversation.session import Tokens
+from asyncagents.domain.conversation.session import SessionChanges, Tokens
 from asyncagents.domain.conversation.status import Busy, Idle, Retry
 from asyncagents.domain.event import PartUpdated, SessionStatus
+from asyncagents.domain.step import StepRetry
 from asyncagents.errors import LeaseLost
-from asyncagents.store.verb.session_update import SessionChanges
-from asyncagents.store.verb.step import StepRetry
 from tests.contract.build import ALICE, BOB, SPENT, Lab, Step
 
 BUSY = api_error("overloaded", is_retryable=True, status_code=529)

@@ -3,13 +3,13 @@
 import pytest
 
 from asyncagents.domain.call.call import Completed, Failed, Settled
+from asyncagents.domain.conversation.file_changes import StepFileChanges
 from asyncagents.domain.conversation.part import PatchPart, StepFinishPart, StepStartPart
 from asyncagents.domain.conversation.session import Revert, Tokens
 from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.event import MessageRemoved
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.errors import AlreadySettled, LeaseLost, SessionBusy
-from asyncagents.store.verb.file_changes import StepFileChanges
 from asyncagents.store.verb.revert import UNDONE
 from tests.contract.build import BOB, Lab
 

@@ -8,10 +8,9 @@ from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, ToolPart
 from asyncagents.domain.conversation.status import Busy, Idle
 from asyncagents.domain.event import MessageUpdated, PromptAnswered
-from asyncagents.domain.fact import Settle
+from asyncagents.domain.fact import NewShell, Settle
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import InvalidInput, NotFound, SessionBusy
-from asyncagents.store.verb.shell import NewShell
 from tests.contract.build import Lab
 
 

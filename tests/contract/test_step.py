@@ -10,8 +10,8 @@ from asyncagents.domain.conversation.part import StepStartPart, TextPart, ToolPa
 from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.event import MessageUpdated, PartUpdated, PromptAnswered, SessionError
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.step import StepEnd
 from asyncagents.engine.decide import is_turn_over
-from asyncagents.store.verb.step import StepEnd
 from tests.contract.build import SPENT, Lab, Step, done, state_of
 
 

@@ -3,13 +3,12 @@
 import pytest
 
 from asyncagents.domain.call.call import Completed, Failed, Open
-from asyncagents.domain.control import Claim
+from asyncagents.domain.control import Claim, RestReason
 from asyncagents.domain.conversation.failure import api_error
 from asyncagents.domain.conversation.part import RetryPart, RetryTime
 from asyncagents.domain.event import TaskCompleted, TaskUpdated
 from asyncagents.domain.fact import Resume, Retrieve
-from asyncagents.store.verb.rest import RestReason
-from asyncagents.store.verb.step import StepRetry
+from asyncagents.domain.step import StepRetry
 from tests.contract.build import Lab, result_of
 from tests.contract.raw import rewrite_call, rewrite_session
 from tests.contract.tasks import middle, open_notices, parent, rewrite_task, work

@@ -3,9 +3,9 @@
 import pytest
 
 from asyncagents.domain.conversation.part import FilePart
+from asyncagents.domain.conversation.session import NewSession
 from asyncagents.domain.event import SessionCreated
 from asyncagents.errors import InvalidInput
-from asyncagents.store.verb.session import NewSession
 from tests.contract.build import POOL, PROJECT, Lab
 from tests.contract.test_retry import failed
 

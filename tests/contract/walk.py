@@ -9,9 +9,9 @@ from asyncagents.domain.call.call import Answers, Call, CallState, Once, Reject,
 from asyncagents.domain.control import Claim
 from asyncagents.domain.conversation.failure import api_error
 from asyncagents.domain.conversation.part import PartTime, TextPart
+from asyncagents.domain.conversation.session import SessionChanges
 from asyncagents.domain.id import SessionId
-from asyncagents.store.verb.session_update import SessionChanges
-from asyncagents.store.verb.step import CallMove
+from asyncagents.domain.step import CallMove
 from tests.contract.build import ALICE, POOL, PROJECT, Lab, Step, ask_id, done
 
 MAX_SESSIONS = 6

@@ -11,10 +11,10 @@ from msgspec import Struct
 
 from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import Event, SessionCreated, SessionDeleted, SessionStatus, SessionUpdated
+from asyncagents.domain.feed import cursor_revision
 from asyncagents.store.postgres.database import PostgresDatabase
 from asyncagents.store.postgres.pool import Connection
 from asyncagents.store.store import Store
-from asyncagents.store.verb.feed import cursor_revision
 from tests.flows.feed_writer import TITLE
 from tests.simulation.mirror import Mirror
 

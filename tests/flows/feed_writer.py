@@ -11,12 +11,13 @@ from msgspec import Struct
 from msgspec.json import decode, encode
 
 from asyncagents.config.clock import SystemClock, SystemRng
+from asyncagents.domain.conversation.session import SessionChanges
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.errors import Conflict
 from asyncagents.store.postgres.database import PostgresDatabase, open_postgres
 from asyncagents.store.row import require_session
 from asyncagents.store.tx import Database, Tx, Verb
-from asyncagents.store.verb.session_update import SessionChanges, update_session
+from asyncagents.store.verb.session_update import update_session
 from asyncagents.store.verb.signal import admit
 from asyncagents.testing.clock import FakeClock
 from tests.contract.build import Lab

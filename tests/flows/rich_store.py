@@ -20,6 +20,7 @@ from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.event import PermissionAsked, TaskCompleted
 from asyncagents.domain.id import Ids, OwnerId, SessionId
+from asyncagents.domain.step import NewStep
 from asyncagents.domain.task.board import TaskQuery
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool, Ask, Tool, ToolContext
@@ -31,7 +32,6 @@ from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Database
-from asyncagents.store.verb.step import NewStep
 from asyncagents.tools.builtin.todo import todowrite
 from tests.flows.delegating import Players, Scenes, launch, office, until_ended
 from tests.flows.kit import Gate, Stage, Text, echo, later

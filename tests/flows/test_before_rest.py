@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import REJECTED, Completed
-from asyncagents.domain.control import Snapshot
+from asyncagents.domain.control import RestReason, Snapshot
 from asyncagents.domain.conversation.failure import UnknownError
 from asyncagents.domain.conversation.status import Busy, Idle
 from asyncagents.domain.event import PermissionAsked, SessionIdle, SessionStatus
@@ -17,7 +17,6 @@ from asyncagents.engine.runner import Continue, RestVerdict
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.model import ModelTurn, TextBlock, UserTurn
 from asyncagents.llm.scripted import call, fail, pause, say
-from asyncagents.store.verb.rest import RestReason
 from tests.flows.kit import CAREFUL, answer_of, later, stage
 
 REPORT = Completed("all green")

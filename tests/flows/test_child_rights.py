@@ -11,11 +11,10 @@ import pytest
 
 from asyncagents.config.config import AgentConfig, CommandConfig, Config, DelegationConfig
 from asyncagents.domain.conversation.part_input import SubtaskInput
-from asyncagents.domain.conversation.session import LaunchRights, Rule
+from asyncagents.domain.conversation.session import LaunchRights, Rule, SessionChanges
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.llm.model import ChatRequest, UserTurn
 from asyncagents.llm.scripted import ScriptLine, ScriptStep, call, say
-from asyncagents.store.verb.session_update import SessionChanges
 from tests.flows.delegating import Players, Scenes, child_of, ids, until_quiet
 from tests.flows.kit import PATIENCE, Gate, Stage, stage
 from tests.flows.moving import brought, elsewhere, exported

@@ -9,7 +9,7 @@ import pytest
 
 from asyncagents import Completed, Tool, ToolContext
 from asyncagents.app.assemble import Setup
-from asyncagents.domain.control import Snapshot
+from asyncagents.domain.control import RestReason, Snapshot
 from asyncagents.domain.conversation.status import Retry
 from asyncagents.domain.event import SessionIdle, SessionStatus
 from asyncagents.engine.observer import Edge, NoopObserver
@@ -17,7 +17,6 @@ from asyncagents.engine.runner import RestVerdict
 from asyncagents.engine.tool import Outcome
 from asyncagents.errors import ToolError
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
-from asyncagents.store.verb.rest import RestReason
 from tests.flows.kit import PATIENCE, Nothing, open_world, stage
 from tests.flows.serving import serving
 from tests.flows.test_metrics import scraped

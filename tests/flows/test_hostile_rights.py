@@ -10,13 +10,12 @@ import pytest
 from asyncagents.archive.import_ import import_from
 from asyncagents.config.config import AgentConfig
 from asyncagents.domain.conversation.part import ToolFailed, ToolPart
-from asyncagents.domain.conversation.session import Rule
+from asyncagents.domain.conversation.session import Rule, SessionChanges
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import AsyncAgentsError
 from asyncagents.llm.scripted import call, say
-from asyncagents.store.verb.session_update import SessionChanges
 from tests.flows.delegating import Scenes, child_of, until_quiet
 from tests.flows.kit import PATIENCE
 from tests.flows.moving import exported

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from asyncagents.domain.conversation.session import SessionChanges
 from asyncagents.domain.id import Ids
 from asyncagents.store.postgres.database import PostgresDatabase, open_postgres
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.session_update import SessionChanges
 from asyncagents.store.verb.signal import admit
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.contract.build import Lab

@@ -15,6 +15,7 @@ import pytest
 from asyncagents import Runtime, ScriptedModel, ToolContext, async_tool, call, open_runtime, say
 from asyncagents.config.config import AsyncToolsConfig
 from asyncagents.domain.call.call import AsyncState, Call, Completed, Settled
+from asyncagents.domain.control import SWEEP_ROWS
 from asyncagents.domain.conversation.status import WaitingAsync
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
 from asyncagents.engine.audit import MAX_PIECES
@@ -22,7 +23,6 @@ from asyncagents.engine.dispatcher import RETRY_MS, SWEEP_MS
 from asyncagents.store.sqlite.connection import Connection, SqliteCursor, connect
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.store import Store
-from asyncagents.store.verb.expire import SWEEP_ROWS
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.flows.kit import PATIENCE
 

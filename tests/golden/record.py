@@ -43,7 +43,7 @@ def openapi() -> str:
 
 def command_help() -> str:
     """`--help` of every command."""
-    return "\n".join(_help_below(main, click.Context(main, info_name="asyncagents")))
+    return "\n".join(_help_below(main, click.Context(main, info_name="asyncagents", **main.context_settings)))
 
 
 def _help_below(command: click.Command, context: click.Context) -> Iterator[str]:

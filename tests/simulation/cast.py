@@ -14,10 +14,11 @@ from asyncagents.delegation.launch import TaskLauncher
 from asyncagents.delegation.tools import delegation_tools
 from asyncagents.domain.agent.permission import LineageRules, judge
 from asyncagents.domain.call.ask import Option, Question
-from asyncagents.domain.control import Snapshot
+from asyncagents.domain.control import RestReason, Snapshot
 from asyncagents.domain.conversation.failure import api_error, context_overflow_error
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.session import CacheTokens, Rule, Session, Tokens
+from asyncagents.domain.step import StepInfo
 from asyncagents.domain.window import Window
 from asyncagents.engine.runner import RestVerdict, no_objection
 from asyncagents.engine.tool import AnyTool, Outcome, Policy, ask_everything
@@ -42,8 +43,6 @@ from asyncagents.llm.model import (
     ToolCallStart,
     UserTurn,
 )
-from asyncagents.store.verb.remind import StepInfo
-from asyncagents.store.verb.rest import RestReason
 from asyncagents.testing.process import Process
 from tests.simulation.fault_watch import Boom, HungUp
 from tests.simulation.stage import Effect, Stage

@@ -19,6 +19,7 @@ from asyncagents.domain.call.call import Effect as CallEffect
 from asyncagents.domain.call.call import Result
 from asyncagents.domain.call.pending_tool import ToolResult
 from asyncagents.domain.conversation.message import ModelRef
+from asyncagents.domain.step import StepInfo
 from asyncagents.domain.window import Window
 from asyncagents.engine.runner import no_objection
 from asyncagents.engine.tool import AnyTool, AsyncSpec, Execute, Outcome, Plan, ask_everything
@@ -37,7 +38,6 @@ from asyncagents.llm.model import (
     ToolCallStart,
     UserTurn,
 )
-from asyncagents.store.verb.remind import StepInfo
 from asyncagents.testing.clock import EPOCH_MS
 from asyncagents.testing.process import Process
 from tests.simulation.cast import Do, Props, Treehouse, WildModel, nobody_objects

@@ -9,12 +9,13 @@ from typing import Any
 
 from msgspec import Struct
 
+from asyncagents.domain.feed import Feed
 from asyncagents.domain.id import Ids
 from asyncagents.errors import AsyncAgentsError
 from asyncagents.store.postgres.database import PostgresDatabase, open_postgres
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.tx import Commit, Database, Tx
-from asyncagents.store.verb.feed import Feed, read_feed
+from asyncagents.store.verb.feed import read_feed
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.postgres import Server, a_database, open_server
 from tests.simulation.logical import differences, in_postgres, in_sqlite

@@ -6,11 +6,10 @@ import sqlite3
 from functools import partial
 from pathlib import Path
 
-from asyncagents.domain.conversation.session import Session
+from asyncagents.domain.conversation.session import Session, SessionChanges
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import NotFound, SessionBusy
-from asyncagents.store.verb.session_update import SessionChanges
 from tests.simulation.scenario import ACTIVE_SECONDS, Scenario
 from tests.simulation.stage import Violation
 

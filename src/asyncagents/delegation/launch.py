@@ -26,7 +26,7 @@ from asyncagents.domain.envelope import one_line
 from asyncagents.domain.fact import Admit, Resume, Spawn
 from asyncagents.domain.id import CallId, Ids, SessionId
 from asyncagents.domain.port import Clock, Rng
-from asyncagents.domain.task.task import Task, batch_of
+from asyncagents.domain.task.task import Task, TaskWithProgress, batch_of
 from asyncagents.domain.task.texts import (
     ambiguous_id_text,
     cannot_work_text,
@@ -45,7 +45,6 @@ from asyncagents.engine.tool import ToolContext
 from asyncagents.engine.workplace.workplace import Workplaces, workplace_at
 from asyncagents.errors import AsyncAgentsError, Damaged, NotFound, ToolError
 from asyncagents.store.store import Store
-from asyncagents.store.verb.task_read import TaskWithProgress
 from asyncagents.version import VERSION
 
 DENIED_TO_CHILDREN = ("todowrite", "todoread", TASK)

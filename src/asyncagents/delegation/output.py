@@ -11,10 +11,10 @@ from asyncagents.delegation.texts import load_text
 from asyncagents.domain.call.call import Completed, WaitFor
 from asyncagents.domain.conversation.transcript import Transcript, transcript
 from asyncagents.domain.fact import Retrieve
+from asyncagents.domain.task.task import TaskWithProgress
 from asyncagents.domain.task.texts import task_gone_text, task_output_text
 from asyncagents.engine.tool import Outcome, Tool, ToolContext, WithFacts
 from asyncagents.errors import NotFound, ToolError
-from asyncagents.store.verb.task_read import TaskWithProgress
 
 OUTPUT_TOOL = "asyncagents_output"
 DEFAULT_SECONDS = 30.0

@@ -3,8 +3,8 @@
 import asyncio
 
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.task.task import Launcher
 from asyncagents.store.store import Store
-from asyncagents.store.verb.task_read import Launcher
 
 
 class SharedRead:

@@ -15,6 +15,12 @@ ControlState: TypeAlias = Literal["idle", "ready", "running"]
 SUMMARY_WANTED = -1
 """Value of `compacting`: the context is full, and a summary is requested before the next step."""
 CLAIM_LIMIT = 3
+SWEEP_ROWS = 25
+"""Rows of each kind per sweep: they hold the write lock for less than 10 ms, unless pages must be read."""
+Scope: TypeAlias = Literal["tree", "turn"]
+"""`tree`: all descendants of a session. `turn`: only the tasks that its turn waits for."""
+RestReason: TypeAlias = Literal["done", "blocked", "error", "aborted", "crash_loop", "ran"]
+"""`ran`: a shell command of a person has ended, and no model is asked."""
 
 
 class Control(Struct, frozen=True):

@@ -115,6 +115,14 @@ class KeepSecret(Struct, frozen=True):
         return f"KeepSecret({self.call_id!r}, {self.direction!r}, …)"
 
 
+class NewShell(Struct, frozen=True):
+    prompt: Admit
+    """The message before the call, which the model reads when it is asked next."""
+    command: str
+    message_id: MessageId
+    """The id of the step that holds the call."""
+
+
 Fact: TypeAlias = (
     Admit | Settle | WriteTodos | Spawn | Resume | Retrieve | CancelTasks | ClearTasks | KeepSecret
 )

@@ -34,6 +34,8 @@ _LETTERS = 20  # from g to z: f is the highest digit
 _FORM = re.compile(r"[a-z]{3}_(z*[g-z])?([0-9a-f]{12})[0-9A-Za-z]{14}")
 AHEAD_MS = 10_000
 """Max lead of another process's clock."""
+AFTER_ALL_IDS = "~"
+"""Sorts after all ids."""
 
 
 def sort_id(given: str, near: int, *, past: bool = False) -> str:

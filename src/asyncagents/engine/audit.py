@@ -2,11 +2,11 @@
 
 import logging
 
+from asyncagents.domain.control import SWEEP_ROWS
 from asyncagents.domain.port import Clock
 from asyncagents.engine.expiry import Expiry
 from asyncagents.errors import Damaged, StoreError
 from asyncagents.store.store import Store
-from asyncagents.store.verb.expire import SWEEP_ROWS
 
 AUDIT_MS = 600_000
 MAX_PIECES = 20

@@ -5,8 +5,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from asyncagents.domain.call.call import Call
-from asyncagents.domain.control import Snapshot
-from asyncagents.store.verb.rest import RestReason
+from asyncagents.domain.control import RestReason, Snapshot
 
 
 class ReconcileCalls(Struct, frozen=True):

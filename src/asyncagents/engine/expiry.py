@@ -3,11 +3,11 @@
 import logging
 from collections.abc import Callable
 
+from asyncagents.domain.control import SWEEP_ROWS
 from asyncagents.domain.port import Clock
 from asyncagents.engine.observer import NOOP_OBSERVER, Observer
 from asyncagents.errors import StuckRow
 from asyncagents.store.facade import DueStore
-from asyncagents.store.verb.expire import SWEEP_ROWS
 
 POSTPONE_MS = 3_600_000
 MAX_LOGGED_ROWS = 10_000

@@ -7,7 +7,7 @@ from typing import TypeAlias, assert_never
 
 from msgspec import Struct
 
-from asyncagents.domain.control import Claim, Snapshot
+from asyncagents.domain.control import Claim, RestReason, Snapshot
 from asyncagents.domain.fact import Admit, Fact
 from asyncagents.domain.id import OwnerId
 from asyncagents.domain.port import Clock
@@ -28,7 +28,6 @@ from asyncagents.engine.step.retry import MAX_INLINE_WAIT_MS
 from asyncagents.engine.step.step import StepRunner
 from asyncagents.errors import LeaseLost
 from asyncagents.store.store import Store
-from asyncagents.store.verb.rest import RestReason
 
 STARTING_WAIT_MS = 10_000
 """How long a run waits for an async tool that has not returned though its result is in."""

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
+from asyncagents.domain.body import encode_body
 from asyncagents.engine.tool import AnyTool
 from asyncagents.engine.workplace.hooks import HookName, PluginReport
 from asyncagents.errors import InvalidInput
@@ -17,7 +18,6 @@ from asyncagents.plugins.guarded_call import (
     ReturnedValue,
 )
 from asyncagents.plugins.hook_health import HookHealth
-from asyncagents.store.body import encode_body
 from asyncagents.tools.project.extra_tools import BUILT_IN
 
 S = TypeVar("S", bound=Struct)

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from asyncagents.domain.control import Snapshot
+from asyncagents.domain.control import RestReason, Snapshot
 from asyncagents.domain.conversation.continuation import continuation_key_prefix
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.session import Session
@@ -18,7 +18,6 @@ from asyncagents.engine.workplace.permission import RuleResolver
 from asyncagents.engine.workplace.workplace import Workplaces, workplace_at
 from asyncagents.errors import InvalidInput
 from asyncagents.store.store import Store
-from asyncagents.store.verb.rest import RestReason
 
 
 class TodoEnforcer:

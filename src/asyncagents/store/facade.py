@@ -2,10 +2,12 @@
 
 import asyncio
 
+from asyncagents.domain.census import Census
+from asyncagents.domain.control import SWEEP_ROWS
 from asyncagents.domain.conversation.copy import ConversationCopy
-from asyncagents.domain.conversation.session import Session
+from asyncagents.domain.conversation.session import NewSession, Session
 from asyncagents.domain.task.board import BoardSnapshot, KindFilter, TaskPage, TaskQuery, TaskStats
-from asyncagents.domain.transfer.records import SessionImport
+from asyncagents.domain.transfer.records import ImportOutcome, SessionImport
 from asyncagents.errors import Damaged, StoreError, StuckRow
 from asyncagents.store.piecewise import PiecewiseWriter
 from asyncagents.store.tx import Database
@@ -31,9 +33,6 @@ from asyncagents.store.verb import (
     shell,
 )
 from asyncagents.store.verb.arrive import PIECE_ROWS
-from asyncagents.store.verb.census import Census
-from asyncagents.store.verb.import_ import ImportOutcome
-from asyncagents.store.verb.session import NewSession
 from asyncagents.store.verb_runner import VerbRunner, read_verb, write_verb
 
 
@@ -87,7 +86,7 @@ class DueStore(VerbRunner):
 
     put_off = write_verb(expire.put_off)
 
-    async def expire(self, limit: int = expire.SWEEP_ROWS) -> int:
+    async def expire(self, limit: int = SWEEP_ROWS) -> int:
         """Expire up to `limit` overdue rows of each kind; returns how many. The rest waits for the next call.
 
         Raises `StuckRow`, with nothing committed, if a row fails for a reason of its own.

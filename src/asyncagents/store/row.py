@@ -4,6 +4,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from asyncagents.domain.body import encode_body
 from asyncagents.domain.call.call import Call, Open, Settled, render
 from asyncagents.domain.call.pending_tool import pending_status
 from asyncagents.domain.control import Backoff, Claim, Control, Snapshot, session_status
@@ -35,7 +36,6 @@ from asyncagents.domain.event import (
 from asyncagents.domain.id import CallId, MessageId, RequestId, SessionId, sort_id
 from asyncagents.domain.shape import encode
 from asyncagents.errors import Conflict, LeaseLost, NotFound
-from asyncagents.store.body import encode_body
 from asyncagents.store.tx import Row, Tx
 
 IDLE = encode(Idle()).decode()

@@ -1,6 +1,7 @@
 """The store: each method is one transaction, on SQLite or PostgreSQL."""
 
 from asyncagents.domain.call.call import Call, Result
+from asyncagents.domain.control import SWEEP_ROWS
 from asyncagents.domain.fact import Settle
 from asyncagents.domain.id import CallId
 from asyncagents.store import row
@@ -25,7 +26,6 @@ from asyncagents.store.verb import (
     claim,
     compact,
     delete,
-    expire,
     fact,
     feed,
     idempotency,
@@ -90,7 +90,7 @@ class Store(VerbRunner):
             lambda tx: signal.settle(tx, fact, unless_checked=unless_checked), inline=True
         )
 
-    async def expire(self, limit: int = expire.SWEEP_ROWS) -> int:
+    async def expire(self, limit: int = SWEEP_ROWS) -> int:
         """Expire overdue rows; returns how many. The rest waits for the next call. Raises `StuckRow`."""
         return await self.due.expire(limit)
 

@@ -9,12 +9,11 @@ from asyncagents.domain.conversation.codec import SHAPE_VERSION
 from asyncagents.domain.conversation.failure import context_overflow_error
 from asyncagents.domain.conversation.part import PartTime, TextPart, TextSpan
 from asyncagents.domain.conversation.part_input import AgentInput, FileInput, SubtaskInput, TextInput
-from asyncagents.domain.conversation.session import Rule, SessionModel
+from asyncagents.domain.conversation.session import Rule, SessionChanges, SessionModel
 from asyncagents.domain.window import Window
 from asyncagents.engine.runtime.sessions import SessionOptions
 from asyncagents.llm.scripted import Fail, call, end, fail, pause, say, think
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.session_update import SessionChanges
 from tests.recorded.cast import FILLING, Scenes
 from tests.recorded.recorder import PROJECT, Act, Recorder, verb_of
 from tests.simulation.undo_files import Disk

@@ -12,12 +12,12 @@ from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.part import FilePart, StepStartPart, TextPart
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.id import MessageId, PartId
+from asyncagents.domain.step import OpenItems
 from asyncagents.domain.text import reminder
 from asyncagents.domain.window import estimate_text, estimate_tokens
 from asyncagents.engine.step.compaction import open_items_text, tail_start
 from asyncagents.engine.step.digest import cut_middle, digest
 from asyncagents.engine.workplace.workplace import CompactionPolicy
-from asyncagents.store.verb.summary import OpenItems
 from tests.unit.domain.build import SESSION, call, step, user, waiting
 
 NONE: frozenset[PartId] = frozenset()

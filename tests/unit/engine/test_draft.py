@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
+from asyncagents.domain.body import encode_body
 from asyncagents.domain.call.call import (
     ABORTED,
     BROKEN_INPUT,
@@ -38,6 +39,7 @@ from asyncagents.domain.conversation.part import (
 )
 from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.id import Ids, PartId, RequestId
+from asyncagents.domain.step import StepEnd
 from asyncagents.engine.step.draft import Draft, DraftChange, NewPart
 from asyncagents.engine.step.text_buffer import NewText
 from asyncagents.llm.model import (
@@ -57,8 +59,6 @@ from asyncagents.llm.model import (
     ToolCallReady,
     ToolCallStart,
 )
-from asyncagents.store.body import encode_body
-from asyncagents.store.verb.step import StepEnd
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.unit.domain.build import SESSION, step
 

@@ -3,8 +3,7 @@
 import asyncio
 
 from asyncagents.domain.id import SessionId
-from asyncagents.engine.event.task_stream import BoardSubscriber, BoardUpdate
-from asyncagents.store.verb.board_feed import (
+from asyncagents.domain.task.board_feed import (
     BoardChanges,
     BoardCursor,
     BoardEventType,
@@ -12,6 +11,7 @@ from asyncagents.store.verb.board_feed import (
     TaskProgressed,
     parse_board_cursor,
 )
+from asyncagents.engine.event.task_stream import BoardSubscriber, BoardUpdate
 
 
 def at(rev: int, *, level: int | None = None, base: int | None = None) -> BoardCursor:

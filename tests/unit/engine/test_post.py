@@ -22,7 +22,7 @@ from asyncagents.engine.webhook.delivery import (
     retry_pause_ms,
     sign_delivery,
 )
-from asyncagents.store.verb.delivery import DueDelivery
+from asyncagents.store.due_delivery import DueDelivery
 
 NOW = 1_700_000_000_500
 MINUTE, HOUR = 60_000, 3_600_000

@@ -11,15 +11,14 @@ import pytest
 
 from asyncagents.domain.call.call import Once, Reject, Running
 from asyncagents.domain.control import Claim
+from asyncagents.domain.conversation.session import NewSession, SessionChanges
 from asyncagents.domain.id import Ids
+from asyncagents.domain.step import CallMove
 from asyncagents.errors import StoreError
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.tx import Tx, Verb
 from asyncagents.store.verb.answer import answer
 from asyncagents.store.verb.approval import approve
-from asyncagents.store.verb.session import NewSession
-from asyncagents.store.verb.session_update import SessionChanges
-from asyncagents.store.verb.step import CallMove
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.contract.build import ALICE, BOB, POOL, Lab, ask_id, done
 from tests.contract.walk import Walk

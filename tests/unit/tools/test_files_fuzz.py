@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from asyncagents.domain.body import encode_body
 from asyncagents.engine.tool import ToolContext
 from asyncagents.errors import ToolError
-from asyncagents.store.body import encode_body
 from asyncagents.tools.search.list_tree import ListedTree, TreeListing, build_tree
 from tests.unit.tools.file_desk import SECRET, Desk
 

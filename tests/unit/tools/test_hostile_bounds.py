@@ -15,6 +15,7 @@ from asyncagents.domain.conversation.part import FilePart, TextPart
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.envelope import escape_tags, unescape_tags
 from asyncagents.domain.id import PartId
+from asyncagents.domain.step import OpenItems
 from asyncagents.engine.model_input import enclose_result, quote_model_text
 from asyncagents.engine.step.compaction import open_items_text
 from asyncagents.engine.step.digest import digest
@@ -22,7 +23,6 @@ from asyncagents.errors import ToolError
 from asyncagents.llm.http.answer_size import AnswerTooLarge
 from asyncagents.llm.pydantic_ai.events import PydanticAiReader
 from asyncagents.plugins.todo_enforcer import todo_reminder
-from asyncagents.store.verb.summary import OpenItems
 from asyncagents.tools.file.text_replace import NoMatch, replace_text
 from asyncagents.tools.mcp.content import DEFAULT_MIME, contents_of, prompt_of
 from asyncagents.tools.patch.apply import apply_hunks

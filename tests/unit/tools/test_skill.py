@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncagents.config.markdown.skills import Skill
+from asyncagents.domain.body import encode_body
 from asyncagents.domain.call.call import Completed
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.engine.tool import Tool, ToolContext
 from asyncagents.errors import ToolError
-from asyncagents.store.body import encode_body
 from asyncagents.tools.builtin.skill import SkillArgs, skill
 
 CONTEXT = ToolContext(

@@ -1,14 +1,14 @@
-"""Sessions as clients see them."""
+"""Sessions as clients see them, and what creates, finds, changes and titles them."""
 
 import hashlib
 import re
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from asyncagents.domain.id import MessageId, PartId, SessionId
+from asyncagents.domain.id import MessageId, PartId, RequestId, SessionId
 from asyncagents.domain.port import Rng
 from asyncagents.domain.shape import Shape
 
@@ -218,3 +218,34 @@ class SessionQuery(Struct, frozen=True, kw_only=True):
     archived: bool = True
     """Include archived sessions."""
     limit: int = 100
+
+
+class SessionChanges(Struct, frozen=True, kw_only=True):
+    """Changes to a session; fields with their default stay as they are."""
+
+    title: str | None = None
+    metadata: dict[str, Any] | None = None
+    """Replaces the metadata."""
+    permission: tuple[Rule, ...] = ()
+    """Appended to the session's rules: the last that matches wins, within the rules of its lineage."""
+    archived: int | UnsetType | None = UNSET
+
+
+class NewSession(Struct, frozen=True, kw_only=True):
+    info: Session
+    pool: str
+    key: str | None = None
+    hash: str | None = None
+    """The hash of the content that the caller gave under the key."""
+
+
+class TitleEnd(Struct, frozen=True, kw_only=True):
+    """The end of a request for a title. Without reported tokens the estimate is charged."""
+
+    session_id: SessionId
+    request_id: RequestId
+    before: str
+    """The title before the request; if it has changed since, a person set it, and it stays."""
+    title: str = ""
+    tokens: Tokens | None = None
+    cost: float = 0

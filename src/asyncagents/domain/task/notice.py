@@ -6,6 +6,7 @@ from typing import assert_never
 from msgspec import Struct
 
 from asyncagents.domain.envelope import envelope, one_line
+from asyncagents.domain.id import MessageId
 from asyncagents.domain.task.summary import ENDED_BY, duration
 from asyncagents.domain.task.task import TaskEnd
 from asyncagents.domain.text import reminder, shorten_middle
@@ -30,6 +31,13 @@ class NoticeFormat(Struct, frozen=True, kw_only=True):
     @property
     def includes_results(self) -> bool:
         return self.inline_result or self.tool is None
+
+
+class NoticeOptions(Struct, frozen=True, kw_only=True):
+    """The format of a notice, and the id of its message; it is older than the step's."""
+
+    message_id: MessageId = MessageId("")
+    how: NoticeFormat = NoticeFormat()
 
 
 class BatchCount(Struct, frozen=True):

@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.conversation.session import Tokens
+from asyncagents.domain.conversation.session import Session, Tokens
 from asyncagents.domain.id import CallId, MessageId, SessionId
 
 TaskStatus: TypeAlias = Literal["running", "completed", "error", "cancelled", "resumed"]
@@ -224,3 +224,18 @@ def resume_run(
 def batch_of(parent_id: SessionId, turn: int) -> str:
     """Return the batch id of a turn of the parent."""
     return f"bat_{parent_id.removeprefix('ses_')}_{turn}"
+
+
+class TaskWithProgress(Struct, frozen=True):
+    """A task and its progress; None: it has ended, and its account holds the numbers."""
+
+    task: Task
+    progress: Progress | None
+
+
+class Launcher(Struct, frozen=True):
+    """The launching session, and how many sessions of its tree work or wait for a place."""
+
+    info: Session
+    turn: int
+    crowd: int

@@ -12,7 +12,7 @@ from asyncagents.domain.conversation.part import Part
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.fact import InputSource
-from asyncagents.domain.id import MessageId
+from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.shape import Shape
 from asyncagents.domain.task.task import Task, TaskEnd
 from asyncagents.errors import InvalidInput
@@ -26,6 +26,7 @@ LARGEST = 2**53
 
 Count: TypeAlias = Annotated[int, Meta(ge=-1, le=LARGEST)]
 Version: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
+ImportOutcome: TypeAlias = Literal["imported", "already there"]
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
@@ -115,3 +116,29 @@ class SessionImport(Struct, frozen=True, kw_only=True):
     """Whether the task was live at the export and is cancelled by the import."""
     remarks: tuple[str, ...] = ()
     """Notes for people on what was not imported."""
+
+
+class ExportedSession(Struct, frozen=True):
+    """A session for an export; `raw`: its JSON as stored."""
+
+    id: SessionId
+    raw: bytes
+    mark: SessionMark
+    todos: bytes | None
+
+
+class ExportedPart(Struct, frozen=True):
+    id: str
+    raw: bytes
+    mark: PartMark
+    call: Call | None
+
+
+class ExportedMessage(Struct, frozen=True):
+    """A message for an export; the next piece begins after its `sort_id`."""
+
+    id: MessageId
+    sort_id: str
+    raw: bytes
+    mark: MessageMark
+    parts: tuple[ExportedPart, ...]

@@ -24,6 +24,7 @@ from asyncagents.domain.control import Claim, Snapshot
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import Ids
 from asyncagents.domain.port import Clock
+from asyncagents.domain.step import CallMove, PreparedInput
 from asyncagents.domain.text import replace_surrogates, shorten_middle
 from asyncagents.engine.call.file_changes import FileChanges
 from asyncagents.engine.call.incoming_webhook import IncomingWebhook
@@ -48,8 +49,6 @@ from asyncagents.engine.workplace.permission import Permissions, PlannedCall, Ru
 from asyncagents.engine.workplace.workplace import UnusableWorkplace, Workplace, Workplaces, workplace_at
 from asyncagents.errors import InvalidInput, ToolError
 from asyncagents.store.store import Store
-from asyncagents.store.verb.prepare import PreparedInput
-from asyncagents.store.verb.step import CallMove
 
 PLAN_SECONDS = 60
 """Limit of one plan; the calls of a step start when all of them are planned."""

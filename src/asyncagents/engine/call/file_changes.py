@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from asyncagents.domain.call.call import Running
 from asyncagents.domain.control import Claim, Snapshot
+from asyncagents.domain.conversation.file_changes import StepFileChanges, TurnFileChanges, unfinished_snapshot
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.id import Ids
+from asyncagents.domain.step import CallMove
 from asyncagents.engine.call.undo import Reverts
 from asyncagents.engine.decide import CallModel, Park, Rest, decide
 from asyncagents.engine.run import OpenSnapshot, Run
@@ -15,8 +17,6 @@ from asyncagents.engine.workplace.snapshots import NoSnapshots, Snapshots
 from asyncagents.engine.workplace.workplace import Workplace, Workplaces, workplace_at
 from asyncagents.errors import NotFound, Unavailable
 from asyncagents.store.store import Store
-from asyncagents.store.verb.file_changes import StepFileChanges, TurnFileChanges, unfinished_snapshot
-from asyncagents.store.verb.step import CallMove
 
 FINAL_SNAPSHOT_SECONDS = 30.0
 """Time limit of the final snapshot of a turn."""

@@ -6,13 +6,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from asyncagents.domain.body import encode_body
 from asyncagents.domain.call.call import Call, Completed, Failed, Open, Running, render
 from asyncagents.domain.conversation.part import ToolRunning
 from asyncagents.domain.event import PartUpdated
 from asyncagents.domain.port import Clock
 from asyncagents.domain.text import replace_surrogates, replace_surrogates_in
 from asyncagents.engine.event.bus import Bus
-from asyncagents.store.body import encode_body
 
 REPORT_INTERVAL_MS = 200
 

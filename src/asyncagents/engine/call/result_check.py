@@ -4,11 +4,11 @@ import msgspec
 from msgspec.structs import replace
 
 from asyncagents.config.secret import Secret
+from asyncagents.domain.body import encode_body
 from asyncagents.domain.call.call import Completed, Failed
 from asyncagents.domain.call.result_file import fit_files
 from asyncagents.engine.tool import Ask, Outcome, Pending, WithFacts
 from asyncagents.errors import InvalidInput
-from asyncagents.store.body import encode_body
 
 _result_decoder: msgspec.json.Decoder[Completed | Failed] = msgspec.json.Decoder(Completed | Failed)
 _pending_decoder = msgspec.json.Decoder(Pending)

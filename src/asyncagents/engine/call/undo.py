@@ -8,15 +8,14 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from asyncagents.domain.conversation.file_changes import UndoDiffs, UndoPlan
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.conversation.session import FileDiff, Revert, Session
-from asyncagents.domain.id import MessageId, PartId, SessionId
+from asyncagents.domain.id import AFTER_ALL_IDS, MessageId, PartId, SessionId
 from asyncagents.engine.workplace.snapshots import FileToRestore, NoSnapshots, Snapshots
 from asyncagents.engine.workplace.workplace import Workplaces, workplace_at
 from asyncagents.errors import NotFound, Unavailable
 from asyncagents.store.store import Store
-from asyncagents.store.verb.file_changes import AFTER_ALL_IDS
-from asyncagents.store.verb.revert import UndoDiffs, UndoPlan
 
 STOP_SECONDS = 5.0
 MAX_NOTES = 20

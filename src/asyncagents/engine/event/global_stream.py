@@ -19,6 +19,7 @@ from asyncagents.domain.event import (
     UnknownEvent,
     encode_event,
 )
+from asyncagents.domain.feed import cursor_revision
 from asyncagents.domain.id import EventId, Ids, SessionId
 from asyncagents.domain.port import Clock
 from asyncagents.domain.shape import encode
@@ -27,7 +28,6 @@ from asyncagents.engine.event.queue import ReplayQueue
 from asyncagents.engine.event.session_stream import advance_cursor
 from asyncagents.errors import Closed, NotFound
 from asyncagents.store.store import Store
-from asyncagents.store.verb.feed import cursor_revision
 
 MAX_FRAMES = 8 * 1024
 """Max events queued per stream: what 200 streaming texts produce in a second."""

@@ -18,12 +18,12 @@ from asyncagents.domain.event import (
     SessionUpdated,
     TodoUpdated,
 )
+from asyncagents.domain.feed import cursor_revision
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.event.bus import QUEUE_SIZE, Bus
 from asyncagents.engine.event.queue import ReplayQueue
 from asyncagents.errors import Closed, NotFound
 from asyncagents.store.store import Store
-from asyncagents.store.verb.feed import cursor_revision
 
 CURSOR_INTERVAL_SECONDS = 15.0
 """After so long without an event a cursor is yielded alone, to keep a later catch-up short."""

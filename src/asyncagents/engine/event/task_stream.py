@@ -20,11 +20,7 @@ from asyncagents.domain.event import (
 )
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task.board import BoardSnapshot, KindFilter, TaskGroup, TaskPage, TaskQuery, TaskStats
-from asyncagents.engine.event.queue import BoundedQueue
-from asyncagents.errors import AsyncAgentsError, Closed
-from asyncagents.store.store import Store
-from asyncagents.store.tx import Commit
-from asyncagents.store.verb.board_feed import (
+from asyncagents.domain.task.board_feed import (
     BoardChanges,
     BoardCursor,
     TaskChange,
@@ -32,6 +28,10 @@ from asyncagents.store.verb.board_feed import (
     filter_kind,
     parse_board_cursor,
 )
+from asyncagents.engine.event.queue import BoundedQueue
+from asyncagents.errors import AsyncAgentsError, Closed
+from asyncagents.store.store import Store
+from asyncagents.store.tx import Commit
 
 MAX_QUEUED_CHANGES = 1024
 

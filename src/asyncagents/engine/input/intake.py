@@ -11,7 +11,7 @@ from asyncagents.config.markdown.commands import CommandDefinition
 from asyncagents.domain.agent.command import Invocation, argument_hints, parse_invocation
 from asyncagents.domain.agent.permission import Action
 from asyncagents.domain.conversation.part_input import PartInput, TextInput
-from asyncagents.domain.conversation.session import Session
+from asyncagents.domain.conversation.session import NewSession, Session
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import CallId, Ids, MessageId, SessionId
 from asyncagents.domain.shape import Shape
@@ -43,7 +43,6 @@ from asyncagents.engine.workplace.prompt_sources import Judge, PromptSources
 from asyncagents.engine.workplace.workplace import UnusableWorkplace, Workplace, Workplaces, workplace_at
 from asyncagents.errors import InvalidInput
 from asyncagents.store.store import Store
-from asyncagents.store.verb.session import NewSession
 
 NO_COMMANDS = "there are no commands here: open the runtime with `coding`"
 NO_SHELL = "there is no shell here: open the runtime with `coding`"

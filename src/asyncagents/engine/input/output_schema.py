@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
+from asyncagents.domain.body import encode_body
 from asyncagents.domain.conversation.message import JsonFormat, MessageFormat, TextFormat
 from asyncagents.errors import InvalidInput
-from asyncagents.store.body import encode_body
 
 DEFAULT_RETRIES = 2
 MAX_RETRIES = 20

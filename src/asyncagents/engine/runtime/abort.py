@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Callable
 
+from asyncagents.domain.control import Scope
 from asyncagents.domain.id import OwnerId, SessionId
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.event.bus import Bus
 from asyncagents.errors import NotFound
 from asyncagents.store.store import Store
-from asyncagents.store.verb.cancel import Scope
 
 POLL_SECONDS = 0.05
 """Poll interval when no events come: the listener fell behind, or the runtime closes."""

@@ -18,6 +18,7 @@ from asyncagents.domain.event import (
     SessionIdle,
     SessionStatus,
 )
+from asyncagents.domain.fact import NewShell
 from asyncagents.domain.id import Ids, MessageId, SessionId
 from asyncagents.engine.event.bus import Bus
 from asyncagents.engine.event.subscribe import subscribe_events
@@ -27,7 +28,6 @@ from asyncagents.engine.input.message import InputBuilder, PromptOptions, requir
 from asyncagents.engine.runtime.answers import AnswerWaiters, SubmittedPrompt, submit_prompt
 from asyncagents.errors import InvalidInput, RequestError
 from asyncagents.store.store import Store
-from asyncagents.store.verb.shell import NewShell
 
 
 class SessionActions:

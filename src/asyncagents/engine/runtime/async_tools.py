@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from asyncagents.config.secret import Secret
+from asyncagents.domain.body import encode_body
 from asyncagents.domain.call.call import CANCELLED, Call, Completed, Failed, Result
 from asyncagents.domain.call.incoming_result import (
     MOST_BYTES,
@@ -25,7 +26,6 @@ from asyncagents.engine.observer import NOOP_OBSERVER, Observer, report_settled
 from asyncagents.engine.tool import Validate
 from asyncagents.engine.workplace.workplace import Workplaces, workplace_at
 from asyncagents.errors import InvalidInput, NotFound, ResultRefused, Unauthorized, Unavailable
-from asyncagents.store.body import encode_body
 from asyncagents.store.store import Store
 
 VALIDATE_SECONDS = 60

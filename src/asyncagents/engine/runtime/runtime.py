@@ -6,10 +6,13 @@ from typing import Any, Unpack
 
 from asyncagents.domain.call.call import Call, Reply
 from asyncagents.domain.call.waiting import WaitingCall
+from asyncagents.domain.census import Census
+from asyncagents.domain.control import Scope
 from asyncagents.domain.conversation.entry import MessageWithParts
-from asyncagents.domain.conversation.session import Rule, Session, project_id
+from asyncagents.domain.conversation.session import NewSession, Rule, Session, project_id
 from asyncagents.domain.conversation.status import Status
 from asyncagents.domain.conversation.todo import Todo
+from asyncagents.domain.feed import Feed
 from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, SessionId
 from asyncagents.domain.port import Clock, Rng
 from asyncagents.engine.call.incoming_webhook import IncomingWebhook
@@ -48,10 +51,6 @@ from asyncagents.engine.workplace.hooks import PluginReport
 from asyncagents.engine.workplace.workplace import Workplace, Workplaces
 from asyncagents.errors import StoreError
 from asyncagents.store.store import Store
-from asyncagents.store.verb.cancel import Scope
-from asyncagents.store.verb.census import Census
-from asyncagents.store.verb.feed import Feed
-from asyncagents.store.verb.session import NewSession
 from asyncagents.version import VERSION
 
 

@@ -9,11 +9,14 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from asyncagents.domain.conversation.copy import copy_conversation
+from asyncagents.domain.conversation.entry import MessagePage
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.part import Part
 from asyncagents.domain.conversation.session import (
+    NewSession,
     Rule,
     Session,
+    SessionChanges,
     SessionModel,
     SessionQuery,
     SessionTime,
@@ -29,9 +32,6 @@ from asyncagents.engine.input.message import require_text, validate_rules
 from asyncagents.engine.workplace.workplace import Workplace, Workplaces, workplace_at
 from asyncagents.errors import InvalidInput
 from asyncagents.store.store import Store
-from asyncagents.store.verb.page import MessagePage
-from asyncagents.store.verb.session import NewSession
-from asyncagents.store.verb.session_update import SessionChanges
 
 
 class SessionFactory:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from asyncagents.domain.call.waiting import OpenCall, describe_open_call, waits_outside_tree
 from asyncagents.domain.fact import Resume
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.task.task import TaskWithProgress
 from asyncagents.domain.task.view import BackgroundTask, background_task
 from asyncagents.domain.why import CLAIM_GRACE_MS, Why, explain_session
 from asyncagents.engine.input.intake import Intake
@@ -15,7 +16,6 @@ from asyncagents.engine.runtime.abort import Aborter
 from asyncagents.engine.runtime.sessions import complete_session_id
 from asyncagents.errors import Damaged, NotFound
 from asyncagents.store.store import Store
-from asyncagents.store.verb.task_read import TaskWithProgress
 
 
 class Tasks:

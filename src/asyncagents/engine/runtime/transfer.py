@@ -14,11 +14,17 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.port import Clock
 from asyncagents.domain.shape import Shape, encode
 from asyncagents.domain.transfer.import_session import ImportTerms, SessionJson, build_import
-from asyncagents.domain.transfer.records import MARK_KEY, PartMark, check_id
+from asyncagents.domain.transfer.records import (
+    MARK_KEY,
+    ExportedMessage,
+    ExportedPart,
+    ExportedSession,
+    ImportOutcome,
+    PartMark,
+    check_id,
+)
 from asyncagents.errors import Conflict, Damaged, NotFound
 from asyncagents.store.store import Store
-from asyncagents.store.verb.export import ExportedMessage, ExportedPart, ExportedSession
-from asyncagents.store.verb.import_ import ImportOutcome
 
 MESSAGES_PER_PIECE = 50
 """Messages held in memory at once."""

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Call
-from asyncagents.domain.conversation.entry import MessageWithParts
+from asyncagents.domain.conversation.entry import MessageWithParts, ModelHistory
 from asyncagents.domain.conversation.failure import ContextOverflowError
 from asyncagents.domain.conversation.message import AssistantMessage, ModelRef, UserMessage
 from asyncagents.domain.conversation.part import StepStartPart
@@ -16,6 +16,7 @@ from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.envelope import escape_tags, one_line
 from asyncagents.domain.id import Ids, MessageId, PartId
 from asyncagents.domain.shape import encode
+from asyncagents.domain.step import OpenItems, StartedStep, StepEnd, SummaryEnd
 from asyncagents.domain.task.task import Task
 from asyncagents.domain.window import estimate_tokens, tokens_used
 from asyncagents.engine.model_input import is_about_summary
@@ -25,9 +26,6 @@ from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.engine.workplace.workplace import CompactionPolicy, Workplace
 from asyncagents.llm.model import ChatRequest, UserTurn, WindowLookup
 from asyncagents.store.store import Store
-from asyncagents.store.verb.read import ModelHistory
-from asyncagents.store.verb.step import StartedStep, StepEnd
-from asyncagents.store.verb.summary import OpenItems, SummaryEnd
 
 MIN_ROOM = 1_000
 MIN_TAIL_TOKENS, MAX_TAIL_TOKENS = 2_000, 15_000

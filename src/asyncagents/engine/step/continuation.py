@@ -8,10 +8,10 @@ from asyncagents.domain.conversation.system_message import MessageTarget, build_
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import Ids
 from asyncagents.domain.port import Clock
+from asyncagents.domain.step import StepEnd
 from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.engine.workplace.workplace import Workplace
 from asyncagents.store.store import Store
-from asyncagents.store.verb.step import StepEnd
 
 
 class Continuation:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from asyncagents.domain.body import encode_body
 from asyncagents.domain.call.call import (
     ABORTED,
     BROKEN_INPUT,
@@ -39,6 +40,7 @@ from asyncagents.domain.conversation.part import (
 )
 from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.id import Ids, PartId, RequestId
+from asyncagents.domain.step import StepEnd
 from asyncagents.domain.text import replace_surrogates, replace_surrogates_in
 from asyncagents.engine.step.retry import RetryHint
 from asyncagents.engine.step.text_buffer import NewText, StreamedPart, TextBuffer
@@ -64,8 +66,6 @@ from asyncagents.llm.model import (
     ToolCallReady,
     ToolCallStart,
 )
-from asyncagents.store.body import encode_body
-from asyncagents.store.verb.step import StepEnd
 
 StepFinishReason: TypeAlias = Finish | Literal["max-steps"]
 NO_FINISH = "The model's stream ended without saying why."

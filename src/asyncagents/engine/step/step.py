@@ -15,6 +15,17 @@ from asyncagents.domain.conversation.part import RetryPart, RetryTime
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import Ids, RequestId
 from asyncagents.domain.port import Clock, Rng
+from asyncagents.domain.step import (
+    TASK_TOOL,
+    NewStep,
+    NewSummary,
+    Reminder,
+    StartedStep,
+    StepEnd,
+    StepRetry,
+    SubtaskOptions,
+)
+from asyncagents.domain.task.notice import NoticeOptions
 from asyncagents.engine.decide import is_turn_over
 from asyncagents.engine.event.bus import Bus
 from asyncagents.engine.model_input import ModelInput
@@ -42,11 +53,6 @@ from asyncagents.errors import InvalidInput, ModelError
 from asyncagents.llm.limits import Limits, Slot
 from asyncagents.llm.model import ChatRequest, Model, WindowLookup
 from asyncagents.store.store import Store
-from asyncagents.store.verb.compact import NewSummary
-from asyncagents.store.verb.promote import NoticeOptions
-from asyncagents.store.verb.remind import Reminder
-from asyncagents.store.verb.step import NewStep, StartedStep, StepEnd, StepRetry
-from asyncagents.store.verb.subtask import TASK_TOOL, SubtaskOptions
 
 SHORT_HISTORY = 32
 """A history up to this length is read with the first step; a longer one before, outside the writer."""

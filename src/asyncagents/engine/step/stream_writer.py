@@ -9,12 +9,12 @@ from asyncagents.domain.conversation.part import Part
 from asyncagents.domain.event import Event, PartDelta, PartUpdated
 from asyncagents.domain.id import PartId
 from asyncagents.domain.port import Clock
+from asyncagents.domain.step import StepEnd
 from asyncagents.engine.event.bus import Bus
 from asyncagents.engine.run import Run
 from asyncagents.engine.step.draft import Draft, NewPart
 from asyncagents.engine.step.text_buffer import NewText
 from asyncagents.store.store import Store
-from asyncagents.store.verb.step import StepEnd
 
 FLUSH_SECONDS = 1.0
 

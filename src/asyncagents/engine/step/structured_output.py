@@ -12,6 +12,7 @@ from asyncagents.domain.conversation.part import StepFinishPart
 from asyncagents.domain.conversation.system_message import MessageTarget, build_system_message
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import CallId, Ids
+from asyncagents.domain.step import OutputFormat, StepEnd
 from asyncagents.domain.text import reminder, replace_surrogates
 from asyncagents.engine.input.output_schema import (
     DEFAULT_RETRIES,
@@ -22,8 +23,6 @@ from asyncagents.engine.input.output_schema import (
 from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.engine.workplace.workplace import Brief
 from asyncagents.llm.model import ToolSpec
-from asyncagents.store.verb.output_format import OutputFormat
-from asyncagents.store.verb.step import StepEnd
 
 TOOL_NAME = "StructuredOutput"
 ANSWER_TAKEN = "The answer was taken."

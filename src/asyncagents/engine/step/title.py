@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import ModelRef, UserMessage
 from asyncagents.domain.conversation.part import TextPart
-from asyncagents.domain.conversation.session import TITLE_LENGTH, Session, Tokens, title_from
+from asyncagents.domain.conversation.session import TITLE_LENGTH, Session, TitleEnd, Tokens, title_from
 from asyncagents.domain.id import Ids
 from asyncagents.engine.observer import NOOP_OBSERVER, Observer
 from asyncagents.engine.workplace.workplace import Workplace
@@ -28,7 +28,6 @@ from asyncagents.llm.model import (
     UserTurn,
 )
 from asyncagents.store.store import Store
-from asyncagents.store.verb.title import TitleEnd
 
 TIMEOUT_SECONDS = 60.0
 MAX_PROMPT_CHARS = 8_000

@@ -17,8 +17,8 @@ from asyncagents.domain.call.webhook import (
 )
 from asyncagents.domain.port import Rng
 from asyncagents.errors import InvalidInput
+from asyncagents.store.due_delivery import DueDelivery
 from asyncagents.store.facade import DeliveryStore
-from asyncagents.store.verb.delivery import DueDelivery
 
 MAX_LIMIT = 1_000
 

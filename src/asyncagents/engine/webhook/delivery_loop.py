@@ -26,9 +26,9 @@ from asyncagents.engine.webhook.delivery import (
     sign_delivery,
 )
 from asyncagents.errors import AsyncAgentsError, StoreError
+from asyncagents.store.due_delivery import DueDelivery
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit
-from asyncagents.store.verb.delivery import DueDelivery
 
 MAX_CONCURRENT = 8
 MAX_PER_HOST = 2

@@ -30,6 +30,7 @@ from asyncagents.domain.call.call import Effect
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.session import Rule, Session
 from asyncagents.domain.conversation.todo import count_unfinished
+from asyncagents.domain.step import StepInfo
 from asyncagents.domain.task.notice import NoticeFormat
 from asyncagents.domain.window import estimate_text
 from asyncagents.engine.tool import AnyTool, Ask, Policy, ToolContext
@@ -41,7 +42,6 @@ from asyncagents.engine.workplace.snapshots import NO_SNAPSHOTS, NoSnapshots, Sn
 from asyncagents.engine.workplace.workplace import AskPolicy, Brief, CompactionPolicy
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import ChatRequest, Options, ToolSpec
-from asyncagents.store.verb.remind import StepInfo
 
 MAX_CACHED = 64
 """Max cached briefs, and rules; a full cache is cleared."""

@@ -11,6 +11,7 @@ from asyncagents.domain.agent.permission import LineageRules
 from asyncagents.domain.call.call import Effect, Failed
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.session import Rule, Session
+from asyncagents.domain.step import StepInfo
 from asyncagents.domain.task.notice import NoticeFormat
 from asyncagents.domain.window import estimate_text
 from asyncagents.engine.tool import AnyTool, Policy, ask_everything
@@ -21,7 +22,6 @@ from asyncagents.engine.workplace.prompt_sources import PromptSources
 from asyncagents.engine.workplace.snapshots import NO_SNAPSHOTS, NoSnapshots, Snapshots
 from asyncagents.errors import ConfigError, InvalidInput
 from asyncagents.llm.model import ChatRequest, Options, ToolSpec
-from asyncagents.store.verb.remind import StepInfo
 
 Silence: TypeAlias = Literal["park", "deny", "fail"]
 NO_ANSWER_POSSIBLE = "Nobody can answer whether this is allowed, so it was not done. Go on without it."

@@ -9,6 +9,7 @@ from typing import Any, TypedDict, Unpack, overload
 import msgspec
 from msgspec import UNSET, Struct, field
 
+from asyncagents.domain.body import encode_body
 from asyncagents.domain.call.call import Completed, Effect, Failed, Result
 from asyncagents.domain.call.pending_tool import ToolResult
 from asyncagents.engine.tool import (
@@ -30,7 +31,6 @@ from asyncagents.errors import InvalidInput, ToolError
 from asyncagents.plugins.thread import run_in_thread
 from asyncagents.plugins.tool.check import why_unusable
 from asyncagents.plugins.tool.signature import ToolSignature, tool_signature
-from asyncagents.store.body import encode_body
 
 Function = Callable[..., Any]
 THREAD_GRACE_SECONDS = 2.0

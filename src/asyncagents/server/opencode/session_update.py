@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import UNSET, UnsetType
 
-from asyncagents.domain.conversation.session import Rule, Session
+from asyncagents.domain.conversation.session import Rule, Session, SessionChanges
 from asyncagents.domain.id import MessageId
 from asyncagents.domain.shape import Shape
 from asyncagents.errors import InvalidInput
@@ -12,7 +12,6 @@ from asyncagents.server.http.body import read_body
 from asyncagents.server.http.messages import Request, Response, json_response
 from asyncagents.server.params import KEY_PARAM, idempotency_key, path_id, session_id
 from asyncagents.server.route import Route, ServerContext
-from asyncagents.store.verb.session_update import SessionChanges
 
 MOST_MS = 2**53
 NO_SHARING = (

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from asyncagents.domain.census import Census
 from asyncagents.domain.shape import Shape
 from asyncagents.engine.metrics import BUCKET_BOUNDS, Counters, Histogram, LabelledCounter
 from asyncagents.server.http.messages import Request, Response, error_response, json_response
 from asyncagents.server.route import Route, ServerContext
-from asyncagents.store.verb.census import Census
 from asyncagents.version import VERSION
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

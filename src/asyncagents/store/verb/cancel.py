@@ -1,17 +1,16 @@
 """Cancels a session and its descendants, with their tasks, in one transaction."""
 
-from typing import Literal, TypeAlias
-
 from msgspec.structs import replace
 
+from asyncagents.domain.body import check_names
 from asyncagents.domain.call.call import ABORTED, Call, Running
+from asyncagents.domain.control import Scope
 from asyncagents.domain.conversation.codec import Unreadable
 from asyncagents.domain.conversation.failure import aborted_error, failure_name
 from asyncagents.domain.event import TaskCleared
 from asyncagents.domain.fact import CancelTasks, ClearTasks
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task.task import EndedBy, TaskError, TaskOutcome
-from asyncagents.store.body import check_names
 from asyncagents.store.row import SessionRow, inbox, require_session, save_session, unsettled_calls
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.idempotency import check_key, save_key
@@ -21,8 +20,6 @@ from asyncagents.store.verb.task import live_tasks_of, readable_session, readabl
 from asyncagents.store.verb.task_end import CONSUMED, DUE, QUIET, NoticeState, end_task
 
 NO_LIMIT = 1_000_000_000
-Scope: TypeAlias = Literal["tree", "turn"]
-"""`tree`: all descendants of a session. `turn`: only the tasks that its turn waits for."""
 
 
 async def abort(

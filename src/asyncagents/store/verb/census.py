@@ -2,9 +2,8 @@
 
 from typing import get_args
 
-from msgspec import Struct
-
 from asyncagents.domain.call.pending_tool import PendingStatus
+from asyncagents.domain.census import Census
 from asyncagents.domain.task.task import TaskStatus
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.read import next_due
@@ -12,23 +11,6 @@ from asyncagents.store.verb.read import next_due
 MAX_COUNT = 100_000
 MAX_ACTIVE = 10_000
 """A lower limit for sessions, whose rows must be read."""
-
-
-class Census(Struct, frozen=True, kw_only=True):
-    """Counts at one moment; a count at its limit means that many or more."""
-
-    sessions: int
-    active: dict[str, int]
-    """Sessions of one pool, by state: ready, running."""
-    tasks: dict[str, int]
-    """Background tasks, by status."""
-    pending: dict[str, int]
-    """Pending calls, by status."""
-    deliveries: dict[str, int]
-    """Outgoing webhooks that are owed or dead."""
-    bytes: int
-    late: int
-    """By how many ms the oldest due row is overdue; 0: none is."""
 
 
 async def take_census(tx: Tx, pool: str) -> Census:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Call
@@ -12,6 +11,7 @@ from asyncagents.domain.conversation.message import AssistantMessage, ModelRef, 
 from asyncagents.domain.conversation.part import CompactionPart, ToolCompleted, ToolPart
 from asyncagents.domain.conversation.system_message import MessageTarget, build_user_message
 from asyncagents.domain.id import MessageId, PartId
+from asyncagents.domain.step import NewSummary
 from asyncagents.store.row import (
     check_claim,
     decode_call,
@@ -25,16 +25,6 @@ from asyncagents.store.tx import Row, Tx
 
 SUMMARISER = "compaction"
 """The agent that writes summaries."""
-
-
-class NewSummary(Struct, frozen=True):
-    """The ids for an automatic request for a summary, and the model that writes the summary."""
-
-    message_id: MessageId
-    part_id: PartId
-    model: ModelRef | None = None
-    room: int | None = None
-    """How many tokens the model can read; None: unknown or unlimited."""
 
 
 async def step_or_summary(

@@ -7,23 +7,22 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
+from asyncagents.domain.body import check_names, encode_body
 from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.codec import SHAPE_VERSION, UnknownPart, decode_message, upcast
 from asyncagents.domain.conversation.copy import ConversationCopy, PositionedMessage
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage, UserMessage
 from asyncagents.domain.conversation.part import Part
-from asyncagents.domain.conversation.session import Session, Tokens
+from asyncagents.domain.conversation.session import NewSession, Session, Tokens
 from asyncagents.domain.event import MessageUpdated, PartUpdated, SessionCreated
-from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.id import AFTER_ALL_IDS, MessageId, SessionId
 from asyncagents.domain.shape import encode
 from asyncagents.errors import Conflict, NotFound
-from asyncagents.store.body import check_names, encode_body
 from asyncagents.store.row import insert_message, read_part, require_session, sort_id_of
 from asyncagents.store.tx import Tx, Verb
 from asyncagents.store.verb.arrive import PIECE_ROWS
-from asyncagents.store.verb.page import AFTER_ALL_IDS
-from asyncagents.store.verb.session import NewSession, find_existing, insert_session, save_session_key
+from asyncagents.store.verb.session import find_existing, insert_session, save_session_key
 from asyncagents.store.verb.signal import with_agent_and_model
 
 

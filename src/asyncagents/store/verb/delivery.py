@@ -3,8 +3,6 @@
 from contextlib import suppress
 from typing import assert_never
 
-from msgspec import Struct
-
 from asyncagents.config.secret import Secret
 from asyncagents.domain.call.call import Call, Failed, Settled
 from asyncagents.domain.call.webhook import (
@@ -23,23 +21,9 @@ from asyncagents.domain.conversation.codec import Unreadable
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.shape import encode
 from asyncagents.errors import Conflict, NotFound
+from asyncagents.store.due_delivery import DueDelivery
 from asyncagents.store.row import decode_call
 from asyncagents.store.tx import Row, Tx
-
-
-class DueDelivery(Struct, frozen=True):
-    """A claimed delivery, with what is needed to post it."""
-
-    id: str
-    call_id: CallId
-    url: str
-    host: str
-    secret: Secret | None
-    """None: the secret derived for the call."""
-    since: int
-    attempt: int
-    """The number of this try, from 1; `end_attempt` compares it."""
-    body: bytes
 
 
 async def enqueue_webhook(tx: Tx, call: Call) -> None:

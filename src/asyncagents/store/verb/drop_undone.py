@@ -8,12 +8,10 @@ from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import CompactionPart
 from asyncagents.domain.conversation.session import Revert
 from asyncagents.domain.event import MessageRemoved, PartRemoved
-from asyncagents.domain.id import MessageId, PartId, SessionId
+from asyncagents.domain.id import AFTER_ALL_IDS, MessageId, PartId, SessionId
 from asyncagents.domain.shape import encode
 from asyncagents.store.row import SessionRow, require_message, save_session, sort_id_of
 from asyncagents.store.tx import Tx
-
-AFTER_ALL_IDS = "~"
 
 
 async def drop_undone(tx: Tx, row: SessionRow) -> SessionRow:

@@ -28,9 +28,6 @@ from asyncagents.store.verb.task_end import conclude_missed, watched_result
 DueKind: TypeAlias = Literal["backoff", "call", "task"]
 """The kind of a row that becomes due."""
 
-SWEEP_ROWS = 25
-"""Rows of each kind per sweep: they hold the write lock for less than 10 ms, unless pages must be read."""
-
 
 class SweepPosition:
     """The row that a sweep is working on: if the sweep fails, this row is the cause."""

@@ -3,44 +3,26 @@
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from asyncagents.domain.call.call import Call
 from asyncagents.domain.conversation.codec import DECODE_ERRORS, Unreadable, unreadable_error
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.task.task import TaskEnd
 from asyncagents.domain.transfer.call_records import call_mark
-from asyncagents.domain.transfer.records import InputMark, MessageMark, NoticeMark, PartMark, SessionMark
+from asyncagents.domain.transfer.records import (
+    ExportedMessage,
+    ExportedPart,
+    ExportedSession,
+    InputMark,
+    MessageMark,
+    NoticeMark,
+    PartMark,
+    SessionMark,
+)
 from asyncagents.errors import NotFound
 from asyncagents.store.row import decode_call
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.notice import open_notices
-
-
-class ExportedSession(Struct, frozen=True):
-    """A session for an export; `raw`: its JSON as stored."""
-
-    id: SessionId
-    raw: bytes
-    mark: SessionMark
-    todos: bytes | None
-
-
-class ExportedPart(Struct, frozen=True):
-    id: str
-    raw: bytes
-    mark: PartMark
-    call: Call | None
-
-
-class ExportedMessage(Struct, frozen=True):
-    """A message for an export; the next piece begins after its `sort_id`."""
-
-    id: MessageId
-    sort_id: str
-    raw: bytes
-    mark: MessageMark
-    parts: tuple[ExportedPart, ...]
 
 
 async def session_ids(tx: Tx, *, after: str = "", limit: int = 500) -> tuple[SessionId, ...]:

@@ -39,9 +39,9 @@ from asyncagents.domain.event import (
     expiring_event,
     task_event,
 )
+from asyncagents.domain.feed import Feed, parse_cursor
 from asyncagents.domain.id import MessageId, PermissionId, QuestionId, SessionId
 from asyncagents.domain.task.view import background_task
-from asyncagents.errors import InvalidInput
 from asyncagents.store.row import decode_call, read_part
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.task import decode_task
@@ -69,15 +69,6 @@ class FeedChanges(Struct, frozen=True):
     posts: list[int]
 
 
-class Feed(Struct, frozen=True):
-    """`reset`: the cursor is too old or of another store; read everything afresh, then follow `cursor`."""
-
-    cursor: str
-    events: tuple[Event, ...]
-    reset: bool = False
-    more: bool = False
-
-
 async def cursor(tx: Tx) -> str:
     rev, epoch, _ = await _revision(tx)
     return f"{epoch}-0-{rev}"
@@ -86,7 +77,7 @@ async def cursor(tx: Tx) -> str:
 async def read_feed(tx: Tx, after: str | None = None, *, window: int = WINDOW) -> Feed:
     """Read a bounded piece of the events that bring a reader from a cursor, or from nothing, to now."""
     rev, epoch, horizon = await _revision(tx)
-    known_epoch, known_rev = _parse_cursor(after) if after is not None else (epoch, 0)
+    known_epoch, known_rev = parse_cursor(after) if after is not None else (epoch, 0)
     if known_epoch != epoch or 0 < known_rev < horizon or known_rev > rev:
         return Feed(f"{epoch}-0-{rev}", (), reset=True)
     upto = await _window_end(tx, known_rev, rev, window)
@@ -117,19 +108,6 @@ async def _revision(tx: Tx) -> tuple[int, str, int]:
     row = await tx.one("revision")
     assert row is not None
     return row[0], row[1], row[2]
-
-
-def cursor_revision(text: str) -> int:
-    """The revision of a cursor."""
-    return _parse_cursor(text)[1]
-
-
-def _parse_cursor(text: str) -> tuple[str, int]:
-    match text.split("-"):
-        case [epoch, "0", rev] if rev.isascii() and rev.isdecimal() and len(rev) < 19:
-            return epoch, int(rev)
-        case _:
-            raise InvalidInput(f"{text[:80]!r} is not a valid cursor; take the one of the last event")
 
 
 async def read_changes(

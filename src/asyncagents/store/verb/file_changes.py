@@ -1,15 +1,19 @@
 """Stores the file snapshots before and after the calls of a step, and the file changes of a turn."""
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.control import Claim
-from asyncagents.domain.conversation.entry import MessageWithParts
+from asyncagents.domain.conversation.file_changes import (
+    SnapshotRange,
+    StepFileChanges,
+    TurnFileChanges,
+    unfinished_snapshot,
+)
 from asyncagents.domain.conversation.message import UserMessage, UserSummary
 from asyncagents.domain.conversation.part import PatchPart, StepFinishPart, StepStartPart
 from asyncagents.domain.conversation.session import FileDiff, SessionSummary
 from asyncagents.domain.event import SessionDiff
-from asyncagents.domain.id import MessageId, PartId, SessionId
+from asyncagents.domain.id import AFTER_ALL_IDS, MessageId, SessionId
 from asyncagents.store.row import (
     check_claim,
     claimed_session,
@@ -21,16 +25,6 @@ from asyncagents.store.row import (
     sort_id_of,
 )
 from asyncagents.store.tx import Tx
-
-AFTER_ALL_IDS = "~"
-"""Sorts after all ids."""
-
-
-class SnapshotRange(Struct, frozen=True):
-    """The snapshots before the first and after the last step of a range of messages."""
-
-    before: str
-    after: str
 
 
 async def snapshot_range(
@@ -49,29 +43,12 @@ async def snapshot_range(
     return SnapshotRange(start.snapshot, finish.snapshot) if start.snapshot and finish.snapshot else None
 
 
-def unfinished_snapshot(step: MessageWithParts) -> str | None:
-    """The snapshot taken before the calls of a step, if none was taken after them."""
-    starts = [part.snapshot for part in step.parts if isinstance(part, StepStartPart)]
-    ends = [part.snapshot for part in step.parts if isinstance(part, StepFinishPart)]
-    return starts[0] if starts and ends and not any(ends) else None
-
-
 async def save_snapshot_before(tx: Tx, lease: Claim, message_id: MessageId, snapshot: str) -> None:
     """Store the snapshot taken before the calls of a step run."""
     await check_claim(tx, lease)
     for part in (await require_message(tx, message_id)).parts:
         if isinstance(part, StepStartPart):
             await put_part(tx, replace(part, snapshot=snapshot))
-
-
-class StepFileChanges(Struct, frozen=True, kw_only=True):
-    """The file changes of the calls of one step."""
-
-    message_id: MessageId
-    before: str
-    after: str
-    files: tuple[str, ...]
-    part_id: PartId
 
 
 async def save_snapshot_after(tx: Tx, lease: Claim, changed: StepFileChanges) -> None:
@@ -92,14 +69,6 @@ async def save_snapshot_after(tx: Tx, lease: Claim, changed: StepFileChanges) ->
             files=changed.files,
         )
         await put_part(tx, patch)
-
-
-class TurnFileChanges(Struct, frozen=True, kw_only=True):
-    """The file changes of a turn, and of the session so far."""
-
-    asked_id: MessageId
-    diffs: tuple[FileDiff, ...]
-    total: tuple[FileDiff, ...]
 
 
 async def save_turn_summary(tx: Tx, lease: Claim, told: TurnFileChanges) -> None:

@@ -2,10 +2,10 @@
 
 from typing import Literal, TypeAlias
 
+from asyncagents.domain.body import check_names
 from asyncagents.domain.conversation.codec import decode_session, upcast
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import KeyReused
-from asyncagents.store.body import check_names
 from asyncagents.store.tx import Tx
 
 KeyKind: TypeAlias = Literal["input", "session", "abort"]

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Literal, TypeAlias
 
 import msgspec
 
+from asyncagents.domain.body import check_names, encode_body
 from asyncagents.domain.call.call import Call, render
 from asyncagents.domain.control import Control, session_status
 from asyncagents.domain.conversation.codec import decode_message, upcast
@@ -16,17 +16,13 @@ from asyncagents.domain.event import MessageUpdated, PartUpdated, SessionCreated
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import encode
 from asyncagents.domain.task.task import Task, TaskEnd, task_end
-from asyncagents.domain.transfer.records import ImportedMessage, ImportedPart, SessionImport
+from asyncagents.domain.transfer.records import ImportedMessage, ImportedPart, ImportOutcome, SessionImport
 from asyncagents.errors import Conflict, InvalidInput, NotFound
-from asyncagents.store.body import check_names, encode_body
 from asyncagents.store.row import IDLE, find_session, list_columns, publish_status, put_call, read_part
 from asyncagents.store.tx import Tx, Verb
 from asyncagents.store.verb.answer_event import publish_ask
 from asyncagents.store.verb.arrive import PIECE_ROWS
 from asyncagents.store.verb.task import put_task
-
-ImportOutcome: TypeAlias = Literal["imported", "already there"]
-
 
 MAX_DEPTH = 100
 

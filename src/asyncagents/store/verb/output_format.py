@@ -1,28 +1,11 @@
 """Finds the output format and the system text that prompts of a turn ask for."""
 
-from msgspec import Struct
-
 from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.codec import decode_message, upcast
 from asyncagents.domain.conversation.message import JsonFormat, UserMessage
-from asyncagents.domain.id import MessageId
+from asyncagents.domain.step import OutputFormat, format_key_prefix
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.read import count_inputs
-
-
-class OutputFormat(Struct, frozen=True):
-    message_id: MessageId
-    format: JsonFormat
-    tries: int
-    """How often the model was asked again; counted in the inbox, so that a crash does not reset it."""
-
-    @property
-    def next_key(self) -> str:
-        return f"{_key_prefix(self.message_id)}{self.tries + 1}"
-
-
-def _key_prefix(message_id: MessageId) -> str:
-    return f"format:{message_id}:"
 
 
 async def turn_system_text(tx: Tx, control: Control) -> str:
@@ -40,5 +23,5 @@ async def find_output_format(tx: Tx, control: Control) -> OutputFormat | None:
     message = decode_message(upcast(row[1], row[0]))
     if not isinstance(message, UserMessage) or not isinstance(message.format, JsonFormat):
         return None
-    tries = await count_inputs(tx, control.id, _key_prefix(message.id))
+    tries = await count_inputs(tx, control.id, format_key_prefix(message.id))
     return OutputFormat(message.id, message.format, tries)

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import msgspec
-from msgspec import Struct
 
 from asyncagents.domain.conversation.codec import (
     DECODE_ERRORS,
@@ -15,8 +14,9 @@ from asyncagents.domain.conversation.codec import (
     unreadable_error,
     upcast,
 )
+from asyncagents.domain.conversation.entry import MessagePage
 from asyncagents.domain.conversation.session import Session, SessionQuery
-from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.id import AFTER_ALL_IDS, MessageId, SessionId
 from asyncagents.errors import NotFound
 from asyncagents.store.row import require_session, sort_id_of
 from asyncagents.store.tx import Tx
@@ -34,18 +34,7 @@ async def list_sessions(tx: Tx, query: SessionQuery) -> tuple[Session, ...]:
 
 
 NO_LIMIT = -1
-AFTER_ALL_IDS = "~"
 _json_decoder: msgspec.json.Decoder[msgspec.Raw] = msgspec.json.Decoder(msgspec.Raw)
-
-
-class MessagePage(Struct, frozen=True):
-    """`body`: a JSON array of messages with their parts, oldest first. `first`: the sort id of the oldest,
-    if there are older ones."""
-
-    body: bytes
-    first: str | None = None
-    created: int = 0
-    """When the oldest was created, if there are older ones."""
 
 
 async def message_page(

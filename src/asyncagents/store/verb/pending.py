@@ -9,10 +9,10 @@ from asyncagents.domain.call.call import Call, Settled
 from asyncagents.domain.call.pending_tool import PendingStatus
 from asyncagents.domain.conversation.codec import Unreadable
 from asyncagents.domain.id import CallId, SessionId
+from asyncagents.domain.step import TASK_TOOL
 from asyncagents.errors import Conflict, NotFound
 from asyncagents.store.row import decode_call, put_call, require_call, require_session, save_session
 from asyncagents.store.tx import Row, Tx
-from asyncagents.store.verb.subtask import TASK_TOOL
 
 WAITING_FOR_TASKS = (*POLLING, TASK_TOOL)
 

@@ -1,22 +1,12 @@
 """Stores the input that hooks left to a call before it is planned, so that an ask is about that input."""
 
-from typing import Any
-
-from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Requested
 from asyncagents.domain.control import Claim, Snapshot
-from asyncagents.domain.id import CallId
+from asyncagents.domain.step import PreparedInput
 from asyncagents.store.row import claimed_session, put_call, require_call, snapshot
 from asyncagents.store.tx import Tx
-
-
-class PreparedInput(Struct, frozen=True):
-    """A call whose hooks have run, and the input they left."""
-
-    call_id: CallId
-    input: dict[str, Any]
 
 
 async def prepare_calls(tx: Tx, lease: Claim, prepared: tuple[PreparedInput, ...]) -> Snapshot:

@@ -9,16 +9,9 @@ from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.fact import InputSource
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.task.notice import NoticeFormat
+from asyncagents.domain.task.notice import NoticeOptions
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.notice import is_due, open_notices, promote_notices
-
-
-class NoticeOptions(Struct, frozen=True, kw_only=True):
-    """The format of a notice, and the id of its message; it is older than the step's."""
-
-    message_id: MessageId = MessageId("")
-    how: NoticeFormat = NoticeFormat()
 
 
 class UnreadInput(Struct, frozen=True):

@@ -17,7 +17,7 @@ from asyncagents.domain.conversation.codec import (
     decode_status,
     upcast,
 )
-from asyncagents.domain.conversation.entry import MessageWithParts
+from asyncagents.domain.conversation.entry import MessageWithParts, ModelHistory
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import Part, ToolPart
 from asyncagents.domain.conversation.session import Session
@@ -141,16 +141,6 @@ async def history_between(
         MessageWithParts(info=decode_message(upcast(version, info)), parts=tuple(parts.get(message_id, ())))
         for message_id, _, info, version in rows
     )
-
-
-class ModelHistory(Struct, frozen=True):
-    """The history before the last step, which alone can still change."""
-
-    entries: tuple[MessageWithParts, ...]
-    shown: frozenset[PartId]
-    since: int
-    head: tuple[MessageWithParts, ...] = ()
-    """The request for the newest summary and the summary; the entries begin with the tail."""
 
 
 async def model_history(tx: Tx, session_id: SessionId, *, whole: bool = False) -> ModelHistory:

@@ -1,8 +1,5 @@
 """Stores the reminders of a step with its input, so that what was sent to the model never changes."""
 
-from collections.abc import Callable
-
-from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.control import Control
@@ -10,33 +7,12 @@ from asyncagents.domain.conversation.codec import decode_message, upcast
 from asyncagents.domain.conversation.message import AssistantMessage, Message, UserMessage
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.system_message import MessageTarget, build_user_message
-from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.step import Reminder, StepInfo
 from asyncagents.domain.text import reminder
 from asyncagents.store.row import insert_message, put_part, require_message
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.todo import decode_todos
-
-
-class StepInfo(Struct, frozen=True, kw_only=True):
-    """Facts about a step that is about to start."""
-
-    agent: str
-    number: int
-    """Steps since the last prompt of a person, from 1."""
-    asked: bool = False
-    """Whether a new prompt of a person is promoted with this step."""
-    agent_before: str | None = None
-    """The agent addressed before; set, as are the todos, only if `asked`."""
-    todos: tuple[Todo, ...] = ()
-
-
-class Reminder(Struct, frozen=True):
-    """The reminders of a step, and the id of their message if there is no input to attach them to."""
-
-    message_id: MessageId
-    texts: Callable[[StepInfo], tuple[str, ...]]
-    """Pure: the texts that the model reads just before such a step."""
 
 
 async def insert_reminders(

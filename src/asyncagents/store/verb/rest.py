@@ -1,11 +1,9 @@
 """Parks and rests sessions: ends a run, and does in the same transaction what follows from that."""
 
-from typing import Literal, TypeAlias
-
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import ABORTED
-from asyncagents.domain.control import Claim, Control, is_final, waits_outside
+from asyncagents.domain.control import Claim, Control, RestReason, is_final, waits_outside
 from asyncagents.domain.conversation.codec import decode_message, upcast
 from asyncagents.domain.conversation.failure import Failure, aborted_error, unknown_error
 from asyncagents.domain.conversation.message import AssistantMessage, MessagePath, MessageTime, UserMessage
@@ -33,8 +31,6 @@ from asyncagents.store.verb.step import end_backoff
 from asyncagents.store.verb.task_end import conclude_task
 from asyncagents.store.verb.turn_end import answer_turn, publish_answer
 
-RestReason: TypeAlias = Literal["done", "blocked", "error", "aborted", "crash_loop", "ran"]
-"""`ran`: a shell command of a person has ended, and no model is asked."""
 CRASH_LOOP = (
     "crash_loop: this session was taken up several times, and each time its run ended before anything was "
     "finished: the process stopped, or the log says why. It rests now; the next prompt tries again."

@@ -1,10 +1,10 @@
 """Undo: marks messages from a point on, ends their calls and tasks, and lists the file patches to revert."""
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Call
 from asyncagents.domain.control import Claim, Control
+from asyncagents.domain.conversation.file_changes import UndoDiffs, UndoMark, UndoPlan, UndoPoint
 from asyncagents.domain.conversation.part import PatchPart, TextPart, ToolPart
 from asyncagents.domain.conversation.session import FileDiff, Revert, Session
 from asyncagents.domain.event import SessionDiff
@@ -33,38 +33,6 @@ from asyncagents.store.verb.task import tasks_of
 from asyncagents.store.verb.task_end import CONSUMED, conclude_task
 
 UNDONE = "This call was undone."
-
-
-class UndoPoint(Struct, frozen=True):
-    """The point from which on messages are undone. `sort_id`: that of the message."""
-
-    message_id: MessageId
-    sort_id: str
-    part_id: PartId | None = None
-
-    def cuts(self, message_id: str, part_id: str | None) -> bool:
-        """Whether a part is undone, given that its message is this one or a later one."""
-        if message_id != self.message_id or self.part_id is None:
-            return True
-        return part_id is not None and part_id >= self.part_id
-
-
-class UndoPlan(Struct, frozen=True):
-    """What an undo covers."""
-
-    info: Session
-    point: UndoPoint
-    patches: tuple[PatchPart, ...]
-    """The file patches from there on, oldest first, also of tasks launched there."""
-    wakes: int
-    """The session's wake count when it was read."""
-
-
-class UndoDiffs(Struct, frozen=True, kw_only=True):
-    """The file changes that an undo reverted, and those that are left."""
-
-    undone: tuple[FileDiff, ...]
-    left: tuple[FileDiff, ...]
 
 
 async def plan_undo(
@@ -147,12 +115,6 @@ async def _is_cut(tx: Tx, task: Task, point: UndoPoint) -> bool:
         if metadata and metadata.get("sessionId") == task.id:
             return point.cuts(task.message_id, part.id)
     return True
-
-
-class UndoMark(Struct, frozen=True):
-    info: Session
-    stopping: tuple[SessionId, ...] = ()
-    """Sessions that were cancelled and may still be stopping."""
 
 
 async def mark_undone(tx: Tx, session_id: SessionId, revert: Revert, *, wakes: int | None = None) -> UndoMark:

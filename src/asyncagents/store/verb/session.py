@@ -1,28 +1,19 @@
 """Creates sessions, once per key."""
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from asyncagents.domain.body import check_names, encode_body
 from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.codec import SHAPE_VERSION, decode_session, upcast
-from asyncagents.domain.conversation.session import Session, record_launch
+from asyncagents.domain.conversation.session import NewSession, Session, record_launch
 from asyncagents.domain.event import SessionCreated
 from asyncagents.domain.fact import Admit, AdmitResult
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import NotFound
-from asyncagents.store.body import check_names, encode_body
 from asyncagents.store.row import IDLE, SessionRow, find_session, list_columns
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.idempotency import check_key, save_key
 from asyncagents.store.verb.signal import admit
-
-
-class NewSession(Struct, frozen=True, kw_only=True):
-    info: Session
-    pool: str
-    key: str | None = None
-    hash: str | None = None
-    """The hash of the content that the caller gave under the key."""
 
 
 async def create_session(tx: Tx, new: NewSession) -> Session:

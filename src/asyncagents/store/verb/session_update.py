@@ -1,25 +1,12 @@
 """Updates what clients may change of a session: title, metadata, rules, archived."""
 
-from typing import Any
-
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET
 from msgspec.structs import replace
 
-from asyncagents.domain.conversation.session import Rule, Session
+from asyncagents.domain.conversation.session import Rule, Session, SessionChanges
 from asyncagents.domain.id import SessionId
 from asyncagents.store.row import require_session, save_session, with_updated_time
 from asyncagents.store.tx import Tx
-
-
-class SessionChanges(Struct, frozen=True, kw_only=True):
-    """Changes to a session; fields with their default stay as they are."""
-
-    title: str | None = None
-    metadata: dict[str, Any] | None = None
-    """Replaces the metadata."""
-    permission: tuple[Rule, ...] = ()
-    """Appended to the session's rules: the last that matches wins, within the rules of its lineage."""
-    archived: int | UnsetType | None = UNSET
 
 
 async def update_session(tx: Tx, session_id: SessionId, new: SessionChanges) -> Session:

@@ -1,16 +1,15 @@
 """Admits a shell command of a person: a call that no model made, in a turn that asks no model."""
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from asyncagents.domain.body import check_names
 from asyncagents.domain.call.call import RUN_BY_PERSON, WRITTEN_BY_PERSON, Call
 from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.message import AssistantMessage, MessagePath, MessageTime, UserMessage
 from asyncagents.domain.conversation.session import Tokens
-from asyncagents.domain.fact import Admit, AdmitResult
+from asyncagents.domain.fact import Admit, AdmitResult, NewShell
 from asyncagents.domain.id import MessageId
 from asyncagents.errors import SessionBusy
-from asyncagents.store.body import check_names
 from asyncagents.store.row import (
     SessionRow,
     inbox,
@@ -28,14 +27,6 @@ from asyncagents.store.verb.signal import check_newest, inherit_agent_and_model
 from asyncagents.store.verb.trace import set_trace
 
 SHELL = "bash"
-
-
-class NewShell(Struct, frozen=True):
-    prompt: Admit
-    """The message before the call, which the model reads when it is asked next."""
-    command: str
-    message_id: MessageId
-    """The id of the step that holds the call."""
 
 
 async def admit_shell(tx: Tx, new: NewShell) -> AdmitResult:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
+from asyncagents.domain.body import check_names, encode_body
 from asyncagents.domain.call.call import (
     REJECTED_TOO,
     WAIT_ENDED,
@@ -27,7 +28,6 @@ from asyncagents.domain.fact import Admit, AdmitResult, Settle
 from asyncagents.domain.id import MessageId, PartId, sort_id
 from asyncagents.domain.shape import encode
 from asyncagents.errors import AlreadySettled, Conflict, InvalidInput
-from asyncagents.store.body import check_names, encode_body
 from asyncagents.store.row import (
     SessionRow,
     insert_message,

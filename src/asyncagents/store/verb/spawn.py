@@ -2,11 +2,11 @@
 
 from msgspec.structs import replace
 
+from asyncagents.domain.body import check_names
 from asyncagents.domain.control import Control
 from asyncagents.domain.event import SessionCreated
 from asyncagents.domain.fact import Spawn
 from asyncagents.errors import NotFound
-from asyncagents.store.body import check_names
 from asyncagents.store.row import BUSY, insert_message, publish_status, put_part
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.session import insert_session

@@ -1,22 +1,27 @@
 """A step of the model: start it, write its parts as they stream, finish or retry it, advance its calls."""
 
-from collections.abc import Callable
-
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.call.call import Call, CallState, Running, Settled, move_call
+from asyncagents.domain.call.call import Running, Settled, move_call
 from asyncagents.domain.control import SUMMARY_WANTED, Claim, Control, Snapshot
 from asyncagents.domain.conversation.codec import decode_message, upcast
 from asyncagents.domain.conversation.entry import MessageWithParts
-from asyncagents.domain.conversation.failure import ContextOverflowError, MessageAbortedError, unknown_error
+from asyncagents.domain.conversation.failure import ContextOverflowError, unknown_error
 from asyncagents.domain.conversation.message import AssistantMessage, MessagePath, MessageTime, UserMessage
-from asyncagents.domain.conversation.part import Part, RetryPart, StepStartPart, ToolPart
-from asyncagents.domain.conversation.session import Session, Tokens
+from asyncagents.domain.conversation.part import Part, StepStartPart, ToolPart
+from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.event import Event, SessionError
-from asyncagents.domain.fact import Admit, Fact
-from asyncagents.domain.id import CallId, MessageId, PartId, RequestId
+from asyncagents.domain.id import MessageId, PartId, RequestId
 from asyncagents.domain.shape import encode
+from asyncagents.domain.step import (
+    CallMove,
+    NewStep,
+    OutputFormat,
+    StartedStep,
+    StepEnd,
+    StepRetry,
+)
 from asyncagents.domain.window import estimate_output, estimate_tokens, tokens_used
 from asyncagents.store.row import (
     SessionRow,
@@ -38,52 +43,15 @@ from asyncagents.store.tx import Tx
 from asyncagents.store.verb import todo
 from asyncagents.store.verb.answer_event import publish_ask, save_answer
 from asyncagents.store.verb.claim import add_usage
-from asyncagents.store.verb.compact import NewSummary, can_shrink, show_pending, step_or_summary
+from asyncagents.store.verb.compact import can_shrink, show_pending, step_or_summary
 from asyncagents.store.verb.drop_undone import drop_undone
 from asyncagents.store.verb.fact import apply_facts
-from asyncagents.store.verb.output_format import OutputFormat, find_output_format, turn_system_text
-from asyncagents.store.verb.promote import NoticeOptions, UnreadInput, promote, read_unread
+from asyncagents.store.verb.output_format import find_output_format, turn_system_text
+from asyncagents.store.verb.promote import UnreadInput, promote, read_unread
 from asyncagents.store.verb.read import history_between, lineage, shown_calls
-from asyncagents.store.verb.remind import Reminder, insert_reminders
-from asyncagents.store.verb.subtask import SubtaskOptions, begin_subtasks, prompt_to_continue, subtasks
+from asyncagents.store.verb.remind import insert_reminders
+from asyncagents.store.verb.subtask import begin_subtasks, prompt_to_continue, subtasks
 from asyncagents.store.verb.turn_end import answer_before_joining, answer_earlier_prompts, end_turn
-
-
-class NewStep(Struct, frozen=True, kw_only=True):
-    """A step to start; the run makes the ids because it streams under them."""
-
-    message_id: MessageId
-    part_id: PartId
-    request_id: RequestId
-    since: int
-    """The position from which on the run has not read the history yet."""
-    reminder: Reminder | None = None
-    history_tokens: int = 0
-    """Estimated tokens of the history before `since`, the system text and the tools."""
-    summary: NewSummary | None = None
-    """How to ask for a summary instead, if one is needed."""
-    tasking: SubtaskOptions = SubtaskOptions()
-    notices: NoticeOptions = NoticeOptions()
-    with_lineage: bool = False
-    """Whether to read the lineage of the session."""
-
-
-class StartedStep(Struct, frozen=True):
-    message: AssistantMessage
-    position: int
-    turn: int
-    number: int
-    attempt: int
-    tail: tuple[MessageWithParts, ...]
-    """The history from `since` on, before this step."""
-    shown: frozenset[PartId]
-    """The tool parts whose calls are shown to the model as pending."""
-    output_format: OutputFormat | None = None
-    """The output format that the turn asks for."""
-    ancestors: tuple[Session, ...] = ()
-    """The lineage above the session, root first, if `with_lineage` was set."""
-    system: str = ""
-    """The system text of the turn's prompts, beside the agent's instructions."""
 
 
 class _Try(Struct, frozen=True):
@@ -93,35 +61,6 @@ class _Try(Struct, frozen=True):
     estimate: Tokens = Tokens.zero()
     message: AssistantMessage | None = None
     position: int = 0
-
-
-class StepEnd(Struct, frozen=True, kw_only=True):
-    request_id: RequestId
-    message: AssistantMessage
-    parts: tuple[Part, ...]
-    events: tuple[Event, ...] = ()
-    """Events of the parts that were not published yet."""
-    calls: tuple[Call, ...] = ()
-    tokens: Tokens | None = None
-    """What the provider reported; without a report the estimate is charged, and marked as one."""
-    has_output: bool = True
-    """Whether the model produced output; a request that failed without output and report is free."""
-    full: bool = False
-    """The context window is full: the step came close to its limit, or the provider refused its length."""
-    facts: tuple[Fact, ...] = ()
-    """Facts that commit with the step, unless the turn was cancelled."""
-    over: Callable[[Snapshot], bool] | None = None
-    """Pure predicate: whether the turn ends with this step. None: hooks must be asked first."""
-    minds_todos: bool = False
-    """Do not end the turn here while todos are left: hooks must be asked first."""
-    goes_on: Admit | None = None
-    """Input to admit instead of ending the turn with this step; requires `over`."""
-
-    @property
-    def known_tokens(self) -> Tokens | None:
-        """Tokens to charge; None: not known, so the estimate is charged."""
-        free = self.message.error is not None and not isinstance(self.message.error, MessageAbortedError)
-        return self.tokens or (Tokens.zero() if free and not self.has_output else None)
 
 
 async def start_step(tx: Tx, lease: Claim, new: NewStep) -> StartedStep | None:
@@ -347,14 +286,6 @@ async def write_step_end(tx: Tx, end: StepEnd, *, hidden: bool) -> None:
     await save_message(tx, end.message, hidden=hidden)
 
 
-class StepRetry(Struct, frozen=True, kw_only=True):
-    """A step that failed and is tried again; its output is closed, and kept for people."""
-
-    end: StepEnd
-    part: RetryPart
-    next_at: int
-
-
 async def retry_step(tx: Tx, lease: Claim, retry: StepRetry) -> Snapshot:
     """Close a step that failed and store the time of its next try, which any process may make."""
     row = await claimed_session(tx, lease)
@@ -384,11 +315,6 @@ async def hold_step(tx: Tx, lease: Claim, request_id: RequestId, *, until: int, 
         await tx.one("hold_back", until, why, waiting)
     row = await save_session(tx, row, replace(row.control, backoff=waiting))
     return await snapshot(tx, row)
-
-
-class CallMove(Struct, frozen=True):
-    call_id: CallId
-    state: CallState
 
 
 async def advance(tx: Tx, lease: Claim, moves: tuple[CallMove, ...]) -> Snapshot:

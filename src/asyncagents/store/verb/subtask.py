@@ -1,6 +1,5 @@
 """Runs subtasks of a prompt: calls of the tool `task` that no model made, before the model is asked."""
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import WRITTEN_BY_PERSON, Call, Effect
@@ -10,21 +9,9 @@ from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import StepStartPart, SubtaskPart
 from asyncagents.domain.conversation.system_message import MessageTarget, build_system_message
 from asyncagents.domain.id import MessageId
+from asyncagents.domain.step import TASK_TOOL, SubtaskOptions
 from asyncagents.store.row import append_system_message, insert_message, put_call
 from asyncagents.store.tx import Tx
-
-TASK_TOOL = "task"
-
-
-class SubtaskOptions(Struct, frozen=True, kw_only=True):
-    """How a step begins subtasks and continues after them."""
-
-    effect: Effect = "once"
-    """The effect of the tool."""
-    go_on: str = ""
-    """What the model reads once the subtasks have ended."""
-    message_id: MessageId = MessageId("")
-    """The id of that message; it is older than the step's."""
 
 
 def subtasks(tail: tuple[MessageWithParts, ...], promoted: set[MessageId]) -> tuple[SubtaskPart, ...]:

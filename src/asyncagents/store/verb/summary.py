@@ -1,21 +1,17 @@
 """Closes a summary: the model reads it instead of what came before, with a note of what is still open."""
 
-from collections.abc import Callable
-
-from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.call.call import Call
 from asyncagents.domain.control import Claim, Control, Snapshot
 from asyncagents.domain.conversation.codec import decode_message, upcast
 from asyncagents.domain.conversation.message import AssistantMessage, Message
 from asyncagents.domain.conversation.part import CompactionPart, TextPart
 from asyncagents.domain.conversation.system_message import MessageTarget, build_system_message
-from asyncagents.domain.conversation.todo import Todo, unfinished_todos
+from asyncagents.domain.conversation.todo import unfinished_todos
 from asyncagents.domain.event import SessionCompacted, SessionError
-from asyncagents.domain.id import MessageId, PartId
+from asyncagents.domain.id import MessageId
 from asyncagents.domain.shape import encode
-from asyncagents.domain.task.task import Task
+from asyncagents.domain.step import OpenItems, SummaryEnd
 from asyncagents.store.row import (
     SessionRow,
     append_system_message,
@@ -31,36 +27,12 @@ from asyncagents.store.row import (
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.claim import add_usage
 from asyncagents.store.verb.read import AFTER_ALL_POSITIONS
-from asyncagents.store.verb.step import StepEnd, write_step_end
+from asyncagents.store.verb.step import write_step_end
 from asyncagents.store.verb.task import live_tasks_of
 from asyncagents.store.verb.todo import decode_todos
 
 LOOK_BACK = 8
 """Messages of a turn that are read at once to find its newest."""
-
-
-class OpenItems(Struct, frozen=True, kw_only=True):
-    """The open items that a summary must not lose."""
-
-    calls: tuple[Call, ...] = ()
-    """Open calls: their results are still to come."""
-    todos: tuple[Todo, ...] = ()
-    tasks: tuple[Task, ...] = ()
-    """Live tasks: their notices are still to come."""
-    prompt: str = ""
-    """The last prompt of a person, unless it is in the tail."""
-
-
-class SummaryEnd(Struct, frozen=True, kw_only=True):
-    end: StepEnd
-    position: int
-    tail_id: MessageId | None
-    """The first message of the tail; None: there is no tail."""
-    note: Callable[[OpenItems], str]
-    """Pure: the text that the model reads beside the summary."""
-    note_id: PartId
-    go_on: str
-    """The text that the model reads after the summary, if the turn goes on."""
 
 
 async def finish_summary(tx: Tx, lease: Claim, done: SummaryEnd) -> Snapshot:

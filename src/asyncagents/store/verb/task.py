@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from asyncagents.domain.body import encode_body
 from asyncagents.domain.call.call import Call, Open, Running
 from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.codec import DECODE_ERRORS, SHAPE_VERSION, Unreadable, unreadable_error
@@ -20,7 +21,6 @@ from asyncagents.domain.task.account import ended_runs, run_account, session_acc
 from asyncagents.domain.task.task import Account, FollowUp, Phase, Progress, RunBaseline, Task, resume_run
 from asyncagents.domain.task.view import background_task
 from asyncagents.errors import NotFound
-from asyncagents.store.body import encode_body
 from asyncagents.store.row import (
     SessionRow,
     find_session,

@@ -2,24 +2,14 @@
 
 from contextlib import suppress
 
-from msgspec import Struct
-
 from asyncagents.domain.call.call import Call
 from asyncagents.domain.conversation.codec import Unreadable
-from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.task.task import Progress, Task
+from asyncagents.domain.task.task import Launcher, Task, TaskWithProgress
 from asyncagents.errors import NotFound
 from asyncagents.store.row import decode_call, require_session
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.task import decode_task, find_task, progress, without_read_follow_up
-
-
-class TaskWithProgress(Struct, frozen=True):
-    """A task and its progress; None: it has ended, and its account holds the numbers."""
-
-    task: Task
-    progress: Progress | None
 
 
 async def read_task(tx: Tx, task_id: SessionId) -> TaskWithProgress:
@@ -91,14 +81,6 @@ async def last_calls(tx: Tx, session_id: SessionId, limit: int) -> tuple[Call, .
 async def unconcluded_tasks(tx: Tx, limit: int = 500) -> tuple[SessionId, ...]:
     """List live tasks whose end was missed: their child sessions have nothing left to do."""
     return tuple(SessionId(row[0]) for row in await tx.all("unconcluded", limit))
-
-
-class Launcher(Struct, frozen=True):
-    """The launching session, and how many sessions of its tree work or wait for a place."""
-
-    info: Session
-    turn: int
-    crowd: int
 
 
 async def launcher(tx: Tx, session_id: SessionId) -> Launcher:

@@ -1,26 +1,13 @@
 """Stores the request for a title before it is sent, and the title and its cost afterwards."""
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.conversation.session import Tokens
+from asyncagents.domain.conversation.session import TitleEnd, Tokens
 from asyncagents.domain.id import RequestId, SessionId
 from asyncagents.domain.shape import encode
 from asyncagents.store.row import find_session, request_tokens, require_session, save_session
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.claim import add_usage
-
-
-class TitleEnd(Struct, frozen=True, kw_only=True):
-    """The end of a request for a title. Without reported tokens the estimate is charged."""
-
-    session_id: SessionId
-    request_id: RequestId
-    before: str
-    """The title before the request; if it has changed since, a person set it, and it stays."""
-    title: str = ""
-    tokens: Tokens | None = None
-    cost: float = 0
 
 
 async def start_title(tx: Tx, session_id: SessionId, request_id: RequestId, estimate: Tokens) -> None:

@@ -4,12 +4,12 @@ from contextlib import suppress
 
 import msgspec
 
+from asyncagents.domain.body import encode_body
 from asyncagents.domain.conversation.codec import DECODE_ERRORS, Unreadable, unreadable_error
 from asyncagents.domain.conversation.todo import Todo, count_unfinished
 from asyncagents.domain.event import TodoUpdated
 from asyncagents.domain.fact import WriteTodos
 from asyncagents.domain.id import SessionId
-from asyncagents.store.body import encode_body
 from asyncagents.store.row import require_session
 from asyncagents.store.tx import Tx
 

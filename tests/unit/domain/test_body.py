@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from hypothesis import given
 
+from asyncagents.domain.body import MAX_DEPTH, encode_body
 from asyncagents.errors import InvalidInput
-from asyncagents.store.body import MAX_DEPTH, encode_body
 from tests.unit.domain.strategies import json_values
 
 
