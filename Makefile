@@ -43,6 +43,7 @@ check: $(STAMP)
 	$(BIN)/mypy $(CODE)
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/sizes.py
+	$(BIN)/python scripts/words.py
 
 spec: $(STAMP)
 	$(BIN)/python scripts/spec.py

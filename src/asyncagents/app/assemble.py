@@ -175,7 +175,7 @@ def _commit_listener(dispatcher: Dispatcher, parts: RuntimeParts) -> Callable[[C
     bus, answers = parts.bus, parts.answers
     progress = ChildProgress(bus=bus, clock=parts.backend.clock)
 
-    def committed(commit: Commit) -> None:
+    def on_commit(commit: Commit) -> None:
         dispatcher.on_commit(commit)
         answers.on_commit(commit)
         bus.advance_revision(commit.upto, commit.at)
@@ -183,7 +183,7 @@ def _commit_listener(dispatcher: Dispatcher, parts: RuntimeParts) -> Callable[[C
             bus.publish(event)
         progress.on_commit(commit)
 
-    return committed
+    return on_commit
 
 
 def _build_runtime(parts: RuntimeParts, dispatcher: Dispatcher) -> Runtime:

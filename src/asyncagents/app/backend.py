@@ -179,7 +179,7 @@ def connect_peers(
 ) -> None:
     """Connect the runtime to the other processes of the same database, if there are any."""
 
-    def died() -> None:
+    def on_peer_death() -> None:
         dispatcher.request_sweep()
         limits.redistribute_slots()
 

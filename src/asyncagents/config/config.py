@@ -164,7 +164,7 @@ HOOK_SECONDS = 5.0
 
 
 class AsksConfig(Struct, frozen=True, kw_only=True):
-    """What happens to an ask that nobody answers."""
+    """What happens to an ask that no person answers."""
 
     policy: Literal["park", "deny", "fail"] = "park"
     seconds: float | None = None

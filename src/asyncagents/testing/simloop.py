@@ -42,10 +42,10 @@ class Livelock(SimulationError):
 
 
 def _refuse(name: str) -> Callable[..., None]:
-    def refused(*args: object, **options: object) -> None:
+    def raise_error(*args: object, **options: object) -> None:
         raise SimulationError(f"loop.{name}() reaches outside the simulation: inject a double instead")
 
-    return refused
+    return raise_error
 
 
 def _seal_loop(loop: Loop) -> Loop:

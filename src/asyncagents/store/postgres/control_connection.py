@@ -93,12 +93,12 @@ class ControlConnection:
     async def _serve(self, connection: Connection) -> None:
         own = connection.get_server_pid()
 
-        def heard(_: object, pid: int, channel: str, said: str) -> None:
+        def on_notification(_: object, pid: int, channel: str, said: str) -> None:
             if pid != own:
                 self._receive_news(said) if channel == NEWS_CHANNEL else self.on_live(said)
 
-        await connection.add_listener(NEWS_CHANNEL, heard)
-        await connection.add_listener(LIVE_CHANNEL, heard)
+        await connection.add_listener(NEWS_CHANNEL, on_notification)
+        await connection.add_listener(LIVE_CHANNEL, on_notification)
         self.on_news()  # for notifications that were missed before
         self.on_jobs(decode_pools(NEW_WORK))
         loop, timeout = asyncio.get_running_loop(), self._patience / 2

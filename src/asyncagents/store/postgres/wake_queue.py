@@ -152,7 +152,7 @@ class PgWakeQueue:
             finally:
                 turns.discard(mine)
 
-        def lost(_: object) -> None:
+        def on_connection_lost(_: object) -> None:
             """Stop waiting for the running sessions, which go on; the next manager takes new jobs."""
             manager.shutdown.set()
             for each in turns:
@@ -161,7 +161,7 @@ class PgWakeQueue:
 
         self._connection, self._driver = connection, GatedDriver(connection, self._rng, self.peers)
         manager = self._manager = QueueManager(GatedQueries(self._driver))
-        connection.add_termination_listener(lost)
+        connection.add_termination_listener(on_connection_lost)
         for pool in self._pools:
             manager.entrypoint(entrypoint(pool))(turn)
         try:

@@ -56,7 +56,7 @@ def is_crlf(text: str) -> bool:
 
 def ending_converter(text: str) -> Callable[[str], str]:
     """Return a function that gives other texts the line endings of `text`."""
-    return _to_crlf if is_crlf(text) else _to_lf if "\n" in text else _unchanged
+    return _to_crlf if is_crlf(text) else _to_lf if "\n" in text else _keep_text
 
 
 def _to_crlf(text: str) -> str:
@@ -67,7 +67,7 @@ def _to_lf(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _unchanged(text: str) -> str:
+def _keep_text(text: str) -> str:
     return text
 
 
