@@ -313,8 +313,12 @@ class _RawPartUpdated(Shape, frozen=True, kw_only=True):
 
 def encode_event(event_id: EventId, event: Event | UnknownEvent) -> bytes:
     """Encode the frame `{"id", "type", "properties"}`."""
-    properties = event.request if isinstance(event, PermissionAsked | QuestionAsked) else event
-    return encode(_Frame(event_id, event.type, properties))
+    return encode(_Frame(event_id, event.type, event_properties(event)))
+
+
+def event_properties(event: Event | UnknownEvent) -> Any:
+    """Return what is encoded as the properties of an event: that of an ask is the request itself."""
+    return event.request if isinstance(event, PermissionAsked | QuestionAsked) else event
 
 
 def parse_frame(raw: bytes) -> tuple[EventId, Event | UnknownEvent]:

@@ -2,21 +2,19 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from hashlib import sha256
 from typing import ClassVar
 
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.part_input import FileInput
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.domain.shape import Shape, encode
+from asyncagents.domain.shape import Shape
 from asyncagents.engine.input.builtin_commands import INIT
 from asyncagents.engine.input.message import PromptOptions
-from asyncagents.engine.runtime.answers import SubmittedPrompt
 from asyncagents.errors import InvalidInput
-from asyncagents.server.http.body import MOST_PROMPT_BYTES, STOPPING_HEADERS, read_body
-from asyncagents.server.http.messages import Request, Response, error_response, json_response
-from asyncagents.server.opencode.prompt import STOPPING_MESSAGE, until_disconnect
+from asyncagents.server.http.body import MOST_PROMPT_BYTES, read_body
+from asyncagents.server.http.messages import Request, Response, json_response
+from asyncagents.server.opencode.prompt import answer_response, request_key
 from asyncagents.server.opencode.session import NO_VARIANT
 from asyncagents.server.params import KEY_PARAM, idempotency_key, session_id
 from asyncagents.server.route import Route, ServerContext
@@ -76,8 +74,8 @@ async def post_shell(site: ServerContext, request: Request) -> Response:
     wanted, at = read_body(request, ShellRequest), session_id(request)
     to = PromptOptions(agent=wanted.agent, model=wanted.model, message_id=wanted.message_id)
     with _report_refusal(site, at):
-        sent = await site.runtime.submit_shell(at, wanted.command, key=_request_key(request, wanted), **to)
-    return await _wait_for_answer(site, request, sent)
+        sent = await site.runtime.submit_shell(at, wanted.command, key=request_key(request, wanted), **to)
+    return await answer_response(site, request, sent)
 
 
 async def post_command(site: ServerContext, request: Request) -> Response:
@@ -90,10 +88,10 @@ async def post_command(site: ServerContext, request: Request) -> Response:
         parts=wanted.parts,
         message_id=wanted.message_id,
     )
-    named = _request_key(request, wanted)
+    named = request_key(request, wanted)
     with _report_refusal(site, at):
         sent = await site.runtime.submit_command(at, wanted.command, wanted.arguments, key=named, **to)
-    return await _wait_for_answer(site, request, sent)
+    return await answer_response(site, request, sent)
 
 
 async def summarize(site: ServerContext, request: Request) -> Response:
@@ -103,15 +101,15 @@ async def summarize(site: ServerContext, request: Request) -> Response:
     sent = await site.runtime.submit_compaction(
         at, key=idempotency_key(request), model=model, goes_on=wanted.auto
     )
-    return await _wait_for_answer(site, request, sent, shows=False)
+    return await answer_response(site, request, sent, shows=False)
 
 
 async def init(site: ServerContext, request: Request) -> Response:
     wanted, at = read_body(request, InitRequest), session_id(request)
     model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
     to = PromptOptions(model=model, message_id=wanted.message_id)
-    sent = await site.runtime.submit_command(at, INIT, key=_request_key(request, wanted), **to)
-    return await _wait_for_answer(site, request, sent, shows=False)
+    sent = await site.runtime.submit_command(at, INIT, key=request_key(request, wanted), **to)
+    return await answer_response(site, request, sent, shows=False)
 
 
 async def background(site: ServerContext, request: Request) -> Response:
@@ -131,23 +129,6 @@ def _report_refusal(site: ServerContext, session_id: SessionId) -> Iterator[None
     except InvalidInput as error:
         site.runtime.publish_refusal(session_id, error)
         raise
-
-
-def _request_key(request: Request, wanted: ShellRequest | CommandRequest | InitRequest) -> str | None:
-    """Return the Idempotency-Key; default: message id and content hash, so that other content conflicts."""
-    given = idempotency_key(request)
-    if given is not None or wanted.message_id is None:
-        return given
-    return f"{wanted.message_id}:{sha256(encode(wanted)).hexdigest()[:16]}"
-
-
-async def _wait_for_answer(
-    site: ServerContext, request: Request, sent: SubmittedPrompt, *, shows: bool = True
-) -> Response:
-    answer = await until_disconnect(site, request, sent.answer(SessionId(session_id(request))))
-    if answer is None:
-        return error_response(503, STOPPING_MESSAGE, STOPPING_HEADERS)
-    return json_response(answer if shows else True)
 
 
 _AT = "/session/{id}"

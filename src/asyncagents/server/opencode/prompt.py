@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable
 from hashlib import sha256
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import MessageFormat, ModelRef
@@ -11,6 +11,7 @@ from asyncagents.domain.conversation.part_input import PartInput
 from asyncagents.domain.id import MessageId
 from asyncagents.domain.shape import Shape, encode
 from asyncagents.engine.input.message import PromptOptions
+from asyncagents.engine.runtime.answers import SubmittedPrompt
 from asyncagents.errors import InvalidInput
 from asyncagents.server.http.body import MOST_PROMPT_BYTES, STOPPING_HEADERS, read_body
 from asyncagents.server.http.messages import Request, Response, error_response, json_response
@@ -23,7 +24,7 @@ T = TypeVar("T")
 MOST_PARTS = 1_000
 """Each part is a row and an event; many more would block other requests."""
 
-STOPPING_MESSAGE = (
+_STOPPING = (
     "the server is stopping; the prompt is stored: repeat the request with the same Idempotency-Key later"
 )
 
@@ -57,38 +58,51 @@ class Prompt(Shape, frozen=True, kw_only=True):
             message_id=self.message_id,
         )
 
-    def request_key(self, request: Request) -> str | None:
-        """Return the Idempotency-Key; default: message id and content hash, so other content conflicts."""
-        given = idempotency_key(request)
-        if given is not None or self.message_id is None:
-            return given
-        return f"{self.message_id}:{sha256(encode(self)).hexdigest()[:16]}"
+
+class _WithMessageId(Protocol):
+    @property
+    def message_id(self) -> MessageId | None: ...
+
+
+def request_key(request: Request, body: _WithMessageId) -> str | None:
+    """Return the Idempotency-Key; default: message id and content hash, so that other content conflicts."""
+    given = idempotency_key(request)
+    if given is not None or body.message_id is None:
+        return given
+    return f"{body.message_id}:{sha256(encode(body)).hexdigest()[:16]}"
 
 
 async def post_message(site: ServerContext, request: Request) -> Response:
     """A disconnect does not cancel the prompt; a repeat with the same key returns the same answer."""
     prompt, at = read_body(request, Prompt), session_id(request)
-    named = prompt.request_key(request)
+    named = request_key(request, prompt)
     if prompt.no_reply:
         sent = await site.runtime.send(at, "", key=named, wakes=False, **prompt.prompt_options())
         return json_response(await site.runtime.message(sent))
     given = await site.runtime.submit(at, "", key=named, **prompt.prompt_options())
-    answer = await until_disconnect(site, request, given.answer(at))
-    return (
-        error_response(503, STOPPING_MESSAGE, STOPPING_HEADERS) if answer is None else json_response(answer)
-    )
+    return await answer_response(site, request, given)
 
 
 async def post_async(site: ServerContext, request: Request) -> Response:
     prompt = read_body(request, Prompt)
     wakes = not prompt.no_reply
     await site.runtime.send(
-        session_id(request), "", key=prompt.request_key(request), wakes=wakes, **prompt.prompt_options()
+        session_id(request), "", key=request_key(request, prompt), wakes=wakes, **prompt.prompt_options()
     )
     return Response(204)
 
 
-async def until_disconnect(site: ServerContext, request: Request, work: Awaitable[T]) -> T | None:
+async def answer_response(
+    site: ServerContext, request: Request, sent: SubmittedPrompt, *, shows: bool = True
+) -> Response:
+    """Wait for the answer to a prompt and respond with it, or with true unless `shows`."""
+    answer = await _until_disconnect(site, request, sent.answer(session_id(request)))
+    if answer is None:
+        return error_response(503, _STOPPING, STOPPING_HEADERS)
+    return json_response(answer if shows else True)
+
+
+async def _until_disconnect(site: ServerContext, request: Request, work: Awaitable[T]) -> T | None:
     """Await `work`; cancel it and return None if the server stops or the client disconnects."""
     async with asyncio.TaskGroup() as group:
         working = group.create_task(_catch_error(work))

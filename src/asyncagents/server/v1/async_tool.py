@@ -13,10 +13,10 @@ from asyncagents.domain.call.incoming_result import MOST_BYTES, read_incoming_re
 from asyncagents.domain.call.pending_tool import PendingStatus, PendingToolCall
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.shape import Shape
-from asyncagents.engine.runtime.async_tools import AsyncTools
+from asyncagents.engine.runtime.async_tools import MAX_LIMIT, AsyncTools
 from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.server.http.messages import Request, Response, json_response
-from asyncagents.server.params import LONGEST_ID, path_id
+from asyncagents.server.params import LONGEST_ID, path_id, query_number
 from asyncagents.server.route import Handler as Handling
 from asyncagents.server.route import Param, Route, ServerContext
 
@@ -74,7 +74,7 @@ async def list_pending(tools: AsyncTools, request: Request) -> Response:
         _STATUSES[_STATUSES.index(status)],
         session_id,
         after=given.get("after", ""),
-        limit=_limit(given.get("limit", "100")),
+        limit=query_number(request, "limit", default=100, most=MAX_LIMIT),
     )
     return json_response(found)
 
@@ -96,12 +96,6 @@ def _filters(request: Request) -> dict[str, str]:
     if len(dict(given)) < len(given):
         raise InvalidInput("a filter occurs more than once: give each once")
     return dict(given)
-
-
-def _limit(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or len(text) > 4:
-        raise InvalidInput("limit must be a number from 1 to 1000")
-    return int(text)
 
 
 PendingIdText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST_ID)]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from asyncagents.domain.event import EVENTS, Event, PermissionAsked, QuestionAsked, SessionDeleted
+from asyncagents.domain.event import EVENTS, Event, SessionDeleted, event_properties
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import Shape, encode
 from asyncagents.engine.event.session_stream import EventBatch
@@ -75,8 +75,7 @@ def _batch_frames(heard: EventBatch) -> bytes:
 
 
 def _event_frame(event: Event) -> bytes:
-    properties = event.request if isinstance(event, PermissionAsked | QuestionAsked) else event
-    data = encode(properties)
+    data = encode(event_properties(event))
     if b"\n" in data or b"\r" in data:  # whitespace between the tokens of JSON that a newer version wrote
         data = data.replace(b"\n", b" ").replace(b"\r", b" ")
     return frame(event.type, data)
