@@ -31,7 +31,6 @@ ALLOWED_LONG: dict[str, str] = {
     "asyncagents.engine.runtime.runtime": "longer names; split next",
     "asyncagents.engine.runtime.runtime:Runtime.__init__": "longer names; split next",
     "asyncagents.engine.step.step": "longer names; split next",
-    "asyncagents.store.verb.step:start_step": "longer names; split next",
     "asyncagents.tools.project.projects:Projects._build_project": "longer names; split next",
 }
 
