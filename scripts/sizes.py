@@ -23,7 +23,6 @@ ALLOWED_LONG: dict[str, str] = {
     "asyncagents.cli.inspect.tasks:tasks": "longer names; split next",
     "asyncagents.config.markdown.commands:find_commands": "longer names; split next",
     "asyncagents.delegation.launch:TaskLauncher.launch": "longer names; split next",
-    "asyncagents.store.verb.step:start_step": "longer names; split next",
     "asyncagents.tools.project.projects:Projects._build_project": "longer names; split next",
 }
 

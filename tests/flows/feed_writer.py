@@ -17,8 +17,8 @@ from asyncagents.errors import Conflict
 from asyncagents.store.postgres.database import PostgresDatabase, open_postgres
 from asyncagents.store.row import require_session
 from asyncagents.store.tx import Database, Tx, Verb
+from asyncagents.store.verb.admit import admit_input
 from asyncagents.store.verb.session_update import update_session
-from asyncagents.store.verb.signal import admit
 from asyncagents.testing.clock import FakeClock
 from tests.contract.build import Lab
 
@@ -113,7 +113,7 @@ class Writer:
         new = self._lab.input(self._rng.choice(self._shared))
 
         async def undone(tx: Tx) -> None:
-            await admit(tx, new)
+            await admit_input(tx, new)
             raise Conflict("never mind")
 
         try:

@@ -11,7 +11,7 @@ from asyncagents.domain.conversation.session import SessionChanges
 from asyncagents.domain.id import Ids
 from asyncagents.store.postgres.database import PostgresDatabase, open_postgres
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.signal import admit
+from asyncagents.store.verb.admit import admit_input
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.contract.build import Lab
 from tests.flows.feed_race import catch_up, connected, race
@@ -74,7 +74,7 @@ async def _who_misses_what_is_late(dsn: str) -> set[str]:
         new, written, go_on = lab.input(slow), asyncio.Event(), asyncio.Event()
 
         async def late(tx: Tx) -> None:
-            await admit(tx, new)
+            await admit_input(tx, new)
             written.set()
             await go_on.wait()
 

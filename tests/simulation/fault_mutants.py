@@ -34,10 +34,10 @@ FAULT_MUTANTS = (
     ),
     raises("finish_step", "step", "    control = replace(control, steps=control.steps + 1)\n"),
     raises("advance", "step", "    for move in moves:\n", error="AssertionError"),
-    raises("settle", "signal", "    call = await require_call(tx, fact.call_id)\n"),
+    raises("settle", "settle", "    call = await require_call(tx, fact.call_id)\n"),
     raises(
         "settle_open",
-        "signal",
+        "settle",
         "    done = call.with_state(Settled(result, tx.now, expired))\n",
         error="AssertionError",
     ),

@@ -115,14 +115,14 @@ MUTANTS = (
     ),
     Mutant(
         "late_result_kept_from_the_model",
-        "store/verb/signal.py",
-        "await admit(tx, _late_result(tx, row.info, done, wakes=True))",
-        "pass",
+        "store/verb/settle.py",
+        "await put_in_inbox(tx, _late_result(tx, row.info, done, wakes=True))",
+        "assert put_in_inbox, 'and not called'",
         first=7,
     ),
     Mutant(
         "second_result_accepted",
-        "store/verb/signal.py",
+        "store/verb/settle.py",
         """    if isinstance(call.state, Settled):
         if not _is_same_result(call.state.result, fact.result):
             raise AlreadySettled(call.id, result_excerpt(call.state.result))
@@ -136,7 +136,7 @@ MUTANTS = (
     ),
     Mutant(
         "settled_without_a_wake",
-        "store/verb/signal.py",
+        "store/verb/settle.py",
         "control = row.control.after_wake().after_progress()",
         "control = row.control.after_progress()",
     ),

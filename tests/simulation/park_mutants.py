@@ -6,7 +6,7 @@ from tests.simulation.parks import PARKS
 PARK_MUTANTS = (
     Mutant(
         "result_without_a_wake",
-        "store/verb/signal.py",
+        "store/verb/settle.py",
         "    control = row.control.after_wake().after_progress()\n",
         "    control = row.control.after_progress()\n"
         "    control = control if call.open else control.after_wake()\n",
@@ -14,7 +14,7 @@ PARK_MUTANTS = (
     ),
     Mutant(
         "last_result_wins",
-        "store/verb/signal.py",
+        "store/verb/settle.py",
         "        if not _is_same_result(call.state.result, fact.result):\n",
         "        if not _is_same_result(call.state.result, fact.result) and not call.shown_pending:\n"
         "            row = await require_session(tx, call.session_id)\n"
@@ -24,14 +24,14 @@ PARK_MUTANTS = (
     ),
     Mutant(
         "refused_with_its_own_words",
-        "store/verb/signal.py",
+        "store/verb/settle.py",
         "raise AlreadySettled(call.id, result_excerpt(call.state.result))",
         "raise AlreadySettled(call.id, result_excerpt(fact.result))",
         first=PARKS,
     ),
     Mutant(
         "same_result_refused",
-        "store/verb/signal.py",
+        "store/verb/settle.py",
         "        if not _is_same_result(call.state.result, fact.result):\n",
         "        if not _is_same_result(call.state.result, fact.result) or call.shown_pending:\n",
         first=PARKS + 22,
@@ -45,7 +45,7 @@ PARK_MUTANTS = (
     ),
     Mutant(
         "early_result_refused_for_ever",
-        "store/verb/signal.py",
+        "store/verb/settle.py",
         "    _check_open(call)\n",
         "    if not call.open:\n        return call\n    _check_open(call)\n",
         first=PARKS + 1,
@@ -70,23 +70,23 @@ PARK_MUTANTS = (
     ),
     Mutant(
         "late_result_under_a_new_key",
-        "store/verb/signal.py",
+        "store/verb/settle.py",
         '    key = f"result:{call.id}"\n',
         '    key = f"result:{said.message.id}"\n',
         first=PARKS,
     ),
     Mutant(
         "shown_and_settled_in_its_place",
-        "store/verb/signal.py",
-        "    if done.shown_pending:\n        await admit(",
-        "    if done.shown_pending and not call.open:\n        await admit(",
+        "store/verb/settle.py",
+        "    if done.shown_pending:\n        await put_in_inbox(",
+        "    if done.shown_pending and not call.open:\n        await put_in_inbox(",
         first=PARKS + 1,
     ),
     Mutant(
         "told_late_though_it_was_not_shown",
-        "store/verb/signal.py",
-        "    if done.shown_pending:\n        await admit(",
-        "    if done.shown_pending or call.effect == 'idempotent':\n        await admit(",
+        "store/verb/settle.py",
+        "    if done.shown_pending:\n        await put_in_inbox(",
+        "    if done.shown_pending or call.effect == 'idempotent':\n        await put_in_inbox(",
         first=PARKS,
     ),
     Mutant(
@@ -123,7 +123,7 @@ PARK_MUTANTS = (
     ),
     Mutant(
         "a_person_ends_what_the_outside_has",
-        "store/verb/signal.py",
+        "store/verb/admit.py",
         'if isinstance(call.state, Open) and call.state.kind == "wait":',
         'if isinstance(call.state, Open) and call.state.kind in ("wait", "async"):',
         first=PARKS,
@@ -137,14 +137,14 @@ PARK_MUTANTS = (
     ),
     Mutant(
         "expiry_not_said",
-        "store/verb/signal.py",
+        "store/verb/settle.py",
         "    done = call.with_state(Settled(result, tx.now, expired))\n",
         "    done = call.with_state(Settled(result, tx.now))\n",
         first=PARKS,
     ),
     Mutant(
         "webhook_owed_with_the_next_settling",
-        "store/verb/signal.py",
+        "store/verb/settle.py",
         "    await enqueue_webhook(tx, done)\n",
         "    owing = settle_open.__dict__.setdefault('owing', [])\n"
         "    for each in owing:\n        await enqueue_webhook(tx, each)\n"
@@ -153,7 +153,7 @@ PARK_MUTANTS = (
     ),
     Mutant(
         "webhook_forgotten_by_an_abort",
-        "store/verb/signal.py",
+        "store/verb/settle.py",
         "    await put_call(tx, over)\n    await enqueue_webhook(tx, over)\n",
         "    await put_call(tx, over)\n",
         first=PARKS + 54,
@@ -168,7 +168,7 @@ PARK_MUTANTS = (
     ),
     Mutant(
         "early_result_unchecked",
-        "store/verb/signal.py",
+        "store/verb/settle.py",
         "    if unless_checked and call.later is not None and call.later.checked:\n",
         "    if unless_checked and call.later is not None and call.later.checked and call.open:\n",
         first=PARKS + 169,

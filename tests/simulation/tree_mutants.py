@@ -113,8 +113,8 @@ TREE_MUTANTS = (
     Mutant(
         "follow_up_to_a_running_task_lost",
         "store/verb/task.py",
-        "    if not (await admit(tx, fact.follow)).new:\n",
-        "    if task.live or not (await admit(tx, fact.follow)).new:\n",
+        "    if not (await admit_input(tx, fact.follow)).new:\n",
+        "    if task.live or not (await admit_input(tx, fact.follow)).new:\n",
         first=TREES + 2,
     ),
     Mutant(

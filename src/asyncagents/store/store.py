@@ -20,6 +20,7 @@ from asyncagents.store.facade import (
 )
 from asyncagents.store.tx import Database
 from asyncagents.store.verb import (
+    admit,
     answer,
     approval,
     cancel,
@@ -35,7 +36,7 @@ from asyncagents.store.verb import (
     rest,
     session,
     set_aside,
-    signal,
+    settle,
     step,
     summary,
     task,
@@ -73,7 +74,7 @@ class Store(VerbRunner):
 
     create_session = write_verb(session.create_session, inline=True)
     begin_session = write_verb(session.begin_session, inline=True)
-    admit = write_verb(signal.admit, inline=True)
+    admit = write_verb(admit.admit_input, inline=True)
     answer = write_verb(answer.answer)
     start_title = write_verb(title.start_title)
     end_title = write_verb(title.end_title)
@@ -87,7 +88,7 @@ class Store(VerbRunner):
         """Settle a call, once. The same result again returns the call; a different one raises a conflict."""
         fact = Settle(call_id, result)
         return await self._write(
-            lambda tx: signal.settle(tx, fact, unless_checked=unless_checked), inline=True
+            lambda tx: settle.settle_call(tx, fact, unless_checked=unless_checked), inline=True
         )
 
     async def expire(self, limit: int = SWEEP_ROWS) -> int:

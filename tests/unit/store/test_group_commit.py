@@ -14,7 +14,7 @@ from asyncagents.domain.id import Ids, MessageId, SessionId
 from asyncagents.errors import Conflict, NotFound, StoreError
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.tx import Commit, Tx, Verb
-from asyncagents.store.verb import signal
+from asyncagents.store.verb import admit
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.contract.build import Lab
 from tests.unit.store.faulty import Fault, Faults, open_batches
@@ -32,14 +32,14 @@ async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
 
 
 def _admit(fact: Admit) -> Verb[Any]:
-    return lambda tx: signal.admit(tx, fact)
+    return lambda tx: admit.admit_input(tx, fact)
 
 
 def _then(fact: Admit, error: Exception) -> Verb[Any]:
     """Does its work, and then fails."""
 
     async def verb(tx: Tx) -> None:
-        await signal.admit(tx, fact)
+        await admit.admit_input(tx, fact)
         raise error
 
     return verb
@@ -130,7 +130,7 @@ async def test_an_error_that_rolls_everything_back_silently_costs_nobody_their_w
     with open_batches(tmp_path / "store.db", seed=5, faults=faults) as batches:
 
         async def falls(tx: Tx) -> None:
-            await signal.admit(tx, facts[2])
+            await admit.admit_input(tx, facts[2])
             faults.rollback("database or disk is full")
             await tx.one("revision")
 

@@ -14,7 +14,7 @@ from asyncagents.domain.id import Ids
 from asyncagents.errors import Conflict, StoreError
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.tx import Tx, Verb
-from asyncagents.store.verb import signal
+from asyncagents.store.verb import admit
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.contract.build import Lab
 from tests.unit.store.faulty import Fault, Faults, open_batches
@@ -36,7 +36,7 @@ async def lab(tmp_path: Path, faults: Faults) -> AsyncIterator[Lab]:
 
 
 def _admit(fact: Admit) -> Verb[Any]:
-    return lambda tx: signal.admit(tx, fact)
+    return lambda tx: admit.admit_input(tx, fact)
 
 
 async def _thread(tx: Tx) -> int:
@@ -81,7 +81,7 @@ async def test_a_quick_verb_that_fails_leaves_its_neighbours_whole(lab: Lab) -> 
     good, bad, late = (lab.input(session_id, text) for text in ("good", "bad", "late"))
 
     async def fails(tx: Tx) -> None:
-        await signal.admit(tx, bad)
+        await admit.admit_input(tx, bad)
         raise Conflict("no")
 
     verbs = (_admit(good), fails, _admit(late))

@@ -30,7 +30,7 @@ from asyncagents.store.row import (
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.answer_event import publish_answers, publish_reply
 from asyncagents.store.verb.approval import approvals, approve, approved_as, covers
-from asyncagents.store.verb.signal import check_deadline, result_excerpt, settle_open
+from asyncagents.store.verb.settle import check_deadline, result_excerpt, settle_open
 
 _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 

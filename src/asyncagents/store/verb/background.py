@@ -9,7 +9,7 @@ from asyncagents.domain.task.texts import moved_text
 from asyncagents.errors import Conflict
 from asyncagents.store.row import require_call, require_session
 from asyncagents.store.tx import Tx
-from asyncagents.store.verb.signal import settle_open
+from asyncagents.store.verb.settle import settle_open
 from asyncagents.store.verb.task import deny_questions, live_tasks_of, put_task, require_task, waits_for
 
 

@@ -15,7 +15,7 @@ from asyncagents.store.row import SessionRow, inbox, require_session, save_sessi
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.idempotency import check_key, save_key
 from asyncagents.store.verb.queue import make_room_anywhere
-from asyncagents.store.verb.signal import dismiss
+from asyncagents.store.verb.settle import dismiss
 from asyncagents.store.verb.task import live_tasks_of, readable_session, readable_task, tasks_of
 from asyncagents.store.verb.task_end import CONSUMED, DUE, QUIET, NoticeState, end_task
 

@@ -22,8 +22,8 @@ from asyncagents.errors import Conflict, NotFound
 from asyncagents.store.row import insert_message, read_part, require_session, sort_id_of
 from asyncagents.store.tx import Tx, Verb
 from asyncagents.store.verb.arrive import PIECE_ROWS
+from asyncagents.store.verb.inbox import with_agent_and_model
 from asyncagents.store.verb.session import find_existing, insert_session, save_session_key
-from asyncagents.store.verb.signal import with_agent_and_model
 
 
 class CopySource(Struct, frozen=True):

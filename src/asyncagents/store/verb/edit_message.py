@@ -21,7 +21,7 @@ from asyncagents.store.row import (
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.cancel import cancel
 from asyncagents.store.verb.drop_undone import delete_message_rows
-from asyncagents.store.verb.signal import dismiss
+from asyncagents.store.verb.settle import dismiss
 from asyncagents.store.verb.task import live_tasks_of
 from asyncagents.store.verb.task_end import CONSUMED
 

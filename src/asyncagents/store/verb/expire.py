@@ -21,7 +21,7 @@ from asyncagents.store.row import (
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.answer_event import publish_reply
 from asyncagents.store.verb.cancel import cancel
-from asyncagents.store.verb.signal import settle_open
+from asyncagents.store.verb.settle import settle_open
 from asyncagents.store.verb.task import find_task
 from asyncagents.store.verb.task_end import conclude_missed, watched_result
 

@@ -29,9 +29,10 @@ from asyncagents.errors import AlreadySettled, NotFound
 from asyncagents.store.row import SessionRow, claimed_session, find_session, put_call, require_call
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb import cancel, task, todo
+from asyncagents.store.verb.admit import admit_input
 from asyncagents.store.verb.answer_event import publish_ask, save_answer
 from asyncagents.store.verb.delivery import enqueue_webhook
-from asyncagents.store.verb.signal import admit, settle, settle_open
+from asyncagents.store.verb.settle import settle_call, settle_open
 from asyncagents.store.verb.spawn import spawn
 from asyncagents.store.verb.task_end import watched_result
 
@@ -46,9 +47,9 @@ async def apply_facts(tx: Tx, facts: tuple[Fact, ...]) -> None:
 async def _apply_fact(tx: Tx, fact: Fact) -> None:  # noqa: C901  one arm each
     match fact:
         case Admit():
-            await admit(tx, fact)
+            await admit_input(tx, fact)
         case Settle():
-            await settle(tx, fact)
+            await settle_call(tx, fact)
         case WriteTodos():
             await todo.write_todos(tx, fact)
         case Spawn():

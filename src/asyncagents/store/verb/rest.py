@@ -26,7 +26,7 @@ from asyncagents.store.tx import Tx
 from asyncagents.store.verb.child_wait import mark_waiting_calls, refresh_waits
 from asyncagents.store.verb.fact import apply_facts
 from asyncagents.store.verb.queue import make_room
-from asyncagents.store.verb.signal import dismiss
+from asyncagents.store.verb.settle import dismiss
 from asyncagents.store.verb.step import end_backoff
 from asyncagents.store.verb.task_end import conclude_task
 from asyncagents.store.verb.turn_end import answer_turn, publish_answer

@@ -28,7 +28,7 @@ from asyncagents.store.verb.cancel import cancel
 from asyncagents.store.verb.drop_undone import drop_undone
 from asyncagents.store.verb.file_changes import sum_diffs
 from asyncagents.store.verb.queue import make_room
-from asyncagents.store.verb.signal import dismiss
+from asyncagents.store.verb.settle import dismiss
 from asyncagents.store.verb.task import tasks_of
 from asyncagents.store.verb.task_end import CONSUMED, conclude_task
 

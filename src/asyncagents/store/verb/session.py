@@ -12,8 +12,8 @@ from asyncagents.domain.id import SessionId
 from asyncagents.errors import NotFound
 from asyncagents.store.row import IDLE, SessionRow, find_session, list_columns
 from asyncagents.store.tx import Tx
+from asyncagents.store.verb.admit import admit_input
 from asyncagents.store.verb.idempotency import check_key, save_key
-from asyncagents.store.verb.signal import admit
 
 
 async def create_session(tx: Tx, new: NewSession) -> Session:
@@ -112,7 +112,7 @@ async def begin_session(tx: Tx, new: NewSession, fact: Admit) -> tuple[Session, 
     session = await create_session(tx, new)
     if session.id != fact.session_id:
         fact = _for_session(fact, session.id)
-    return session, await admit(tx, fact)
+    return session, await admit_input(tx, fact)
 
 
 def _for_session(fact: Admit, session_id: SessionId) -> Admit:

@@ -23,7 +23,7 @@ from asyncagents.store.row import (
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.drop_undone import drop_undone
 from asyncagents.store.verb.idempotency import check_key, save_key
-from asyncagents.store.verb.signal import check_newest, inherit_agent_and_model
+from asyncagents.store.verb.inbox import check_newest, inherit_agent_and_model
 from asyncagents.store.verb.trace import set_trace
 
 SHELL = "bash"

@@ -9,8 +9,8 @@ from asyncagents.domain.fact import Spawn
 from asyncagents.errors import NotFound
 from asyncagents.store.row import BUSY, insert_message, publish_status, put_part
 from asyncagents.store.tx import Tx
+from asyncagents.store.verb.inbox import insert_input, with_agent_and_model
 from asyncagents.store.verb.session import insert_session
-from asyncagents.store.verb.signal import insert_input, with_agent_and_model
 from asyncagents.store.verb.task import put_task
 from asyncagents.store.verb.trace import set_trace
 

@@ -47,7 +47,7 @@ from asyncagents.store.verb.compact import can_shrink, show_pending, step_or_sum
 from asyncagents.store.verb.drop_undone import drop_undone
 from asyncagents.store.verb.fact import apply_facts
 from asyncagents.store.verb.output_format import find_output_format, turn_system_text
-from asyncagents.store.verb.promote import UnreadInput, promote, read_unread
+from asyncagents.store.verb.promote import Unread, UnreadInput, promote, read_unread
 from asyncagents.store.verb.read import history_between, lineage, shown_calls
 from asyncagents.store.verb.remind import insert_reminders
 from asyncagents.store.verb.subtask import begin_subtasks, prompt_to_continue, subtasks
@@ -74,12 +74,7 @@ async def start_step(tx: Tx, lease: Claim, new: NewStep) -> StartedStep | None:
         return None
     await answer_before_joining(tx, row.control, joins=mail.wants_another_answer)
     before = await end_backoff(tx, row.control, reuse=not mail.has_items)
-    control = replace(row.control, backoff=None)
-    control, asked_by = await promote(tx, control, row.info, mail, told=new.notices)
-    await show_pending(tx, control)
-    if before.message is None and new.reminder is not None and (asked_by or not control.compacting):
-        spoken = row.control.positions if any(each.source == "person" for each in unread) else None
-        control = await insert_reminders(tx, control, asked_by, new.reminder, spoken=spoken)
+    control, asked_by = await _promote_unread(tx, row, mail, new, reuse=before.message is not None)
     tail = await history_between(tx, control.id, new.since)
     if tasks := subtasks(tail, {each.message_id for each in unread}):
         made = await _new_message(tx, row, new, asked_by)
@@ -93,11 +88,8 @@ async def start_step(tx: Tx, lease: Claim, new: NewStep) -> StartedStep | None:
     message, position = before.message, before.position
     if message is None:
         message = await _new_message(tx, row, new, asked_by)
-        control, message = await step_or_summary(tx, control, message, new.summary, estimate=estimate.input)
-        position = control.positions + 1
-        control = replace(control, positions=position)
-        await insert_message(tx, message, position=position, turn=control.turn)
-        await put_part(tx, StepStartPart(id=new.part_id, session_id=control.id, message_id=message.id))
+        control, message = await _insert_step(tx, control, message, new, estimate=estimate.input)
+        position = control.positions
     await _insert_request(tx, control, new.request_id, message.id, before.attempt, estimate)
     await save_session(tx, row, control)
     form, system = (
@@ -108,6 +100,30 @@ async def start_step(tx: Tx, lease: Claim, new: NewStep) -> StartedStep | None:
     return StartedStep(
         message, position, control.turn, number, before.attempt, tail, shown, form, above, system
     )
+
+
+async def _promote_unread(
+    tx: Tx, row: SessionRow, mail: Unread, new: NewStep, *, reuse: bool
+) -> tuple[Control, UserMessage | None]:
+    """Promote unread input, show open calls as pending; insert reminders unless a message is reused."""
+    control = replace(row.control, backoff=None)
+    control, asked_by = await promote(tx, control, row.info, mail, told=new.notices)
+    await show_pending(tx, control)
+    if not reuse and new.reminder is not None and (asked_by or not control.compacting):
+        spoken = row.control.positions if any(each.source == "person" for each in mail.inputs) else None
+        control = await insert_reminders(tx, control, asked_by, new.reminder, spoken=spoken)
+    return control, asked_by
+
+
+async def _insert_step(
+    tx: Tx, control: Control, message: AssistantMessage, new: NewStep, *, estimate: int
+) -> tuple[Control, AssistantMessage]:
+    """Insert the step, or the summary that is needed first, at the next position."""
+    control, message = await step_or_summary(tx, control, message, new.summary, estimate=estimate)
+    control = replace(control, positions=control.positions + 1)
+    await insert_message(tx, message, position=control.positions, turn=control.turn)
+    await put_part(tx, StepStartPart(id=new.part_id, session_id=control.id, message_id=message.id))
+    return control, message
 
 
 async def _prompt_options(

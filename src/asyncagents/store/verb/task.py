@@ -30,7 +30,7 @@ from asyncagents.store.row import (
     unsettled_calls,
 )
 from asyncagents.store.tx import Row, Tx
-from asyncagents.store.verb.signal import admit
+from asyncagents.store.verb.admit import admit_input
 
 NO_QUESTIONS = Rule(permission="question", pattern="*", action="deny")
 _log = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ async def put_task(tx: Tx, task: Task, *, new: bool = False) -> None:
 async def resume_task(tx: Tx, fact: Resume) -> None:
     """Admit a follow-up to a task, and begin its next run if it has ended; the same key changes nothing."""
     task = await require_task(tx, fact.task_id)
-    if not (await admit(tx, fact.follow)).new:
+    if not (await admit_input(tx, fact.follow)).new:
         return
     follow = FollowUp(fact.follow.message.id, fact.prompt, tx.now)
     before = None if task.live else await _next_run_start(tx, task)

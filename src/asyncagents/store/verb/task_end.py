@@ -22,7 +22,7 @@ from asyncagents.store.row import decode_call, find_session, read_part, require_
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.child_wait import mark_rested_session
 from asyncagents.store.verb.read import AFTER_ALL_POSITIONS
-from asyncagents.store.verb.signal import settle_open
+from asyncagents.store.verb.settle import settle_open
 from asyncagents.store.verb.task import (
     account_so_far,
     find_task,
