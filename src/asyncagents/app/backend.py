@@ -189,7 +189,7 @@ def connect_peers(
         lambda: backend.max_sessions if dispatcher.serves else 0,
     )
     bond.has_listeners, bond.has_waiters = lambda: bus.has_listeners, lambda: answers.has_waiters
-    bond.on_connection_change, bond.on_peer_died = dispatcher.set_disconnected, died
+    bond.on_connection_change, bond.on_peer_died = dispatcher.set_disconnected, on_peer_death
     if backend.wire is not None:
         bus.attach_relay(Relay(bus, backend.wire))
 

@@ -5,6 +5,7 @@ import logging
 import math
 from collections.abc import Callable, Coroutine
 
+from asyncagents.domain.bounded_dict import BoundedDict
 from asyncagents.domain.id import OwnerId, SessionId
 from asyncagents.domain.port import Clock
 from asyncagents.engine.audit import Audit
@@ -75,7 +76,7 @@ class Dispatcher:
         self._tasks: dict[SessionId, asyncio.Task[None]] = {}
         self._failed_writes: dict[SessionId, bool] = {}
         """Sessions whose run failed to write: their next claim does not count towards a crash loop."""
-        self._tree_membership: dict[SessionId, bool] = {}
+        self._tree_membership: BoundedDict[SessionId, bool] = BoundedDict(MAX_KNOWN_SESSIONS)
         self._serving = asyncio.Event()
         self._sweep_wanted = asyncio.Event()
         self.on_drain: Callable[[], None] = lambda: None
@@ -205,8 +206,6 @@ class Dispatcher:
         if self._root is None:
             return True
         if session_id not in self._tree_membership:
-            if len(self._tree_membership) >= MAX_KNOWN_SESSIONS:
-                self._tree_membership.clear()
             try:
                 self._tree_membership[session_id] = (
                     await self._store.control(session_id)

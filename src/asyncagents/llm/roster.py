@@ -8,6 +8,7 @@ from msgspec import Struct
 from asyncagents.config.config import Config, ModelConfig, ProviderConfig
 from asyncagents.config.file.builtin_providers import builtin_providers
 from asyncagents.config.file.check import suggestion
+from asyncagents.domain.bounded_dict import BoundedDict
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.catalog.catalog import Catalog, ModelFacts
@@ -54,7 +55,7 @@ class Roster:
         self._providers = {name: providers[name] for name in providers if is_enabled(config, name)}
         self.catalog = Catalog(self._providers)
         self._warned: set[ModelRef] = set()
-        self._offers: dict[tuple[ModelRef, bool], ModelOffer] = {}
+        self._offers: BoundedDict[tuple[ModelRef, bool], ModelOffer] = BoundedDict(MOST_OFFERS)
 
     @property
     def providers(self) -> Mapping[str, ProviderConfig]:
@@ -105,8 +106,6 @@ class Roster:
         known = self._offers.get((ref, tools))
         found = known or self._offer(ref, tools=tools)
         if known is None and isinstance(found, ModelOffer):
-            if len(self._offers) >= MOST_OFFERS:
-                self._offers.clear()
             self._offers[ref, tools] = found
         return found
 

@@ -1,9 +1,9 @@
 """Passes events to a plugin through its own queue, which drops the oldest if the plugin is too slow."""
 
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
+from asyncagents.domain.bounded_dict import BoundedDict
 from asyncagents.domain.event import Event
 from asyncagents.domain.id import SessionId
 from asyncagents.engine.event.bus import Bus
@@ -42,7 +42,7 @@ class PluginListener:
         self._plugin = plugin
         self._directory = directory
         self._directory_of = directory_of
-        self._known: OrderedDict[SessionId, bool] = OrderedDict()
+        self._known: BoundedDict[SessionId, bool] = BoundedDict(MOST_SESSIONS)
 
     async def listen(self, bus: Bus, ring: EventRing | None = None) -> None:
         """Pass events until the bus closes or the hook is off. Never raises: the runtime's group runs it."""
@@ -82,6 +82,4 @@ class PluginListener:
             except AsyncAgentsError:  # the session or the database is gone
                 return False
             self._known[event.session_id] = here
-            while len(self._known) > MOST_SESSIONS:
-                self._known.popitem(last=False)
         return self._known[event.session_id]

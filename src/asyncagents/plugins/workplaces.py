@@ -1,9 +1,9 @@
 """Workplaces with fixed tools and the plugins of the embedding program, without files and rules."""
 
 import logging
-from collections import OrderedDict
 
 from asyncagents.config.config import Config
+from asyncagents.domain.bounded_dict import BoundedDict
 from asyncagents.engine.tool import Policy
 from asyncagents.engine.workplace.mcp import McpControl
 from asyncagents.engine.workplace.workplace import FixedWorkplace, Workplace
@@ -26,7 +26,7 @@ class PluginWorkplaces:
         self._policy = policy
         self._plugins = plugins
         self._config = config
-        self._workplaces: OrderedDict[str, FixedWorkplace] = OrderedDict()
+        self._workplaces: BoundedDict[str, FixedWorkplace] = BoundedDict(MOST_DIRECTORIES)
 
     @property
     def known_directories(self) -> tuple[str, ...]:
@@ -37,13 +37,9 @@ class PluginWorkplaces:
 
     async def at(self, directory: str, *, working: bool = False) -> Workplace:
         """Return the workplace of the directory; load the plugins once, and no code of the directory."""
-        if directory in self._workplaces:
-            self._workplaces.move_to_end(directory)
-            return self._workplaces[directory]
-        place = await self._load(directory)
-        place = self._workplaces.setdefault(directory, place)
-        while len(self._workplaces) > MOST_DIRECTORIES:
-            self._workplaces.popitem(last=False)
+        loaded = self._workplaces.get(directory) or await self._load(directory)
+        # The first one that was loaded stays, if two calls loaded it at once.
+        place = self._workplaces[directory] = self._workplaces.get(directory, loaded)
         return place
 
     async def _load(self, directory: str) -> FixedWorkplace:

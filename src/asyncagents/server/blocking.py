@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -13,6 +12,7 @@ from typing import TypeAlias, TypeVar
 from msgspec import Struct
 
 from asyncagents.config.env import system_environment
+from asyncagents.domain.bounded_dict import BoundedDict
 from asyncagents.errors import InvalidInput, NotFound, RequestError, ToolError, Unavailable
 from asyncagents.server.http.messages import Response
 from asyncagents.tools.file.files import MissingFile
@@ -113,7 +113,7 @@ Walk: TypeAlias = Callable[[str, Event], FileNames]
 
 class FileIndex:
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[float, FileNames]] = OrderedDict()
+        self._kept: BoundedDict[str, tuple[float, FileNames]] = BoundedDict(MOST_KEPT)
         self._walking: dict[str, asyncio.Future[FileNames]] = {}
 
     async def names(self, errands: BlockingWork, where: str, walk: Walk) -> FileNames:
@@ -133,6 +133,3 @@ class FileIndex:
             return
         now = walked.get_loop().time()
         self._kept[where] = now + min(LONGEST_KEPT_SECONDS, KEPT_PER_SECOND * (now - began)), walked.result()
-        self._kept.move_to_end(where)
-        while len(self._kept) > MOST_KEPT:
-            self._kept.popitem(last=False)

@@ -1,12 +1,12 @@
 """Limits on requests per sender (token bucket) and on streams without a token."""
 
-from collections import OrderedDict
 from ipaddress import IPv6Address, ip_address
 from math import ceil
 from typing import TypeAlias
 
 from msgspec import Struct
 
+from asyncagents.domain.bounded_dict import BoundedDict
 from asyncagents.domain.port import Clock
 from asyncagents.server.http.messages import STREAM, Request, Response, error_response
 from asyncagents.server.http.peer import Peer
@@ -44,7 +44,7 @@ class RateLimit:
         self._clock = clock
         self._per_second = a_second
         self._burst = at_once
-        self._buckets: OrderedDict[_SenderKey, _Bucket] = OrderedDict()
+        self._buckets: BoundedDict[_SenderKey, _Bucket] = BoundedDict(MOST_SENDERS)
 
     def check(self, route: Route, request: Request) -> Response | None:
         if not is_limited(route):
@@ -62,10 +62,8 @@ class RateLimit:
         )
 
     def _bucket(self, sender: _SenderKey) -> _Bucket:
-        bucket = self._buckets.pop(sender, None) or _Bucket(float(self._burst), self._clock.now())
+        bucket = self._buckets.get(sender) or _Bucket(float(self._burst), self._clock.now())
         self._buckets[sender] = bucket
-        while len(self._buckets) > MOST_SENDERS:
-            self._buckets.popitem(last=False)
         return bucket
 
 

@@ -20,8 +20,8 @@ Threads().submit(Event().wait)
 """
 YIELDS = """
 import os
-from asyncagents.tools.search.low_priority import come_last
-come_last()
+from asyncagents.tools.search.low_priority import lower_priority
+lower_priority()
 print(os.nice(0), flush=True)
 while os.sched_getscheduler(0) != os.SCHED_IDLE:
     sum(range(10_000))

@@ -42,7 +42,7 @@ class TreeLine(Struct, frozen=True):
     faint: bool
 
     @property
-    def styled(self) -> str:
+    def styled_text(self) -> str:
         return click.style(self.text, dim=True) if self.faint else self.text
 
 
@@ -58,7 +58,7 @@ def print_no_tasks(scope: TaskScope) -> None:
 def print_forest(nodes: Sequence[TaskNode], style: TreeStyle) -> None:
     width = get_terminal_size().columns if sys.stdout.isatty() else WIDEST
     for line in draw_forest(nodes, style, width):
-        click.echo(line.styled)
+        click.echo(line.styled_text)
 
 
 def draw_forest(nodes: Sequence[TaskNode], style: TreeStyle, width: int = WIDEST) -> list[TreeLine]:

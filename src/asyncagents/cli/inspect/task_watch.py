@@ -105,7 +105,7 @@ def open_live_tree(style: TreeStyle, widest: int = WIDEST) -> Iterator[ShowFores
             lines = draw_forest(nodes, style, min(widest, get_terminal_size().columns))
             if lines != last:
                 last[:] = lines
-                live.show([line.styled for line in lines])
+                live.show([line.styled_text for line in lines])
 
         yield see
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from asyncagents.domain.bounded_dict import BoundedDict
 from asyncagents.domain.conversation.codec import Unreadable
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.event import (
@@ -133,7 +134,7 @@ class Broadcast:
         self._bus = bus
         self._store = store
         self._ids = ids
-        self._locations: dict[SessionId, SessionLocation] = {}
+        self._locations: BoundedDict[SessionId, SessionLocation] = BoundedDict(MAX_LOCATIONS)
         self._queues: dict[StreamQueue, None] = {}
         self._queues_by_directory: dict[str | None, dict[StreamQueue, None]] = {}
         """Streams of each directory; under None those of all directories."""
@@ -186,8 +187,6 @@ class Broadcast:
         known = self._locations.get(session.id)
         if known is not None:
             return known
-        while len(self._locations) >= MAX_LOCATIONS:
-            del self._locations[next(iter(self._locations))]
         place = self._locations[session.id] = SessionLocation(session.directory, session.project_id)
         return place
 

@@ -26,6 +26,7 @@ from asyncagents.domain.agent.permission import (
     rules_from_tools,
     strictest,
 )
+from asyncagents.domain.bounded_dict import BoundedDict
 from asyncagents.domain.call.call import Effect
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.session import Rule, Session
@@ -44,7 +45,7 @@ from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import ChatRequest, Options, ToolSpec
 
 MAX_CACHED = 64
-"""Max cached briefs, and rules; a full cache is cleared."""
+"""Max cached briefs, and rules."""
 
 
 class PromptTexts(Struct, frozen=True, kw_only=True):
@@ -96,8 +97,8 @@ class Project:
         self.ask_policy = asking
         self._specs = {tool.name: tool.spec() for tool in tools}
         self._texts = texts
-        self._rules: dict[tuple[str, RuleSet], LineageRules] = {}
-        self._briefs: dict[tuple[str, LineageRules], Brief] = {}
+        self._rules: BoundedDict[tuple[str, RuleSet], LineageRules] = BoundedDict(MAX_CACHED)
+        self._briefs: BoundedDict[tuple[str, LineageRules], Brief] = BoundedDict(MAX_CACHED)
 
     def with_server_tools(self, tools: Sequence[AnyTool], served: McpResources | None) -> "Project":
         """Return a copy with the tools of MCP servers after its own, and with their resources."""
@@ -106,15 +107,13 @@ class Project:
         project.effects = {**self.effects, **{tool.name: tool.effect for tool in tools}}
         project._specs = {**self._specs, **{tool.name: tool.spec() for tool in tools}}
         project.mcp_resources = served
-        project._briefs = {}
+        project._briefs = BoundedDict(MAX_CACHED)
         return project
 
     def brief(self, agent: str, rules: LineageRules | None) -> Brief:
         """Return the brief of an agent, cached by its rules, as it is slow to build."""
         rules = rules or LineageRules.from_rules(self.agents.get(agent).layers.rules)
         if (agent, rules) not in self._briefs:
-            if len(self._briefs) >= MAX_CACHED:
-                self._briefs.clear()
             brief = self._build_brief(agent, rules)
             self._briefs[agent, rules] = replace(brief, weight=brief.tokens)
         return self._briefs[agent, rules]
@@ -155,8 +154,6 @@ class Project:
     def rules(self, agent: str, session: Session) -> LineageRules:
         own = RuleSet(session.permission or (), rules_from_tools(session.tools or {}))
         if (agent, own) not in self._rules:
-            if len(self._rules) >= MAX_CACHED:
-                self._rules.clear()
             self._rules[agent, own] = self._build_rules(agent, own)
         return self._rules[agent, own]
 

@@ -6,6 +6,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from asyncagents.domain.bounded_dict import BoundedDict
 from asyncagents.llm.http.answer_size import AnswerSize
 from asyncagents.llm.http.client import HttpClient
 from asyncagents.llm.http.errors import (
@@ -47,7 +48,6 @@ from asyncagents.llm.wire.json_repair import DECODE_ERRORS, decode_repaired
 
 T = TypeVar("T")
 MAX_ENTRIES = 16
-"""Entries; beyond that the cache is cleared."""
 
 
 class EncodedCache(Generic[T]):
@@ -55,13 +55,11 @@ class EncodedCache(Generic[T]):
 
     def __init__(self, write: Callable[[T], Any]) -> None:
         self._write = write
-        self._known: dict[int, tuple[T, msgspec.Raw]] = {}
+        self._known: BoundedDict[int, tuple[T, msgspec.Raw]] = BoundedDict(MAX_ENTRIES)
 
     def __call__(self, value: T) -> msgspec.Raw:
         kept = self._known.get(id(value))
         if kept is None:
-            if len(self._known) >= MAX_ENTRIES:
-                self._known.clear()
             kept = self._known[id(value)] = value, msgspec.Raw(msgspec.json.encode(self._write(value)))
         return kept[1]
 

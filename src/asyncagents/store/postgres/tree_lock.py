@@ -2,9 +2,10 @@
 
 import asyncio
 import hashlib
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+
+from asyncagents.domain.bounded_dict import BoundedDict
 
 MAX_ROOTS = 50_000
 
@@ -18,7 +19,7 @@ class TreeLocks:
     """Caches the roots of sessions, and orders the transactions of this process that wait for a tree."""
 
     def __init__(self) -> None:
-        self._roots: OrderedDict[str, str] = OrderedDict()
+        self._roots: BoundedDict[str, str] = BoundedDict(MAX_ROOTS)
         self._queues: dict[str, tuple[asyncio.Lock, int]] = {}
 
     def root_of(self, session_id: str) -> str | None:
@@ -27,8 +28,6 @@ class TreeLocks:
     def remember_root(self, session_id: str, root_id: str) -> None:
         """Remember the root of a session; it never changes."""
         self._roots[session_id] = root_id
-        if len(self._roots) > MAX_ROOTS:
-            self._roots.popitem(last=False)
 
     @asynccontextmanager
     async def lock(self, root: str) -> AsyncIterator[None]:

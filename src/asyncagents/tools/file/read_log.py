@@ -1,11 +1,11 @@
 """Record which file contents each session has read and what each call plans to touch; in memory, bounded."""
 
-from collections import OrderedDict
 from threading import Lock
 from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from asyncagents.domain.bounded_dict import BoundedDict
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.errors import ToolError
 from asyncagents.tools.file.fingerprint import Fingerprint
@@ -33,16 +33,12 @@ class Recent(Generic[K, V]):
     """A thread-safe LRU map of at most `most` entries."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._entries: OrderedDict[K, V] = OrderedDict()
+        self._entries: BoundedDict[K, V] = BoundedDict(most)
         self._lock = Lock()
 
     def put(self, key: K, value: V) -> None:
         with self._lock:
             self._entries[key] = value
-            self._entries.move_to_end(key)
-            while len(self._entries) > self._most:
-                self._entries.popitem(last=False)
 
     def get(self, key: K) -> V | None:
         with self._lock:

@@ -1,11 +1,11 @@
 """MCP servers that people enabled, disabled or added at run time; kept in memory only."""
 
-from collections import OrderedDict
 from collections.abc import Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from asyncagents.domain.bounded_dict import BoundedDict
 from asyncagents.tools.mcp.client import ServerSpec
 
 MOST_DIRECTORIES = 1_000
@@ -20,18 +20,15 @@ class ServerChoices:
     """Choices by directory; beyond `MOST_DIRECTORIES` the directory changed longest ago is dropped."""
 
     def __init__(self) -> None:
-        self._by_directory: OrderedDict[str, _Choice] = OrderedDict()
+        self._by_directory: BoundedDict[str, _Choice] = BoundedDict(MOST_DIRECTORIES)
 
     def record(self, directory: str, name: str, chosen: ServerSpec | bool) -> None:
-        choice = self._by_directory.setdefault(directory, _Choice())
-        self._by_directory.move_to_end(directory)
+        choice = self._by_directory[directory] = self._by_directory.get(directory) or _Choice()
         if isinstance(chosen, bool):
             choice.enabled[name] = chosen
         else:
             choice.enabled.pop(name, None)
             choice.added[name] = chosen
-        while len(self._by_directory) > MOST_DIRECTORIES:
-            self._by_directory.popitem(last=False)
 
     def known_servers(self, directory: str, written: Sequence[ServerSpec]) -> tuple[ServerSpec, ...]:
         """Return the configured servers, replaced or extended by the added ones, sorted by name."""

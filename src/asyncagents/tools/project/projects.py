@@ -26,6 +26,7 @@ from asyncagents.config.markdown.instructions import find_instructions
 from asyncagents.config.markdown.skills import find_skills
 from asyncagents.config.paths import FAMILIES, config_folder, secret_paths
 from asyncagents.config.trust import is_trusted, project_root
+from asyncagents.domain.bounded_dict import BoundedDict
 from asyncagents.domain.port import Clock
 from asyncagents.domain.task.notice import NoticeFormat
 from asyncagents.engine.tool import AnyTool
@@ -123,10 +124,10 @@ class Projects:
         self._config = config
         self._extensions = extensions
         self._program_tools = tuple(limit_output(tool, bench.output_folder) for tool in tools)
-        self._project_ios: OrderedDict[Path, ProjectIO] = OrderedDict()
+        self._project_ios: BoundedDict[Path, ProjectIO] = BoundedDict(MOST_PROJECTS)
         self._snapshots: dict[Path, Snapshots | NoSnapshots] = {}
         self._cache: OrderedDict[str, tuple[int, Project]] = OrderedDict()
-        self._first_agents: OrderedDict[str, Agents] = OrderedDict()
+        self._first_agents: BoundedDict[str, Agents] = BoundedDict(MOST_PROJECTS)
         self._warned: set[str] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._threads = Threads(READERS)
@@ -290,26 +291,22 @@ class Projects:
 
     def _agents_at_start(self, directory: str, now: Agents) -> Agents:
         """Return the agents that this runtime first read for the directory."""
-        first = self._first_agents.setdefault(directory, now)
-        self._first_agents.move_to_end(directory)
-        while len(self._first_agents) > MOST_PROJECTS:
-            self._first_agents.popitem(last=False)
+        first = self._first_agents[directory] = self._first_agents.get(directory, now)
         return first
 
     def _io_of(self, root: Path, config: Config) -> ProjectIO:
         """Return the `ProjectIO` of a root; kept over config changes, with its read log and file locks."""
-        if root not in self._project_ios:
-            while len(self._project_ios) >= MOST_PROJECTS:
-                self._project_ios.popitem(last=False)
+        found = self._project_ios.get(root)
+        if found is None:
             variables = with_git_settings(child_environment(self._environment, config), ALWAYS)
-            self._project_ios[root] = ProjectIO(
+            found = ProjectIO(
                 files=Files(root, home=self._environment.home),
                 read_log=ReadLog(),
                 processes=Processes(variables, folder=self._deps.output_folder, root=root),
                 sandboxes=Sandboxes(self._sandbox_places(root, config)),
             )
-        self._project_ios.move_to_end(root)
-        return self._project_ios[root]
+        self._project_ios[root] = found
+        return found
 
     def _sandbox_places(self, root: Path, config: Config) -> SandboxPaths:
         data = self._deps.output_folder.parent
