@@ -218,8 +218,8 @@ from tests.flows.test_mcp_servers import called, wants
 
 async def main(folder):
     async with open_servers(folder / "output") as servers:
-        servers.want("/", wants(folder, kit=local(Ledger(folder / "ledger"))))
-        spawned = await called(servers.links("/")[0], "spawn")
+        servers.set_servers("/", wants(folder, kit=local(Ledger(folder / "ledger"))))
+        spawned = await called(servers.clients("/")[0], "spawn")
         print(spawned.output, flush=True)
         await asyncio.Event().wait()
 
