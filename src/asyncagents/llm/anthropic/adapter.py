@@ -17,13 +17,7 @@ from asyncagents.llm.anthropic.events import (
 from asyncagents.llm.anthropic.request import write_body
 from asyncagents.llm.http.answer_size import AnswerSize
 from asyncagents.llm.http.client import HttpClient
-from asyncagents.llm.http.errors import (
-    BROKEN_EVENT,
-    ProviderResponse,
-    RequestTarget,
-    bad_response,
-    provider_error,
-)
+from asyncagents.llm.http.errors import RequestTarget, event_error
 from asyncagents.llm.http.request import Endpoint, build_request, clean_key, join_url
 from asyncagents.llm.model import (
     ChatRequest,
@@ -130,15 +124,8 @@ class AnthropicReader:
         """End the stream; an error after the stop reason is ignored, because the answer is complete."""
         self.is_over = True
         self.failed = not self.finished or finish_of(self._reason) == "error"
-        if not self.failed:
-            return
-        answer = ProviderResponse(body=data)
-        broken = event is None
-        events.append(
-            bad_response(self._target, BROKEN_EVENT, answer)
-            if broken
-            else provider_error(self._target, answer)
-        )
+        if self.failed:
+            events.append(event_error(self._target, data, broken=event is None))
 
     def _handle_event(self, event: AnthropicEvent, events: list[ModelEvent]) -> None:
         match event.type:

@@ -29,7 +29,6 @@ ErrorKind: TypeAlias = Literal[
     "auth", "overflow", "filter", "quota", "no-model", "rate", "trouble", "refused"
 ]
 
-BROKEN_EVENT = "a broken event"
 BODY_KEPT = 2048
 EXCERPT = 200
 
@@ -271,6 +270,12 @@ def bad_response(
     headers = {name.lower(): value for name, value in answer.headers.items()}
     message = f"{target.provider_id} sent {what}: {excerpt!r}"
     return _api_error(target, message, headers, retry=True, status=answer.status, body=_body_excerpt(clean))
+
+
+def event_error(target: RequestTarget, data: bytes, *, broken: bool) -> StreamError:
+    """Return the error for an event of a stream that is broken, or that reports an error."""
+    answer = ProviderResponse(body=data)
+    return bad_response(target, "a broken event", answer) if broken else provider_error(target, answer)
 
 
 def answer_too_large(target: RequestTarget, error: AnswerTooLarge) -> StreamError:

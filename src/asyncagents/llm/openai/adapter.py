@@ -9,13 +9,7 @@ import msgspec
 from asyncagents.domain.bounded_dict import BoundedDict
 from asyncagents.llm.http.answer_size import AnswerSize
 from asyncagents.llm.http.client import HttpClient
-from asyncagents.llm.http.errors import (
-    BROKEN_EVENT,
-    ProviderResponse,
-    RequestTarget,
-    bad_response,
-    provider_error,
-)
+from asyncagents.llm.http.errors import RequestTarget, event_error
 from asyncagents.llm.http.request import Endpoint, build_request, clean_key, join_url
 from asyncagents.llm.model import (
     ChatRequest,
@@ -138,15 +132,8 @@ class OpenAIReader:
         """End the stream; an error after the finish reason is ignored, because the answer is complete."""
         self.is_over = True
         self.failed = not self.finished or finish_of(self._reason) == "error"
-        if not self.failed:
-            return
-        answer = ProviderResponse(body=data)
-        broken = chunk is None
-        events.append(
-            bad_response(self._target, BROKEN_EVENT, answer)
-            if broken
-            else provider_error(self._target, answer)
-        )
+        if self.failed:
+            events.append(event_error(self._target, data, broken=chunk is None))
 
     def _handle_chunk(self, chunk: Chunk, events: list[ModelEvent]) -> None:
         if chunk.usage is not None:

@@ -49,6 +49,7 @@ if _sdk_log.level == logging.NOTSET:
     _sdk_log.setLevel(logging.CRITICAL)
 
 T = TypeVar("T")
+Page = TypeVar("Page", bound=types.PaginatedResult)
 
 
 class SessionCallbacks(Struct, frozen=True, kw_only=True):
@@ -94,15 +95,22 @@ class SdkSession:
     async def list_tools(self) -> tuple[ServerTool, ...]:
         if self._client.server_capabilities.tools is None:
             return ()
-        tools: list[types.Tool] = []
+        tools = await self._read_pages(self._client.list_tools, lambda page: page.tools)
+        return tuple(sorted(map(_build_tool, tools), key=lambda offer: offer.name))
+
+    async def _read_pages(
+        self, read: Callable[..., Awaitable[Page]], items_of: Callable[[Page], list[T]]
+    ) -> list[T]:
+        """Return the first `MOST_LISTED` items of a list."""
+        found: list[T] = []
         cursor: str | None = None
         for _ in range(MOST_PAGES):
-            page = await self._await_answer(self._client.list_tools(cursor=cursor, cache_mode="bypass"))
-            tools += page.tools
+            page = await self._await_answer(read(cursor=cursor, cache_mode="bypass"))
+            found += items_of(page)
             cursor = page.next_cursor
-            if not cursor or len(tools) >= MOST_LISTED:
+            if not cursor or len(found) >= MOST_LISTED:
                 break
-        return tuple(sorted(map(_build_tool, tools[:MOST_LISTED]), key=lambda offer: offer.name))
+        return found[:MOST_LISTED]
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], report: Callable[[dict[str, Any]], None]
@@ -117,17 +125,8 @@ class SdkSession:
     async def list_resources(self) -> tuple[McpResource, ...]:
         if self._client.server_capabilities.resources is None:
             return ()
-        found: list[types.Resource] = []
-        cursor: str | None = None
-        for _ in range(MOST_PAGES):
-            page = await self._await_answer(self._client.list_resources(cursor=cursor, cache_mode="bypass"))
-            found += page.resources
-            cursor = page.next_cursor
-            if not cursor or len(found) >= MOST_LISTED:
-                break
-        return tuple(
-            self._build_resource(each) for each in sorted(found[:MOST_LISTED], key=lambda each: each.uri)
-        )
+        found = await self._read_pages(self._client.list_resources, lambda page: page.resources)
+        return tuple(self._build_resource(each) for each in sorted(found, key=lambda each: each.uri))
 
     def _build_resource(self, resource: types.Resource) -> McpResource:
         return McpResource(
@@ -145,17 +144,8 @@ class SdkSession:
     async def list_prompts(self) -> tuple[McpPrompt, ...]:
         if self._client.server_capabilities.prompts is None:
             return ()
-        found: list[types.Prompt] = []
-        cursor: str | None = None
-        for _ in range(MOST_PAGES):
-            page = await self._await_answer(self._client.list_prompts(cursor=cursor, cache_mode="bypass"))
-            found += page.prompts
-            cursor = page.next_cursor
-            if not cursor or len(found) >= MOST_LISTED:
-                break
-        return tuple(
-            self._build_prompt(each) for each in sorted(found[:MOST_LISTED], key=lambda each: each.name)
-        )
+        found = await self._read_pages(self._client.list_prompts, lambda page: page.prompts)
+        return tuple(self._build_prompt(each) for each in sorted(found, key=lambda each: each.name))
 
     def _build_prompt(self, prompt: types.Prompt) -> McpPrompt:
         return McpPrompt(

@@ -4,10 +4,10 @@ import asyncio
 import logging
 import re
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from zlib import crc32
 
 import msgspec
@@ -24,7 +24,7 @@ from asyncagents.engine.workplace.project import Project
 from asyncagents.errors import ToolError
 from asyncagents.tools.mcp.choices import ServerChoices
 from asyncagents.tools.mcp.client import McpClient, ServerSpec
-from asyncagents.tools.mcp.connection import ServerTool
+from asyncagents.tools.mcp.connection import McpConnection, ServerTool
 from asyncagents.tools.mcp.schema import names_tag
 from asyncagents.tools.output.limit import limit_output
 
@@ -36,6 +36,7 @@ MOST_WARNINGS = 1_000
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 def configured_servers(environment: Environment, config: Config, root: Path) -> tuple[ServerSpec, ...]:
@@ -190,7 +191,7 @@ class ServerResources:
         self._clients = {link.name: link for link in links}
 
     async def list_resources(self) -> tuple[McpResource, ...]:
-        return tuple([each for link in self._clients.values() for each in await _list_resources(link)])
+        return await _list_all(self._clients.values(), "list_resources", lambda line: line.list_resources())
 
     async def read_resource(self, server: str, uri: str) -> tuple[McpContent, ...]:
         return await self._find_client(server).request(lambda line: line.read_resource(uri))
@@ -199,7 +200,7 @@ class ServerResources:
         links = [
             link for name, link in self._clients.items() if (command or f"{name}:").startswith(f"{name}:")
         ]
-        return tuple([each for link in links for each in await _list_prompts(link)])
+        return await _list_all(links, "list_prompts", lambda line: line.list_prompts())
 
     async def get_prompt(self, server: str, name: str, arguments: dict[str, str]) -> tuple[McpContent, ...]:
         return await self._find_client(server).request(lambda line: line.get_prompt(name, arguments))
@@ -211,20 +212,17 @@ class ServerResources:
         return self._clients[server]
 
 
-async def _list_resources(link: McpClient) -> tuple[McpResource, ...]:
-    try:
-        return await link.request(lambda line: line.list_resources())
-    except ToolError as error:
-        _log.warning("action=list_resources mcp_server=%s: %s", link.name, error)
-        return ()
-
-
-async def _list_prompts(link: McpClient) -> tuple[McpPrompt, ...]:
-    try:
-        return await link.request(lambda line: line.list_prompts())
-    except ToolError as error:
-        _log.warning("action=list_prompts mcp_server=%s: %s", link.name, error)
-        return ()
+async def _list_all(
+    links: Iterable[McpClient], action: str, question: Callable[[McpConnection], Awaitable[tuple[T, ...]]]
+) -> tuple[T, ...]:
+    """Return what all servers list; log and leave out a server that fails."""
+    found: list[T] = []
+    for link in links:
+        try:
+            found += await link.request(question)
+        except ToolError as error:
+            _log.warning("action=%s mcp_server=%s: %s", action, link.name, error)
+    return tuple(found)
 
 
 @asynccontextmanager
