@@ -111,26 +111,8 @@ class TaskLauncher:
         parent = launcher.info
         info = record_launch(self._session(order, agent, parent), parent, agent=context.agent)
         fork = await self._fork(context, info.id) if order.fork else None
-        now = self.clock.now()
-        longest = None if limits.seconds is None else int(limits.seconds * 1000)
-        task = Task(
-            id=info.id,
-            parent_id=parent.id,
-            message_id=context.message_id,
-            parent_agent=context.agent,
-            agent=order.agent,
-            description=order.description,
-            prompt=order.prompt,
-            batch=batch_of(parent.id, launcher.turn),
-            created=now,
-            began=now,
-            background=order.background,
-            forked=order.fork,
-            crowd=limits.concurrent,
-            longest=longest,
-            due=None if longest is None else now + longest,
-            calls=() if order.background else (context.call_id,),
-        )
+        batch = batch_of(parent.id, launcher.turn)
+        task = _build_task(order, context, limits, child_id=info.id, batch=batch, now=self.clock.now())
         to = MessageTarget(info.id, order.agent, self._model(order, agent, parent))
         spawn = Spawn(
             info=info,
@@ -238,6 +220,36 @@ class TaskLauncher:
         if len(found) > 1 and start not in found:
             raise ToolError(ambiguous_id_text(given, len(found)))
         return await self.store.task(SessionId(start) if start in found else found[0])
+
+
+def _build_task(
+    order: LaunchRequest,
+    context: ToolContext,
+    limits: DelegationConfig,
+    *,
+    child_id: SessionId,
+    batch: str,
+    now: int,
+) -> Task:
+    longest = None if limits.seconds is None else int(limits.seconds * 1000)
+    return Task(
+        id=child_id,
+        parent_id=context.session_id,
+        message_id=context.message_id,
+        parent_agent=context.agent,
+        agent=order.agent,
+        description=order.description,
+        prompt=order.prompt,
+        batch=batch,
+        created=now,
+        began=now,
+        background=order.background,
+        forked=order.fork,
+        crowd=limits.concurrent,
+        longest=longest,
+        due=None if longest is None else now + longest,
+        calls=() if order.background else (context.call_id,),
+    )
 
 
 def _model_of(session: Session) -> ModelRef:

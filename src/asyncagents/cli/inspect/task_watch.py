@@ -1,11 +1,15 @@
-"""Shows task trees as they change: redrawn on a terminal, as lines elsewhere."""
+"""Shows task trees once or as they change: redrawn on a terminal, as lines elsewhere."""
 
 import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+<<<<<<< HEAD
 from shutil import get_terminal_size
+=======
+from pathlib import Path
+>>>>>>> ref-app
 from typing import TypeAlias
 
 import click
@@ -13,9 +17,24 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents.cli.exit import WAITING
+<<<<<<< HEAD
 from asyncagents.cli.inspect.task_table import WIDEST, TreeLine, TreeStyle, draw_forest, node_name, state_text
 from asyncagents.cli.inspect.task_tree import TaskNode, TaskScope, as_builtins, read_forest
 from asyncagents.cli.terminal.live import can_redraw, open_live_lines
+=======
+from asyncagents.cli.inspect.task_table import (
+    TreeLine,
+    TreeStyle,
+    draw_forest,
+    node_name,
+    print_forest,
+    print_json,
+    print_no_tasks,
+    state_text,
+)
+from asyncagents.cli.inspect.task_tree import NONE, TaskNode, TaskScope, as_builtins, read_forest
+from asyncagents.cli.lookup import with_runtime
+>>>>>>> ref-app
 from asyncagents.cli.terminal.screen import one_line
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.why import WhyCode
@@ -37,6 +56,20 @@ class WatchResult(Struct, frozen=True):
     """The forest at the last poll."""
     stranded: bool = False
     """True if the watch ended because no process does the work that is left."""
+
+
+def show_tasks(data: Path, scope: TaskScope, style: TreeStyle, *, watch: bool) -> None:
+    """Print the forest once, or show it until nothing is at work."""
+    if watch:
+        seen = asyncio.run(
+            with_runtime(data, lambda runtime: watch_forest(runtime, scope, style), nothing=WatchResult())
+        )
+        shown = nodes_or_exit(seen)
+    else:
+        shown = asyncio.run(with_runtime(data, lambda runtime: read_forest(runtime, scope), nothing=NONE))
+        print_json(shown) if style.as_json else print_forest(shown, style)
+    if not shown and not style.as_json:
+        print_no_tasks(scope)
 
 
 async def watch_forest(runtime: Runtime, scope: TaskScope, style: TreeStyle) -> WatchResult:

@@ -47,23 +47,10 @@ def tasks(  # noqa: PLR0913  its options
     Exit codes: 0 nothing is at work; 2 wrong usage; 3 with --watch and without a terminal: no process does
     the work that is left.
     """
-    import asyncio
-
-    from asyncagents.cli.inspect.task_table import TreeStyle, print_forest, print_json, print_no_tasks
-    from asyncagents.cli.inspect.task_tree import NONE, TaskScope, read_forest
-    from asyncagents.cli.inspect.task_watch import WatchResult, nodes_or_exit, watch_forest
-    from asyncagents.cli.lookup import with_runtime
+    from asyncagents.cli.inspect.task_table import TreeStyle
+    from asyncagents.cli.inspect.task_tree import TaskScope
+    from asyncagents.cli.inspect.task_watch import show_tasks
 
     scope = TaskScope(session, None if everything or session else project_folder(directory), limit)
     style = TreeStyle(everything=everything, as_json=as_json)
-    data = data_directory(data_dir)
-    if watch:
-        seen = asyncio.run(
-            with_runtime(data, lambda runtime: watch_forest(runtime, scope, style), nothing=WatchResult())
-        )
-        shown = nodes_or_exit(seen)
-    else:
-        shown = asyncio.run(with_runtime(data, lambda runtime: read_forest(runtime, scope), nothing=NONE))
-        print_json(shown) if as_json else print_forest(shown, style)
-    if not shown and not as_json:
-        print_no_tasks(scope)
+    show_tasks(data_directory(data_dir), scope, style, watch=watch)

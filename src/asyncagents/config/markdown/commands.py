@@ -1,7 +1,7 @@
 """Find slash commands in the configuration and in markdown files, whose body is the prompt template."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -86,23 +86,13 @@ def find_commands(
 
     Files of an untrusted project are not read.
     """
-    warnings: list[str] = []
-    broken: list[BrokenFile] = []
     commands = {
         name: CommandDefinition(name=name, config=config, scope="config")
         for name, config in configured.items()
     }
     folders = definition_folders(environment, directory, "command")
     searched, left_out = trusted_folders(folders, trusted=trusted)
-    for folder in searched:
-        for path in markdown_files(folder.path, warnings):
-            try:
-                command, odd = _read_command(path, folder, alias)
-            except ConfigError as error:
-                broken.append(BrokenFile(path, str(error)))
-                continue
-            if commands.setdefault(command.name, command) is command:
-                warnings += [f"{path}: {warning}" for warning in odd]
+    broken, warnings = _add_commands(commands, searched, alias)
     strange = [(folder, path) for folder in left_out for path in markdown_files(folder.path, [])]
     root = project_root(environment, directory)
     warnings += distrust_warning([path for _, path in strange], "command", root)
@@ -116,6 +106,24 @@ def find_commands(
         broken=tuple(broken),
         warnings=tuple(warnings),
     )
+
+
+def _add_commands(
+    commands: dict[str, CommandDefinition], folders: Sequence[DefinitionFolder], alias: AliasLookup
+) -> tuple[list[BrokenFile], list[str]]:
+    """Add the commands of the folders whose names are free; return invalid files and warnings."""
+    broken: list[BrokenFile] = []
+    warnings: list[str] = []
+    for folder in folders:
+        for path in markdown_files(folder.path, warnings):
+            try:
+                command, odd = _read_command(path, folder, alias)
+            except ConfigError as error:
+                broken.append(BrokenFile(path, str(error)))
+                continue
+            if commands.setdefault(command.name, command) is command:
+                warnings += [f"{path}: {warning}" for warning in odd]
+    return broken, warnings
 
 
 def _read_command(

@@ -22,8 +22,8 @@ from asyncagents.config.guarded_places import guarded_places, start_up_places
 from asyncagents.config.load import load_config
 from asyncagents.config.markdown.agents import find_agents
 from asyncagents.config.markdown.commands import FoundCommands, find_commands
-from asyncagents.config.markdown.instructions import find_instructions
-from asyncagents.config.markdown.skills import find_skills
+from asyncagents.config.markdown.instructions import Instruction, find_instructions
+from asyncagents.config.markdown.skills import Skill, find_skills
 from asyncagents.config.paths import FAMILIES, config_folder, secret_paths
 from asyncagents.config.trust import is_trusted, project_root
 from asyncagents.domain.bounded_dict import BoundedDict
@@ -236,29 +236,14 @@ class Projects:
         doors = self._io_of(root, config).with_guard(self._guard(root, config))
         confined = (each.sandbox for each in laid.list(hidden=True) if each.sandbox is not None)
         doors.sandboxes.add_writable(path for sandbox in confined for path in sandbox.write)
-        tools = built_in_tools(self._deps, doors, tuple(skills.skills.values()))
         commands = self._commands(place, config, trusted=trusted)
-        added = [
-            replace(each, tool=limit_output(each.tool, self._deps.output_folder)) for each in additions.tools
-        ]
-        delegating = [
-            limit_output(tool, self._deps.output_folder)
-            for tool in self._deps.delegation_tools(config.delegation)
-        ]
-        every, clashes = merge_tools((*tools, *delegating, *self._program_tools), added)
+        known_skills = tuple(skills.skills.values())
+        tools, clashes = self._tools(additions, doors, known_skills)
+        texts = self._prompt_texts(self._facts(directory, root), config, instructions.files, known_skills)
         project = Project(
             laid,
-            every,
-            PromptTexts(
-                facts=self._facts(directory, root),
-                instructions=instructions.files,
-                skills=tuple(skills.skills.values()),
-                model=config.model if self._config is None else None,
-                small_model=config.small_model,
-                compaction_policy=_compaction_policy(config.compaction),
-                notice_format=self._notice_format(config),
-                from_files=self._config is None,
-            ),
+            tools,
+            texts,
             _ask_policy(config),
             before=self._agents_at_start(directory, laid),
             nudges=config.todo_enforcer,
@@ -271,6 +256,38 @@ class Projects:
         told = (*agents.all_warnings, *commands.all_warnings, *skills.all_warnings, *instructions.warnings)
         odd = (*told, *additions.warnings, *clashes)
         return OpenedProject(project, odd, configured_servers(environment, config, root))
+
+    def _tools(
+        self, additions: Additions, doors: ProjectIO, skills: tuple[Skill, ...]
+    ) -> tuple[tuple[AnyTool, ...], list[str]]:
+        """Return all tools of a project, and warnings about tools of the same name."""
+        output = self._deps.output_folder
+        added = [replace(each, tool=limit_output(each.tool, output)) for each in additions.tools]
+        delegating = self._deps.delegation_tools(additions.config.delegation)
+        own = (
+            *built_in_tools(self._deps, doors, skills),
+            *(limit_output(tool, output) for tool in delegating),
+            *self._program_tools,
+        )
+        return merge_tools(own, added)
+
+    def _prompt_texts(
+        self,
+        facts: EnvironmentFacts,
+        config: Config,
+        instructions: tuple[Instruction, ...],
+        skills: tuple[Skill, ...],
+    ) -> PromptTexts:
+        return PromptTexts(
+            facts=facts,
+            instructions=instructions,
+            skills=skills,
+            model=config.model if self._config is None else None,
+            small_model=config.small_model,
+            compaction_policy=_compaction_policy(config.compaction),
+            notice_format=self._notice_format(config),
+            from_files=self._config is None,
+        )
 
     def _guard(self, root: Path, config: Config) -> PlaceGuard:
         """Build the guard from the current config; it reads the disk when the first path is resolved."""
