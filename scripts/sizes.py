@@ -19,22 +19,7 @@ SHOWN = 5
 
 # What may be longer than the limit, each with its reason: "asyncagents.room.module" for a file,
 # "asyncagents.room.module:Class.function" for a function.
-ALLOWED_LONG: dict[str, str] = {
-<<<<<<< HEAD
-    "asyncagents.cli.inspect.tasks:tasks": "longer names; split next",
-    "asyncagents.config.markdown.commands:find_commands": "longer names; split next",
-    "asyncagents.delegation.launch:TaskLauncher.launch": "longer names; split next",
-    "asyncagents.tools.project.projects:Projects._build_project": "longer names; split next",
-=======
-    "asyncagents.engine.dispatcher:Dispatcher.__init__": "longer names; split next",
-    "asyncagents.engine.runtime.runtime": "longer names; split next",
-    "asyncagents.engine.runtime.runtime:Runtime.__init__": "longer names; split next",
-    "asyncagents.engine.step.step": "longer names; split next",
-    "asyncagents.store.store": "longer names; split next",
-    "asyncagents.store.verb.step": "longer names; split next",
-    "asyncagents.store.verb.step:start_step": "longer names; split next",
->>>>>>> ref-app
-}
+ALLOWED_LONG: dict[str, str] = {}
 
 # Who may import a library: the rooms (first name below the package).
 IMPORT_HOMES: dict[str, set[str]] = {

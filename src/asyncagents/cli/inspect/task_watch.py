@@ -5,11 +5,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-<<<<<<< HEAD
-from shutil import get_terminal_size
-=======
 from pathlib import Path
->>>>>>> ref-app
+from shutil import get_terminal_size
 from typing import TypeAlias
 
 import click
@@ -17,12 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents.cli.exit import WAITING
-<<<<<<< HEAD
-from asyncagents.cli.inspect.task_table import WIDEST, TreeLine, TreeStyle, draw_forest, node_name, state_text
-from asyncagents.cli.inspect.task_tree import TaskNode, TaskScope, as_builtins, read_forest
-from asyncagents.cli.terminal.live import can_redraw, open_live_lines
-=======
 from asyncagents.cli.inspect.task_table import (
+    WIDEST,
     TreeLine,
     TreeStyle,
     draw_forest,
@@ -34,7 +27,7 @@ from asyncagents.cli.inspect.task_table import (
 )
 from asyncagents.cli.inspect.task_tree import NONE, TaskNode, TaskScope, as_builtins, read_forest
 from asyncagents.cli.lookup import with_runtime
->>>>>>> ref-app
+from asyncagents.cli.terminal.live import can_redraw, open_live_lines
 from asyncagents.cli.terminal.screen import one_line
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.why import WhyCode
