@@ -17,6 +17,7 @@ from asyncagents.config.config import AsyncToolsConfig, Config, DelegationConfig
 from asyncagents.config.env import system_environment
 from asyncagents.config.fleet import Fleet, fleet_config
 from asyncagents.config.load import load_config
+from asyncagents.config.loaded_project import LoadedProject
 from asyncagents.engine.runner import BeforeRest, no_objection
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool, Policy, ask_everything, check_tools
@@ -37,7 +38,7 @@ async def open_runtime(
     config: Config | None = None,
     tools: Sequence[AnyTool] = (),
     policy: Policy = ask_everything,
-    coding: bool | Config | Literal["each directory"] = False,
+    coding: bool | Config | LoadedProject | Literal["each directory"] = False,
     plugins: Sequence[Plugin] = (),
     delegation: bool | DelegationConfig = False,
     async_tools: AsyncToolsConfig | None = None,
@@ -53,8 +54,8 @@ async def open_runtime(
     the configuration files and the environment), or your own `Model`, or None if no model is needed.
     Several processes may open the same directory. `coding` adds the built-in tools, agents, rules, skills,
     instructions and plugins: by the configuration given there, or by `config`, or else by the files of each
-    session's directory. `policy` and `delegation` (tools that launch tasks) are for a runtime without
-    `coding`. `async_tools` and `telemetry` override the configuration.
+    session's directory, which a `LoadedProject` has just read. `policy` and `delegation` (tools that launch
+    tasks) are for a runtime without `coding`. `async_tools` and `telemetry` override the configuration.
     """
     _check_arguments(tools, policy, delegation, coding=bool(coding))
     coding = config if coding is True and config is not None else coding

@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias
 from asyncagents.config.clock import SystemClock
 from asyncagents.config.config import Config, DelegationConfig
 from asyncagents.config.env import system_environment
+from asyncagents.config.loaded_project import LoadedProject
 from asyncagents.delegation.launch import TaskLauncher
 from asyncagents.delegation.tools import delegation_tools
 from asyncagents.engine.event.bus import Bus
@@ -57,14 +58,15 @@ def choose_workplaces(
     data: Path,
     tools: Sequence[AnyTool],
     policy: Policy,
-    coding: bool | Config | str,
+    coding: bool | Config | LoadedProject | str,
     *,
     plugins: Sequence[Plugin],
     delegation: bool | DelegationConfig,
 ) -> tuple[OpenWorkplaces, PluginHost | None]:
     """Return how to open the workplaces of a runtime, and its plugins; arguments as of `open_runtime`."""
     if coding is not False:
-        return _choose_projects(data, tools, coding if isinstance(coding, Config) else None, plugins)
+        config = coding if isinstance(coding, Config | LoadedProject) else None
+        return _choose_projects(data, tools, config, plugins)
     limits = DelegationConfig() if delegation is True else delegation or None
     if not plugins:
         return fixed_tools(tools, policy, limits), None
@@ -81,9 +83,9 @@ def choose_workplaces(
 
 
 def _choose_projects(
-    data: Path, tools: Sequence[AnyTool], config: Config | None, plugins: Sequence[Plugin]
+    data: Path, tools: Sequence[AnyTool], config: Config | LoadedProject | None, plugins: Sequence[Plugin]
 ) -> tuple[OpenWorkplaces, PluginHost]:
-    """Choose the project of each directory; with `config` None, each directory reads its own files."""
+    """Choose the project of each directory; without a `Config`, each directory reads its own files."""
     from asyncagents.plugins.plugins import Plugins  # start-up: as below
     from asyncagents.tools.project.projects import Projects  # start-up: not needed without coding
     from asyncagents.tools.project.toolbox import open_tool_deps  # start-up: as above

@@ -29,8 +29,8 @@ from asyncagents.plugins.load import PluginImporter, read_hooks, tools_in
 from asyncagents.plugins.loaded_plugin import LoadedPlugin
 from asyncagents.plugins.tool.check import usable_tools
 from asyncagents.tools.process.processes import Processes
+from asyncagents.tools.project.extensions import Additions
 from asyncagents.tools.project.extra_tools import ExtraTool
-from asyncagents.tools.project.projects import Additions
 
 START_SECONDS = 10.0
 _log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from asyncagents.config.config import Config
 from asyncagents.config.trust import distrust_project, is_trusted, project_root
 from asyncagents.engine.workplace.hooks import PluginReport
 from asyncagents.plugins.plugins import Plugins
+from asyncagents.tools.project.extensions import Additions
 from asyncagents.tools.project.extra_tools import BUILT_IN, ExtraTool, merge_tools
-from asyncagents.tools.project.projects import Additions
 from tests.flows.kit import ECHO
 from tests.unit.config.build import Desk
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
+from asyncagents.config.loaded_project import LoadedProject
+from asyncagents.config.markdown.agents import find_agents
 from asyncagents.domain.agent.sandbox import Sandbox
 from asyncagents.domain.call.call import Completed
 from asyncagents.domain.conversation.session import Session, SessionTime
@@ -55,10 +57,32 @@ async def projects(desk: Desk, clock: FakeClock, tmp_path: Path) -> AsyncIterato
         yield Projects(desk.environment, bench, clock=clock, tools=[Tool("own", Nothing, run)])
 
 
+@pytest.fixture
+async def preloaded(desk: Desk, clock: FakeClock, tmp_path: Path) -> AsyncIterator[Projects]:
+    """Projects whose directory was read before they were opened: with the agent `old`."""
+    agent = desk.write(".asyncagents/agents/old.md", "---\ndescription: Old.\n---\nGo.\n")
+    loaded = LoadedProject(
+        directory=str(desk.project),
+        read_at=clock.now(),
+        config=desk.load().config,
+        trusted=True,
+        agents=find_agents(desk.environment, desk.project, trusted=True),
+    )
+    agent.unlink()
+    async with open_web() as web:
+        ids, output = Ids(clock, SeededRng(1)), tmp_path / "output"
+        bench = ToolDeps(web=web, read_todos=_todos, ids=ids, home=desk.home, output_folder=output)
+        yield Projects(desk.environment, bench, clock=clock, config=loaded)
+
+
 async def at(projects: Projects, directory: Path) -> Project:
     place = await projects.at(str(directory))
     assert isinstance(place, Project)
     return place
+
+
+def names(place: Project) -> list[str]:
+    return [agent.name for agent in place.agents.list(hidden=True)]
 
 
 def session(directory: Path) -> Session:
@@ -79,6 +103,23 @@ async def action(
 ) -> str:
     place = await at(projects, desk.project)
     return place.rules(agent, session(desk.project)).evaluate(permission, pattern)
+
+
+async def test_files_that_were_read_before_are_used_once(
+    preloaded: Projects, clock: FakeClock, desk: Desk
+) -> None:
+    clock.advance(1_999)
+    assert "old" in names(await at(preloaded, desk.project))
+    clock.advance(2_000)
+    assert "old" not in names(await at(preloaded, desk.project))
+
+
+async def test_files_that_were_read_too_long_ago_or_elsewhere_are_read_again(
+    preloaded: Projects, clock: FakeClock, desk: Desk
+) -> None:
+    assert "old" not in names(await at(preloaded, desk.home))
+    clock.advance(2_000)
+    assert "old" not in names(await at(preloaded, desk.project))
 
 
 @pytest.mark.spec("A-03")

@@ -126,7 +126,7 @@ def _run_arguments(session: Session, form: str, data_dir: Path | None) -> RunArg
 async def _send(follow: Followup, here: LocalProject, session: Session) -> bool:
     """Store the follow-up; return whether a living process runs the tree."""
     async with open_runtime(
-        here.config.data_dir, config=here.config, coding="each directory", serve=False
+        here.config.data_dir, config=here.config, coding=here.files, serve=False
     ) as runtime:
         await runtime.tasks.resume(session.id, follow.prompt, key=follow.key)
         return await is_tree_running(runtime, await runtime.root_of(session.id))

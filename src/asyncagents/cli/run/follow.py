@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TypeAlias
 
 from asyncagents.cli.ask.person import Asker
 from asyncagents.cli.exit import CliError, as_cli_error
@@ -25,9 +24,6 @@ from asyncagents.domain.id import SessionId
 POLL_SECONDS = 0.25
 """Interval to check for changes without an event: an ask that is left open, a full disk."""
 
-EventOrTick: TypeAlias = Event | None
-"""An event, or None for a tick of the poll."""
-
 
 async def follow_tree(
     host: Host,
@@ -41,23 +37,24 @@ async def follow_tree(
 
     With an `asker`, open asks are put to the person at the terminal; an open ask counts as work.
     """
-    news: asyncio.Queue[EventOrTick] = asyncio.Queue()
+    changed = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_forward_events(events, news)), group.create_task(_tick(news))]
+        tasks = [
+            group.create_task(_show_events(events, root_id, view, changed)),
+            group.create_task(_poll(host, root_id, view, changed)),
+        ]
         if asker is not None:
             tasks.append(group.create_task(asker.work()))
         while await _is_active(host, root_id, asker):
-            await _show_events(host, root_id, news, view)
+            await changed.wait()
+            changed.clear()
             if asker is not None:
                 asker.recheck()
         if asker is not None:
             asker.dismiss()
-        await asyncio.sleep(0)  # forward the events that are already published
+        await asyncio.sleep(0)  # show the events that are already published
         for task in tasks:
             task.cancel()
-    while not news.empty():
-        if (event := news.get_nowait()) is not None:
-            view.show(event)
 
 
 async def _is_active(host: Host, root_id: SessionId, asker: Asker | None) -> bool:
@@ -70,26 +67,32 @@ async def _is_active(host: Host, root_id: SessionId, asker: Asker | None) -> boo
     return False
 
 
-async def _show_events(host: Host, root_id: SessionId, news: asyncio.Queue[EventOrTick], view: View) -> None:
-    """Show events until one after which the tree may rest or ask."""
-    while True:
-        event = await news.get()
-        if event is None:
-            view.show_held()
-            _raise_trouble(host, root_id)
-            return
+async def _show_events(
+    events: AsyncIterator[Event], root_id: SessionId, view: View, changed: asyncio.Event
+) -> None:
+    """Show events; set `changed` after one since which the tree may rest or ask."""
+    async for event in events:
         view.show(event)
         match event:
             case SessionDeleted(session_id=session_id) if session_id == root_id:
                 raise deleted_error(root_id)
             case SessionIdle() | SessionDeleted() | PermissionAsked() | QuestionAsked():
-                return
+                changed.set()
             case PermissionReplied() | QuestionReplied() | QuestionRejected():
-                return
+                changed.set()
             case SessionStatus(status=status) if not isinstance(status, Idle):
-                return
+                changed.set()
             case _:
                 pass
+
+
+async def _poll(host: Host, root_id: SessionId, view: View, changed: asyncio.Event) -> None:
+    """Set `changed` at an interval. Raises `CliError` if the store cannot write."""
+    while True:
+        await asyncio.sleep(POLL_SECONDS)
+        view.show_held()
+        _raise_trouble(host, root_id)
+        changed.set()
 
 
 def deleted_error(root_id: SessionId) -> CliError:
@@ -102,14 +105,3 @@ def _raise_trouble(host: Host, root_id: SessionId) -> None:
         told = as_cli_error(host.trouble)
         again = f"`asyncagents run --session {root_id}` continues"
         raise CliError(told.message, hint=f"{told.hint}; {again}" if told.hint else again)
-
-
-async def _forward_events(events: AsyncIterator[Event], news: asyncio.Queue[EventOrTick]) -> None:
-    async for event in events:
-        news.put_nowait(event)
-
-
-async def _tick(news: asyncio.Queue[EventOrTick]) -> None:
-    while True:
-        await asyncio.sleep(POLL_SECONDS)
-        news.put_nowait(None)

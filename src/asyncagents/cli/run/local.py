@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from asyncagents.app.runtime import open_runtime
 from asyncagents.cli.run.arguments import RunArguments
@@ -14,10 +15,13 @@ from asyncagents.cli.run.job import RunJob, run_with_signals
 from asyncagents.cli.terminal.screen import Screen
 from asyncagents.cli.terminal.signals import Signals
 from asyncagents.config.api import api_config
+from asyncagents.config.clock import SystemClock
 from asyncagents.config.config import Config
 from asyncagents.config.env import system_environment
 from asyncagents.config.load import load_config
+from asyncagents.config.loaded_project import LoadedProject
 from asyncagents.config.markdown.agents import find_agents
+from asyncagents.config.paths import data_folder
 from asyncagents.domain.conversation.session import Session
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.workplace.agents import Agents
@@ -31,13 +35,15 @@ class LocalProject(Struct, frozen=True):
 
     config: Config
     agents: Agents
+    files: LoadedProject
+    """The files of the directory, for its first use by the runtime."""
     distrust: tuple[str, ...] = ()
     """Warnings about settings that are ignored because the project is not trusted."""
 
 
 def load_project(order: RunArguments, screen: Screen) -> LocalProject:
     """Load config and agents of the directory, and print their warnings once."""
-    environment = system_environment()
+    environment, read_at = system_environment(), SystemClock().now()
     loaded = load_config(environment, directory=order.directory, data_dir=order.data_dir)
     alias = partial(find_alias, loaded.config)
     found = find_agents(environment, order.directory, trusted=loaded.trusted, alias=alias)
@@ -45,7 +51,16 @@ def load_project(order: RunArguments, screen: Screen) -> LocalProject:
     for warning in (*loaded.warnings, *found.all_warnings):
         if warning not in distrust:
             screen.warn(warning)
-    return LocalProject(loaded.config, Agents(loaded.config, found, home=str(environment.home)), distrust)
+    agents = Agents(loaded.config, found, home=str(environment.home))
+    files = LoadedProject(
+        directory=str(order.directory),
+        read_at=read_at,
+        # Sandboxes protect the default data directory, too.
+        config=replace(loaded.config, data_dir=data_folder(environment, None)[0]),
+        trusted=loaded.trusted,
+        agents=found,
+    )
+    return LocalProject(loaded.config, agents, files, distrust)
 
 
 def choose_and_warn(
@@ -76,7 +91,7 @@ async def run_locally(order: RunArguments, place: LocalProject, screen: Screen) 
         _warn_untrusted(place, screen)
     with Signals() as signals:
         async with (
-            open_runtime(config.data_dir, config=config, coding="each directory", serve=False) as runtime,
+            open_runtime(config.data_dir, config=config, coding=place.files, serve=False) as runtime,
             _serve_api(runtime, order, config.data_dir, screen),
         ):
             job = RunJob(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 from weakref import WeakValueDictionary
 
 from msgspec import Struct
@@ -20,7 +20,8 @@ from asyncagents.config.env import Environment
 from asyncagents.config.git_settings import ALWAYS, with_git_settings
 from asyncagents.config.guarded_places import guarded_places, start_up_places
 from asyncagents.config.load import load_config
-from asyncagents.config.markdown.agents import find_agents
+from asyncagents.config.loaded_project import LoadedProject
+from asyncagents.config.markdown.agents import FoundAgents, find_agents
 from asyncagents.config.markdown.commands import FoundCommands, find_commands
 from asyncagents.config.markdown.instructions import Instruction, find_instructions
 from asyncagents.config.markdown.skills import Skill, find_skills
@@ -31,7 +32,6 @@ from asyncagents.domain.port import Clock
 from asyncagents.domain.task.notice import NoticeFormat
 from asyncagents.engine.tool import AnyTool
 from asyncagents.engine.workplace.agents import Agents, EnvironmentFacts
-from asyncagents.engine.workplace.hooks import NO_HOOKS, Hooks
 from asyncagents.engine.workplace.project import Project, PromptTexts
 from asyncagents.engine.workplace.snapshots import NoSnapshots, Snapshots
 from asyncagents.engine.workplace.workplace import AskPolicy, CompactionPolicy, Workplace
@@ -49,7 +49,8 @@ from asyncagents.tools.mcp.switchboard import create_server_control
 from asyncagents.tools.output.limit import delete_old_files, limit_output
 from asyncagents.tools.process.processes import Processes
 from asyncagents.tools.process.sandbox import SCRATCH, Sandboxes, SandboxPaths, delete_old_scratch
-from asyncagents.tools.project.extra_tools import ExtraTool, merge_tools
+from asyncagents.tools.project.extensions import Additions, Extensions
+from asyncagents.tools.project.extra_tools import merge_tools
 from asyncagents.tools.project.prompt_sources import ProjectPromptSources
 from asyncagents.tools.project.toolbox import ProjectIO, ToolDeps, built_in_tools
 
@@ -72,38 +73,22 @@ class OpenedProject(Struct, frozen=True):
     servers: tuple[ServerSpec, ...] = ()
 
 
-class Additions(Struct, frozen=True, kw_only=True):
-    """What extensions add to a directory: tools, hooks, and its changed config."""
-
-    config: Config
-    tools: tuple[ExtraTool, ...] = ()
-    hooks: Hooks = NO_HOOKS
-    warnings: tuple[str, ...] = ()
-
-
-F = TypeVar("F")
-
-
-class Extensions(Protocol[F]):
-    def find(self, directory: str, config: Config, *, trusted: bool) -> F | None:
-        """Find the extensions of a directory; None: there are none. Called in a thread; must be cheap."""
-        ...
-
-    async def load(self, found: F, config: Config) -> Additions:
-        """Load them; called on the event loop. Never raises."""
-        ...
-
-
 class DirectoryConfig(Struct, frozen=True):
     """The config of a directory and the extensions found for it, before these are loaded."""
 
     config: Config
     trusted: bool
     found: Any = None
+    agents: FoundAgents | None = None
+    """Its agents, if they have been read with the config."""
 
 
 class Projects:
-    """Opens and caches projects. `config`: applies to every directory, instead of its files."""
+    """Opens and caches projects.
+
+    `config`: applies to every directory, instead of its files; or files that were just read, which are used
+    once instead of reading them again.
+    """
 
     is_fixed = False
     has_hooks = True
@@ -114,14 +99,15 @@ class Projects:
         bench: ToolDeps,
         *,
         clock: Clock,
-        config: Config | None = None,
+        config: Config | LoadedProject | None = None,
         tools: Sequence[AnyTool] = (),
         extensions: Extensions[Any] | None = None,
     ) -> None:
         self._environment = environment
         self._deps = bench
         self._clock = clock
-        self._config = config
+        self._config = config if isinstance(config, Config) else None
+        self._loaded = config if isinstance(config, LoadedProject) else None
         self._extensions = extensions
         self._program_tools = tuple(limit_output(tool, bench.output_folder) for tool in tools)
         self._project_ios: BoundedDict[Path, ProjectIO] = BoundedDict(MOST_PROJECTS)
@@ -132,7 +118,7 @@ class Projects:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._threads = Threads(READERS)
         self._swept_at = clock.now()
-        self.mcp_control = create_server_control(environment, bench.servers, config, self.at)
+        self.mcp_control = create_server_control(environment, bench.servers, self._config, self.at)
 
     async def at(self, directory: str, *, working: bool = False) -> Workplace:
         """Return the project, at most `CACHE_MS` old; if its files are invalid now, the last valid one."""
@@ -211,23 +197,36 @@ class Projects:
             assert isinstance(first, OpenedProject), "without extensions the config is not returned alone"
             return first
         additions = await self._extensions.load(first.found, first.config)
-        return await self._threads.run(self._build_project, directory, first.trusted, additions)
+        return await self._threads.run(self._build_project, directory, first, additions)
 
     def _read_config(self, directory: str) -> DirectoryConfig | OpenedProject:
         """Read the config; return the built project at once if no extension is found."""
         self._sweep()
-        environment, place = self._environment, Path(directory)
-        config = self._config or load_config(environment, directory=place).config
-        trusted = is_trusted(environment, place)
+        first = self._take_loaded(directory) or self._load_config(Path(directory))
         if self._extensions is not None:
-            found = self._extensions.find(directory, config, trusted=trusted)
+            found = self._extensions.find(directory, first.config, trusted=first.trusted)
             if found is not None:
-                return DirectoryConfig(config, trusted, found)
-        return self._build_project(directory, trusted, Additions(config=config))
+                return replace(first, found=found)
+        return self._build_project(directory, first, Additions(config=first.config))
 
-    def _build_project(self, directory: str, trusted: bool, additions: Additions) -> OpenedProject:
+    def _load_config(self, place: Path) -> DirectoryConfig:
+        config = self._config or load_config(self._environment, directory=place).config
+        return DirectoryConfig(config, is_trusted(self._environment, place))
+
+    def _take_loaded(self, directory: str) -> DirectoryConfig | None:
+        """Return the files that were read before this runtime, once and while they are fresh."""
+        loaded = self._loaded
+        if loaded is None or loaded.directory != directory:
+            return None
+        self._loaded = None
+        fresh = self._clock.now() - loaded.read_at < CACHE_MS
+        return DirectoryConfig(loaded.config, loaded.trusted, agents=loaded.agents) if fresh else None
+
+    def _build_project(self, directory: str, first: DirectoryConfig, additions: Additions) -> OpenedProject:
         environment, place, config = self._environment, Path(directory), additions.config
-        agents = find_agents(environment, place, trusted=trusted, alias=partial(find_alias, config))
+        trusted, agents = first.trusted, first.agents
+        if agents is None or config is not first.config:  # a plugin may change what a short name means
+            agents = find_agents(environment, place, trusted=trusted, alias=partial(find_alias, config))
         skills = find_skills(environment, place, trusted=trusted)
         instructions = find_instructions(environment, place, config.instructions)
         root = project_root(environment, place)
