@@ -2,9 +2,10 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.cli.ask.person import Asker
@@ -21,6 +22,7 @@ from asyncagents.cli.run.result import (
     build_result,
     exit_code,
     last_answer,
+    newest_answer,
     print_closing,
     steps_of_turn,
     wait_of,
@@ -33,7 +35,7 @@ from asyncagents.cli.terminal.screen import Screen
 from asyncagents.cli.terminal.signals import Signals
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.conversation.entry import MessageWithParts
-from asyncagents.domain.conversation.message import AssistantMessage, sort_key
+from asyncagents.domain.conversation.message import sort_key
 from asyncagents.domain.conversation.session import Session, Tokens
 from asyncagents.domain.event import Event, MessageUpdated, PartUpdated
 from asyncagents.domain.id import Ids, MessageId, SessionId
@@ -54,6 +56,13 @@ async def run_with_signals(job: "RunJob", signals: Signals, chosen: AgentChoice 
     if work.cancelled():
         return job.report_interrupted(signals.number or signal.SIGTERM)
     return job.report_result(work.result())
+
+
+class SessionHistory(Struct, frozen=True):
+    """The messages of a session, read once for display and result, and the answer of the run."""
+
+    entries: tuple[MessageWithParts, ...]
+    answer: MessageWithParts | None
 
 
 ChooseAgent: TypeAlias = Callable[[Session | None], AgentChoice]
@@ -157,29 +166,46 @@ class RunJob:
         if self._order.detach:
             return RunResult(session=session_id, message=message_id, tokens=Tokens.zero(), status="accepted")
         root_id = await self._host.root_of(session_id)
-        if self._is_new_prompt or not await self._show_if_answered(session_id, root_id, message_id):
-            sent_before = None if self._is_new_prompt else message_id
-            first = await self._host.answer_to(sent_before) if sent_before is not None else None
-            self._host.serve_tree(root_id)
-            if self._keyboard is not None:
-                self._asker = Asker(self._host, root_id, screen=self._screen, keyboard=self._keyboard)
-            await follow_tree(self._host, root_id, events=events, view=self._view, asker=self._asker)
-            await self._show_missed(session_id)
-            if first is not None and message_id is not None:
-                await self._repeat(session_id, message_id, first)
-        return await self._read_result(session_id, root_id, message_id)
+        history = None
+        if not self._is_new_prompt:
+            history = await self._show_if_answered(session_id, root_id, message_id)
+        if history is None:
+            history = await self._serve_and_follow(session_id, root_id, message_id, events)
+        return await self._read_result(session_id, root_id, message_id, history)
 
-    async def _show_missed(self, session_id: SessionId) -> None:
+    async def _serve_and_follow(
+        self,
+        session_id: SessionId,
+        root_id: SessionId,
+        message_id: MessageId | None,
+        events: AsyncIterator[Event],
+    ) -> SessionHistory:
+        """Serve the tree and show it until it rests; show an earlier answer again if there is no new one."""
+        sent_before = None if self._is_new_prompt else message_id
+        first = await self._host.answer_to(sent_before) if sent_before is not None else None
+        self._host.serve_tree(root_id)
+        if self._keyboard is not None:
+            self._asker = Asker(self._host, root_id, screen=self._screen, keyboard=self._keyboard)
+        await follow_tree(self._host, root_id, events=events, view=self._view, asker=self._asker)
+        history = await self._read_session(session_id, message_id)
+        self._show_missed(history.entries)
+        if first is not None and history.answer == first:
+            self._view.show_answer(first)
+        return history
+
+    async def _read_session(self, session_id: SessionId, message_id: MessageId | None) -> SessionHistory:
+        """Read the messages, and the last answer to a prompt: notices of tasks may have led to more."""
+        first = await self._host.answer_to(message_id) if message_id is not None else None
+        entries = await self._host.messages(session_id, limit=MAX_STEPS)
+        answer = first and last_answer(entries, first) if message_id is not None else newest_answer(entries)
+        return SessionHistory(entries, answer)
+
+    def _show_missed(self, entries: Sequence[MessageWithParts]) -> None:
         """Show stored messages whose events did not arrive, as when another process ran the session."""
         before = self._last_before
-        for entry in await self._host.messages(session_id, limit=MAX_STEPS):
+        for entry in entries:
             if before is None or (sort_key(entry.info) >= sort_key(before.info) and entry != before):
                 self._show(entry)
-
-    async def _repeat(self, session_id: SessionId, message_id: MessageId, first: MessageWithParts) -> None:
-        """Show the earlier answer again, if the session has not answered anew."""
-        if await self._answer_to(session_id, message_id) == first:
-            self._view.show_answer(first)
 
     def _show(self, entry: MessageWithParts) -> None:
         session_id = entry.info.session_id
@@ -189,51 +215,42 @@ class RunJob:
 
     async def _show_if_answered(
         self, session_id: SessionId, root_id: SessionId, message_id: MessageId | None
-    ) -> bool:
-        """Show the stored answer and return True, if the prompt has one or no work is left."""
+    ) -> SessionHistory | None:
+        """Show the stored answer and return the messages, if the prompt has one or no work is left."""
         if await self._host.at_work(root_id) or (
             message_id is None
             and self._keyboard is not None
             and await self._host.tasks.list_awaited(root_id, asks=True)
         ):
-            return False
-        if message_id is not None:
-            answer = await self._answer_to(session_id, message_id)
-        else:
-            answer = await self._old_answer(session_id, root_id)
-        if answer is not None:
-            self._view.show_answer(answer)
-        return answer is not None
+            return None
+        history = await self._read_session(session_id, message_id)
+        if message_id is None:
+            await self._announce_answer(session_id, root_id, history.answer)
+        if history.answer is None:
+            return None
+        self._view.show_answer(history.answer)
+        return history
 
-    async def _answer_to(self, session_id: SessionId, message_id: MessageId) -> MessageWithParts | None:
-        """Return the last answer: notices of tasks may have led to more after the first."""
-        first = await self._host.answer_to(message_id)
-        return first and last_answer(await self._host.messages(session_id, limit=MAX_STEPS), first)
-
-    async def _old_answer(self, session_id: SessionId, root_id: SessionId) -> MessageWithParts:
-        answer = await self._last_answer(session_id)
+    async def _announce_answer(
+        self, session_id: SessionId, root_id: SessionId, answer: MessageWithParts | None
+    ) -> None:
         if answer is None:
             hint = f"send it one, as in `asyncagents run --session {session_id} Hello`"
             raise CliError(f"session {session_id} has no prompt yet", hint=hint, code=USAGE)
         state = "waits" if await self._host.statuses(root_id) else "is at rest"
         self._screen.note(f"session {session_id} {state}; this is its last answer:")
-        return answer
-
-    async def _last_answer(self, session_id: SessionId) -> MessageWithParts | None:
-        entries = await self._host.messages(session_id, limit=MAX_STEPS)
-        answers = [each for each in reversed(entries) if isinstance(each.info, AssistantMessage)]
-        return next((each for each in answers if not _is_summary(each)), next(iter(answers), None))
 
     async def _read_result(
-        self, session_id: SessionId, root_id: SessionId, message_id: MessageId | None
+        self,
+        session_id: SessionId,
+        root_id: SessionId,
+        message_id: MessageId | None,
+        history: SessionHistory,
     ) -> RunResult:
-        if message_id is not None:
-            answer = await self._answer_to(session_id, message_id)
-        else:
-            answer = await self._last_answer(session_id)
+        answer = history.answer
         waits = [wait_of(each) for each in await self._host.tasks.list_awaited(root_id)]
-        entries = await self._host.messages(session_id, limit=MAX_STEPS)
-        result = build_result(session_id, answer, steps_of_turn(entries, answer, message_id), tuple(waits))
+        steps = steps_of_turn(history.entries, answer, message_id)
+        result = build_result(session_id, answer, steps, tuple(waits))
         if self._status == "cancelled" or await self._was_cancelled(session_id, answer):
             return replace(result, status="cancelled")
         return result
@@ -308,9 +325,3 @@ class RunJob:
         if result.status == "accepted" and self._order.format == "text":
             self._screen.write_answer(f"{result.session}\n")
         return exit_code(result.status)
-
-
-def _is_summary(entry: MessageWithParts) -> bool:
-    """Return whether the message is a summary, which answers no prompt."""
-    info = entry.info
-    return isinstance(info, AssistantMessage) and bool(info.summary) and info.error is None

@@ -140,6 +140,17 @@ def last_answer(entries: Sequence[MessageWithParts], first: MessageWithParts) ->
     return last
 
 
+def newest_answer(entries: Sequence[MessageWithParts]) -> MessageWithParts | None:
+    """Return the newest answer, or the newest summary if there is no other, which answers no prompt."""
+    answers = [each for each in reversed(entries) if isinstance(each.info, AssistantMessage)]
+    return next((each for each in answers if not _is_summary(each)), next(iter(answers), None))
+
+
+def _is_summary(entry: MessageWithParts) -> bool:
+    info = entry.info
+    return isinstance(info, AssistantMessage) and bool(info.summary) and info.error is None
+
+
 def _is_system_part(part: Part | UnknownPart) -> bool:
     match part:
         case TextPart(synthetic=synthetic):
