@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from asyncagents.domain.sse import SseDecoder, SseEvent
-from asyncagents.llm.anthropic.adapter import AnthropicReader
+from asyncagents.llm.anthropic.stream import AnthropicReader
 from asyncagents.llm.http.client import MAX_EVENT
 from asyncagents.llm.http.errors import RequestTarget
 from asyncagents.llm.http.request import WireReader
 from asyncagents.llm.model import ModelEvent, StepFinish, TextDelta, ToolCallReady
-from asyncagents.llm.openai.adapter import OpenAIReader
+from asyncagents.llm.openai.stream import OpenAIReader
 
 TARGET = RequestTarget(provider_id="acme", model_id="sage-1", url="https://api.acme.test/v1")
 

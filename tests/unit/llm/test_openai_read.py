@@ -22,8 +22,7 @@ from asyncagents.llm.model import (
     ToolCallReady,
     ToolCallStart,
 )
-from asyncagents.llm.openai.calls import CallAssembler
-from asyncagents.llm.openai.events import FunctionDelta, ToolDelta
+from asyncagents.llm.openai.calls import CallAssembler, FunctionDelta, ToolDelta
 from tests.unit.llm.kit import (
     DONE,
     OPENAI_ANSWER,

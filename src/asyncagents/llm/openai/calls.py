@@ -7,12 +7,22 @@ from msgspec import Struct
 
 from asyncagents.llm.http.answer_size import AnswerSize
 from asyncagents.llm.model import ModelEvent, ToolCallReady, ToolCallStart
-from asyncagents.llm.openai.events import ToolDelta
 from asyncagents.llm.wire.json_repair import read_arguments
 from asyncagents.llm.wire.tool_name import NAMELESS
 
 MOST_READ = 128 * 1024 * 1024
 """Characters parsed per answer to detect complete calls: about half a second of work."""
+
+
+class FunctionDelta(Struct, gc=False):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class ToolDelta(Struct, gc=False):
+    index: int | None = None
+    id: str | None = None
+    function: FunctionDelta | None = None
 
 
 class _Call(Struct):
