@@ -18,11 +18,12 @@ from asyncagents.engine.tool import AnyTool, Pending
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import call, say
 from asyncagents.server.http.messages import Pairs, Request, Response
-from asyncagents.server.v1.async_tool import RESULT, WEBHOOK
 from tests.flows.asked import TOKEN, application, ask
 from tests.flows.kit import PATIENCE, Stage, stage
 
 SCRIPT = {name: [[call("deploy")], [say("Shipped.")]] for name in ("ship", "ship too")}
+RESULT, ERROR, WEBHOOK = "/async-tool/result", "/async-tool/error", "/async-tool/webhook"
+PENDING = "/async-tool/pending"
 MIB = 1024 * 1024
 JSON = (("content-type", "application/json"),)
 

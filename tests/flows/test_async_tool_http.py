@@ -19,8 +19,19 @@ from asyncagents.domain.event import SessionIdle
 from asyncagents.engine.tool import Pending
 from asyncagents.llm.model import ToolTurn
 from asyncagents.server.rate_limit import BURST
-from asyncagents.server.v1.async_tool import ERROR, PENDING, RESULT, WEBHOOK
-from tests.flows.deliveries import SCRIPT, UNKNOWN, Service, done, failed, hexed, standard
+from tests.flows.deliveries import (
+    ERROR,
+    PENDING,
+    RESULT,
+    SCRIPT,
+    UNKNOWN,
+    WEBHOOK,
+    Service,
+    done,
+    failed,
+    hexed,
+    standard,
+)
 from tests.flows.kit import PATIENCE, Stage, stage
 from tests.flows.serving import Caller, Told, serve
 

@@ -11,9 +11,22 @@ from hypothesis import strategies as st
 
 from asyncagents.domain.event import SessionIdle
 from asyncagents.server.http.messages import Pairs, Request
-from asyncagents.server.v1.async_tool import ERROR, PENDING, RESULT, WEBHOOK
 from tests.flows.asked import application, ask
-from tests.flows.deliveries import SCRIPT, UNKNOWN, Post, Service, done, failed, kept_posting, posting, said
+from tests.flows.deliveries import (
+    ERROR,
+    PENDING,
+    RESULT,
+    SCRIPT,
+    UNKNOWN,
+    WEBHOOK,
+    Post,
+    Service,
+    done,
+    failed,
+    kept_posting,
+    posting,
+    said,
+)
 from tests.flows.kit import stage
 
 alike = pytest.mark.asyncio(loop_scope="module")

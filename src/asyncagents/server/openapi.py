@@ -11,7 +11,7 @@ from asyncagents.domain.shape import encode
 from asyncagents.server.auth import AUTH_TOKEN
 from asyncagents.server.http.messages import ERROR_NAMES, JSON, STREAM, Request, Response
 from asyncagents.server.rate_limit import is_limited
-from asyncagents.server.route import Param, Route, ServerContext
+from asyncagents.server.route import Param, Route, Routes, ServerContext
 from asyncagents.server.schema import Schema, Schemas, merge_duplicates
 from asyncagents.version import VERSION
 
@@ -104,23 +104,18 @@ _ERROR: Schema = {
 def with_document(routes: Iterable[Route]) -> tuple[Route, ...]:
     """Add the route of the document, which describes all routes including itself."""
 
+    every = Routes(routes)
+
     @cache
     def encoded_document() -> bytes:
         return encode(document(every))
 
-    async def get(site: ServerContext, request: Request) -> Response:
+    @every.get(PATH, access="local", response=dict[str, Any])
+    async def get_document(site: ServerContext, request: Request) -> Response:
+        """Get this document."""
         return Response(200, encoded_document())
 
-    own = Route(
-        method="GET",
-        path=PATH,
-        handler=get,
-        access="local",
-        summary="Get this document",
-        response=dict[str, Any],
-    )
-    every = (*routes, own)
-    return every
+    return tuple(every)
 
 
 def document(routes: Iterable[Route]) -> Schema:
@@ -181,9 +176,8 @@ def _operation(route: Route, schemas: Schemas) -> Schema:
         "summary": route.summary,
         "security": _SECURITY[route.access],
     }
-    about = f"{route.handler.__doc__ or ''} {_WITHOUT_TOKEN.get(route.access, '')}"
-    if about.strip():
-        shown["description"] = " ".join(about.split())
+    if about := f"{route.description} {_WITHOUT_TOKEN.get(route.access, '')}".strip():
+        shown["description"] = about
     if parameters := _parameters(route):
         shown["parameters"] = parameters
     if route.body is not None:

@@ -8,27 +8,19 @@ from urllib.parse import unquote
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.server.http.messages import Request
-from asyncagents.server.route import Param, ServerContext
+from asyncagents.server.route import LONGEST_ID, Param, ServerContext
 
 HIGHEST_NUMBER = 2**53 - 1
 """JavaScript's largest safe integer."""
 
 T = TypeVar("T", bound=str)
 
-LONGEST_ID = 200
 LONGEST_PATH = 4096
 DEEPEST_PATH = 256
 """Max folders of a path: each of them is searched for config files."""
 KEY_HEADER = "idempotency-key"
 DIRECTORY_HEADER = "x-opencode-directory"
 
-DIRECTORY_PARAM = Param("directory", "Directory of the project; default: the server's directory")
-DIRECTORY_HEADER_PARAM = Param(
-    "X-Opencode-Directory", "Percent-encoded directory, used if the query has none"
-)
-KEY_PARAM = Param(
-    "Idempotency-Key", "A repeated request with the same key takes effect only once", most=LONGEST_ID
-)
 MOST_SESSIONS = 10_000
 LIMIT_PARAM = Param("limit", "Max sessions", "integer", least=1)
 

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Literal, TypeAlias
+from inspect import getdoc
+from typing import Any, Literal, Required, TypeAlias, TypedDict, TypeVar, Unpack
 from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct, field
@@ -14,6 +15,7 @@ from asyncagents.server.http.messages import JSON, AnyResponse, Request
 
 BODY_BYTES = 1024 * 1024
 
+Method: TypeAlias = Literal["GET", "POST", "PUT", "DELETE", "PATCH"]
 Access: TypeAlias = Literal["open", "local", "counts", "user", "token", "signature"]
 """`open`: no check. `local`: programs of this machine. `counts`: those, unless known to run as another user.
 `user`: those known to run as the server's user or root. `token`: only with the token, which also opens all of
@@ -42,6 +44,7 @@ class ServerContext(Struct, frozen=True, kw_only=True):
 
 
 Handler: TypeAlias = Callable[[ServerContext, Request], Awaitable[AnyResponse]]
+H = TypeVar("H", bound=Handler)
 
 
 class Param(Struct, frozen=True):
@@ -56,14 +59,25 @@ class Param(Struct, frozen=True):
     most: int | None = None
 
 
-class Route(Struct, frozen=True, kw_only=True):
-    """`path` is a template: `/v1/tasks/{id}`. `statuses`: error statuses of the handler itself."""
+LONGEST_ID = 200
+DIRECTORY_PARAM = Param("directory", "Directory of the project; default: the server's directory")
+DIRECTORY_HEADER_PARAM = Param(
+    "X-Opencode-Directory", "Percent-encoded directory, used if the query has none"
+)
+KEY_PARAM = Param(
+    "Idempotency-Key", "A repeated request with the same key takes effect only once", most=LONGEST_ID
+)
 
-    method: Literal["GET", "POST", "PUT", "DELETE", "PATCH"]
+
+class Route(Struct, frozen=True, kw_only=True):
+    """`path` is a template: `/v1/tasks/{id}`."""
+
+    method: Method
     path: str
     handler: Handler
     access: Access
     summary: str
+    description: str = ""
     query: tuple[Param, ...] = ()
     headers: tuple[Param, ...] = ()
     body: Any = None
@@ -74,11 +88,71 @@ class Route(Struct, frozen=True, kw_only=True):
     events: tuple[tuple[str, Any], ...] = ()
     """Events of a stream: name and type of the data."""
     statuses: tuple[int, ...] = ()
+    """Error statuses besides those that follow from the rest: see `openapi.statuses`."""
     most_bytes: int = BODY_BYTES
 
     @property
     def changes(self) -> bool:
         return self.method != "GET"
+
+
+class RouteOptions(TypedDict, total=False):
+    """Keywords of a route, as in `Route`. `access` is required: each route decides who may use it."""
+
+    access: Required[Access]
+    directory: bool
+    """Whether the query or a header may name the directory."""
+    key: bool
+    """Whether an Idempotency-Key is accepted; one that another request used is 409."""
+    summary: str
+    """Default: the first line of the handler's docstring."""
+    query: tuple[Param, ...]
+    headers: tuple[Param, ...]
+    body: Any
+    response: Any
+    content_type: str
+    events: tuple[tuple[str, Any], ...]
+    statuses: tuple[int, ...]
+    most_bytes: int
+
+
+class Routes(list[Route]):
+    """Collects the routes of a module by decorators of their handlers; of stacked ones the lowest is first.
+
+    The first line of a handler's docstring is the summary in the OpenAPI document, the rest its description.
+    """
+
+    def get(self, path: str, **options: Unpack[RouteOptions]) -> Callable[[H], H]:
+        return self.add("GET", path, **options)
+
+    def post(self, path: str, **options: Unpack[RouteOptions]) -> Callable[[H], H]:
+        return self.add("POST", path, **options)
+
+    def put(self, path: str, **options: Unpack[RouteOptions]) -> Callable[[H], H]:
+        return self.add("PUT", path, **options)
+
+    def delete(self, path: str, **options: Unpack[RouteOptions]) -> Callable[[H], H]:
+        return self.add("DELETE", path, **options)
+
+    def patch(self, path: str, **options: Unpack[RouteOptions]) -> Callable[[H], H]:
+        return self.add("PATCH", path, **options)
+
+    def add(self, method: Method, path: str, **options: Unpack[RouteOptions]) -> Callable[[H], H]:
+        fields: dict[str, Any] = dict(options)
+        if fields.pop("key", False):
+            fields["headers"] = (KEY_PARAM, *fields.get("headers", ()))
+            fields["statuses"] = (409, *fields.get("statuses", ()))
+        if fields.pop("directory", False):
+            fields["query"] = (DIRECTORY_PARAM, *fields.get("query", ()))
+            fields["headers"] = (DIRECTORY_HEADER_PARAM, *fields.get("headers", ()))
+
+        def decorate(handler: H) -> H:
+            summary, _, rest = (getdoc(handler) or "").partition("\n")
+            texts = {"summary": summary.removesuffix("."), "description": " ".join(rest.split())}
+            self.append(Route(method=method, path=path, handler=handler, **texts | fields))
+            return handler
+
+        return decorate
 
 
 class RouteMatch(Struct, frozen=True):

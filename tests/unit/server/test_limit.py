@@ -4,11 +4,11 @@ import pytest
 
 from asyncagents.server.http.messages import Request
 from asyncagents.server.rate_limit import MOST_SENDERS, RateLimit
-from asyncagents.server.v1.async_tool import ROUTES
-from asyncagents.server.v1.tasks import ROUTES as STATUS
+from asyncagents.server.v1.async_tool import routes
+from asyncagents.server.v1.tasks import routes as task_routes
 from asyncagents.testing.clock import FakeClock
 
-ROUTE = {f"{route.method} {route.path}": route for route in (*ROUTES, *STATUS)}
+ROUTE = {f"{route.method} {route.path}": route for route in (*routes, *task_routes)}
 WEBHOOK, RESULT = ROUTE["POST /async-tool/webhook"], ROUTE["POST /async-tool/result"]
 
 

@@ -11,19 +11,23 @@ from schemathesis.specs.openapi.definitions import OPENAPI_31
 from asyncagents.domain.shape import encode
 from asyncagents.server.http.messages import ERROR_NAMES, Request, Response
 from asyncagents.server.openapi import document, operation_id, statuses
-from asyncagents.server.route import Param, Route, ServerContext
+from asyncagents.server.route import Param, Route, Routes, ServerContext
 from asyncagents.server.routes import ROUTES
 
 DOCUMENT = document(ROUTES)
 
 
 async def handler(site: ServerContext, request: Request) -> Response:
-    """Does nothing,
+    """Things.
+
+    Does nothing,
     on two lines."""
     return Response(204)
 
 
-ROUTE = Route(method="GET", path="/v1/things", handler=handler, access="local", summary="Things")
+routes = Routes()
+routes.get("/v1/things", access="local")(handler)
+ROUTE = routes[0]
 
 
 def operations() -> Iterator[tuple[Route, dict[str, Any]]]:

@@ -16,8 +16,10 @@ from asyncagents.server.http.body import MOST_PROMPT_BYTES, read_body
 from asyncagents.server.http.messages import Request, Response, json_response
 from asyncagents.server.opencode.prompt import answer_response, request_key
 from asyncagents.server.opencode.session import NO_VARIANT
-from asyncagents.server.params import KEY_PARAM, idempotency_key, session_id
-from asyncagents.server.route import Route, ServerContext
+from asyncagents.server.params import idempotency_key, session_id
+from asyncagents.server.route import Routes, ServerContext
+
+routes = Routes()
 
 
 class ShellRequest(Shape, frozen=True, kw_only=True):
@@ -69,8 +71,11 @@ class Capabilities(Shape, frozen=True, kw_only=True):
     background_subagents: bool
 
 
+@routes.post("/session/{id}/shell", access="token", key=True, body=ShellRequest, response=MessageWithParts)
 async def post_shell(site: ServerContext, request: Request) -> Response:
-    """A disconnect does not cancel the work."""
+    """Run a person's shell command in a resting session and wait for its end.
+
+    A disconnect does not cancel the work."""
     wanted, at = read_body(request, ShellRequest), session_id(request)
     to = PromptOptions(agent=wanted.agent, model=wanted.model, message_id=wanted.message_id)
     with _report_refusal(site, at):
@@ -78,8 +83,18 @@ async def post_shell(site: ServerContext, request: Request) -> Response:
     return await answer_response(site, request, sent)
 
 
+@routes.post(
+    "/session/{id}/command",
+    access="token",
+    key=True,
+    body=CommandRequest,
+    response=MessageWithParts,
+    most_bytes=MOST_PROMPT_BYTES,
+)
 async def post_command(site: ServerContext, request: Request) -> Response:
-    """A disconnect does not cancel the work."""
+    """Run a slash command and wait for the answer.
+
+    A disconnect does not cancel the work."""
     wanted, at = read_body(request, CommandRequest), session_id(request)
     to = PromptOptions(
         agent=wanted.agent,
@@ -94,8 +109,11 @@ async def post_command(site: ServerContext, request: Request) -> Response:
     return await answer_response(site, request, sent)
 
 
+@routes.post("/session/{id}/summarize", access="token", key=True, body=SummarizeRequest, response=bool)
 async def summarize(site: ServerContext, request: Request) -> Response:
-    """Returns true when the summary, and with it the turn, has ended; the last message says if it failed."""
+    """Summarize a session's history and wait for the end.
+
+    Returns true when the summary, and with it the turn, has ended; the last message says if it failed."""
     wanted, at = read_body(request, SummarizeRequest), session_id(request)
     model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
     sent = await site.runtime.submit_compaction(
@@ -104,7 +122,9 @@ async def summarize(site: ServerContext, request: Request) -> Response:
     return await answer_response(site, request, sent, shows=False)
 
 
+@routes.post("/session/{id}/init", access="token", key=True, body=InitRequest, response=bool)
 async def init(site: ServerContext, request: Request) -> Response:
+    """Run the command `init`, which writes AGENTS.md, and wait for the end."""
     wanted, at = read_body(request, InitRequest), session_id(request)
     model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
     to = PromptOptions(model=model, message_id=wanted.message_id)
@@ -112,12 +132,17 @@ async def init(site: ServerContext, request: Request) -> Response:
     return await answer_response(site, request, sent, shows=False)
 
 
+@routes.post("/experimental/session/{id}/background", access="token", response=bool)
 async def background(site: ServerContext, request: Request) -> Response:
-    """Returns false if the session waited for no task."""
+    """Move the tasks that a session waits for to the background.
+
+    Returns false if the session waited for no task."""
     return json_response(bool(await site.runtime.background(session_id(request))))
 
 
+@routes.get("/experimental/capabilities", access="token", response=Capabilities)
 async def capabilities(site: ServerContext, request: Request) -> Response:
+    """Get experimental capabilities."""
     return json_response(Capabilities(background_subagents=True))
 
 
@@ -129,72 +154,3 @@ def _report_refusal(site: ServerContext, session_id: SessionId) -> Iterator[None
     except InvalidInput as error:
         site.runtime.publish_refusal(session_id, error)
         raise
-
-
-_AT = "/session/{id}"
-_ACTION_STATUSES = (400, 404, 409, 413, 415, 503)
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="POST",
-        path=f"{_AT}/shell",
-        handler=post_shell,
-        access="token",
-        summary="Run a person's shell command in a resting session and wait for its end",
-        headers=(KEY_PARAM,),
-        body=ShellRequest,
-        response=MessageWithParts,
-        statuses=_ACTION_STATUSES,
-    ),
-    Route(
-        method="POST",
-        path=f"{_AT}/command",
-        handler=post_command,
-        access="token",
-        summary="Run a slash command and wait for the answer",
-        headers=(KEY_PARAM,),
-        body=CommandRequest,
-        response=MessageWithParts,
-        statuses=_ACTION_STATUSES,
-        most_bytes=MOST_PROMPT_BYTES,
-    ),
-    Route(
-        method="POST",
-        path=f"{_AT}/summarize",
-        handler=summarize,
-        access="token",
-        summary="Summarize a session's history and wait for the end",
-        headers=(KEY_PARAM,),
-        body=SummarizeRequest,
-        response=bool,
-        statuses=_ACTION_STATUSES,
-    ),
-    Route(
-        method="POST",
-        path=f"{_AT}/init",
-        handler=init,
-        access="token",
-        summary="Run the command `init`, which writes AGENTS.md, and wait for the end",
-        headers=(KEY_PARAM,),
-        body=InitRequest,
-        response=bool,
-        statuses=_ACTION_STATUSES,
-    ),
-    Route(
-        method="POST",
-        path="/experimental/session/{id}/background",
-        handler=background,
-        access="token",
-        summary="Move the tasks that a session waits for to the background",
-        response=bool,
-        statuses=(404,),
-    ),
-    Route(
-        method="GET",
-        path="/experimental/capabilities",
-        handler=capabilities,
-        access="token",
-        summary="Get experimental capabilities",
-        response=Capabilities,
-    ),
-)

@@ -14,8 +14,10 @@ from asyncagents.errors import ToolError
 from asyncagents.server.http.messages import Request, Response, json_response
 from asyncagents.server.opencode.provider_shape import visible_options
 from asyncagents.server.opencode.workplace import workplace
-from asyncagents.server.params import DIRECTORY_HEADER_PARAM, DIRECTORY_PARAM, directory
-from asyncagents.server.route import Route, ServerContext
+from asyncagents.server.params import directory
+from asyncagents.server.route import Routes, ServerContext
+
+routes = Routes()
 
 _ASKS = Rule(permission="*", pattern="*", action="ask")
 
@@ -60,8 +62,11 @@ class SkillInfo(Shape, frozen=True, kw_only=True):
     description: str
 
 
+@routes.get("/agent", access="token", directory=True, response=tuple[AgentInfo, ...])
 async def agents(site: ServerContext, request: Request) -> Response:
-    """The default first, then by name. Without config files there is one agent, which asks for everything."""
+    """List the agents of a directory with their rules.
+
+    The default first, then by name. Without config files there is one agent, which asks for everything."""
     place = await workplace(site, request)
     if isinstance(place, Project):
         return json_response([_agent(each) for each in place.agents.list(hidden=True)])
@@ -92,8 +97,11 @@ def _model(ref: ModelRef | None) -> AgentModel | None:
     return AgentModel(model_id=ref.model_id, provider_id=ref.provider_id) if ref else None
 
 
+@routes.get("/command", access="token", directory=True, response=tuple[CommandShown, ...])
 async def commands(site: ServerContext, request: Request) -> Response:
-    """Omits `compact`: OpenCode's clients have it built in, and would show it twice."""
+    """List the slash commands of a directory.
+
+    Omits `compact`: OpenCode's clients have it built in, and would show it twice."""
     await workplace(site, request)
     known = await site.runtime.commands(directory(site, request))
     return json_response([_command(each) for each in known if each.name not in COMPACT_COMMANDS])
@@ -112,7 +120,9 @@ def _command(info: CommandInfo) -> CommandShown:
     )
 
 
+@routes.get("/skill", access="token", directory=True, response=tuple[SkillInfo, ...])
 async def skills(site: ServerContext, request: Request) -> Response:
+    """List the skills of a directory with their content."""
     place = await workplace(site, request)
     if not isinstance(place, Project):
         return json_response([])
@@ -133,40 +143,3 @@ def _read_all(skills: tuple[Skill, ...]) -> list[SkillInfo]:
             )
         )
     return found
-
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path="/agent",
-        handler=agents,
-        access="token",
-        summary="List the agents of a directory with their rules",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=tuple[AgentInfo, ...],
-        statuses=(400,),
-    ),
-    Route(
-        method="GET",
-        path="/command",
-        handler=commands,
-        access="token",
-        summary="List the slash commands of a directory",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=tuple[CommandShown, ...],
-        statuses=(400,),
-    ),
-    Route(
-        method="GET",
-        path="/skill",
-        handler=skills,
-        access="token",
-        summary="List the skills of a directory with their content",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=tuple[SkillInfo, ...],
-        statuses=(400,),
-    ),
-)

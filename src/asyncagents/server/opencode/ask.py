@@ -8,13 +8,10 @@ from asyncagents.domain.shape import Shape
 from asyncagents.errors import InvalidInput
 from asyncagents.server.http.body import read_body
 from asyncagents.server.http.messages import Request, Response, json_response
-from asyncagents.server.params import (
-    DIRECTORY_HEADER_PARAM,
-    DIRECTORY_PARAM,
-    named_directory,
-    path_id,
-)
-from asyncagents.server.route import Route, ServerContext
+from asyncagents.server.params import named_directory, path_id
+from asyncagents.server.route import Routes, ServerContext
+
+routes = Routes()
 
 
 class PermissionReply(Shape, frozen=True, kw_only=True):
@@ -30,22 +27,16 @@ class QuestionReply(Shape, frozen=True, kw_only=True):
     answers: tuple[tuple[str, ...], ...]
 
 
+@routes.get("/permission", access="token", directory=True, response=tuple[PermissionRequest, ...])
 async def permissions(site: ServerContext, request: Request) -> Response:
+    """List open permission requests, oldest first."""
     asked = [each.call.open.ask for each in await _open_asks(site, request) if each.call.open]
     return json_response([ask for ask in asked if ask is not None])
 
 
-async def questions(site: ServerContext, request: Request) -> Response:
-    asked = [each.call.open.question for each in await _open_asks(site, request) if each.call.open]
-    return json_response([question for question in asked if question is not None])
-
-
-async def _open_asks(site: ServerContext, request: Request) -> list[WaitingCall]:
-    where = named_directory(request, beneath=site.directory)
-    return [each for each in await site.runtime.asks() if where in (None, each.lineage[-1].directory)]
-
-
+@routes.post("/permission/{id}/reply", access="token", body=PermissionReply, response=bool, statuses=(409,))
 async def reply_permission(site: ServerContext, request: Request) -> Response:
+    """Reply to a permission request."""
     said = read_body(request, PermissionReply)
     if said.message and said.reply != "reject":
         raise InvalidInput("message is only allowed with reject: it tells the model what to do instead")
@@ -53,69 +44,28 @@ async def reply_permission(site: ServerContext, request: Request) -> Response:
     return json_response(True)
 
 
+@routes.get("/question", access="token", directory=True, response=tuple[QuestionRequest, ...])
+async def questions(site: ServerContext, request: Request) -> Response:
+    """List open questions, oldest first."""
+    asked = [each.call.open.question for each in await _open_asks(site, request) if each.call.open]
+    return json_response([question for question in asked if question is not None])
+
+
+@routes.post("/question/{id}/reply", access="token", body=QuestionReply, response=bool, statuses=(409,))
 async def reply_question(site: ServerContext, request: Request) -> Response:
+    """Reply to a question."""
     said = read_body(request, QuestionReply)
     await site.runtime.answer(path_id(request, "id", "ask"), said.answers)
     return json_response(True)
 
 
+@routes.post("/question/{id}/reject", access="token", response=bool, statuses=(409,))
 async def reject_question(site: ServerContext, request: Request) -> Response:
+    """Reject a question."""
     await site.runtime.answer(path_id(request, "id", "ask"), "reject")
     return json_response(True)
 
 
-_REPLY_STATUSES = (400, 404, 409)
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path="/permission",
-        handler=permissions,
-        access="token",
-        summary="List open permission requests, oldest first",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=tuple[PermissionRequest, ...],
-        statuses=(400,),
-    ),
-    Route(
-        method="POST",
-        path="/permission/{id}/reply",
-        handler=reply_permission,
-        access="token",
-        summary="Reply to a permission request",
-        body=PermissionReply,
-        response=bool,
-        statuses=_REPLY_STATUSES,
-    ),
-    Route(
-        method="GET",
-        path="/question",
-        handler=questions,
-        access="token",
-        summary="List open questions, oldest first",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=tuple[QuestionRequest, ...],
-        statuses=(400,),
-    ),
-    Route(
-        method="POST",
-        path="/question/{id}/reply",
-        handler=reply_question,
-        access="token",
-        summary="Reply to a question",
-        body=QuestionReply,
-        response=bool,
-        statuses=_REPLY_STATUSES,
-    ),
-    Route(
-        method="POST",
-        path="/question/{id}/reject",
-        handler=reject_question,
-        access="token",
-        summary="Reject a question",
-        response=bool,
-        statuses=_REPLY_STATUSES,
-    ),
-)
+async def _open_asks(site: ServerContext, request: Request) -> list[WaitingCall]:
+    where = named_directory(request, beneath=site.directory)
+    return [each for each in await site.runtime.asks() if where in (None, each.lineage[-1].directory)]

@@ -22,14 +22,19 @@ from asyncagents.server.opencode.workplace import (
     load_directory_config,
     workplace,
 )
-from asyncagents.server.params import DIRECTORY_HEADER_PARAM, DIRECTORY_PARAM, directory
-from asyncagents.server.route import Route, ServerContext
+from asyncagents.server.params import directory
+from asyncagents.server.route import Routes, ServerContext
+
+routes = Routes()
 
 NO_FILES = "this server is configured by a program, not by files: change it in the program"
 
 
+@routes.get("/config", access="token", directory=True, response=dict[str, Any])
 async def get(site: ServerContext, request: Request) -> Response:
-    """Includes the default model, even if no file names it."""
+    """Get the config of a directory; secrets are masked.
+
+    Includes the default model, even if no file names it."""
     place = await workplace(site, request)
     defaults = site.runtime.defaults
     ref = place.default_model or (defaults.model if defaults.missing is None else None)
@@ -45,8 +50,11 @@ def _is_from_files(place: Workplace) -> bool:
     return isinstance(place, Project) and place.from_files
 
 
+@routes.patch("/config", access="token", directory=True, body=dict[str, Any], response=dict[str, Any])
 async def patch(site: ServerContext, request: Request) -> Response:
-    """Reloads the directory's files and ends its event streams, so that clients reload."""
+    """Change keys of the config in a file of the directory; ineffective keys are refused.
+
+    Reloads the directory's files and ends its event streams, so that clients reload."""
     where, change = directory(site, request), await _read_change(site, request)
     verify = partial(_check_agents, Path(where))
     await _apply_change(site, partial(change_project_config, environment(), Path(where), change, verify))
@@ -54,7 +62,9 @@ async def patch(site: ServerContext, request: Request) -> Response:
     return await get(site, request)
 
 
+@routes.patch("/global/config", access="token", body=dict[str, Any], response=dict[str, Any])
 async def patch_global(site: ServerContext, request: Request) -> Response:
+    """Change keys of the config in the global file; ineffective keys are refused."""
     change = await _read_change(site, request)
     await _apply_change(
         site, partial(change_global_config, environment(), change, partial(_check_agents, Path("/")))
@@ -88,54 +98,9 @@ def _check_agents(where: Path, loaded: LoadedConfig) -> None:
     )
 
 
+@routes.get("/global/config", access="token", response=dict[str, Any])
 async def get_global(site: ServerContext, request: Request) -> Response:
-    """The config that applies in a directory without files of its own."""
+    """Get the global config.
+
+    The config that applies in a directory without files of its own."""
     return json_response(redacted_settings(await load_config_at(site, Path("/"))))
-
-
-_PATCH_SUMMARY = "Change keys of the config in {}"
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path="/config",
-        handler=get,
-        access="token",
-        summary="Get the config of a directory; secrets are masked",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=dict[str, Any],
-        statuses=(400,),
-    ),
-    Route(
-        method="PATCH",
-        path="/config",
-        handler=patch,
-        access="token",
-        summary=_PATCH_SUMMARY.format("a file of the directory; ineffective keys are refused"),
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        body=dict[str, Any],
-        response=dict[str, Any],
-        statuses=(400,),
-    ),
-    Route(
-        method="PATCH",
-        path="/global/config",
-        handler=patch_global,
-        access="token",
-        summary=_PATCH_SUMMARY.format("the global file; ineffective keys are refused"),
-        body=dict[str, Any],
-        response=dict[str, Any],
-        statuses=(400,),
-    ),
-    Route(
-        method="GET",
-        path="/global/config",
-        handler=get_global,
-        access="token",
-        summary="Get the global config",
-        response=dict[str, Any],
-        statuses=(400,),
-    ),
-)

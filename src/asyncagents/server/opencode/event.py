@@ -12,20 +12,37 @@ from asyncagents.engine.runtime.instances import ALL_DISPOSED, DISPOSED, Instanc
 from asyncagents.errors import Closed
 from asyncagents.server.http.messages import Request, Response, StreamingResponse, json_response
 from asyncagents.server.http.sse import data_frames
-from asyncagents.server.params import DIRECTORY_HEADER_PARAM, DIRECTORY_PARAM, directory
-from asyncagents.server.route import Route, ServerContext
+from asyncagents.server.params import directory
+from asyncagents.server.route import Routes, ServerContext
+
+routes = Routes()
 
 CONNECTED, HEARTBEAT = "server.connected", "server.heartbeat"
+_EMPTY = dict[str, Any]
+_OWN_EVENTS = ((CONNECTED, _EMPTY), (HEARTBEAT, _EMPTY), (DISPOSED, InstanceDisposed))
 
 
+@routes.get(
+    "/event", access="token", directory=True, content_type="text/event-stream", events=(*_OWN_EVENTS, *EVENTS)
+)
 async def directory_events(site: ServerContext, request: Request) -> StreamingResponse:
-    """The stream ends with `server.instance.disposed`: reload all state and reconnect."""
+    """Stream events of a directory: `data: {"id", "type", "properties"}`.
+
+    The stream ends with `server.instance.disposed`: reload all state and reconnect."""
     where = directory(site, request)
     return await _stream(site, _EventFrames(site.runtime.broadcast, site.runtime.replay, where))
 
 
+@routes.get(
+    "/global/event",
+    access="token",
+    content_type="text/event-stream",
+    events=(*_OWN_EVENTS, (ALL_DISPOSED, _EMPTY), *EVENTS),
+)
 async def global_events(site: ServerContext, request: Request) -> StreamingResponse:
-    """Each event is a `payload`, with its directory and project if it has one."""
+    """Stream events of all directories: `data: {"directory", "project", "payload"}`.
+
+    Each event is a `payload`, with its directory and project if it has one."""
     return await _stream(site, _EventFrames(site.runtime.broadcast, site.runtime.replay, None))
 
 
@@ -94,60 +111,19 @@ class _EventFrames:
         return self._encode_items((StreamItem(0, event, body, None),))
 
 
+@routes.post("/instance/dispose", access="token", directory=True, response=bool)
 async def dispose(site: ServerContext, request: Request) -> Response:
-    """Reloads the directory's files and ends its event streams; running sessions continue."""
+    """Dispose of a directory's cached state.
+
+    Reloads the directory's files and ends its event streams; running sessions continue."""
     site.runtime.instances.dispose(directory(site, request))
     return json_response(True)
 
 
+@routes.post("/global/dispose", access="token", response=bool)
 async def dispose_all(site: ServerContext, request: Request) -> Response:
-    """Reloads the files of every directory and ends their event streams; running sessions continue."""
+    """Dispose of the cached state of all directories.
+
+    Reloads the files of every directory and ends their event streams; running sessions continue."""
     site.runtime.instances.dispose_all()
     return json_response(True)
-
-
-_EMPTY = dict[str, Any]
-_OWN_EVENTS = ((CONNECTED, _EMPTY), (HEARTBEAT, _EMPTY), (DISPOSED, InstanceDisposed))
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path="/event",
-        handler=directory_events,
-        access="token",
-        summary='Stream events of a directory: `data: {"id", "type", "properties"}`',
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        content_type="text/event-stream",
-        events=(*_OWN_EVENTS, *EVENTS),
-        statuses=(400,),
-    ),
-    Route(
-        method="GET",
-        path="/global/event",
-        handler=global_events,
-        access="token",
-        summary='Stream events of all directories: `data: {"directory", "project", "payload"}`',
-        content_type="text/event-stream",
-        events=(*_OWN_EVENTS, (ALL_DISPOSED, _EMPTY), *EVENTS),
-    ),
-    Route(
-        method="POST",
-        path="/instance/dispose",
-        handler=dispose,
-        access="token",
-        summary="Dispose of a directory's cached state",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=bool,
-        statuses=(400,),
-    ),
-    Route(
-        method="POST",
-        path="/global/dispose",
-        handler=dispose_all,
-        access="token",
-        summary="Dispose of the cached state of all directories",
-        response=bool,
-    ),
-)

@@ -8,9 +8,11 @@ from asyncagents.errors import InvalidInput
 from asyncagents.server.http.body import read_body
 from asyncagents.server.http.messages import ERROR_NAMES, Request, Response, json_response
 from asyncagents.server.opencode.workplace import workplace
-from asyncagents.server.params import DIRECTORY_HEADER_PARAM, DIRECTORY_PARAM, query_text
-from asyncagents.server.route import Handler, Param, Route, ServerContext
+from asyncagents.server.params import query_text
+from asyncagents.server.route import Param, Routes, ServerContext
 from asyncagents.version import VERSION
+
+routes = Routes()
 
 LONGEST_LOG = 10_000
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
@@ -44,22 +46,49 @@ class LogLine(Shape, frozen=True, kw_only=True):
     extra: dict[str, Any] | None = None
 
 
-def fixed_response(value: Any) -> Handler:
-    """Make a handler that always returns `value`."""
+def _add_fixed(path: str, summary: str, value: Any = (), kind: Any = tuple[str, ...]) -> None:
+    """Add a route that always returns `value`."""
     answer = json_response(value)
 
+    @routes.get(path, access="token", summary=summary, response=kind)
     async def handle(site: ServerContext, request: Request) -> Response:
         return answer
 
-    return handle
+
+_HEALTH = Healthy(healthy=True, version=VERSION)
+_CONSOLE = Console(console_managed_providers=(), switchable_org_count=0)
+
+_add_fixed("/global/health", "Check that the server is alive", _HEALTH, Healthy)
+_add_fixed("/lsp", "List language servers (always empty)")
+_add_fixed("/formatter", "List formatters (always empty)")
+_add_fixed("/experimental/console", "Get the OpenCode account (always none)", _CONSOLE, Console)
+_add_fixed("/experimental/console/orgs", "List OpenCode organizations (always empty)", Orgs(orgs=()), Orgs)
+_add_fixed("/experimental/worktree", "List worktrees (always empty)")
+_add_fixed("/experimental/workspace", "List workspaces (always empty)")
+_add_fixed("/experimental/workspace/status", "List workspace statuses (always empty)")
+_add_fixed("/experimental/workspace/adapter", "List workspace adapters (always empty)")
 
 
+@routes.get("/experimental/tool/ids", access="token", directory=True, response=tuple[str, ...])
 async def tool_ids(site: ServerContext, request: Request) -> Response:
+    """List the names of a directory's tools."""
     return json_response(list((await workplace(site, request)).tools))
 
 
+@routes.get(
+    "/experimental/tool",
+    access="token",
+    directory=True,
+    query=(
+        Param("provider", "Provider of the model", least=1),
+        Param("model", "The model; all get the same tools", least=1),
+    ),
+    response=tuple[ToolInfo, ...],
+)
 async def tools(site: ServerContext, request: Request) -> Response:
-    """The tools are the same for every model."""
+    """List the tools of a directory as models see them.
+
+    The tools are the same for every model."""
     if not query_text(request, "provider") or not query_text(request, "model"):
         raise InvalidInput("provider and model are required, as in ?provider=anthropic&model=…")
     specs = [tool.spec() for tool in (await workplace(site, request)).tools.values()]
@@ -68,8 +97,11 @@ async def tools(site: ServerContext, request: Request) -> Response:
     )
 
 
+@routes.post("/log", access="token", body=LogLine, response=bool)
 async def log(site: ServerContext, request: Request) -> Response:
-    """The entry is escaped into one line."""
+    """Write a line to the server's log.
+
+    The entry is escaped into one line."""
     line = read_body(request, LogLine)
     extra = f" {line.extra!r}" if line.extra else ""
     told = f"{line.service!r}: {line.message!r}{extra}"[:LONGEST_LOG]
@@ -77,81 +109,11 @@ async def log(site: ServerContext, request: Request) -> Response:
     return json_response(True)
 
 
+@routes.post("/global/upgrade", access="token", response=dict[str, Any])
 async def upgrade(site: ServerContext, request: Request) -> Response:
-    """The body has both our error shape and OpenCode's `success` and `error`."""
+    """Upgrade the server (always refused).
+
+    The body has both our error shape and OpenCode's `success` and `error`."""
     why = "upgrading over HTTP is not supported: run `pip install -U asyncagents` where the server runs"
     plain = {"name": ERROR_NAMES[400], "data": {"message": why}}
     return Response(400, encode({**plain, "success": False, "error": why}))
-
-
-def _fixed_route(path: str, summary: str, kind: Any, value: Any) -> Route:
-    return Route(
-        method="GET", path=path, handler=fixed_response(value), access="token", summary=summary, response=kind
-    )
-
-
-_HEALTH = Healthy(healthy=True, version=VERSION)
-_CONSOLE = Console(console_managed_providers=(), switchable_org_count=0)
-
-ROUTES: tuple[Route, ...] = (
-    _fixed_route("/global/health", "Check that the server is alive", Healthy, _HEALTH),
-    _fixed_route("/lsp", "List language servers (always empty)", tuple[str, ...], ()),
-    _fixed_route("/formatter", "List formatters (always empty)", tuple[str, ...], ()),
-    _fixed_route("/experimental/console", "Get the OpenCode account (always none)", Console, _CONSOLE),
-    _fixed_route(
-        "/experimental/console/orgs", "List OpenCode organizations (always empty)", Orgs, Orgs(orgs=())
-    ),
-    _fixed_route("/experimental/worktree", "List worktrees (always empty)", tuple[str, ...], ()),
-    _fixed_route("/experimental/workspace", "List workspaces (always empty)", tuple[str, ...], ()),
-    _fixed_route(
-        "/experimental/workspace/status", "List workspace statuses (always empty)", tuple[str, ...], ()
-    ),
-    _fixed_route(
-        "/experimental/workspace/adapter", "List workspace adapters (always empty)", tuple[str, ...], ()
-    ),
-    Route(
-        method="GET",
-        path="/experimental/tool/ids",
-        handler=tool_ids,
-        access="token",
-        summary="List the names of a directory's tools",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=tuple[str, ...],
-        statuses=(400,),
-    ),
-    Route(
-        method="GET",
-        path="/experimental/tool",
-        handler=tools,
-        access="token",
-        summary="List the tools of a directory as models see them",
-        query=(
-            DIRECTORY_PARAM,
-            Param("provider", "Provider of the model", least=1),
-            Param("model", "The model; all get the same tools", least=1),
-        ),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=tuple[ToolInfo, ...],
-        statuses=(400,),
-    ),
-    Route(
-        method="POST",
-        path="/log",
-        handler=log,
-        access="token",
-        summary="Write a line to the server's log",
-        body=LogLine,
-        response=bool,
-        statuses=(400,),
-    ),
-    Route(
-        method="POST",
-        path="/global/upgrade",
-        handler=upgrade,
-        access="token",
-        summary="Upgrade the server (always refused)",
-        response=dict[str, Any],
-        statuses=(400,),
-    ),
-)

@@ -20,16 +20,8 @@ from asyncagents.errors import InvalidInput, ToolError
 from asyncagents.server.blocking import FileNames, NoFile
 from asyncagents.server.http.messages import Request, Response, json_response
 from asyncagents.server.opencode.workplace import default_agent_rules, environment, place_guard
-from asyncagents.server.params import (
-    DIRECTORY_HEADER_PARAM,
-    DIRECTORY_PARAM,
-    directory,
-    query_choice,
-    query_flag,
-    query_number,
-    query_text,
-)
-from asyncagents.server.route import Param, Route, ServerContext
+from asyncagents.server.params import directory, query_choice, query_flag, query_number, query_text
+from asyncagents.server.route import Param, Routes, ServerContext
 from asyncagents.tools.builtin.grep import MOST_PATTERN, SECONDS, search_lines
 from asyncagents.tools.file.files import Files
 from asyncagents.tools.file.path import InsidePath
@@ -41,6 +33,8 @@ from asyncagents.tools.search.gitignore import IgnoreRules
 from asyncagents.tools.search.grep import GrepSearch
 from asyncagents.tools.search.walk import rules_above, rules_in, walk
 
+routes = Routes()
+
 MOST_NAMES, DEFAULT_NAMES = 200, 10
 MOST_LISTED = 10_000
 LONGEST_QUERY = 1_000
@@ -48,6 +42,7 @@ MOST_SHOWN = 10 * 1024 * 1024
 MOST_WALKED = 200_000
 WALK_MS, RULE_MS = 30_000, 5_000
 """Time limits of a walk and of the gitignore rules; after them the result is partial."""
+_PATH = Param("path", "Path relative to the directory")
 
 
 class FileNode(Shape, frozen=True, kw_only=True):
@@ -87,7 +82,11 @@ class FoundLine(Shape, frozen=True, kw_only=True):
     submatches: tuple[FoundMatch, ...]
 
 
+@routes.get(
+    "/file", access="token", directory=True, query=(_PATH,), response=tuple[FileNode, ...], statuses=(404,)
+)
 async def list_files(site: ServerContext, request: Request) -> Response:
+    """List a folder."""
     where, path = directory(site, request), query_text(request, "path") or "."
     return json_response(await site.blocking.run(partial(_list_files, site.clock, where, path)))
 
@@ -117,7 +116,11 @@ def _list_files(clock: Clock, where: str, path: str) -> list[FileNode]:
     return sorted(nodes, key=lambda node: (node.type == "file", node.name))[:MOST_LISTED]
 
 
+@routes.get(
+    "/file/content", access="token", directory=True, query=(_PATH,), response=FileContent, statuses=(404,)
+)
 async def get_content(site: ServerContext, request: Request) -> Response:
+    """Read a file."""
     path = query_text(request, "path")
     if not path:
         raise InvalidInput("path is required: a file relative to the directory, such as path=src/main.py")
@@ -148,7 +151,20 @@ def _read_content(where: str, path: str, rules: tuple[Rule, ...], guard: PlaceGu
     return FileContent(type="binary", content=b64encode(data).decode(), encoding="base64", mime_type=mime)
 
 
+@routes.get(
+    "/find/file",
+    access="token",
+    directory=True,
+    query=(
+        Param("query", "Characters of the path; empty: the last changed files", most=LONGEST_QUERY),
+        Param("type", "Only files or only folders", choices=("file", "directory")),
+        Param("dirs", "Include folders; default true", "boolean"),
+        Param("limit", f"Max results; default {DEFAULT_NAMES}", "integer", least=1, most=MOST_NAMES),
+    ),
+    response=tuple[str, ...],
+)
 async def find_files(site: ServerContext, request: Request) -> Response:
+    """Find files and folders by a fuzzy path, best match first."""
     return json_response(await find_names(site, request, directory(site, request)))
 
 
@@ -197,8 +213,17 @@ def _names_of_kind(names: FileNames, kind: Literal["file", "directory"] | None) 
             assert_never(kind)
 
 
+@routes.get(
+    "/find",
+    access="token",
+    directory=True,
+    query=(Param("pattern", "The regular expression", least=1, most=MOST_PATTERN),),
+    response=tuple[FoundLine, ...],
+)
 async def find_lines(site: ServerContext, request: Request) -> Response:
-    """Searches as the tool `grep` does: files that need a permission to be read are skipped."""
+    """Search lines by a regular expression (Python syntax).
+
+    Searches as the tool `grep` does: files that need a permission to be read are skipped."""
     pattern = query_text(request, "pattern")
     if not pattern or len(pattern) > MOST_PATTERN:
         raise InvalidInput(f"pattern is required: a regular expression of up to {MOST_PATTERN} characters")
@@ -233,7 +258,9 @@ async def find_lines(site: ServerContext, request: Request) -> Response:
     )
 
 
+@routes.get("/find/symbol", access="token", response=tuple[str, ...])
 async def find_symbols(site: ServerContext, request: Request) -> Response:
+    """Find symbols (always empty)."""
     return json_response([])
 
 
@@ -251,67 +278,3 @@ def _path_inside(files: Files, top: InsidePath, path: str) -> InsidePath:
     if not isinstance(place, InsidePath) or place.parts[: len(top.parts)] != top.parts:
         raise NoFile(path)
     return place
-
-
-_PATH = Param("path", "Path relative to the directory")
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path="/file",
-        handler=list_files,
-        access="token",
-        summary="List a folder",
-        query=(DIRECTORY_PARAM, _PATH),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=tuple[FileNode, ...],
-        statuses=(400, 404),
-    ),
-    Route(
-        method="GET",
-        path="/file/content",
-        handler=get_content,
-        access="token",
-        summary="Read a file",
-        query=(DIRECTORY_PARAM, _PATH),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=FileContent,
-        statuses=(400, 404),
-    ),
-    Route(
-        method="GET",
-        path="/find/file",
-        handler=find_files,
-        access="token",
-        summary="Find files and folders by a fuzzy path, best match first",
-        query=(
-            DIRECTORY_PARAM,
-            Param("query", "Characters of the path; empty: the last changed files", most=LONGEST_QUERY),
-            Param("type", "Only files or only folders", choices=("file", "directory")),
-            Param("dirs", "Include folders; default true", "boolean"),
-            Param("limit", f"Max results; default {DEFAULT_NAMES}", "integer", least=1, most=MOST_NAMES),
-        ),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=tuple[str, ...],
-        statuses=(400,),
-    ),
-    Route(
-        method="GET",
-        path="/find",
-        handler=find_lines,
-        access="token",
-        summary="Search lines by a regular expression (Python syntax)",
-        query=(DIRECTORY_PARAM, Param("pattern", "The regular expression", least=1, most=MOST_PATTERN)),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=tuple[FoundLine, ...],
-        statuses=(400,),
-    ),
-    Route(
-        method="GET",
-        path="/find/symbol",
-        handler=find_symbols,
-        access="token",
-        summary="Find symbols (always empty)",
-        response=tuple[str, ...],
-    ),
-)

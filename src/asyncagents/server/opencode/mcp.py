@@ -12,8 +12,10 @@ from asyncagents.errors import ConfigError, InvalidInput, NotFound
 from asyncagents.server.http.body import read_body
 from asyncagents.server.http.messages import Request, Response, json_response
 from asyncagents.server.opencode.workplace import workplace
-from asyncagents.server.params import DIRECTORY_HEADER_PARAM, DIRECTORY_PARAM, directory, path_id
-from asyncagents.server.route import Handler, Route, ServerContext
+from asyncagents.server.params import directory, path_id
+from asyncagents.server.route import Routes, ServerContext
+
+routes = Routes()
 
 START_SECONDS = 10.0
 """Max seconds that the response to an added server waits for its start."""
@@ -66,8 +68,11 @@ class ResourceInfo(Shape, frozen=True, kw_only=True):
     mime_type: str | None = None
 
 
+@routes.get("/mcp", access="token", directory=True, response=dict[str, McpStatus])
 async def server_states(site: ServerContext, request: Request) -> Response:
-    """Returns the current states. Enabled servers that do not run yet are started, without waiting."""
+    """List the MCP servers of a directory and their states.
+
+    Returns the current states. Enabled servers that do not run yet are started, without waiting."""
     if site.runtime.mcp_control is None:
         return json_response({})
     return json_response(await _statuses(site, request, seconds=0))
@@ -93,8 +98,11 @@ def _status(state: McpServerState) -> McpStatus:
             assert_never(state.status)
 
 
+@routes.post("/mcp", access="token", directory=True, body=AddServer, response=dict[str, McpStatus])
 async def add(site: ServerContext, request: Request) -> Response:
-    """The server stays until this process ends; to keep it, add it to the config file of the directory."""
+    """Add an MCP server to a directory until the server stops.
+
+    The server stays until this process ends; to keep it, add it to the config file of the directory."""
     new = read_body(request, AddServer)
     if not new.name or len(new.name) > LONGEST_NAME or not new.name.isprintable():
         raise InvalidInput(f"name must be 1 to {LONGEST_NAME} printable characters")
@@ -125,26 +133,11 @@ def _config(new: NewServer) -> McpConfig:
     )
 
 
-def _switch_handler(*, on: bool) -> Handler:
-    async def switch(site: ServerContext, request: Request) -> Response:
-        where, name = directory(site, request), path_id(request, "name", "MCP server")
-        await _translate_config_error(_mcp_control(site).switch(where, name, on=on))
-        return json_response(True)
-
-    return switch
-
-
-async def refuse_login(site: ServerContext, request: Request) -> NoReturn:
-    name = path_id(request, "name", "MCP server")
-    if name not in await _translate_config_error(
-        _mcp_control(site).states(directory(site, request), seconds=0)
-    ):
-        raise NotFound("MCP server", name)
-    raise InvalidInput(NO_LOGIN.format(name, name))
-
-
+@routes.get("/experimental/resource", access="token", directory=True, response=dict[str, ResourceInfo])
 async def resources(site: ServerContext, request: Request) -> Response:
-    """Keyed by server and URI; resources of unreachable servers are missing."""
+    """List the MCP resources of a directory.
+
+    Keyed by server and URI; resources of unreachable servers are missing."""
     served = (await workplace(site, request)).mcp_resources
     found = await served.list_resources() if served is not None else ()
     return json_response(
@@ -161,6 +154,38 @@ async def resources(site: ServerContext, request: Request) -> Response:
     )
 
 
+@routes.post("/mcp/{name}/connect", access="token", directory=True, response=bool)
+async def connect(site: ServerContext, request: Request) -> Response:
+    """Connect an MCP server, or restart it."""
+    return await _switch(site, request, on=True)
+
+
+@routes.post("/mcp/{name}/disconnect", access="token", directory=True, response=bool)
+async def disconnect(site: ServerContext, request: Request) -> Response:
+    """Disconnect an MCP server."""
+    return await _switch(site, request, on=False)
+
+
+async def _switch(site: ServerContext, request: Request, *, on: bool) -> Response:
+    where, name = directory(site, request), path_id(request, "name", "MCP server")
+    await _translate_config_error(_mcp_control(site).switch(where, name, on=on))
+    return json_response(True)
+
+
+@routes.post("/mcp/{name}/auth/authenticate", access="token", directory=True, response=bool)
+@routes.post("/mcp/{name}/auth/callback", access="token", directory=True, response=bool)
+@routes.delete("/mcp/{name}/auth", access="token", directory=True, response=bool)
+@routes.post("/mcp/{name}/auth", access="token", directory=True, response=bool)
+async def refuse_login(site: ServerContext, request: Request) -> NoReturn:
+    """Log in to an MCP server (always refused: use headers in the config)."""
+    name = path_id(request, "name", "MCP server")
+    if name not in await _translate_config_error(
+        _mcp_control(site).states(directory(site, request), seconds=0)
+    ):
+        raise NotFound("MCP server", name)
+    raise InvalidInput(NO_LOGIN.format(name, name))
+
+
 def _mcp_control(site: ServerContext) -> McpControl:
     if site.runtime.mcp_control is None:
         raise InvalidInput(NO_SERVERS)
@@ -173,66 +198,3 @@ async def _translate_config_error(work: Awaitable[T]) -> T:
         return await work
     except ConfigError as error:
         raise InvalidInput(str(error)) from error
-
-
-_AT = "/mcp/{name}"
-
-
-def _server_route(method: Literal["POST", "DELETE"], path: str, handler: Handler, summary: str) -> Route:
-    return Route(
-        method=method,
-        path=path,
-        handler=handler,
-        access="token",
-        summary=summary,
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=bool,
-        statuses=(400, 404),
-    )
-
-
-_REFUSED = "Log in to an MCP server (always refused: use headers in the config)"
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path="/mcp",
-        handler=server_states,
-        access="token",
-        summary="List the MCP servers of a directory and their states",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=dict[str, McpStatus],
-        statuses=(400,),
-    ),
-    Route(
-        method="POST",
-        path="/mcp",
-        handler=add,
-        access="token",
-        summary="Add an MCP server to a directory until the server stops",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        body=AddServer,
-        response=dict[str, McpStatus],
-        statuses=(400,),
-    ),
-    Route(
-        method="GET",
-        path="/experimental/resource",
-        handler=resources,
-        access="token",
-        summary="List the MCP resources of a directory",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=dict[str, ResourceInfo],
-        statuses=(400,),
-    ),
-    _server_route("POST", f"{_AT}/connect", _switch_handler(on=True), "Connect an MCP server, or restart it"),
-    _server_route("POST", f"{_AT}/disconnect", _switch_handler(on=False), "Disconnect an MCP server"),
-    _server_route("POST", f"{_AT}/auth", refuse_login, _REFUSED),
-    _server_route("DELETE", f"{_AT}/auth", refuse_login, _REFUSED),
-    _server_route("POST", f"{_AT}/auth/callback", refuse_login, _REFUSED),
-    _server_route("POST", f"{_AT}/auth/authenticate", refuse_login, _REFUSED),
-)

@@ -10,14 +10,10 @@ from asyncagents.domain.shape import Shape
 from asyncagents.server.http.messages import Request, Response, json_response
 from asyncagents.server.opencode.file import LONGEST_QUERY, MOST_NAMES, find_names
 from asyncagents.server.opencode.workplace import environment
-from asyncagents.server.params import (
-    DIRECTORY_HEADER_PARAM,
-    DIRECTORY_PARAM,
-    directory,
-    parse_directory,
-    query_text,
-)
-from asyncagents.server.route import Param, Route, ServerContext
+from asyncagents.server.params import directory, parse_directory, query_text
+from asyncagents.server.route import DIRECTORY_HEADER_PARAM, DIRECTORY_PARAM, Param, Routes, ServerContext
+
+routes = Routes()
 
 LOCATION_PARAM = "location[directory]"
 
@@ -45,8 +41,23 @@ class MentionCandidates(Shape, frozen=True, kw_only=True):
     data: tuple[FoundName, ...]
 
 
+@routes.get(
+    "/api/fs/find",
+    access="token",
+    query=(
+        Param(LOCATION_PARAM, "The directory to search"),
+        DIRECTORY_PARAM,
+        Param("query", "Characters of the path", most=LONGEST_QUERY),
+        Param("type", "Only files or only folders", choices=("file", "directory")),
+        Param("limit", "Max results; default 10", "integer", least=1, most=MOST_NAMES),
+    ),
+    headers=(DIRECTORY_HEADER_PARAM,),
+    response=MentionCandidates,
+)
 async def find_mentions(site: ServerContext, request: Request) -> Response:
-    """`location[directory]` takes precedence over `directory`: the session may work elsewhere."""
+    """Find files and folders for a mention.
+
+    `location[directory]` takes precedence over `directory`: the session may work elsewhere."""
     given = query_text(request, LOCATION_PARAM)
     where = parse_directory(given) if given else directory(site, request)
     names = await find_names(site, request, where)
@@ -60,24 +71,3 @@ async def find_mentions(site: ServerContext, request: Request) -> Response:
 
 def _root(where: str) -> str:
     return str(project_root(environment(), Path(where)))
-
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path="/api/fs/find",
-        handler=find_mentions,
-        access="token",
-        summary="Find files and folders for a mention",
-        query=(
-            Param(LOCATION_PARAM, "The directory to search"),
-            DIRECTORY_PARAM,
-            Param("query", "Characters of the path", most=LONGEST_QUERY),
-            Param("type", "Only files or only folders", choices=("file", "directory")),
-            Param("limit", "Max results; default 10", "integer", least=1, most=MOST_NAMES),
-        ),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=MentionCandidates,
-        statuses=(400,),
-    ),
-)

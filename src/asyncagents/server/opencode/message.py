@@ -16,7 +16,9 @@ from asyncagents.server.errors import InconsistentInput
 from asyncagents.server.http.body import MOST_PROMPT_BYTES, read_body
 from asyncagents.server.http.messages import Pairs, Request, Response, json_response
 from asyncagents.server.params import message_id, path_id, query_number, query_text, session_id
-from asyncagents.server.route import Param, Route, ServerContext
+from asyncagents.server.route import Param, Routes, ServerContext
+
+routes = Routes()
 
 MOST_MESSAGES = 1_000_000
 LARGE_PAGE = 200
@@ -31,8 +33,19 @@ class MessageCursor(Shape, frozen=True, kw_only=True):
     time: float = 0
 
 
+@routes.get(
+    "/session/{id}/message",
+    access="token",
+    query=(
+        Param("limit", "Max messages; 0: all", "integer", least=0),
+        Param("before", "X-Next-Cursor of the previous page"),
+    ),
+    response=tuple[MessageWithParts, ...],
+)
 async def messages(site: ServerContext, request: Request) -> Response:
-    """Without a limit, or with 0, returns all messages."""
+    """List messages, oldest first; with a limit the newest, and X-Next-Cursor for older ones.
+
+    Without a limit, or with 0, returns all messages."""
     limit = _limit(request)
     cursor = _parse_before(request)
     if cursor is not None and query_text(request, "limit") is None:
@@ -80,22 +93,30 @@ def _next_page_headers(request: Request, cursor: str) -> Pairs:
     )
 
 
+@routes.get("/session/{id}/message/{messageID}", access="token", response=MessageWithParts)
 async def message(site: ServerContext, request: Request) -> Response:
+    """Get a message with its parts."""
     wanted = message_id(request)
     return Response(200, await site.runtime.conversations.message(session_id(request), wanted))
 
 
+@routes.delete("/session/{id}/message/{messageID}", access="token", response=bool, statuses=(409,))
 async def remove(site: ServerContext, request: Request) -> Response:
+    """Delete a message of a resting session."""
     await site.runtime.conversations.remove_message(session_id(request), message_id(request))
     return json_response(True)
 
 
-async def remove_part(site: ServerContext, request: Request) -> Response:
-    await site.runtime.conversations.remove_part(session_id(request), message_id(request), _part_id(request))
-    return json_response(True)
-
-
+@routes.patch(
+    "/session/{id}/message/{messageID}/part/{partID}",
+    access="token",
+    body=Part,
+    response=Part,
+    statuses=(409,),
+    most_bytes=MOST_PROMPT_BYTES,
+)
 async def change_part(site: ServerContext, request: Request) -> Response:
+    """Replace a part of a resting session."""
     union: Any = Part
     part: Part = read_body(request, union)
     named = session_id(request), message_id(request), _part_id(request)
@@ -104,64 +125,14 @@ async def change_part(site: ServerContext, request: Request) -> Response:
     return json_response(await site.runtime.conversations.change_part(part))
 
 
+@routes.delete(
+    "/session/{id}/message/{messageID}/part/{partID}", access="token", response=bool, statuses=(409,)
+)
+async def remove_part(site: ServerContext, request: Request) -> Response:
+    """Delete a part of a resting session."""
+    await site.runtime.conversations.remove_part(session_id(request), message_id(request), _part_id(request))
+    return json_response(True)
+
+
 def _part_id(request: Request) -> PartId:
     return PartId(path_id(request, "partID", "part"))
-
-
-_AT = "/session/{id}/message"
-_ONE = f"{_AT}/{{messageID}}"
-_PART = f"{_ONE}/part/{{partID}}"
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path=_AT,
-        handler=messages,
-        access="token",
-        summary="List messages, oldest first; with a limit the newest, and X-Next-Cursor for older ones",
-        query=(
-            Param("limit", "Max messages; 0: all", "integer", least=0),
-            Param("before", "X-Next-Cursor of the previous page"),
-        ),
-        response=tuple[MessageWithParts, ...],
-        statuses=(400, 404),
-    ),
-    Route(
-        method="GET",
-        path=_ONE,
-        handler=message,
-        access="token",
-        summary="Get a message with its parts",
-        response=MessageWithParts,
-        statuses=(404,),
-    ),
-    Route(
-        method="DELETE",
-        path=_ONE,
-        handler=remove,
-        access="token",
-        summary="Delete a message of a resting session",
-        response=bool,
-        statuses=(404, 409),
-    ),
-    Route(
-        method="PATCH",
-        path=_PART,
-        handler=change_part,
-        access="token",
-        summary="Replace a part of a resting session",
-        body=Part,
-        response=Part,
-        statuses=(400, 404, 409),
-        most_bytes=MOST_PROMPT_BYTES,
-    ),
-    Route(
-        method="DELETE",
-        path=_PART,
-        handler=remove_part,
-        access="token",
-        summary="Delete a part of a resting session",
-        response=bool,
-        statuses=(404, 409),
-    ),
-)

@@ -19,9 +19,11 @@ from asyncagents.server.blocking import program_path
 from asyncagents.server.http.body import read_body
 from asyncagents.server.http.messages import Request, Response, json_response
 from asyncagents.server.opencode.workplace import environment
-from asyncagents.server.params import DIRECTORY_HEADER_PARAM, DIRECTORY_PARAM, directory, path_id
-from asyncagents.server.route import Route, ServerContext
+from asyncagents.server.params import directory, path_id
+from asyncagents.server.route import Routes, ServerContext
 from asyncagents.tools.git.changes import init_repository
+
+routes = Routes()
 
 NOTES_FILE = "projects.json"
 MOST_PROJECTS = 1_000
@@ -120,25 +122,57 @@ class ProjectDirectory(Shape, frozen=True, kw_only=True):
     directory: str
 
 
+@routes.get("/path", access="token", directory=True, response=ServerPaths)
+async def get_paths(site: ServerContext, request: Request) -> Response:
+    """Get paths on the server's machine."""
+    where = directory(site, request)
+    return json_response(await site.blocking.run(partial(_server_paths, where, site.blocking.data)))
+
+
+def _server_paths(where: str, data: Path | None) -> ServerPaths:
+    here = environment()
+    return ServerPaths(
+        home=str(here.home),
+        state=str(data or data_folder(here, None)[0]),
+        config=str(config_folder(here, "asyncagents")),
+        worktree=str(project_root(here, Path(where))),
+        directory=where,
+    )
+
+
+@routes.get("/project", access="token", directory=True, response=tuple[ProjectInfo, ...])
+async def list_projects(site: ServerContext, request: Request) -> Response:
+    """List projects: directories that have sessions.
+
+    Includes the request's directory, even if it has no sessions yet."""
+    sessions = await _sessions(site)
+    return json_response(await _projects(site, _directories(site, request, sessions), sessions))
+
+
+@routes.get("/project/current", access="token", directory=True, response=ProjectInfo)
 async def current_project(site: ServerContext, request: Request) -> Response:
+    """Get the project of a directory."""
     where = directory(site, request)
     async with site.heavy_reads:
         sessions = await site.runtime.roots(where, limit=100)
     return json_response((await _projects(site, [where], sessions))[0])
 
 
-async def list_projects(site: ServerContext, request: Request) -> Response:
-    """Includes the request's directory, even if it has no sessions yet."""
-    sessions = await _sessions(site)
-    return json_response(await _projects(site, _directories(site, request, sessions), sessions))
-
-
+@routes.get(
+    "/project/{id}/directories", access="token", directory=True, response=tuple[ProjectDirectory, ...]
+)
 async def directories(site: ServerContext, request: Request) -> Response:
+    """List the directories of a project."""
     return json_response([ProjectDirectory(directory=await _project_directory(site, request))])
 
 
+@routes.patch(
+    "/project/{id}", access="token", directory=True, body=ProjectNote, response=ProjectInfo, statuses=(409,)
+)
 async def update_project(site: ServerContext, request: Request) -> Response:
-    """Fields that are not given keep their values."""
+    """Set the name, icon or start command of a project.
+
+    Fields that are not given keep their values."""
     new = read_body(request, ProjectNote)
     place = await _project_directory(site, request)
     async with site.blocking.write_lock:
@@ -146,8 +180,11 @@ async def update_project(site: ServerContext, request: Request) -> Response:
     return json_response((await _projects(site, [place], await site.runtime.roots(place, limit=100)))[0])
 
 
+@routes.post("/project/git/init", access="token", directory=True, response=ProjectInfo)
 async def git_init(site: ServerContext, request: Request) -> Response:
-    """Does nothing if the directory is in a git repository already."""
+    """Initialize a git repository in a directory.
+
+    Does nothing if the directory is in a git repository already."""
     await site.blocking.run(partial(_git_init, Path(directory(site, request))))
     return await current_project(site, request)
 
@@ -216,90 +253,3 @@ def _roots(places: Iterable[str]) -> list[tuple[str, bool]]:
     here = environment()
     roots = [str(project_root(here, Path(place))) for place in places]
     return [(root, os.path.lexists(os.path.join(root, ".git"))) for root in roots]
-
-
-async def get_paths(site: ServerContext, request: Request) -> Response:
-    where = directory(site, request)
-    return json_response(await site.blocking.run(partial(_server_paths, where, site.blocking.data)))
-
-
-def _server_paths(where: str, data: Path | None) -> ServerPaths:
-    here = environment()
-    return ServerPaths(
-        home=str(here.home),
-        state=str(data or data_folder(here, None)[0]),
-        config=str(config_folder(here, "asyncagents")),
-        worktree=str(project_root(here, Path(where))),
-        directory=where,
-    )
-
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path="/path",
-        handler=get_paths,
-        access="token",
-        summary="Get paths on the server's machine",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=ServerPaths,
-        statuses=(400,),
-    ),
-    Route(
-        method="GET",
-        path="/project",
-        handler=list_projects,
-        access="token",
-        summary="List projects: directories that have sessions",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=tuple[ProjectInfo, ...],
-        statuses=(400,),
-    ),
-    Route(
-        method="GET",
-        path="/project/current",
-        handler=current_project,
-        access="token",
-        summary="Get the project of a directory",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=ProjectInfo,
-        statuses=(400,),
-    ),
-    Route(
-        method="GET",
-        path="/project/{id}/directories",
-        handler=directories,
-        access="token",
-        summary="List the directories of a project",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=tuple[ProjectDirectory, ...],
-        statuses=(400, 404),
-    ),
-    Route(
-        method="PATCH",
-        path="/project/{id}",
-        handler=update_project,
-        access="token",
-        summary="Set the name, icon or start command of a project",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        body=ProjectNote,
-        response=ProjectInfo,
-        statuses=(400, 404, 409),
-    ),
-    Route(
-        method="POST",
-        path="/project/git/init",
-        handler=git_init,
-        access="token",
-        summary="Initialize a git repository in a directory",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=ProjectInfo,
-        statuses=(400,),
-    ),
-)

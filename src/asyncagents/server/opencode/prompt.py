@@ -16,8 +16,10 @@ from asyncagents.errors import InvalidInput
 from asyncagents.server.http.body import MOST_PROMPT_BYTES, STOPPING_HEADERS, read_body
 from asyncagents.server.http.messages import Request, Response, error_response, json_response
 from asyncagents.server.opencode.session import NO_VARIANT
-from asyncagents.server.params import KEY_PARAM, idempotency_key, session_id
-from asyncagents.server.route import Route, ServerContext
+from asyncagents.server.params import idempotency_key, session_id
+from asyncagents.server.route import Routes, ServerContext
+
+routes = Routes()
 
 T = TypeVar("T")
 
@@ -72,8 +74,18 @@ def request_key(request: Request, body: _WithMessageId) -> str | None:
     return f"{body.message_id}:{sha256(encode(body)).hexdigest()[:16]}"
 
 
+@routes.post(
+    "/session/{id}/message",
+    access="token",
+    key=True,
+    body=Prompt,
+    response=MessageWithParts,
+    most_bytes=MOST_PROMPT_BYTES,
+)
 async def post_message(site: ServerContext, request: Request) -> Response:
-    """A disconnect does not cancel the prompt; a repeat with the same key returns the same answer."""
+    """Send a prompt and wait for the answer.
+
+    A disconnect does not cancel the prompt; a repeat with the same key returns the same answer."""
     prompt, at = read_body(request, Prompt), session_id(request)
     named = request_key(request, prompt)
     if prompt.no_reply:
@@ -83,7 +95,11 @@ async def post_message(site: ServerContext, request: Request) -> Response:
     return await answer_response(site, request, given)
 
 
+@routes.post(
+    "/session/{id}/prompt_async", access="token", key=True, body=Prompt, most_bytes=MOST_PROMPT_BYTES
+)
 async def post_async(site: ServerContext, request: Request) -> Response:
+    """Send a prompt without waiting."""
     prompt = read_body(request, Prompt)
     wakes = not prompt.no_reply
     await site.runtime.send(
@@ -127,32 +143,3 @@ async def _catch_error(work: Awaitable[T]) -> tuple[T | None, Exception | None]:
         return await work, None
     except Exception as error:  # noqa: BLE001  raised again by the waiter
         return None, error
-
-
-_PROMPT_STATUSES = (400, 404, 409, 413, 415, 503)
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="POST",
-        path="/session/{id}/message",
-        handler=post_message,
-        access="token",
-        summary="Send a prompt and wait for the answer",
-        headers=(KEY_PARAM,),
-        body=Prompt,
-        response=MessageWithParts,
-        statuses=_PROMPT_STATUSES,
-        most_bytes=MOST_PROMPT_BYTES,
-    ),
-    Route(
-        method="POST",
-        path="/session/{id}/prompt_async",
-        handler=post_async,
-        access="token",
-        summary="Send a prompt without waiting",
-        headers=(KEY_PARAM,),
-        body=Prompt,
-        statuses=_PROMPT_STATUSES,
-        most_bytes=MOST_PROMPT_BYTES,
-    ),
-)

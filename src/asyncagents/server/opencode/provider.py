@@ -1,7 +1,7 @@
 """`/provider` and `/config/providers`: providers and models, as configured when the server started."""
 
 from functools import partial
-from typing import ClassVar, Literal, NoReturn, Protocol, runtime_checkable
+from typing import ClassVar, NoReturn, Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
@@ -19,8 +19,10 @@ from asyncagents.server.opencode.provider_shape import (
     model_info,
     provider_info,
 )
-from asyncagents.server.params import DIRECTORY_HEADER_PARAM, DIRECTORY_PARAM, path_id
-from asyncagents.server.route import Route, ServerContext
+from asyncagents.server.params import path_id
+from asyncagents.server.route import Routes, ServerContext
+
+routes = Routes()
 
 NO_KEYS = (
     "provider keys cannot be set over HTTP: set {}, or options.apiKey of the provider in "
@@ -124,74 +126,33 @@ def _all_response(runtime: Runtime) -> Response:
     )
 
 
+@routes.get("/config/providers", access="token", directory=True, response=UsableProviders)
 async def usable_providers(site: ServerContext, request: Request) -> Response:
+    """List providers and models that are usable now."""
     return await site.blocking.run_once("/config/providers", partial(_usable_response, site.runtime))
 
 
+@routes.get("/provider", access="token", directory=True, response=AllProviders)
 async def all_providers(site: ServerContext, request: Request) -> Response:
+    """List all known providers and models, and which are usable."""
     return await site.blocking.run_once("/provider", partial(_all_response, site.runtime))
 
 
+@routes.get("/provider/auth", access="token", response=dict[str, tuple[str, ...]])
 async def auth_methods(site: ServerContext, request: Request) -> Response:
-    """Always empty: provider keys are set where the server runs."""
+    """List provider login methods (always empty).
+
+    Always empty: provider keys are set where the server runs."""
     return json_response({})
 
 
+@routes.post("/provider/{providerID}/oauth/callback", access="token", response=bool)
+@routes.post("/provider/{providerID}/oauth/authorize", access="token", response=bool)
+@routes.delete("/auth/{providerID}", access="token", response=bool)
+@routes.put("/auth/{providerID}", access="token", response=bool)
 async def refuse_login(site: ServerContext, request: Request) -> NoReturn:
+    """Log in to a provider (always refused: keys are set where the server runs)."""
     provider_id = path_id(request, "providerID", "provider")
     voice = site.runtime.defaults.chat_model
     config = voice.roster.providers.get(provider_id) if isinstance(voice, HasRoster) else None
     raise InvalidInput(NO_KEYS.format(" or ".join(config.env) if config and config.env else "a variable"))
-
-
-_LOGIN_ROUTES: tuple[tuple[Literal["PUT", "DELETE", "POST"], str], ...] = (
-    ("PUT", "/auth/{providerID}"),
-    ("DELETE", "/auth/{providerID}"),
-    ("POST", "/provider/{providerID}/oauth/authorize"),
-    ("POST", "/provider/{providerID}/oauth/callback"),
-)
-
-
-def _refused_route(method: Literal["PUT", "DELETE", "POST"], path: str) -> Route:
-    return Route(
-        method=method,
-        path=path,
-        handler=refuse_login,
-        access="token",
-        summary="Log in to a provider (always refused: keys are set where the server runs)",
-        response=bool,
-        statuses=(400,),
-    )
-
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path="/config/providers",
-        handler=usable_providers,
-        access="token",
-        summary="List providers and models that are usable now",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=UsableProviders,
-    ),
-    Route(
-        method="GET",
-        path="/provider",
-        handler=all_providers,
-        access="token",
-        summary="List all known providers and models, and which are usable",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=AllProviders,
-    ),
-    Route(
-        method="GET",
-        path="/provider/auth",
-        handler=auth_methods,
-        access="token",
-        summary="List provider login methods (always empty)",
-        response=dict[str, tuple[str, ...]],
-    ),
-    *(_refused_route(method, path) for method, path in _LOGIN_ROUTES),
-)

@@ -6,7 +6,9 @@ from asyncagents.domain.shape import Shape
 from asyncagents.server.http.body import read_body
 from asyncagents.server.http.messages import Request, Response, json_response
 from asyncagents.server.params import query_nonempty_text, session_id
-from asyncagents.server.route import Param, Route, ServerContext
+from asyncagents.server.route import Param, Routes, ServerContext
+
+routes = Routes()
 
 
 class Undo(Shape, frozen=True, kw_only=True):
@@ -16,53 +18,29 @@ class Undo(Shape, frozen=True, kw_only=True):
     part_id: PartId | None = None
 
 
+@routes.post("/session/{id}/revert", access="token", body=Undo, response=Session, statuses=(409,))
 async def revert(site: ServerContext, request: Request) -> Response:
+    """Undo a message and all after it, with their file changes; the next prompt makes it final."""
     wanted = read_body(request, Undo)
     session = await site.runtime.reverts.revert(session_id(request), wanted.message_id, wanted.part_id)
     return json_response(session)
 
 
+@routes.post("/session/{id}/unrevert", access="token", response=Session, statuses=(409,))
 async def unrevert(site: ServerContext, request: Request) -> Response:
+    """Redo undone messages."""
     return json_response(await site.runtime.reverts.unrevert(session_id(request)))
 
 
+@routes.get(
+    "/session/{id}/diff",
+    access="token",
+    query=(Param("messageID", "Only changes made in answer to this prompt"),),
+    response=tuple[FileDiff, ...],
+)
 async def diff(site: ServerContext, request: Request) -> Response:
+    """Diff the files that a session changed."""
     asked = query_nonempty_text(request, "messageID")
     return json_response(
         await site.runtime.reverts.diff(session_id(request), MessageId(asked) if asked else None)
     )
-
-
-_AT = "/session/{id}"
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="POST",
-        path=f"{_AT}/revert",
-        handler=revert,
-        access="token",
-        summary="Undo a message and all after it, with their file changes; the next prompt makes it final",
-        body=Undo,
-        response=Session,
-        statuses=(400, 404, 409),
-    ),
-    Route(
-        method="POST",
-        path=f"{_AT}/unrevert",
-        handler=unrevert,
-        access="token",
-        summary="Redo undone messages",
-        response=Session,
-        statuses=(404, 409),
-    ),
-    Route(
-        method="GET",
-        path=f"{_AT}/diff",
-        handler=diff,
-        access="token",
-        summary="Diff the files that a session changed",
-        query=(Param("messageID", "Only changes made in answer to this prompt"),),
-        response=tuple[FileDiff, ...],
-        statuses=(400, 404),
-    ),
-)

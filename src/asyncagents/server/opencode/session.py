@@ -15,9 +15,6 @@ from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.server.http.body import read_body
 from asyncagents.server.http.messages import Request, Response, json_response
 from asyncagents.server.params import (
-    DIRECTORY_HEADER_PARAM,
-    DIRECTORY_PARAM,
-    KEY_PARAM,
     LIMIT_PARAM,
     MOST_SESSIONS,
     directory,
@@ -30,10 +27,19 @@ from asyncagents.server.params import (
     query_text,
     session_id,
 )
-from asyncagents.server.route import Param, Route, ServerContext
+from asyncagents.server.route import DIRECTORY_HEADER_PARAM, Param, Routes, ServerContext
+
+routes = Routes()
 
 NO_VARIANT = "default"
 """OpenCode's name for no variant."""
+NEXT_CURSOR_HEADER = "x-next-cursor"
+MOST_MS = 2**53
+_ROOTS = Param("roots", "Only sessions without a parent", "boolean")
+_START = Param(
+    "start", "Only sessions updated at or after this time, in ms since the epoch", "number", least=0
+)
+_SEARCH = Param("search", "Only titles that contain this, ignoring case")
 
 
 class CreateSession(Shape, frozen=True, kw_only=True):
@@ -51,7 +57,17 @@ class CreateSession(Shape, frozen=True, kw_only=True):
     workspace_id: str | None = None
 
 
+@routes.post(
+    "/session",
+    access="token",
+    directory=True,
+    key=True,
+    body=CreateSession,
+    response=Session,
+    statuses=(404,),
+)
 async def create(site: ServerContext, request: Request) -> Response:
+    """Create a session without a prompt; once per Idempotency-Key."""
     new = read_body(request, CreateSession)
     if new.workspace_id is not None:
         raise InvalidInput("workspaces are not supported: omit workspaceID and give a directory")
@@ -74,31 +90,44 @@ def _without_default_variant(model: SessionModel | None) -> SessionModel | None:
     return replace(model, variant=None) if model is not None and model.variant == NO_VARIANT else model
 
 
+@routes.get("/session/status", access="token", response=dict[str, Status])
 async def statuses(site: ServerContext, request: Request) -> Response:
+    """Get the statuses of all non-idle sessions."""
     return json_response(await site.runtime.statuses())
 
 
+@routes.get("/session/{id}", access="token", response=Session)
 async def get(site: ServerContext, request: Request) -> Response:
+    """Get a session."""
     return json_response(await site.runtime.session(session_id(request)))
 
 
+@routes.delete("/session/{id}", access="token", response=bool)
 async def delete(site: ServerContext, request: Request) -> Response:
+    """Delete a session and all its descendants."""
     await site.runtime.delete_session(session_id(request))
     return json_response(True)
 
 
+@routes.get("/session/{id}/children", access="token", response=tuple[Session, ...])
 async def children(site: ServerContext, request: Request) -> Response:
+    """List the child sessions of a session."""
     session = await site.runtime.session(session_id(request))
     return json_response(await site.runtime.children(session.id))
 
 
+@routes.get("/session/{id}/todo", access="token", response=tuple[Todo, ...])
 async def todos(site: ServerContext, request: Request) -> Response:
+    """List a session's todos."""
     session = await site.runtime.session(session_id(request))
     return json_response(await site.runtime.todos(session.id))
 
 
+@routes.post("/session/{id}/abort", access="token", key=True, response=bool)
 async def abort(site: ServerContext, request: Request) -> Response:
-    """Returns true even if the session is idle or does not exist."""
+    """Abort a session and its descendants; once per Idempotency-Key.
+
+    Returns true even if the session is idle or does not exist."""
     with suppress(NotFound):
         at = session_id(request)
         rested = isinstance(await site.runtime.status(at), Idle)
@@ -106,13 +135,6 @@ async def abort(site: ServerContext, request: Request) -> Response:
         if rested:
             await site.runtime.publish_idle(at)
     return json_response(True)
-
-
-_AT = "/session/{id}"
-
-
-NEXT_CURSOR_HEADER = "x-next-cursor"
-MOST_MS = 2**53
 
 
 class SessionProject(Shape, frozen=True, kw_only=True):
@@ -126,7 +148,22 @@ class GlobalSession(Session, frozen=True, kw_only=True):
     project: SessionProject
 
 
+@routes.get(
+    "/session",
+    access="token",
+    directory=True,
+    query=(
+        Param("scope", "All sessions of the directory's project", choices=("project",)),
+        Param("path", "Only sessions in this subdirectory of the project"),
+        _ROOTS,
+        _START,
+        _SEARCH,
+        LIMIT_PARAM,
+    ),
+    response=tuple[Session, ...],
+)
 async def list_sessions(site: ServerContext, request: Request) -> Response:
+    """List the sessions of a directory or project, last used first."""
     scope = query_choice(request, "scope", ("project",))
     path, here = query_text(request, "path"), named_directory(request)
     exactly = here if scope is None and path is None else None
@@ -147,8 +184,25 @@ async def list_sessions(site: ServerContext, request: Request) -> Response:
     return json_response(found)
 
 
+@routes.get(
+    "/experimental/session",
+    access="token",
+    query=(
+        Param("directory", "Only sessions of this absolute directory"),
+        _ROOTS,
+        _START,
+        Param("cursor", "X-Next-Cursor of the previous page", "number", least=0),
+        _SEARCH,
+        Param("archived", "Include archived sessions", "boolean"),
+        LIMIT_PARAM,
+    ),
+    headers=(DIRECTORY_HEADER_PARAM,),
+    response=tuple[GlobalSession, ...],
+)
 async def list_all_sessions(site: ServerContext, request: Request) -> Response:
-    """Sessions with the same update time are never split over two pages."""
+    """List the sessions of all directories, last used first, by page.
+
+    Sessions with the same update time are never split over two pages."""
     limit = query_number(request, "limit", default=100, most=MOST_SESSIONS)
     query = SessionQuery(
         directory=named_directory(request),
@@ -196,117 +250,3 @@ def query_time(request: Request, name: str, *, otherwise: int) -> int:
     if not 0 <= value <= MOST_MS:
         raise InvalidInput(f"{name} must be a time in ms since 1970, such as 1763300000000")
     return int(value)
-
-
-_ROOTS = Param("roots", "Only sessions without a parent", "boolean")
-_START = Param(
-    "start", "Only sessions updated at or after this time, in ms since the epoch", "number", least=0
-)
-_SEARCH = Param("search", "Only titles that contain this, ignoring case")
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="POST",
-        path="/session",
-        handler=create,
-        access="token",
-        summary="Create a session without a prompt; once per Idempotency-Key",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM, KEY_PARAM),
-        body=CreateSession,
-        response=Session,
-        statuses=(400, 404, 409),
-    ),
-    Route(
-        method="GET",
-        path="/session/status",
-        handler=statuses,
-        access="token",
-        summary="Get the statuses of all non-idle sessions",
-        response=dict[str, Status],
-    ),
-    Route(
-        method="GET",
-        path=_AT,
-        handler=get,
-        access="token",
-        summary="Get a session",
-        response=Session,
-        statuses=(404,),
-    ),
-    Route(
-        method="DELETE",
-        path=_AT,
-        handler=delete,
-        access="token",
-        summary="Delete a session and all its descendants",
-        response=bool,
-        statuses=(404,),
-    ),
-    Route(
-        method="GET",
-        path=f"{_AT}/children",
-        handler=children,
-        access="token",
-        summary="List the child sessions of a session",
-        response=tuple[Session, ...],
-        statuses=(404,),
-    ),
-    Route(
-        method="GET",
-        path=f"{_AT}/todo",
-        handler=todos,
-        access="token",
-        summary="List a session's todos",
-        response=tuple[Todo, ...],
-        statuses=(404,),
-    ),
-    Route(
-        method="POST",
-        path=f"{_AT}/abort",
-        handler=abort,
-        access="token",
-        summary="Abort a session and its descendants; once per Idempotency-Key",
-        headers=(KEY_PARAM,),
-        response=bool,
-        statuses=(400, 409),
-    ),
-    Route(
-        method="GET",
-        path="/session",
-        handler=list_sessions,
-        access="token",
-        summary="List the sessions of a directory or project, last used first",
-        query=(
-            DIRECTORY_PARAM,
-            Param("scope", "All sessions of the directory's project", choices=("project",)),
-            Param("path", "Only sessions in this subdirectory of the project"),
-            _ROOTS,
-            _START,
-            _SEARCH,
-            LIMIT_PARAM,
-        ),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=tuple[Session, ...],
-        statuses=(400,),
-    ),
-    Route(
-        method="GET",
-        path="/experimental/session",
-        handler=list_all_sessions,
-        access="token",
-        summary="List the sessions of all directories, last used first, by page",
-        query=(
-            Param("directory", "Only sessions of this absolute directory"),
-            _ROOTS,
-            _START,
-            Param("cursor", "X-Next-Cursor of the previous page", "number", least=0),
-            _SEARCH,
-            Param("archived", "Include archived sessions", "boolean"),
-            LIMIT_PARAM,
-        ),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=tuple[GlobalSession, ...],
-        statuses=(400,),
-    ),
-)

@@ -10,8 +10,10 @@ from asyncagents.domain.shape import Shape
 from asyncagents.errors import InvalidInput
 from asyncagents.server.http.body import read_body
 from asyncagents.server.http.messages import Request, Response, json_response
-from asyncagents.server.params import KEY_PARAM, idempotency_key, path_id, session_id
-from asyncagents.server.route import Route, ServerContext
+from asyncagents.server.params import idempotency_key, path_id, session_id
+from asyncagents.server.route import Routes, ServerContext
+
+routes = Routes()
 
 MOST_MS = 2**53
 NO_SHARING = (
@@ -47,7 +49,9 @@ class PermissionResponse(Shape, frozen=True, kw_only=True):
     response: Literal["once", "always", "reject"]
 
 
+@routes.patch("/session/{id}", access="token", body=SessionUpdate, response=Session)
 async def update(site: ServerContext, request: Request) -> Response:
+    """Change title, metadata, rules or archive time of a session."""
     new = read_body(request, SessionUpdate)
     change = SessionChanges(
         title=new.title,
@@ -66,7 +70,9 @@ def _archive_time(time: NewTime) -> int | UnsetType | None:
     return time.archived
 
 
+@routes.post("/session/{id}/fork", access="token", key=True, body=ForkRequest, response=Session)
 async def fork(site: ServerContext, request: Request) -> Response:
+    """Fork a session before a message, or as a whole."""
     wanted = read_body(request, ForkRequest)
     copy = await site.runtime.conversations.fork(
         session_id(request), before=wanted.message_id, key=idempotency_key(request)
@@ -74,73 +80,31 @@ async def fork(site: ServerContext, request: Request) -> Response:
     return json_response(copy)
 
 
+@routes.post("/session/{id}/share", access="token", response=Session)
 async def share(site: ServerContext, request: Request) -> Response:
+    """Share a session (always refused)."""
     await site.runtime.session(session_id(request))
     raise InvalidInput(NO_SHARING)
 
 
+@routes.delete("/session/{id}/share", access="token", response=Session)
 async def unshare(site: ServerContext, request: Request) -> Response:
-    """Does nothing: sessions are never shared."""
+    """Unshare a session (no effect: sessions are never shared).
+
+    Does nothing: sessions are never shared."""
     return json_response(await site.runtime.session(session_id(request)))
 
 
+@routes.post(
+    "/session/{id}/permissions/{permissionID}",
+    access="token",
+    body=PermissionResponse,
+    response=bool,
+    statuses=(409,),
+)
 async def respond(site: ServerContext, request: Request) -> Response:
+    """Reply to a permission request (OpenCode alias of `/permission/{id}/reply`)."""
     said = read_body(request, PermissionResponse)
     await site.runtime.session(session_id(request))
     await site.runtime.answer(path_id(request, "permissionID", "ask"), said.response)
     return json_response(True)
-
-
-_AT = "/session/{id}"
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="PATCH",
-        path=_AT,
-        handler=update,
-        access="token",
-        summary="Change title, metadata, rules or archive time of a session",
-        body=SessionUpdate,
-        response=Session,
-        statuses=(400, 404),
-    ),
-    Route(
-        method="POST",
-        path=f"{_AT}/fork",
-        handler=fork,
-        access="token",
-        summary="Fork a session before a message, or as a whole",
-        headers=(KEY_PARAM,),
-        body=ForkRequest,
-        response=Session,
-        statuses=(400, 404, 409),
-    ),
-    Route(
-        method="POST",
-        path=f"{_AT}/share",
-        handler=share,
-        access="token",
-        summary="Share a session (always refused)",
-        response=Session,
-        statuses=(400, 404),
-    ),
-    Route(
-        method="DELETE",
-        path=f"{_AT}/share",
-        handler=unshare,
-        access="token",
-        summary="Unshare a session (no effect: sessions are never shared)",
-        response=Session,
-        statuses=(404,),
-    ),
-    Route(
-        method="POST",
-        path=f"{_AT}/permissions/{{permissionID}}",
-        handler=respond,
-        access="token",
-        summary="Reply to a permission request (OpenCode alias of `/permission/{id}/reply`)",
-        body=PermissionResponse,
-        response=bool,
-        statuses=(400, 404, 409),
-    ),
-)

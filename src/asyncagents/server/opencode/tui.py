@@ -13,8 +13,10 @@ from asyncagents.engine.event.global_stream import SessionLocation
 from asyncagents.errors import InvalidInput
 from asyncagents.server.http.body import read_body
 from asyncagents.server.http.messages import Request, Response, json_response
-from asyncagents.server.params import DIRECTORY_HEADER_PARAM, DIRECTORY_PARAM, directory
-from asyncagents.server.route import Handler, Route, ServerContext
+from asyncagents.server.params import directory
+from asyncagents.server.route import Routes, ServerContext
+
+routes = Routes()
 
 APPEND, EXECUTE = "tui.prompt.append", "tui.command.execute"
 TOAST, SELECT = "tui.toast.show", "tui.session.select"
@@ -87,27 +89,49 @@ def _announce(site: ServerContext, request: Request, type: str, properties: Shap
     return json_response(True)
 
 
+@routes.post(
+    "/tui/append-prompt", access="token", directory=True, body=TuiPromptText, response=bool, statuses=(404,)
+)
 async def append(site: ServerContext, request: Request) -> Response:
+    """Append text to the prompt in terminals."""
     return _announce(site, request, APPEND, read_body(request, TuiPromptText))
 
 
+@routes.post(
+    "/tui/execute-command", access="token", directory=True, body=TuiCommand, response=bool, statuses=(404,)
+)
 async def execute(site: ServerContext, request: Request) -> Response:
-    """Terminals ignore unknown commands."""
+    """Execute a command in terminals.
+
+    Terminals ignore unknown commands."""
     named = read_body(request, TuiCommand).command
     return _announce(site, request, EXECUTE, TuiCommand(command=_OLD_COMMANDS.get(named, named)))
 
 
+@routes.post("/tui/show-toast", access="token", directory=True, body=Toast, response=bool, statuses=(404,))
 async def toast(site: ServerContext, request: Request) -> Response:
+    """Show a toast in terminals."""
     return _announce(site, request, TOAST, read_body(request, Toast))
 
 
+@routes.post(
+    "/tui/select-session",
+    access="token",
+    directory=True,
+    body=TuiSessionChoice,
+    response=bool,
+    statuses=(404,),
+)
 async def select(site: ServerContext, request: Request) -> Response:
+    """Show a session in terminals."""
     chosen = read_body(request, TuiSessionChoice)
     await site.runtime.session(chosen.session_id)
     return _announce(site, request, SELECT, chosen)
 
 
+@routes.post("/tui/publish", access="token", directory=True, body=TuiEvent, response=bool, statuses=(404,))
 async def publish(site: ServerContext, request: Request) -> Response:
+    """Publish an event to terminals."""
     event = read_body(request, TuiEvent)
     try:
         properties = msgspec.convert(event.properties, _KINDS[event.type])
@@ -116,36 +140,13 @@ async def publish(site: ServerContext, request: Request) -> Response:
     return _announce(site, request, event.type, properties)
 
 
-def _command_handler(command: str) -> Handler:
+def _add_command(path: str, command: str) -> None:
+    summary = f"Execute the command `{command}` in terminals"
+
+    @routes.post(path, access="token", directory=True, summary=summary, response=bool, statuses=(404,))
     async def execute_command(site: ServerContext, request: Request) -> Response:
         return _announce(site, request, EXECUTE, TuiCommand(command=command))
 
-    return execute_command
 
-
-def _route(path: str, handler: Handler, summary: str, body: Any = None) -> Route:
-    return Route(
-        method="POST",
-        path=path,
-        handler=handler,
-        access="token",
-        summary=summary,
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        body=body,
-        response=bool,
-        statuses=(400, 404),
-    )
-
-
-ROUTES: tuple[Route, ...] = (
-    _route("/tui/append-prompt", append, "Append text to the prompt in terminals", TuiPromptText),
-    _route("/tui/execute-command", execute, "Execute a command in terminals", TuiCommand),
-    _route("/tui/show-toast", toast, "Show a toast in terminals", Toast),
-    _route("/tui/select-session", select, "Show a session in terminals", TuiSessionChoice),
-    _route("/tui/publish", publish, "Publish an event to terminals", TuiEvent),
-    *(
-        _route(path, _command_handler(command), f"Execute the command `{command}` in terminals")
-        for path, command in _COMMAND_ROUTES.items()
-    ),
-)
+for each in _COMMAND_ROUTES.items():
+    _add_command(*each)

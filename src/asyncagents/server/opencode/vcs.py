@@ -16,14 +16,8 @@ from asyncagents.errors import InvalidInput, ToolError
 from asyncagents.server.blocking import program_path
 from asyncagents.server.http.messages import Request, Response, json_response
 from asyncagents.server.opencode.workplace import default_agent_rules, environment
-from asyncagents.server.params import (
-    DIRECTORY_HEADER_PARAM,
-    DIRECTORY_PARAM,
-    directory,
-    query_choice,
-    query_number,
-)
-from asyncagents.server.route import Param, Route, ServerContext
+from asyncagents.server.params import directory, query_choice, query_number
+from asyncagents.server.route import Param, Routes, ServerContext
 from asyncagents.tools.file.files import Files
 from asyncagents.tools.file.path import InsidePath
 from asyncagents.tools.file.text import is_binary
@@ -39,8 +33,11 @@ from asyncagents.tools.git.changes import (
 )
 from asyncagents.tools.git.head import Repository, branch_of, default_branch_of, find_repository
 
+routes = Routes()
+
 DIFF_TYPE = "text/x-diff; charset=utf-8"
 NO_GIT = "git is not installed where the server runs"
+_CONTEXT = Param("context", "Context lines around each change; default: the whole file", "integer", least=1)
 
 
 class Branches(Shape, frozen=True, kw_only=True):
@@ -62,7 +59,9 @@ class ChangedFile(Shape, frozen=True, kw_only=True):
     status: Status
 
 
+@routes.get("/vcs", access="token", directory=True, response=Branches)
 async def get(site: ServerContext, request: Request) -> Response:
+    """Get the current and the default branch."""
     return json_response(await site.blocking.run(partial(_branches, Path(directory(site, request)))))
 
 
@@ -73,7 +72,9 @@ def _branches(where: Path) -> Branches:
     return Branches(branch=branch_of(repository), default_branch=default_branch_of(repository))
 
 
+@routes.get("/vcs/status", access="token", directory=True, response=tuple[FileStatus, ...])
 async def status(site: ServerContext, request: Request) -> Response:
+    """List files that differ from the last commit."""
     diffs = await site.blocking.run(partial(_diffs, DiffRequest(where=Path(directory(site, request)))))
     return json_response(
         [
@@ -88,8 +89,11 @@ async def status(site: ServerContext, request: Request) -> Response:
     )
 
 
+@routes.get("/file/status", access="token", directory=True, response=tuple[ChangedFile, ...])
 async def files(site: ServerContext, request: Request) -> Response:
-    """The files of `/vcs/status`, in an older shape."""
+    """List changed files (OpenCode alias).
+
+    The files of `/vcs/status`, in an older shape."""
     diffs = await site.blocking.run(partial(_diffs, DiffRequest(where=Path(directory(site, request)))))
     return json_response(
         [
@@ -104,7 +108,18 @@ async def files(site: ServerContext, request: Request) -> Response:
     )
 
 
+@routes.get(
+    "/vcs/diff",
+    access="token",
+    directory=True,
+    query=(
+        Param("mode", "`git`: the last commit; `branch`: the branch point", choices=("git", "branch")),
+        _CONTEXT,
+    ),
+    response=tuple[FileDiff, ...],
+)
 async def diff(site: ServerContext, request: Request) -> Response:
+    """Diff since the last commit or the branch point."""
     modes: tuple[Literal["git", "branch"], ...] = ("git", "branch")
     mode = query_choice(request, "mode", modes)
     if mode is None:
@@ -121,8 +136,11 @@ async def diff(site: ServerContext, request: Request) -> Response:
     return json_response(await site.blocking.run(partial(_diffs, wish)))
 
 
+@routes.get("/vcs/diff/raw", access="token", directory=True, response=str, content_type=DIFF_TYPE)
 async def raw(site: ServerContext, request: Request) -> Response:
-    """Text that `git apply` accepts."""
+    """Get the patch since the last commit as text.
+
+    Text that `git apply` accepts."""
     rules = await default_agent_rules(site, request)
     wish = DiffRequest(where=Path(directory(site, request)), context=3, rules=rules)
     diffs = await site.blocking.run(partial(_diffs, wish))
@@ -206,69 +224,3 @@ def _new_text(files: Files, name: str, room: int) -> str | None:
     except ToolError:
         return None
     return None if len(data) > room or is_binary(data) else data.decode("utf-8", "replace")
-
-
-_CONTEXT = Param("context", "Context lines around each change; default: the whole file", "integer", least=1)
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path="/vcs",
-        handler=get,
-        access="token",
-        summary="Get the current and the default branch",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=Branches,
-        statuses=(400,),
-    ),
-    Route(
-        method="GET",
-        path="/vcs/status",
-        handler=status,
-        access="token",
-        summary="List files that differ from the last commit",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=tuple[FileStatus, ...],
-        statuses=(400,),
-    ),
-    Route(
-        method="GET",
-        path="/file/status",
-        handler=files,
-        access="token",
-        summary="List changed files (OpenCode alias)",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=tuple[ChangedFile, ...],
-        statuses=(400,),
-    ),
-    Route(
-        method="GET",
-        path="/vcs/diff",
-        handler=diff,
-        access="token",
-        summary="Diff since the last commit or the branch point",
-        query=(
-            DIRECTORY_PARAM,
-            Param("mode", "`git`: the last commit; `branch`: the branch point", choices=("git", "branch")),
-            _CONTEXT,
-        ),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=tuple[FileDiff, ...],
-        statuses=(400,),
-    ),
-    Route(
-        method="GET",
-        path="/vcs/diff/raw",
-        handler=raw,
-        access="token",
-        summary="Get the patch since the last commit as text",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=str,
-        content_type=DIFF_TYPE,
-        statuses=(400,),
-    ),
-)

@@ -5,26 +5,42 @@ from asyncagents.domain.http_shapes import WithdrawResult
 from asyncagents.engine.runtime.approvals import MAX_LIMIT
 from asyncagents.errors import InvalidInput
 from asyncagents.server.http.messages import Request, Response, json_response
-from asyncagents.server.params import LONGEST_ID, named_directory, path_id, query_number, query_text
-from asyncagents.server.route import Param, Route, ServerContext
+from asyncagents.server.params import named_directory, path_id, query_number, query_text
+from asyncagents.server.route import LONGEST_ID, Param, Routes, ServerContext
 
-APPROVALS = "/v1/approvals"
+routes = Routes()
 
 
+@routes.get(
+    "/v1/approvals",
+    access="token",
+    query=(
+        Param("directory", "Only the project in this directory; default: all projects"),
+        Param("limit", "Max approvals; default 1000", "integer", least=1, most=MAX_LIMIT),
+    ),
+    response=tuple[Approval, ...],
+)
 async def list_approvals(site: ServerContext, request: Request) -> Response:
+    """List approvals (asks answered with `always`), newest first."""
     where = named_directory(request, beneath=site.directory)
     limit = query_number(request, "limit", default=MAX_LIMIT, most=MAX_LIMIT)
     async with site.heavy_reads:
         return json_response(await site.runtime.approvals.list(where, limit=limit))
 
 
-async def withdraw(site: ServerContext, request: Request) -> Response:
-    await site.runtime.approvals.withdraw(path_id(request, "id", "approval"))
-    return json_response(True)
-
-
+@routes.delete(
+    "/v1/approvals",
+    access="token",
+    query=(
+        Param("directory", "Directory of the project; required"),
+        Param("permission", "Only approvals of this permission", most=LONGEST_ID),
+    ),
+    response=WithdrawResult,
+)
 async def withdraw_all(site: ServerContext, request: Request) -> Response:
-    """The project's directory must be given."""
+    """Withdraw all approvals of a project, or those of one permission.
+
+    The project's directory must be given."""
     where = named_directory(request, beneath=site.directory)
     if where is None:
         raise InvalidInput("directory is required: the project whose approvals are withdrawn")
@@ -32,40 +48,8 @@ async def withdraw_all(site: ServerContext, request: Request) -> Response:
     return json_response(WithdrawResult(withdrawn=count))
 
 
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path=APPROVALS,
-        handler=list_approvals,
-        access="token",
-        summary="List approvals (asks answered with `always`), newest first",
-        query=(
-            Param("directory", "Only the project in this directory; default: all projects"),
-            Param("limit", "Max approvals; default 1000", "integer", least=1, most=MAX_LIMIT),
-        ),
-        response=tuple[Approval, ...],
-        statuses=(400,),
-    ),
-    Route(
-        method="DELETE",
-        path=APPROVALS,
-        handler=withdraw_all,
-        access="token",
-        summary="Withdraw all approvals of a project, or those of one permission",
-        query=(
-            Param("directory", "Directory of the project; required"),
-            Param("permission", "Only approvals of this permission", most=LONGEST_ID),
-        ),
-        response=WithdrawResult,
-        statuses=(400,),
-    ),
-    Route(
-        method="DELETE",
-        path=f"{APPROVALS}/{{id}}",
-        handler=withdraw,
-        access="token",
-        summary="Withdraw an approval",
-        response=bool,
-        statuses=(404,),
-    ),
-)
+@routes.delete("/v1/approvals/{id}", access="token", response=bool)
+async def withdraw(site: ServerContext, request: Request) -> Response:
+    """Withdraw an approval."""
+    await site.runtime.approvals.withdraw(path_id(request, "id", "approval"))
+    return json_response(True)

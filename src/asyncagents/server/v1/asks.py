@@ -9,7 +9,9 @@ from asyncagents.domain.shape import Shape
 from asyncagents.server.http.body import read_body
 from asyncagents.server.http.messages import Request, Response, json_response
 from asyncagents.server.params import path_id, query_text
-from asyncagents.server.route import Param, Route, ServerContext
+from asyncagents.server.route import Param, Routes, ServerContext
+
+routes = Routes()
 
 
 class AskAnswer(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,12 +25,22 @@ class AskAnswer(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     by: str = ""
 
 
+@routes.get(
+    "/v1/asks",
+    access="token",
+    query=(Param("sessionID", "Only calls of this session's tree"),),
+    response=tuple[WaitingCall, ...],
+    statuses=(404,),
+)
 async def asks(site: ServerContext, request: Request) -> Response:
+    """List calls that wait for a person, each with its lineage."""
     tree = query_text(request, "sessionID")
     return json_response(await site.runtime.asks(SessionId(tree) if tree else None))
 
 
+@routes.post("/v1/asks/{id}/answer", access="token", body=AskAnswer, response=Call, statuses=(409,))
 async def answer(site: ServerContext, request: Request) -> Response:
+    """Answer a permission request, a question or an approval."""
     said = read_body(request, AskAnswer)
     call = await site.runtime.answer(
         path_id(request, "id", "ask"),
@@ -38,27 +50,3 @@ async def answer(site: ServerContext, request: Request) -> Response:
         by=said.by,
     )
     return json_response(call)
-
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path="/v1/asks",
-        handler=asks,
-        access="token",
-        summary="List calls that wait for a person, each with its lineage",
-        query=(Param("sessionID", "Only calls of this session's tree"),),
-        response=tuple[WaitingCall, ...],
-        statuses=(404,),
-    ),
-    Route(
-        method="POST",
-        path="/v1/asks/{id}/answer",
-        handler=answer,
-        access="token",
-        summary="Answer a permission request, a question or an approval",
-        body=AskAnswer,
-        response=Call,
-        statuses=(400, 404, 409),
-    ),
-)

@@ -3,7 +3,6 @@
 A webhook is authorized by its signature; the other routes by the token, before their handlers run.
 """
 
-from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, ClassVar, TypeAlias, get_args
 
 from msgspec import Meta
@@ -13,21 +12,26 @@ from asyncagents.domain.call.incoming_result import MOST_BYTES, read_incoming_re
 from asyncagents.domain.call.pending_tool import PendingStatus, PendingToolCall
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.shape import Shape
-from asyncagents.engine.runtime.async_tools import MAX_LIMIT, AsyncTools
+from asyncagents.engine.runtime.async_tools import MAX_LIMIT
 from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.server.http.messages import Request, Response, json_response
-from asyncagents.server.params import LONGEST_ID, path_id, query_number
-from asyncagents.server.route import Handler as Handling
-from asyncagents.server.route import Param, Route, ServerContext
+from asyncagents.server.params import path_id, query_number
+from asyncagents.server.route import LONGEST_ID, Param, Routes, ServerContext
 
-AsyncToolHandler: TypeAlias = Callable[[AsyncTools, Request], Awaitable[Response]]
+routes = Routes()
 
-RESULT, ERROR, WEBHOOK = "/async-tool/result", "/async-tool/error", "/async-tool/webhook"
-PENDING = "/async-tool/pending"
+PendingIdText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST_ID)]
+
 _FILTERS = ("status", "sessionID", "after", "limit")
 _IGNORED_PARAMS = ("directory", "workspace")
 """Parameters that OpenCode's clients add to every query."""
 _STATUSES: tuple[PendingStatus, ...] = get_args(PendingStatus)
+_QUERY = (
+    Param("status", "Calls in this state; default: waiting", choices=_STATUSES),
+    Param("sessionID", "Only calls of this session", least=1, most=LONGEST_ID),
+    Param("after", "Only calls after this id: the last of the previous page", most=LONGEST_ID),
+    Param("limit", "Max calls; default 100", "integer", least=1, most=1000),
+)
 
 
 class WebhookReceipt(Shape, frozen=True, kw_only=True):
@@ -37,68 +41,6 @@ class WebhookReceipt(Shape, frozen=True, kw_only=True):
 
     pending_id: CallId
     status: PendingStatus
-
-
-async def post_result(tools: AsyncTools, request: Request) -> Response:
-    """`{"pendingID", "result": {"title"?, "output", "metadata"?}}`"""
-    sent = read_incoming_result(request.body)
-    if not isinstance(sent.result, Completed):
-        raise InvalidInput(f"the body is an error, not a result: send it to {ERROR}")
-    return json_response(await tools.submit(sent))
-
-
-async def post_error(tools: AsyncTools, request: Request) -> Response:
-    """`{"pendingID", "error"}`"""
-    sent = read_incoming_result(request.body)
-    if not isinstance(sent.result, Failed):
-        raise InvalidInput(f"the body is a result, not an error: send it to {RESULT}")
-    return json_response(await tools.submit(sent))
-
-
-async def post_webhook(tools: AsyncTools, request: Request) -> Response:
-    """Takes the body of either route, signed, with any content type."""
-    call = await tools.receive(request.headers, request.body)
-    return json_response(WebhookReceipt(pending_id=call.id, status=call.status))
-
-
-async def list_pending(tools: AsyncTools, request: Request) -> Response:
-    """Pass the last id as `after` to get the next page, until a page is empty."""
-    given = _filters(request)
-    status = given.get("status", "waiting")
-    if status not in _STATUSES:
-        raise InvalidInput(f"status must be one of {', '.join(_STATUSES)}")
-    session_id = SessionId(given["sessionID"]) if "sessionID" in given else None
-    if session_id == "":
-        raise NotFound("session", session_id)
-    found = await tools.list(
-        _STATUSES[_STATUSES.index(status)],
-        session_id,
-        after=given.get("after", ""),
-        limit=query_number(request, "limit", default=100, most=MAX_LIMIT),
-    )
-    return json_response(found)
-
-
-async def get_pending(tools: AsyncTools, request: Request) -> Response:
-    return json_response(await tools.get(path_id(request, "id", "pending call")))
-
-
-async def delete_pending(tools: AsyncTools, request: Request) -> Response:
-    """The call fails with `cancelled`, and its session continues."""
-    return json_response(await tools.cancel(path_id(request, "id", "pending call")))
-
-
-def _filters(request: Request) -> dict[str, str]:
-    given = [(name, value) for name, value in request.query if name not in _IGNORED_PARAMS]
-    for name, value in given:
-        if name not in _FILTERS or len(value) > LONGEST_ID or (value and not value.isprintable()):
-            raise InvalidInput(f"unknown or invalid filter: the filters are {', '.join(_FILTERS)}")
-    if len(dict(given)) < len(given):
-        raise InvalidInput("a filter occurs more than once: give each once")
-    return dict(given)
-
-
-PendingIdText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST_ID)]
 
 
 class SentResult(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -123,82 +65,100 @@ class SentFailed(Shape, frozen=True, kw_only=True):
     error: Annotated[str, Meta(pattern=r"\S")]
 
 
-def _with_async_tools(handler: AsyncToolHandler) -> Handling:
-    async def handle(site: ServerContext, request: Request) -> Response:
-        return await handler(site.runtime.async_tools, request)
-
-    handle.__doc__ = handler.__doc__  # the description in the OpenAPI document
-    return handle
-
-
-_SUBMIT_STATUSES = (400, 404, 409, 422)
-_QUERY = (
-    Param("status", "Calls in this state; default: waiting", choices=_STATUSES),
-    Param("sessionID", "Only calls of this session", least=1, most=LONGEST_ID),
-    Param("after", "Only calls after this id: the last of the previous page", most=LONGEST_ID),
-    Param("limit", "Max calls; default 100", "integer", least=1, most=1000),
+@routes.post(
+    "/async-tool/result",
+    access="token",
+    body=SentCompleted,
+    response=PendingToolCall,
+    statuses=(404, 409, 422),
+    most_bytes=MOST_BYTES,
 )
+async def post_result(site: ServerContext, request: Request) -> Response:
+    """Submit the result of a pending call.
 
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="POST",
-        path=RESULT,
-        handler=_with_async_tools(post_result),
-        access="token",
-        summary="Submit the result of a pending call",
-        body=SentCompleted,
-        response=PendingToolCall,
-        statuses=_SUBMIT_STATUSES,
-        most_bytes=MOST_BYTES,
-    ),
-    Route(
-        method="POST",
-        path=ERROR,
-        handler=_with_async_tools(post_error),
-        access="token",
-        summary="Submit the error of a pending call",
-        body=SentFailed,
-        response=PendingToolCall,
-        statuses=(400, 404, 409),
-        most_bytes=MOST_BYTES,
-    ),
-    Route(
-        method="POST",
-        path=WEBHOOK,
-        handler=_with_async_tools(post_webhook),
-        access="signature",
-        summary="Submit a result or error by signed webhook, without a token",
-        body=SentCompleted | SentFailed,
-        response=WebhookReceipt,
-        statuses=_SUBMIT_STATUSES,
-        most_bytes=MOST_BYTES,
-    ),
-    Route(
-        method="GET",
-        path=PENDING,
-        handler=_with_async_tools(list_pending),
-        access="token",
-        summary="List pending calls, oldest first",
-        query=_QUERY,
-        response=tuple[PendingToolCall, ...],
-        statuses=(400, 404),
-    ),
-    Route(
-        method="GET",
-        path=f"{PENDING}/{{id}}",
-        handler=_with_async_tools(get_pending),
-        access="token",
-        summary="Get a pending call",
-        response=PendingToolCall,
-        statuses=(404,),
-    ),
-    Route(
-        method="DELETE",
-        path=f"{PENDING}/{{id}}",
-        handler=_with_async_tools(delete_pending),
-        access="token",
-        summary="Cancel a pending call",
-        response=PendingToolCall,
-        statuses=(404, 409),
-    ),
+    `{"pendingID", "result": {"title"?, "output", "metadata"?}}`"""
+    sent = read_incoming_result(request.body)
+    if not isinstance(sent.result, Completed):
+        raise InvalidInput("the body is an error, not a result: send it to /async-tool/error")
+    return json_response(await site.runtime.async_tools.submit(sent))
+
+
+@routes.post(
+    "/async-tool/error",
+    access="token",
+    body=SentFailed,
+    response=PendingToolCall,
+    statuses=(404, 409),
+    most_bytes=MOST_BYTES,
 )
+async def post_error(site: ServerContext, request: Request) -> Response:
+    """Submit the error of a pending call.
+
+    `{"pendingID", "error"}`"""
+    sent = read_incoming_result(request.body)
+    if not isinstance(sent.result, Failed):
+        raise InvalidInput("the body is a result, not an error: send it to /async-tool/result")
+    return json_response(await site.runtime.async_tools.submit(sent))
+
+
+@routes.post(
+    "/async-tool/webhook",
+    access="signature",
+    body=SentCompleted | SentFailed,
+    response=WebhookReceipt,
+    statuses=(404, 409, 422),
+    most_bytes=MOST_BYTES,
+)
+async def post_webhook(site: ServerContext, request: Request) -> Response:
+    """Submit a result or error by signed webhook, without a token.
+
+    Takes the body of either route, signed, with any content type."""
+    call = await site.runtime.async_tools.receive(request.headers, request.body)
+    return json_response(WebhookReceipt(pending_id=call.id, status=call.status))
+
+
+@routes.get(
+    "/async-tool/pending", access="token", query=_QUERY, response=tuple[PendingToolCall, ...], statuses=(404,)
+)
+async def list_pending(site: ServerContext, request: Request) -> Response:
+    """List pending calls, oldest first.
+
+    Pass the last id as `after` to get the next page, until a page is empty."""
+    given = _filters(request)
+    status = given.get("status", "waiting")
+    if status not in _STATUSES:
+        raise InvalidInput(f"status must be one of {', '.join(_STATUSES)}")
+    session_id = SessionId(given["sessionID"]) if "sessionID" in given else None
+    if session_id == "":
+        raise NotFound("session", session_id)
+    found = await site.runtime.async_tools.list(
+        _STATUSES[_STATUSES.index(status)],
+        session_id,
+        after=given.get("after", ""),
+        limit=query_number(request, "limit", default=100, most=MAX_LIMIT),
+    )
+    return json_response(found)
+
+
+@routes.get("/async-tool/pending/{id}", access="token", response=PendingToolCall)
+async def get_pending(site: ServerContext, request: Request) -> Response:
+    """Get a pending call."""
+    return json_response(await site.runtime.async_tools.get(path_id(request, "id", "pending call")))
+
+
+@routes.delete("/async-tool/pending/{id}", access="token", response=PendingToolCall, statuses=(409,))
+async def delete_pending(site: ServerContext, request: Request) -> Response:
+    """Cancel a pending call.
+
+    The call fails with `cancelled`, and its session continues."""
+    return json_response(await site.runtime.async_tools.cancel(path_id(request, "id", "pending call")))
+
+
+def _filters(request: Request) -> dict[str, str]:
+    given = [(name, value) for name, value in request.query if name not in _IGNORED_PARAMS]
+    for name, value in given:
+        if name not in _FILTERS or len(value) > LONGEST_ID or (value and not value.isprintable()):
+            raise InvalidInput(f"unknown or invalid filter: the filters are {', '.join(_FILTERS)}")
+    if len(dict(given)) < len(given):
+        raise InvalidInput("a filter occurs more than once: give each once")
+    return dict(given)

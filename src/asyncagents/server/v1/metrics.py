@@ -6,8 +6,10 @@ from asyncagents.domain.census import Census
 from asyncagents.domain.shape import Shape
 from asyncagents.engine.metrics import BUCKET_BOUNDS, Counters, Histogram, LabelledCounter
 from asyncagents.server.http.messages import Request, Response, error_response, json_response
-from asyncagents.server.route import Route, ServerContext
+from asyncagents.server.route import Routes, ServerContext
 from asyncagents.version import VERSION
+
+routes = Routes()
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -16,8 +18,24 @@ class Ready(Shape, frozen=True, kw_only=True):
     status: str
 
 
+@routes.get("/metrics", access="local", response=str, content_type=CONTENT_TYPE)
+async def metrics(site: ServerContext, request: Request) -> Response:
+    """Get Prometheus metrics of the store and of this process."""
+    lines = [
+        *_gauge("info", "Version of the server.", {(VERSION,): 1}, "version"),
+        *_gauge("uptime_seconds", "Seconds since the start.", (site.clock.now() - site.started) / 1000),
+        *_gauge("live_runs", "Sessions that this process runs.", site.runtime.live),
+        *_store_metrics(await site.runtime.census()),
+        *_process_metrics(site.runtime.counters),
+    ]
+    return Response(200, "\n".join((*lines, "")).encode(), content_type=CONTENT_TYPE)
+
+
+@routes.get("/ready", access="open", response=Ready)
 async def ready(site: ServerContext, request: Request) -> Response:
-    """The reason is short and names no path or row, since this route needs no token."""
+    """Check readiness; 503 says why sessions do not run.
+
+    The reason is short and names no path or row, since this route needs no token."""
     if site.closing.is_set():
         return error_response(503, "the server is stopping")
     if not site.runtime.serves and not site.runtime.tasks.is_served_elsewhere(""):
@@ -32,17 +50,6 @@ async def ready(site: ServerContext, request: Request) -> Response:
     if reason is not None:
         return error_response(503, f"requests cannot be stored: {reason}")
     return json_response(Ready(status="ready"))
-
-
-async def metrics(site: ServerContext, request: Request) -> Response:
-    lines = [
-        *_gauge("info", "Version of the server.", {(VERSION,): 1}, "version"),
-        *_gauge("uptime_seconds", "Seconds since the start.", (site.clock.now() - site.started) / 1000),
-        *_gauge("live_runs", "Sessions that this process runs.", site.runtime.live),
-        *_store_metrics(await site.runtime.census()),
-        *_process_metrics(site.runtime.counters),
-    ]
-    return Response(200, "\n".join((*lines, "")).encode(), content_type=CONTENT_TYPE)
 
 
 def _store_metrics(census: Census) -> Iterator[str]:
@@ -138,24 +145,3 @@ def _escape_label(text: str) -> str:
 
 def _number(value: float) -> str:
     return str(value) if isinstance(value, int) else repr(float(value))
-
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path="/metrics",
-        handler=metrics,
-        access="local",
-        summary="Get Prometheus metrics of the store and of this process",
-        response=str,
-        content_type=CONTENT_TYPE,
-    ),
-    Route(
-        method="GET",
-        path="/ready",
-        handler=ready,
-        access="open",
-        summary="Check readiness; 503 says why sessions do not run",
-        response=Ready,
-    ),
-)

@@ -10,16 +10,10 @@ from asyncagents.engine.input.message import PromptOptions
 from asyncagents.llm.model import Attachment
 from asyncagents.server.http.body import MOST_PROMPT_BYTES, read_body
 from asyncagents.server.http.messages import Request, Response, json_response
-from asyncagents.server.params import (
-    DIRECTORY_HEADER_PARAM,
-    DIRECTORY_PARAM,
-    KEY_PARAM,
-    directory,
-    idempotency_key,
-    parse_directory,
-    session_id,
-)
-from asyncagents.server.route import Route, ServerContext
+from asyncagents.server.params import directory, idempotency_key, parse_directory, session_id
+from asyncagents.server.route import Routes, ServerContext
+
+routes = Routes()
 
 
 class TypedPrompt(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,7 +55,18 @@ class FollowUpPrompt(TypedPrompt, frozen=True, kw_only=True, forbid_unknown_fiel
     wakes: bool = True
 
 
+@routes.post(
+    "/v1/sessions",
+    access="token",
+    directory=True,
+    key=True,
+    body=FirstPrompt,
+    response=BeginResult,
+    statuses=(404,),
+    most_bytes=MOST_PROMPT_BYTES,
+)
 async def begin(site: ServerContext, request: Request) -> Response:
+    """Create a session with its first prompt; once per Idempotency-Key."""
     new = read_body(request, FirstPrompt)
     session, message_id = await site.runtime.begin(
         new.prompt,
@@ -74,7 +79,16 @@ async def begin(site: ServerContext, request: Request) -> Response:
     return json_response(BeginResult(session=session, message_id=message_id))
 
 
+@routes.post(
+    "/v1/sessions/{id}/prompts",
+    access="token",
+    key=True,
+    body=FollowUpPrompt,
+    response=SendResult,
+    most_bytes=MOST_PROMPT_BYTES,
+)
 async def post_prompt(site: ServerContext, request: Request) -> Response:
+    """Send typed text as a prompt without waiting."""
     said = read_body(request, FollowUpPrompt)
     sent = await site.runtime.send(
         session_id(request),
@@ -84,34 +98,3 @@ async def post_prompt(site: ServerContext, request: Request) -> Response:
         **said.prompt_options(),
     )
     return json_response(SendResult(message_id=sent))
-
-
-_STATUSES = (400, 404, 409, 413, 415, 503)
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="POST",
-        path="/v1/sessions",
-        handler=begin,
-        access="token",
-        summary="Create a session with its first prompt; once per Idempotency-Key",
-        query=(DIRECTORY_PARAM,),
-        headers=(DIRECTORY_HEADER_PARAM, KEY_PARAM),
-        body=FirstPrompt,
-        response=BeginResult,
-        statuses=_STATUSES,
-        most_bytes=MOST_PROMPT_BYTES,
-    ),
-    Route(
-        method="POST",
-        path="/v1/sessions/{id}/prompts",
-        handler=post_prompt,
-        access="token",
-        summary="Send typed text as a prompt without waiting",
-        headers=(KEY_PARAM,),
-        body=FollowUpPrompt,
-        response=SendResult,
-        statuses=_STATUSES,
-        most_bytes=MOST_PROMPT_BYTES,
-    ),
-)

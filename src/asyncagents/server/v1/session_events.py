@@ -17,7 +17,9 @@ from asyncagents.errors import Closed
 from asyncagents.server.http.messages import AnyResponse, Request, StreamingResponse
 from asyncagents.server.http.sse import encode_id, frame
 from asyncagents.server.params import query_flag, query_text, session_id
-from asyncagents.server.route import Param, Route, ServerContext
+from asyncagents.server.route import Param, Routes, ServerContext
+
+routes = Routes()
 
 LAST_ID = "last-event-id"
 
@@ -27,7 +29,19 @@ class CursorEvent(Shape, frozen=True, kw_only=True):
     cursor: str
 
 
+@routes.get(
+    "/v1/sessions/{id}/events",
+    access="token",
+    query=(
+        Param("after", "Cursor to resume from: the last `id` that was read"),
+        Param("tree", "Events of all sessions of the tree", "boolean"),
+    ),
+    headers=(Param("Last-Event-ID", "Cursor, used if the query has none"),),
+    content_type="text/event-stream",
+    events=(("cursor", CursorEvent), ("reset", dict[str, Any]), *EVENTS),
+)
 async def events(site: ServerContext, request: Request) -> AnyResponse:
+    """Stream the events of a session, from now or from a cursor."""
     named, tree = session_id(request), query_flag(request, "tree")
     after = query_text(request, "after") or request.header(LAST_ID) or None
     root_id = await site.runtime.root_of(named) if tree else named
@@ -83,22 +97,3 @@ def _event_frame(event: Event) -> bytes:
 
 def _cursor_frame(cursor: str) -> bytes:
     return encode_id(cursor) + frame("cursor", encode(CursorEvent(cursor=cursor)))
-
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path="/v1/sessions/{id}/events",
-        handler=events,
-        access="token",
-        summary="Stream the events of a session, from now or from a cursor",
-        query=(
-            Param("after", "Cursor to resume from: the last `id` that was read"),
-            Param("tree", "Events of all sessions of the tree", "boolean"),
-        ),
-        headers=(Param("Last-Event-ID", "Cursor, used if the query has none"),),
-        content_type="text/event-stream",
-        events=(("cursor", CursorEvent), ("reset", dict[str, Any]), *EVENTS),
-        statuses=(400, 404),
-    ),
-)

@@ -13,8 +13,6 @@ from asyncagents.errors import InvalidInput
 from asyncagents.server.http.body import read_body
 from asyncagents.server.http.messages import Request, Response, json_response
 from asyncagents.server.params import (
-    DIRECTORY_HEADER_PARAM,
-    KEY_PARAM,
     LIMIT_PARAM,
     MOST_SESSIONS,
     idempotency_key,
@@ -24,20 +22,12 @@ from asyncagents.server.params import (
     query_number,
     session_id,
 )
-from asyncagents.server.route import Param, Route, ServerContext
+from asyncagents.server.route import DIRECTORY_HEADER_PARAM, Param, Routes, ServerContext
 
-
-async def get_cursor(site: ServerContext, request: Request) -> Response:
-    return json_response(FeedPosition(cursor=await site.runtime.cursor()))
-
-
-async def list_awaited(site: ServerContext, request: Request) -> Response:
-    return json_response(
-        await site.runtime.tasks.list_awaited(session_id(request), asks=query_flag(request, "asks"))
-    )
-
+routes = Routes()
 
 LONGEST_WAIT = 60.0
+_ROOTS = Param("directory", "Absolute path; default: sessions of all directories")
 
 
 class Abort(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,14 +37,48 @@ class Abort(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     seconds: float = 5.0
 
 
+@routes.get("/v1/cursor", access="token", response=FeedPosition)
+async def get_cursor(site: ServerContext, request: Request) -> Response:
+    """Get the current event cursor, to resume a stream from later."""
+    return json_response(FeedPosition(cursor=await site.runtime.cursor()))
+
+
+@routes.get(
+    "/v1/sessions/{id}/awaited",
+    access="token",
+    query=(Param("asks", "Only asks, oldest first, each with its lineage", "boolean"),),
+    response=tuple[OpenCall, ...],
+)
+async def list_awaited(site: ServerContext, request: Request) -> Response:
+    """List the calls of a session tree that wait for people or results."""
+    return json_response(
+        await site.runtime.tasks.list_awaited(session_id(request), asks=query_flag(request, "asks"))
+    )
+
+
+@routes.get(
+    "/v1/sessions",
+    access="token",
+    query=(_ROOTS, LIMIT_PARAM),
+    headers=(DIRECTORY_HEADER_PARAM,),
+    response=tuple[Session, ...],
+)
 async def roots(site: ServerContext, request: Request) -> Response:
+    """List root sessions, newest first."""
     limit = query_number(request, "limit", default=100, most=MOST_SESSIONS)
     return json_response(
         await site.runtime.roots(named_directory(request, beneath=site.directory), limit=limit)
     )
 
 
+@routes.get(
+    "/v1/sessions/{id}",
+    access="token",
+    query=(Param("prefix", "Accept an unambiguous prefix of the id", "boolean"),),
+    response=SessionState,
+)
 async def state(site: ServerContext, request: Request) -> Response:
+    """Get a session with its state."""
     runtime, named = site.runtime, session_id(request)
     session = await (runtime.find_session(named) if query_flag(request, "prefix") else runtime.session(named))
     root_id = await runtime.root_of(session.id)
@@ -70,7 +94,9 @@ async def state(site: ServerContext, request: Request) -> Response:
     )
 
 
+@routes.get("/v1/sessions/{id}/tree", access="token", response=tuple[Session, ...])
 async def tree(site: ServerContext, request: Request) -> Response:
+    """List all sessions of a session's tree, root first."""
     found, ahead = [], [await site.runtime.session(await site.runtime.root_of(session_id(request)))]
     while ahead:
         session = ahead.pop()
@@ -79,25 +105,34 @@ async def tree(site: ServerContext, request: Request) -> Response:
     return json_response(found)
 
 
+@routes.get("/v1/sessions/{id}/statuses", access="token", response=dict[str, Status])
 async def statuses(site: ServerContext, request: Request) -> Response:
+    """Get the statuses of all non-idle sessions of a session's tree."""
     return json_response(await site.runtime.statuses(await site.runtime.root_of(session_id(request))))
 
 
+@routes.get(
+    "/v1/sessions/{id}/tasks",
+    access="token",
+    query=(Param("live", "Only tasks that have not ended", "boolean"),),
+    response=tuple[BackgroundTask, ...],
+)
 async def tasks(site: ServerContext, request: Request) -> Response:
+    """List the tasks of a session's tree, oldest first."""
     session = await site.runtime.session(session_id(request))
     return json_response(await site.runtime.tasks.list(session.id, live=query_flag(request, "live")))
 
 
+@routes.get("/v1/sessions/{id}/calls", access="token", response=tuple[Call, ...])
 async def calls(site: ServerContext, request: Request) -> Response:
+    """List the open calls of a session."""
     session = await site.runtime.session(session_id(request))
     return json_response(await site.runtime.open_calls(session.id))
 
 
-async def answer_to(site: ServerContext, request: Request) -> Response:
-    return json_response(AnswerResult(answer=await site.runtime.answer_to(message_id(request))))
-
-
+@routes.post("/v1/sessions/{id}/abort", access="token", key=True, body=Abort, response=AbortResult)
 async def abort(site: ServerContext, request: Request) -> Response:
+    """Abort a session and all below it, or its turn; once per Idempotency-Key."""
     wanted = read_body(request, Abort)
     if not 0 <= wanted.seconds <= LONGEST_WAIT:
         raise InvalidInput(f"seconds must be from 0 to {LONGEST_WAIT:.0f}")
@@ -107,104 +142,7 @@ async def abort(site: ServerContext, request: Request) -> Response:
     return json_response(AbortResult(stopped=done))
 
 
-_AT = "/v1/sessions/{id}"
-_ROOTS = Param("directory", "Absolute path; default: sessions of all directories")
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path="/v1/cursor",
-        handler=get_cursor,
-        access="token",
-        summary="Get the current event cursor, to resume a stream from later",
-        response=FeedPosition,
-    ),
-    Route(
-        method="GET",
-        path="/v1/sessions/{id}/awaited",
-        handler=list_awaited,
-        access="token",
-        summary="List the calls of a session tree that wait for people or results",
-        query=(Param("asks", "Only asks, oldest first, each with its lineage", "boolean"),),
-        response=tuple[OpenCall, ...],
-        statuses=(400, 404),
-    ),
-    Route(
-        method="GET",
-        path="/v1/sessions",
-        handler=roots,
-        access="token",
-        summary="List root sessions, newest first",
-        query=(_ROOTS, LIMIT_PARAM),
-        headers=(DIRECTORY_HEADER_PARAM,),
-        response=tuple[Session, ...],
-        statuses=(400,),
-    ),
-    Route(
-        method="GET",
-        path=_AT,
-        handler=state,
-        access="token",
-        summary="Get a session with its state",
-        query=(Param("prefix", "Accept an unambiguous prefix of the id", "boolean"),),
-        response=SessionState,
-        statuses=(400, 404),
-    ),
-    Route(
-        method="GET",
-        path=f"{_AT}/tree",
-        handler=tree,
-        access="token",
-        summary="List all sessions of a session's tree, root first",
-        response=tuple[Session, ...],
-        statuses=(404,),
-    ),
-    Route(
-        method="GET",
-        path=f"{_AT}/statuses",
-        handler=statuses,
-        access="token",
-        summary="Get the statuses of all non-idle sessions of a session's tree",
-        response=dict[str, Status],
-        statuses=(404,),
-    ),
-    Route(
-        method="GET",
-        path=f"{_AT}/tasks",
-        handler=tasks,
-        access="token",
-        summary="List the tasks of a session's tree, oldest first",
-        query=(Param("live", "Only tasks that have not ended", "boolean"),),
-        response=tuple[BackgroundTask, ...],
-        statuses=(400, 404),
-    ),
-    Route(
-        method="GET",
-        path=f"{_AT}/calls",
-        handler=calls,
-        access="token",
-        summary="List the open calls of a session",
-        response=tuple[Call, ...],
-        statuses=(404,),
-    ),
-    Route(
-        method="POST",
-        path=f"{_AT}/abort",
-        handler=abort,
-        access="token",
-        summary="Abort a session and all below it, or its turn; once per Idempotency-Key",
-        headers=(KEY_PARAM,),
-        body=Abort,
-        response=AbortResult,
-        statuses=(400, 404, 409),
-    ),
-    Route(
-        method="GET",
-        path="/v1/messages/{messageID}/answer",
-        handler=answer_to,
-        access="token",
-        summary="Get the message that answered a prompt, if there is one",
-        response=AnswerResult,
-        statuses=(404,),
-    ),
-)
+@routes.get("/v1/messages/{messageID}/answer", access="token", response=AnswerResult)
+async def answer_to(site: ServerContext, request: Request) -> Response:
+    """Get the message that answered a prompt, if there is one."""
+    return json_response(AnswerResult(answer=await site.runtime.answer_to(message_id(request))))
