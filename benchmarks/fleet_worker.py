@@ -19,8 +19,8 @@ from asyncagents.app.assemble import Setup, start_runtime
 from asyncagents.app.backend import open_postgres_backend
 from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.fleet import Fleet
-from asyncagents.domain.control import Snapshot
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session_state import Snapshot
 from asyncagents.engine.observer import NoopObserver, ObserverSpan
 from asyncagents.engine.run import Run
 from asyncagents.llm.model import (

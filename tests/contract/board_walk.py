@@ -7,9 +7,9 @@ import msgspec
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Call, Completed, Requested, Running
-from asyncagents.domain.control import Claim
 from asyncagents.domain.fact import ClearTasks, Fact, Resume, Retrieve, Spawn
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session_state import Claim
 from asyncagents.domain.shape import encode
 from asyncagents.domain.task.board import BoardSnapshot, KindFilter
 from asyncagents.domain.task.notice import NoticeOptions

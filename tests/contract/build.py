@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from asyncagents.domain.call.ask import Option, PermissionRequest, Question, QuestionRequest
 from asyncagents.domain.call.call import Call, CallState, Completed, Failed, Open, OpenKind, Result, Running
-from asyncagents.domain.control import Claim, Snapshot
 from asyncagents.domain.conversation.failure import Failure
 from asyncagents.domain.conversation.message import MessageTime, ModelRef, UserMessage
 from asyncagents.domain.conversation.part import Part, PartTime, TextPart
@@ -22,6 +21,7 @@ from asyncagents.domain.conversation.session import (
 from asyncagents.domain.event import Event, PartUpdated
 from asyncagents.domain.fact import Admit, AdmitResult, InputSource, Settle
 from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, RequestId, SessionId
+from asyncagents.domain.session_state import Claim, Snapshot
 from asyncagents.domain.step import CallMove, NewStep, StartedStep, StepEnd
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit, Database, Row

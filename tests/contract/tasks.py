@@ -3,10 +3,10 @@
 from typing import Any
 
 from asyncagents.domain.call.call import Call, Completed, Open, Running, WaitFor
-from asyncagents.domain.control import Claim
 from asyncagents.domain.conversation.failure import Failure
 from asyncagents.domain.fact import Spawn
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session_state import Claim
 from asyncagents.domain.task.task import Task, batch_of
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.task import task_columns

@@ -4,13 +4,13 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import ABORTED, Always, AsyncState, Failed, Running, result_text
-from asyncagents.domain.control import Claim
 from asyncagents.domain.conversation.failure import MessageAbortedError, aborted_error, api_error
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import PartTime, TextPart, ToolFailed, ToolPart
 from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import PermissionReplied, PromptAnswered, SessionError
 from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.session_state import Claim
 from asyncagents.errors import AlreadySettled, Conflict, NotFound
 from asyncagents.store.tx import Tx
 from tests.contract.build import ALICE, BOB, Lab, ask_id, done, result_of

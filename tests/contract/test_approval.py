@@ -26,11 +26,11 @@ from asyncagents.domain.call.call import (
 )
 from asyncagents.domain.call.pending_tool import pending_status
 from asyncagents.domain.call.reply import DECISION_OPTIONS, unanswered_result
-from asyncagents.domain.control import Claim
 from asyncagents.domain.conversation.part import ToolPart, ToolWaiting
 from asyncagents.domain.conversation.status import WaitingAsync
 from asyncagents.domain.event import Event, QuestionAsked, QuestionRejected, QuestionReplied
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session_state import Claim
 from asyncagents.errors import Conflict, InvalidInput, LeaseLost
 from tests.contract.build import Lab, ask_id, result_of
 

@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from asyncagents.domain.control import Claim
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import (
     PartTime,
@@ -21,6 +20,7 @@ from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.conversation.status import Busy
 from asyncagents.domain.event import SessionStatus
 from asyncagents.domain.id import OwnerId, SessionId
+from asyncagents.domain.session_state import Claim
 from asyncagents.errors import LeaseLost
 from asyncagents.store.verb.read import ActiveSession
 from tests.contract.build import ALICE, BOB, POOL, Lab, Step

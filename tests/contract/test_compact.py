@@ -4,7 +4,6 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Completed
-from asyncagents.domain.control import SUMMARY_WANTED, Claim, Snapshot
 from asyncagents.domain.conversation.failure import context_overflow_error, unknown_error
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.conversation.part import CompactionPart, TextPart, ToolCompleted, ToolPart
@@ -12,6 +11,7 @@ from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.event import SessionCompacted
 from asyncagents.domain.fact import WriteTodos
 from asyncagents.domain.id import MessageId, PartId
+from asyncagents.domain.session_state import SUMMARY_WANTED, Claim, Snapshot
 from asyncagents.domain.step import NewStep, NewSummary, OpenItems, SummaryEnd
 from asyncagents.engine.decide import CallModel, Rest, decide
 from asyncagents.errors import LeaseLost

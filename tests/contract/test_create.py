@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.control import Claim
 from asyncagents.domain.conversation.session import NewSession, SessionChanges
 from asyncagents.domain.event import SessionCreated, SessionDeleted
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session_state import Claim
 from asyncagents.errors import LeaseLost, NotFound
 from tests.contract.build import POOL, PROJECT, Lab
 

@@ -6,7 +6,7 @@ from typing import TypeAlias
 import pytest
 
 from asyncagents.domain.call.call import Call, Running
-from asyncagents.domain.control import Claim
+from asyncagents.domain.session_state import Claim
 from asyncagents.domain.step import CallMove
 from asyncagents.errors import LeaseLost
 from tests.contract.build import ALICE, BOB, Lab, Step, done

@@ -3,8 +3,8 @@
 import pytest
 
 from asyncagents.domain.call.call import Call
-from asyncagents.domain.control import Claim
 from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.session_state import Claim
 from tests.contract.build import Lab, done
 from tests.contract.tasks import Parent, middle, parent
 

@@ -3,12 +3,12 @@
 import pytest
 
 from asyncagents.domain.call.call import Completed, Reject
-from asyncagents.domain.control import Claim
 from asyncagents.domain.conversation.failure import api_error
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.status import Busy, Idle, WaitingAsync
 from asyncagents.domain.event import PromptAnswered, SessionIdle, SessionStatus
 from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.domain.session_state import Claim
 from tests.contract.build import ALICE, Lab, ask_id, done, result_of, state_of
 
 

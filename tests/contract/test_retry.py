@@ -4,13 +4,13 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import OpenKind
-from asyncagents.domain.control import Claim
 from asyncagents.domain.conversation.failure import APIError, Failure, aborted_error, api_error
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import RetryPart, RetryTime
 from asyncagents.domain.conversation.session import SessionChanges, Tokens
 from asyncagents.domain.conversation.status import Busy, Idle, Retry
 from asyncagents.domain.event import PartUpdated, SessionStatus
+from asyncagents.domain.session_state import Claim
 from asyncagents.domain.step import StepRetry
 from asyncagents.errors import LeaseLost
 from tests.contract.build import ALICE, BOB, SPENT, Lab, Step

@@ -3,11 +3,11 @@
 import pytest
 
 from asyncagents.domain.call.call import Completed, Failed, Open
-from asyncagents.domain.control import Claim, RestReason
 from asyncagents.domain.conversation.failure import api_error
 from asyncagents.domain.conversation.part import RetryPart, RetryTime
 from asyncagents.domain.event import TaskCompleted, TaskUpdated
 from asyncagents.domain.fact import Resume, Retrieve
+from asyncagents.domain.session_state import Claim, RestReason
 from asyncagents.domain.step import StepRetry
 from tests.contract.build import Lab, result_of
 from tests.contract.raw import rewrite_call, rewrite_session

@@ -7,10 +7,10 @@ from typing import TypeAlias
 import pytest
 
 from asyncagents.domain.call.call import Call
-from asyncagents.domain.control import Claim
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.event import MessageUpdated, SessionError
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session_state import Claim
 from asyncagents.errors import StoreError
 from tests.contract.build import ALICE, BOB, POOL, PROJECT, Lab, state_of
 from tests.contract.raw import rewrite_call, rewrite_message, rewrite_part, rewrite_session, rewrite_status

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from asyncagents.domain.call.call import Result, Settled, render
-from asyncagents.domain.control import session_status
 from asyncagents.domain.conversation.message import AssistantMessage, UserMessage
 from asyncagents.domain.conversation.part import PartTime, ReasoningPart, TextPart, ToolPart, ToolPending
 from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.id import CallId, SessionId
+from asyncagents.domain.session_state import session_status
 from tests.contract.build import PROJECT, Lab
 from tests.contract.walk import Walk
 

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Answers, Call, CallState, Once, Reject, Reply, Requested, Running
-from asyncagents.domain.control import Claim
 from asyncagents.domain.conversation.failure import api_error
 from asyncagents.domain.conversation.part import PartTime, TextPart
 from asyncagents.domain.conversation.session import SessionChanges
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session_state import Claim
 from asyncagents.domain.step import CallMove
 from tests.contract.build import ALICE, POOL, PROJECT, Lab, Step, ask_id, done
 

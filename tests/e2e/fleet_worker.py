@@ -25,7 +25,7 @@ from asyncagents.app.assemble import Setup, start_runtime
 from asyncagents.app.backend import PolledDatabase, open_postgres_backend
 from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.fleet import Fleet
-from asyncagents.domain.control import Snapshot
+from asyncagents.domain.session_state import Snapshot
 from asyncagents.engine.observer import NoopObserver, ObserverSpan
 from asyncagents.engine.run import Run
 from asyncagents.engine.tool import AnyTool, Outcome

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import apsw
 
-from asyncagents.domain.port import Rng
+from asyncagents.domain.clock import Rng
 from asyncagents.store.sqlite.connection import Connection, SqliteCursor
 from asyncagents.store.sqlite.group_commit import GroupCommit
 from asyncagents.store.sqlite.group_commit import VerbOutcome as Member

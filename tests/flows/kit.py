@@ -14,6 +14,7 @@ from asyncagents.app.backend import Backend, PolledDatabase
 from asyncagents.app.runtime import open_runtime
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.domain.call.call import Call, Completed
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage, UserMessage
 from asyncagents.domain.conversation.part import (
@@ -28,7 +29,6 @@ from asyncagents.domain.conversation.part import (
 from asyncagents.domain.conversation.status import Idle, Status
 from asyncagents.domain.event import Event, PartDelta, SessionStatus
 from asyncagents.domain.id import Ids, SessionId
-from asyncagents.domain.port import Clock
 from asyncagents.engine.event.bus import Subscription
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool, Ask, Pending, Tool, ToolContext

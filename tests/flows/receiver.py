@@ -10,8 +10,8 @@ from aiohttp import web
 from msgspec import Struct
 
 from asyncagents.config.config import AsyncToolsConfig, WebhooksConfig
-from asyncagents.domain.call.signature import ValidSignature, verify_signature
 from asyncagents.domain.call.webhook import Delivery, DeliveryState
+from asyncagents.domain.call.webhook_signature import ValidSignature, verify_signature
 from asyncagents.engine.runtime.runtime import Runtime
 from tests.flows.kit import PATIENCE
 

@@ -15,11 +15,11 @@ from asyncagents.app.backend import Backend
 from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.config.config import DelegationConfig
-from asyncagents.domain.control import Claim
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.event import PermissionAsked, TaskCompleted
 from asyncagents.domain.id import Ids, OwnerId, SessionId
+from asyncagents.domain.session_state import Claim
 from asyncagents.domain.step import NewStep
 from asyncagents.domain.task.board import TaskQuery
 from asyncagents.engine.runtime.runtime import Runtime

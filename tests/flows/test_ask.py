@@ -8,7 +8,6 @@ import pytest
 
 from asyncagents.domain.call.ask import Option, Question
 from asyncagents.domain.call.call import REJECTED, REJECTED_TOO, Reject
-from asyncagents.domain.control import CLAIM_LIMIT
 from asyncagents.domain.conversation.failure import UnknownError
 from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, ToolPart, ToolRunning
 from asyncagents.domain.conversation.status import Busy, Idle
@@ -22,6 +21,7 @@ from asyncagents.domain.event import (
     SessionIdle,
     SessionStatus,
 )
+from asyncagents.domain.session_state import CLAIM_LIMIT
 from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.llm.model import ToolTurn

@@ -7,12 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import REJECTED, Completed
-from asyncagents.domain.control import RestReason, Snapshot
 from asyncagents.domain.conversation.failure import UnknownError
 from asyncagents.domain.conversation.status import Busy, Idle
 from asyncagents.domain.event import PermissionAsked, SessionIdle, SessionStatus
 from asyncagents.domain.fact import Admit, Settle
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session_state import RestReason, Snapshot
 from asyncagents.engine.runner import Continue, RestVerdict
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.model import ModelTurn, TextBlock, UserTurn

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from asyncagents import Completed, Tool, ToolContext, open_runtime
 from asyncagents.config.config import AgentConfig, Config
-from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.failure import ContextOverflowError, UnknownError
 from asyncagents.domain.conversation.message import AssistantMessage, ModelRef, UserMessage
@@ -19,6 +18,7 @@ from asyncagents.domain.conversation.part import CompactionPart, TextPart, ToolC
 from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.event import Event, SessionCompacted, SessionIdle
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session_state import Control
 from asyncagents.domain.window import Window
 from asyncagents.engine.model_input import CLEARED, SUMMARISED
 from asyncagents.engine.runtime.runtime import Runtime

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents.domain.control import CLAIM_LIMIT
+from asyncagents.domain.session_state import CLAIM_LIMIT
 from asyncagents.llm.scripted import call, say
 from tests.flows.kit import PATIENCE, Gate, answer_of, stage
 

@@ -9,9 +9,9 @@ import pytest
 
 from asyncagents import Completed, Tool, ToolContext
 from asyncagents.app.assemble import Setup
-from asyncagents.domain.control import RestReason, Snapshot
 from asyncagents.domain.conversation.status import Retry
 from asyncagents.domain.event import SessionIdle, SessionStatus
+from asyncagents.domain.session_state import RestReason, Snapshot
 from asyncagents.engine.observer import Edge, NoopObserver
 from asyncagents.engine.runner import RestVerdict
 from asyncagents.engine.tool import Outcome

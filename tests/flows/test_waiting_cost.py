@@ -15,9 +15,9 @@ import pytest
 from asyncagents import Runtime, ScriptedModel, ToolContext, async_tool, call, open_runtime, say
 from asyncagents.config.config import AsyncToolsConfig
 from asyncagents.domain.call.call import AsyncState, Call, Completed, Settled
-from asyncagents.domain.control import SWEEP_ROWS
 from asyncagents.domain.conversation.status import WaitingAsync
 from asyncagents.domain.id import CallId, MessageId, PartId, SessionId
+from asyncagents.domain.session_state import SWEEP_ROWS
 from asyncagents.engine.audit import MAX_PIECES
 from asyncagents.engine.dispatcher import RETRY_MS, SWEEP_MS
 from asyncagents.store.sqlite.connection import Connection, SqliteCursor, connect

@@ -16,7 +16,7 @@ from asyncagents.app.workplaces import fixed_tools
 from asyncagents.domain.call.call import TIMED_OUT
 from asyncagents.domain.call.incoming_result import MOST_BYTES
 from asyncagents.domain.call.pending_tool import ToolResult
-from asyncagents.domain.call.signature import sign_plain, sign_standard
+from asyncagents.domain.call.webhook_signature import sign_plain, sign_standard
 from asyncagents.domain.event import SessionIdle
 from asyncagents.errors import InvalidInput, Unauthorized
 from asyncagents.llm.model import ToolTurn

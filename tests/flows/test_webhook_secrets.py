@@ -9,7 +9,7 @@ from asyncagents.app.assemble import Setup
 from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.config import AsyncToolsConfig
 from asyncagents.config.secret import Secret
-from asyncagents.domain.call.signature import sign_plain
+from asyncagents.domain.call.webhook_signature import sign_plain
 from asyncagents.errors import NotFound, Unauthorized
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel

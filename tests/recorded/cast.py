@@ -17,9 +17,9 @@ from asyncagents.delegation.tools import delegation_tools
 from asyncagents.domain.agent.permission import LineageRules, judge
 from asyncagents.domain.call.call import Call
 from asyncagents.domain.call.pending_tool import ToolResult
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.session import CacheTokens, Rule, Session, Tokens
-from asyncagents.domain.port import Clock
 from asyncagents.domain.window import Window
 from asyncagents.engine.observer import NOOP_OBSERVER, Observer
 from asyncagents.engine.tool import AnyTool, AsyncSpec, Outcome, Policy

@@ -12,8 +12,8 @@ from asyncagents.app.backend import Backend, PolledDatabase
 from asyncagents.cli.serve.migrate import upgrade_schema
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.config.fleet import STORE_VARIABLE
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.id import Ids
-from asyncagents.domain.port import Clock
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.store.postgres.database import open_postgres
 from asyncagents.store.sqlite.database import open_sqlite

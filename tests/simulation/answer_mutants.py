@@ -6,7 +6,7 @@ from tests.simulation.trees import WAITS
 ANSWER_MUTANTS = (
     Mutant(
         "last_reply_answers_everyone",
-        "domain/control.py",
+        "domain/session_state.py",
         '    return step.error is None and step.finish not in (None, "tool-calls")\n',
         "    return False\n",
     ),

@@ -14,10 +14,10 @@ from asyncagents.delegation.launch import TaskLauncher
 from asyncagents.delegation.tools import delegation_tools
 from asyncagents.domain.agent.permission import LineageRules, judge
 from asyncagents.domain.call.ask import Option, Question
-from asyncagents.domain.control import RestReason, Snapshot
 from asyncagents.domain.conversation.failure import api_error, context_overflow_error
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.session import CacheTokens, Rule, Session, Tokens
+from asyncagents.domain.session_state import RestReason, Snapshot
 from asyncagents.domain.step import StepInfo
 from asyncagents.domain.window import Window
 from asyncagents.engine.runner import RestVerdict, no_objection

@@ -14,8 +14,8 @@ def raises(verb: str, file: str, before: str, *, error: str = "NameError", first
 
 
 FAULT_MUTANTS = (
-    raises("park", "rest", "    outside = waits_outside(row.control, calls)\n"),
-    raises("rest", "rest", '    if reason == "aborted":\n'),
+    raises("park", "park_rest", "    outside = waits_outside(row.control, calls)\n"),
+    raises("rest", "park_rest", '    if reason == "aborted":\n'),
     raises(
         "claim",
         "claim",

@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant("edge_triggered_wake", "engine/dispatcher.py", "        await self._dispatch_ready()\n", ""),
     Mutant(
         "lost_park_check",
-        "store/verb/rest.py",
+        "store/verb/park_rest.py",
         """    if row.control.wake_seq > wake_seq:
         return False
     calls = await refresh_waits""",
@@ -93,7 +93,7 @@ MUTANTS = (
     ),
     Mutant(
         "abort_undone_by_recovery",
-        "domain/control.py",
+        "domain/session_state.py",
         'return replace(self, state="running", owner=owner, fence=self.fence + 1, claims=claims)',
         'return replace(self, state="running", owner=owner, fence=self.fence + 1, claims=claims,'
         " cancel_rev=0)",

@@ -100,7 +100,7 @@ PARK_MUTANTS = (
     ),
     Mutant(
         "parked_over_a_result",
-        "store/verb/rest.py",
+        "store/verb/park_rest.py",
         "    if row.control.wake_seq > wake_seq:\n        return False\n    calls = await refresh_waits",
         "    from asyncagents.store.row import inbox\n"
         "    if row.control.wake_seq > wake_seq and (await inbox(tx, row.control.id)).queued:\n"

@@ -3,7 +3,7 @@
 import asyncio
 import random
 
-from asyncagents.domain.call.signature import sign_standard
+from asyncagents.domain.call.webhook_signature import sign_standard
 from asyncagents.domain.id import CallId
 from asyncagents.engine.webhook.delivery import DeliveryResponse, SignedRequest, Unreachable, WebhookResponse
 from asyncagents.testing.process import Process

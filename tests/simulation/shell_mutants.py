@@ -27,7 +27,7 @@ SHELL_MUTANTS = (
     ),
     Mutant(
         "the_step_of_a_command_is_never_closed",
-        "store/verb/rest.py",
+        "store/verb/park_rest.py",
         "    await save_message(tx, replace(last, time=replace(last.time, completed=tx.now)))\n",
         "",
         first=SHELLS,

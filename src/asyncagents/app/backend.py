@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.config.fleet import Fleet
+from asyncagents.domain.clock import Clock, Rng
 from asyncagents.domain.id import Ids, OwnerId, SessionId
-from asyncagents.domain.port import Clock, Rng
 from asyncagents.domain.why import FILE_POOL
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.event.bus import Bus

@@ -10,6 +10,7 @@ from asyncagents.delegation.fork import ForkedHistory, fork_history
 from asyncagents.delegation.parent_reader import SharedRead
 from asyncagents.domain.agent.agent import Agent
 from asyncagents.domain.agent.permission import TASK
+from asyncagents.domain.clock import Clock, Rng
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.session import (
@@ -25,7 +26,6 @@ from asyncagents.domain.conversation.system_message import MessageTarget, build_
 from asyncagents.domain.envelope import one_line
 from asyncagents.domain.fact import Admit, Resume, Spawn
 from asyncagents.domain.id import CallId, Ids, SessionId
-from asyncagents.domain.port import Clock, Rng
 from asyncagents.domain.task.task import Task, TaskWithProgress, batch_of
 from asyncagents.domain.task.texts import (
     ambiguous_id_text,

@@ -7,10 +7,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.agent.permission import TASK
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.part import ToolPart, ToolRunning, ToolState
 from asyncagents.domain.event import Event, PartUpdated, SessionDeleted
 from asyncagents.domain.id import PartId, SessionId
-from asyncagents.domain.port import Clock
 from asyncagents.engine.event.bus import Bus
 from asyncagents.store.tx import Commit
 

@@ -6,7 +6,7 @@ from functools import cache
 from threading import Lock
 from typing import NewType
 
-from asyncagents.domain.port import Clock, Rng
+from asyncagents.domain.clock import Clock, Rng
 from asyncagents.errors import InvalidInput
 
 SessionId = NewType("SessionId", str)

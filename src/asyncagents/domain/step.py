@@ -6,7 +6,6 @@ from typing import Any
 from msgspec import Struct
 
 from asyncagents.domain.call.call import Call, CallState, Effect
-from asyncagents.domain.control import Snapshot
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.failure import MessageAbortedError
 from asyncagents.domain.conversation.message import AssistantMessage, JsonFormat, ModelRef
@@ -16,6 +15,7 @@ from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.event import Event
 from asyncagents.domain.fact import Admit, Fact
 from asyncagents.domain.id import CallId, MessageId, PartId, RequestId
+from asyncagents.domain.session_state import Snapshot
 from asyncagents.domain.task.notice import NoticeOptions
 from asyncagents.domain.task.task import Task
 

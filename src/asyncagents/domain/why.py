@@ -5,10 +5,10 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from asyncagents.domain.call.call import Call, Open, Running
-from asyncagents.domain.control import Backoff, Control
 from asyncagents.domain.conversation.failure import Failure, MessageAbortedError, describe_failure
 from asyncagents.domain.envelope import one_line
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session_state import Backoff, Control
 from asyncagents.domain.shape import Shape
 from asyncagents.domain.task.task import Task
 

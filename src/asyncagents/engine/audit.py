@@ -2,8 +2,8 @@
 
 import logging
 
-from asyncagents.domain.control import SWEEP_ROWS
-from asyncagents.domain.port import Clock
+from asyncagents.domain.clock import Clock
+from asyncagents.domain.session_state import SWEEP_ROWS
 from asyncagents.engine.expiry import Expiry
 from asyncagents.errors import Damaged, StoreError
 from asyncagents.store.store import Store

@@ -5,7 +5,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from asyncagents.domain.call.call import Call
-from asyncagents.domain.control import RestReason, Snapshot
+from asyncagents.domain.session_state import RestReason, Snapshot
 
 
 class ReconcileCalls(Struct, frozen=True):

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Coroutine
 
 from asyncagents.domain.bounded_dict import BoundedDict
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.id import OwnerId, SessionId
-from asyncagents.domain.port import Clock
 from asyncagents.engine.audit import Audit
 from asyncagents.engine.event.replay import RestartReplay
 from asyncagents.engine.expiry import Expiry

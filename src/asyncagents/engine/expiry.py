@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Callable
 
-from asyncagents.domain.control import SWEEP_ROWS
-from asyncagents.domain.port import Clock
+from asyncagents.domain.clock import Clock
+from asyncagents.domain.session_state import SWEEP_ROWS
 from asyncagents.engine.observer import NOOP_OBSERVER, Observer
 from asyncagents.errors import StuckRow
 from asyncagents.store.facade import DueStore

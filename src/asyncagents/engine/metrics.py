@@ -7,11 +7,11 @@ from types import TracebackType
 from typing import Self, get_args
 
 from asyncagents.domain.call.call import Call, Completed, Settled
-from asyncagents.domain.control import Snapshot
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.failure import Failure
 from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.port import Clock
+from asyncagents.domain.session_state import Snapshot
 from asyncagents.engine.observer import (
     NOOP_OBSERVER,
     Edge,

@@ -6,9 +6,9 @@ from types import TracebackType
 from typing import Literal, Protocol, Self, TypeAlias
 
 from asyncagents.domain.call.call import Call, Completed, Failed, Result, Settled
-from asyncagents.domain.control import Snapshot
 from asyncagents.domain.conversation.failure import Failure
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session_state import Snapshot
 from asyncagents.engine.run import Run
 from asyncagents.engine.tool import CallOutcome, WithFacts
 from asyncagents.llm.model import ChatRequest, ModelTurn, StepFinish

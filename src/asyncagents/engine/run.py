@@ -8,9 +8,9 @@ from typing import Any
 from msgspec import Struct
 
 from asyncagents.domain.call.call import ABORTED, Call, Failed
-from asyncagents.domain.control import Claim, Snapshot
 from asyncagents.domain.fact import Settle
 from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.domain.session_state import Claim, Snapshot
 from asyncagents.domain.text import replace_surrogates_in
 from asyncagents.engine.model_input import ModelInput
 from asyncagents.engine.tool import AbortSignal

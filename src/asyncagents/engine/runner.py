@@ -7,10 +7,10 @@ from typing import TypeAlias, assert_never
 
 from msgspec import Struct
 
-from asyncagents.domain.control import Claim, RestReason, Snapshot
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.fact import Admit, Fact
 from asyncagents.domain.id import OwnerId
-from asyncagents.domain.port import Clock
+from asyncagents.domain.session_state import Claim, RestReason, Snapshot
 from asyncagents.engine.call.executor import CallExecutor
 from asyncagents.engine.decide import (
     AwaitCalls,

@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
+from asyncagents.domain.clock import Clock, Rng
 from asyncagents.domain.conversation.message import ModelRef
-from asyncagents.domain.port import Clock, Rng
 
 Concurrency: TypeAlias = Callable[[ModelRef], int]
 """Returns how many requests may be open to a model at once."""

@@ -13,7 +13,7 @@ from asyncagents.llm.http.network_errors import network_error
 from asyncagents.llm.http.redact import redact_url, secrets_of
 from asyncagents.llm.http.request import clean_key, join_url
 from asyncagents.llm.model import StreamError
-from asyncagents.llm.offer import ModelOffer
+from asyncagents.llm.usable_model import UsableModel
 
 SECONDS = 10.0
 LONGEST = 16 * 1024 * 1024
@@ -27,7 +27,7 @@ class Probe(Struct, frozen=True):
     text: str
 
 
-async def probe_provider(offer: ModelOffer) -> Probe:
+async def probe_provider(offer: UsableModel) -> Probe:
     """Probe the provider of any of its models. A failure of the provider is a result, never an exception."""
     if offer.wire.adapter == "longtail":
         return Probe(None, "it has no list of models that could be asked for here")
@@ -63,7 +63,7 @@ def _count_models(body: bytes) -> Probe:
     return Probe(True, f"it answers, and lists {len(data)} model{'' if len(data) == 1 else 's'}")
 
 
-def _target(offer: ModelOffer) -> RequestTarget:
+def _target(offer: UsableModel) -> RequestTarget:
     headers = {**offer.provider.headers, **offer.config.headers}
     return RequestTarget(
         provider_id=offer.ref.provider_id,
@@ -74,7 +74,7 @@ def _target(offer: ModelOffer) -> RequestTarget:
     )
 
 
-def _url(offer: ModelOffer) -> str:
+def _url(offer: UsableModel) -> str:
     base = offer.base_url.partition("?")[0].rstrip("/")
     last = base.rpartition("/")[2]
     has_version = last[:1] == "v" and last[1:2].isdigit()
@@ -82,7 +82,7 @@ def _url(offer: ModelOffer) -> str:
     return join_url(offer.base_url, "/v1/models" if is_anthropic and not has_version else "/models")
 
 
-def _headers(offer: ModelOffer) -> dict[str, str]:
+def _headers(offer: UsableModel) -> dict[str, str]:
     secret = clean_key(offer.provider.api_key).reveal() if offer.provider.api_key is not None else None
     given = {**offer.provider.headers, **offer.config.headers}
     match offer.wire.adapter:

@@ -35,9 +35,9 @@ from asyncagents.llm.model import (
     ToolTurn,
     UserTurn,
 )
-from asyncagents.llm.offer import ModelOffer, Problem
 from asyncagents.llm.openai.adapter import OpenAIChat
 from asyncagents.llm.roster import ModelChoice, Roster
+from asyncagents.llm.usable_model import Problem, UsableModel
 from asyncagents.llm.wire.attachment import mime_of, name_of, text_with_name
 from asyncagents.llm.wire.choose import OPENAI, Wire
 
@@ -109,7 +109,7 @@ class Providers:
         while self._to_close:
             await self._to_close.pop().close()
 
-    async def _adapter(self, offer: ModelOffer) -> Model:
+    async def _adapter(self, offer: UsableModel) -> Model:
         headers = {**offer.provider.headers, **offer.config.headers}
         at = offer.ref.provider_id, offer.wire, tuple(sorted(headers.items())), offer.config.deadlines
         if at not in self._adapters:
@@ -117,7 +117,7 @@ class Providers:
             self._adapters.setdefault(at, made)  # a concurrent request may have built it first
         return self._adapters[at]
 
-    async def _build_adapter(self, offer: ModelOffer, endpoint: Endpoint) -> Model:
+    async def _build_adapter(self, offer: UsableModel, endpoint: Endpoint) -> Model:
         match offer.wire.adapter:
             case "openai":
                 return OpenAIChat(self._http, endpoint)
@@ -128,7 +128,7 @@ class Providers:
             case _:
                 assert_never(offer.wire.adapter)
 
-    async def _build_pydantic_ai(self, offer: ModelOffer, endpoint: Endpoint) -> Model:
+    async def _build_pydantic_ai(self, offer: UsableModel, endpoint: Endpoint) -> Model:
         adapter = await asyncio.to_thread(_load_pydantic_ai, offer, endpoint)  # the import takes a second
         self._to_close.append(adapter)
         return adapter
@@ -138,13 +138,13 @@ class ClosableModel(Model, Closable, Protocol):
     pass
 
 
-def _load_pydantic_ai(offer: ModelOffer, endpoint: Endpoint) -> ClosableModel:
+def _load_pydantic_ai(offer: UsableModel, endpoint: Endpoint) -> ClosableModel:
     from asyncagents.llm.pydantic_ai.adapter import PydanticAiModel  # optional extra
 
     return PydanticAiModel(offer.wire.kind, endpoint, offer.provider.options)
 
 
-def _endpoint(offer: ModelOffer, headers: dict[str, str]) -> Endpoint:
+def _endpoint(offer: UsableModel, headers: dict[str, str]) -> Endpoint:
     own, its = offer.config.deadlines, offer.provider.deadlines
     return Endpoint(
         provider_id=offer.ref.provider_id,
@@ -160,7 +160,7 @@ def _first_set(*given: float | None) -> float:
     return next(each for each in given if each is not None)
 
 
-def adapt_request(offer: ModelOffer, request: ChatRequest) -> ChatRequest:
+def adapt_request(offer: UsableModel, request: ChatRequest) -> ChatRequest:
     """Adapt the request to the provider: its model name and options, without what this model refuses."""
     facts = offer.facts
     return replace(
@@ -172,7 +172,7 @@ def adapt_request(offer: ModelOffer, request: ChatRequest) -> ChatRequest:
     )
 
 
-def _request_options(offer: ModelOffer, request: ChatRequest) -> Options:
+def _request_options(offer: UsableModel, request: ChatRequest) -> Options:
     """Merge the options of provider, model, variant and request; a later one wins."""
     of_provider = {key: value for key, value in offer.provider.options.items() if key not in CLIENT_OPTIONS}
     body = merge_options((of_provider, offer.config.options, offer.variant, request.options.body))
@@ -188,7 +188,7 @@ def _request_options(offer: ModelOffer, request: ChatRequest) -> Options:
             assert_never(offer.wire.adapter)
 
 
-def _without_thinking(options: Options, offer: ModelOffer, request: ChatRequest) -> Options:
+def _without_thinking(options: Options, offer: UsableModel, request: ChatRequest) -> Options:
     """Disable reasoning where OpenAI's chat completions refuse tools to a reasoning model."""
     if offer.provider.npm != OPENAI or offer.facts.api == "chat" or not request.tools:
         return options

@@ -13,7 +13,7 @@ from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.catalog.catalog import Catalog, ModelFacts
 from asyncagents.llm.catalog.options import variants
-from asyncagents.llm.offer import ModelOffer, Problem, all_providers, choose_wire, is_enabled
+from asyncagents.llm.usable_model import Problem, UsableModel, all_providers, choose_wire, is_enabled
 from asyncagents.llm.wire.choose import COMPATIBLE, PACKAGES, missing_extra, wire_of
 
 LOG = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Roster:
         self._providers = {name: providers[name] for name in providers if is_enabled(config, name)}
         self.catalog = Catalog(self._providers)
         self._warned: set[ModelRef] = set()
-        self._offers: BoundedDict[tuple[ModelRef, bool], ModelOffer] = BoundedDict(MOST_OFFERS)
+        self._offers: BoundedDict[tuple[ModelRef, bool], UsableModel] = BoundedDict(MOST_OFFERS)
 
     @property
     def providers(self) -> Mapping[str, ProviderConfig]:
@@ -101,15 +101,15 @@ class Roster:
         found = self.offer(ref)
         return found if isinstance(found, Problem) else None
 
-    def offer(self, ref: ModelRef, *, tools: bool = True) -> ModelOffer | Problem:
+    def offer(self, ref: ModelRef, *, tools: bool = True) -> UsableModel | Problem:
         """Return how to reach this model, or why it cannot be used."""
         known = self._offers.get((ref, tools))
         found = known or self._offer(ref, tools=tools)
-        if known is None and isinstance(found, ModelOffer):
+        if known is None and isinstance(found, UsableModel):
             self._offers[ref, tools] = found
         return found
 
-    def _offer(self, ref: ModelRef, *, tools: bool) -> ModelOffer | Problem:
+    def _offer(self, ref: ModelRef, *, tools: bool) -> UsableModel | Problem:
         provider = self._providers.get(ref.provider_id)
         if provider is None:
             return self._blame_untrusted(
@@ -125,7 +125,7 @@ class Roster:
             return Problem("unknown", ref.provider_id, text)
         config = provider.models.get(ref.model_id, ModelConfig())
         facts = self.catalog.find(ref)
-        offer = ModelOffer(
+        offer = UsableModel(
             ref=ref,
             own_id=config.id or ref.model_id,
             provider=provider,
@@ -150,7 +150,7 @@ class Roster:
         provider = self._providers.get(ref.provider_id)
         return provider.concurrency if provider else None
 
-    def _find_problem(self, offer: ModelOffer) -> Problem | None:
+    def _find_problem(self, offer: UsableModel) -> Problem | None:
         ref, provider = offer.ref, offer.provider
         if unlisted := self._why_unlisted(ref, provider):
             return Problem("unknown", ref.provider_id, unlisted)

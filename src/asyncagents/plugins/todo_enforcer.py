@@ -2,7 +2,7 @@
 
 import hashlib
 
-from asyncagents.domain.control import RestReason, Snapshot
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.continuation import continuation_key_prefix
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.session import Session
@@ -11,7 +11,7 @@ from asyncagents.domain.conversation.todo import Todo, unfinished_todos
 from asyncagents.domain.envelope import escape_tags
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import Ids
-from asyncagents.domain.port import Clock
+from asyncagents.domain.session_state import RestReason, Snapshot
 from asyncagents.domain.shape import encode
 from asyncagents.engine.runner import Continue, RestVerdict
 from asyncagents.engine.workplace.permission import RuleResolver

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from asyncagents.domain.port import Rng
+from asyncagents.domain.clock import Rng
 from asyncagents.domain.shape import Shape, encode
 from asyncagents.errors import Conflict, StoreError
 from asyncagents.store.sqlite.owners import hold_lock, is_lock_held

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from asyncagents.domain.bounded_dict import BoundedDict
-from asyncagents.domain.port import Clock
+from asyncagents.domain.clock import Clock
 from asyncagents.server.http.messages import STREAM, Request, Response, error_response
 from asyncagents.server.http.peer import Peer
 from asyncagents.server.route import Access, Route

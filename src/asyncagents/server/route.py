@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct, field
 
-from asyncagents.domain.port import Clock
+from asyncagents.domain.clock import Clock
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.server.blocking import BlockingWork, FileIndex
 from asyncagents.server.http.messages import JSON, AnyResponse, Request

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from asyncagents.config.api import PORT
 from asyncagents.config.clock import SystemClock, SystemRng
-from asyncagents.domain.port import Clock
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.task.view import iso_time
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import ConfigError

@@ -3,13 +3,13 @@
 import asyncio
 
 from asyncagents.domain.census import Census
-from asyncagents.domain.control import SWEEP_ROWS
 from asyncagents.domain.conversation.copy import ConversationCopy
 from asyncagents.domain.conversation.session import NewSession, Session
+from asyncagents.domain.session_state import SWEEP_ROWS
 from asyncagents.domain.task.board import BoardSnapshot, KindFilter, TaskPage, TaskQuery, TaskStats
 from asyncagents.domain.transfer.records import ImportOutcome, SessionImport
 from asyncagents.errors import Damaged, StoreError, StuckRow
-from asyncagents.store.piecewise import PiecewiseWriter
+from asyncagents.store.long_session_writer import LongSessionWriter
 from asyncagents.store.tx import Database
 from asyncagents.store.verb import (
     approval,
@@ -146,7 +146,7 @@ class BoardStore(VerbRunner):
         return await self._read(lambda tx: board.board_snapshot(tx, self._sums, kind))
 
 
-class ConversationStore(PiecewiseWriter):
+class ConversationStore(LongSessionWriter):
     """Sessions and their messages, as clients list, read, update and copy them."""
 
     list_sessions = read_verb(page.list_sessions)
@@ -188,7 +188,7 @@ class RevertStore(VerbRunner):
     unmark = write_verb(revert.unmark)
 
 
-class TransferStore(PiecewiseWriter):
+class TransferStore(LongSessionWriter):
     """Exports and imports."""
 
     session_ids = read_verb(export.session_ids)

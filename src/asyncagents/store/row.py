@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from asyncagents.domain.body import encode_body
 from asyncagents.domain.call.call import Call, Open, Settled, render
 from asyncagents.domain.call.pending_tool import pending_status
-from asyncagents.domain.control import Backoff, Claim, Control, Snapshot, session_status
 from asyncagents.domain.conversation.codec import (
     DECODE_ERRORS,
     SHAPE_VERSION,
@@ -34,6 +33,7 @@ from asyncagents.domain.event import (
     SessionUpdated,
 )
 from asyncagents.domain.id import CallId, MessageId, RequestId, SessionId, sort_id
+from asyncagents.domain.session_state import Backoff, Claim, Control, Snapshot, session_status
 from asyncagents.domain.shape import encode
 from asyncagents.errors import Conflict, LeaseLost, NotFound
 from asyncagents.store.tx import Row, Tx

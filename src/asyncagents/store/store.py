@@ -1,9 +1,9 @@
 """The store: each method is one transaction, on SQLite or PostgreSQL."""
 
 from asyncagents.domain.call.call import Call, Result
-from asyncagents.domain.control import SWEEP_ROWS
 from asyncagents.domain.fact import Settle
 from asyncagents.domain.id import CallId
+from asyncagents.domain.session_state import SWEEP_ROWS
 from asyncagents.store import row
 from asyncagents.store.facade import (
     ActionStore,
@@ -30,10 +30,10 @@ from asyncagents.store.verb import (
     fact,
     feed,
     idempotency,
+    park_rest,
     prepare,
     queue,
     read,
-    rest,
     session,
     set_aside,
     settle,
@@ -114,8 +114,8 @@ class Store(VerbRunner):
     advance = write_verb(step.advance, inline=True)
     finish_call = write_verb(fact.finish_call, inline=True)
     open_call = write_verb(fact.open_call, inline=True)
-    park = write_verb(rest.park, inline=True)
-    rest = write_verb(rest.rest, inline=True)
+    park = write_verb(park_rest.park, inline=True)
+    rest = write_verb(park_rest.rest, inline=True)
 
     # Reads of sessions and what they hold.
 

@@ -1,7 +1,7 @@
 """Choose the observer; OpenTelemetry is imported only if telemetry is enabled."""
 
 from asyncagents.config.config import Config, TelemetryConfig
-from asyncagents.domain.port import Clock
+from asyncagents.domain.clock import Clock
 from asyncagents.engine.observer import NOOP_OBSERVER, Observer
 from asyncagents.errors import ConfigError
 

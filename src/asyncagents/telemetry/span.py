@@ -19,8 +19,8 @@ from opentelemetry.trace import (
 )
 from opentelemetry.util.types import AttributeValue
 
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.failure import APIError, Failure, failure_name
-from asyncagents.domain.port import Clock
 from asyncagents.telemetry.trace_context import traceparent_of
 
 Attributes = dict[str, AttributeValue]

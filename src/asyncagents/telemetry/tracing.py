@@ -8,12 +8,12 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import SpanKind, TracerProvider, get_tracer
 
 from asyncagents.domain.call.call import Call, Completed, Failed, Settled
-from asyncagents.domain.control import Snapshot
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.failure import Failure
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.port import Clock
+from asyncagents.domain.session_state import Snapshot
 from asyncagents.engine.observer import Edge, ModelSpan, ObserverSpan, ToolSpan, Trace, result_of
 from asyncagents.engine.run import Run
 from asyncagents.engine.tool import CallOutcome

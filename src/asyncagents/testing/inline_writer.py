@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from asyncagents.domain.port import Rng
+from asyncagents.domain.clock import Rng
 from asyncagents.errors import Closed
 from asyncagents.store.sqlite.group_commit import GroupCommit, VerbOutcome
 from asyncagents.store.sqlite.writer import Report, resolve_future

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from asyncagents.app.assemble import Setup, start_runtime
 from asyncagents.app.backend import Backend
+from asyncagents.domain.clock import Rng
 from asyncagents.domain.id import Ids, OwnerId
-from asyncagents.domain.port import Rng
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import StoreError
 from asyncagents.store.sqlite.connection import Connection, connect_with

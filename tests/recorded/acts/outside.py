@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import AbstractContextManager, nullcontext
 
-from asyncagents.domain.control import Snapshot
+from asyncagents.domain.session_state import Snapshot
 from asyncagents.engine.observer import NoopObserver, ObserverSpan
 from asyncagents.engine.run import Run
 from asyncagents.llm.scripted import call, fail, say

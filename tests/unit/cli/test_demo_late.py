@@ -4,15 +4,15 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.cli.demo.deploy import SHIP, SHIP_LATE, report_text
-from asyncagents.cli.demo.late import (
+from asyncagents.cli.demo.ledger import Effect
+from asyncagents.cli.demo.screen import ClaimFailed, DemoScreen
+from asyncagents.cli.demo.waiting_calls import (
     SessionFacts,
     check_expired,
     check_resumed,
     check_submissions,
     check_waits,
 )
-from asyncagents.cli.demo.ledger import Effect
-from asyncagents.cli.demo.screen import ClaimFailed, DemoScreen
 from asyncagents.cli.demo.worker import WorkerReport
 from asyncagents.domain.call.call import TIMED_OUT
 from asyncagents.domain.call.pending_tool import PendingTime, PendingToolCall, ToolResult

@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.cli.inspect.task_table import TreeStyle, draw_forest
-from asyncagents.cli.inspect.task_tree import TaskNode
+from asyncagents.cli.inspect.draw_task_tree import TreeStyle, draw_forest
+from asyncagents.cli.inspect.read_task_tree import TaskNode
 from asyncagents.cli.inspect.task_watch import StateChanges
 from asyncagents.cli.run.result import is_by_person, last_answer, steps_of_turn
 from asyncagents.cli.run.tool_view import TaskLines

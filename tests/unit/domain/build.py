@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from asyncagents.domain.call.ask import Option, PermissionRequest, Question, QuestionRequest
 from asyncagents.domain.call.call import Call, CallState, Open, OpenKind, Requested
-from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.failure import Failure
 from asyncagents.domain.conversation.message import (
     AssistantMessage,
@@ -17,6 +16,7 @@ from asyncagents.domain.conversation.message import (
 )
 from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.id import CallId, MessageId, PartId, PermissionId, QuestionId, SessionId
+from asyncagents.domain.session_state import Control
 
 SESSION = SessionId("ses_1")
 CONTROL = Control(SESSION, None, SESSION, 0, "local")

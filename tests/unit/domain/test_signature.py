@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from asyncagents.domain.call.signature import (
+from asyncagents.domain.call.webhook_signature import (
     MOST_HEADER_CHARACTERS,
     MOST_SIGNATURES,
     TOLERANCE_MS,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from asyncagents.domain.call.signature import (
+from asyncagents.domain.call.webhook_signature import (
     InvalidSignature,
     ValidSignature,
     sign_standard,

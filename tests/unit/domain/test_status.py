@@ -5,9 +5,9 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Call, Requested
-from asyncagents.domain.control import Backoff, ControlState, session_status
 from asyncagents.domain.conversation.status import Busy, Idle, Retry, Status, WaitingAsync
 from asyncagents.domain.id import CallId, MessageId, RequestId
+from asyncagents.domain.session_state import Backoff, ControlState, session_status
 from asyncagents.domain.shape import encode
 from tests.unit.domain.build import CONTROL, call, waiting
 

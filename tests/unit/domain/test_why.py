@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from asyncagents.domain.call.ask import Question, QuestionRequest
 from asyncagents.domain.call.call import Requested, Running, WaitFor
-from asyncagents.domain.control import Backoff, Control
 from asyncagents.domain.conversation.failure import aborted_error, api_error, unknown_error
 from asyncagents.domain.id import MessageId, OwnerId, QuestionId, RequestId, SessionId
+from asyncagents.domain.session_state import Backoff, Control
 from asyncagents.domain.why import CLAIM_GRACE_MS, Situation, WhyCode, explain_session
 from tests.unit.domain.build import SESSION, call, waiting
 from tests.unit.domain.build_task import a_task

@@ -10,10 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Call, CallState, Requested, Running
-from asyncagents.domain.control import CLAIM_LIMIT, Backoff, Snapshot
 from asyncagents.domain.conversation.failure import aborted_error, unknown_error
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.id import MessageId, RequestId
+from asyncagents.domain.session_state import CLAIM_LIMIT, Backoff, Snapshot
 from asyncagents.engine.decide import (
     AwaitCalls,
     BackOff,

@@ -7,8 +7,8 @@ from hashlib import sha256
 import pytest
 
 from asyncagents.config.secret import Secret
-from asyncagents.domain.call.signature import ValidSignature, verify_signature
 from asyncagents.domain.call.webhook import DeliveryDead, DeliveryDone, DeliveryRetry, origin_of
+from asyncagents.domain.call.webhook_signature import ValidSignature, verify_signature
 from asyncagents.domain.id import CallId
 from asyncagents.engine.webhook.delivery import (
     RETRY_PAUSES_MS,

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from asyncagents.domain.control import Snapshot
 from asyncagents.domain.id import CallId
+from asyncagents.domain.session_state import Snapshot
 from asyncagents.engine.run import Run, is_being_cancelled
 from tests.unit.domain.build import CONTROL, SESSION
 

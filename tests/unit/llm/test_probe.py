@@ -11,20 +11,20 @@ from aiohttp import web
 from asyncagents.config.config import Config, ProviderConfig
 from asyncagents.config.secret import Secret
 from asyncagents.domain.conversation.message import ModelRef
-from asyncagents.llm.offer import ModelOffer
 from asyncagents.llm.probe import Probe, probe_provider
 from asyncagents.llm.roster import Roster
+from asyncagents.llm.usable_model import UsableModel
 from asyncagents.testing.provider import open_provider
 
 KEY = "sk-right-one"
 COMPATIBLE, ANTHROPIC = "@ai-sdk/openai-compatible", "@ai-sdk/anthropic"
 
 
-def offer(base_url: str, *, npm: str = COMPATIBLE, key: str = KEY) -> ModelOffer:
+def offer(base_url: str, *, npm: str = COMPATIBLE, key: str = KEY) -> UsableModel:
     provider = ProviderConfig(npm=npm, base_url=base_url, api_key=Secret(f"{key}\n"))
     roster = Roster(Config(data_dir=Path("unused"), provider={"desk": provider}))
     found = roster.offer(ModelRef(provider_id="desk", model_id="m"))
-    assert isinstance(found, ModelOffer)
+    assert isinstance(found, UsableModel)
     return found
 
 

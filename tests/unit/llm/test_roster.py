@@ -108,7 +108,7 @@ from asyncagents.config.config import Config, ProviderConfig
 from asyncagents.config.secret import Secret
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import ModelError
-from asyncagents.llm.offer import ModelOffer
+from asyncagents.llm.usable_model import UsableModel
 from asyncagents.llm.roster import Roster
 key = ProviderConfig(api_key=Secret("k"))
 roster = Roster(Config(data_dir=Path("/nowhere"), provider={"google": key, "openai": key}))
@@ -118,7 +118,7 @@ except ModelError as error:
     print(error)
 for name in ("gpt-6.1-terra", "gpt-6.1-sol"):
     found = roster.offer(ModelRef(provider_id="openai", model_id=name), tools=True)
-    print(found.wire.adapter if isinstance(found, ModelOffer) else found.kind)
+    print(found.wire.adapter if isinstance(found, UsableModel) else found.kind)
 """
 
 

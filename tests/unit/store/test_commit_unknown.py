@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 import pytest
 
 from asyncagents.domain.call.call import Once, Reject, Running
-from asyncagents.domain.control import Claim
 from asyncagents.domain.conversation.session import NewSession, SessionChanges
 from asyncagents.domain.id import Ids
+from asyncagents.domain.session_state import Claim
 from asyncagents.domain.step import CallMove
 from asyncagents.errors import StoreError
 from asyncagents.store.sqlite.database import open_sqlite

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from asyncagents.cli.ask.reply import parse_reply
 from asyncagents.cli.exit import USAGE, CliError
-from asyncagents.cli.inspect.task_tree import is_tree_running
+from asyncagents.cli.inspect.read_task_tree import is_tree_running
 from asyncagents.cli.lookup import with_runtime
 from asyncagents.cli.options import data_dir_option, data_directory, form_option
 from asyncagents.cli.run.arguments import Format, RunArguments

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from asyncagents.cli.act.submit import PREFIX, find_pending
 from asyncagents.cli.exit import USAGE, WAITING, CliError
-from asyncagents.cli.inspect.task_table import node_name
-from asyncagents.cli.inspect.task_tree import RESTING, TaskNode, read_tree
+from asyncagents.cli.inspect.draw_task_tree import node_name
+from asyncagents.cli.inspect.read_task_tree import RESTING, TaskNode, read_tree
 from asyncagents.cli.inspect.task_watch import flatten
 from asyncagents.cli.lookup import TASKS_HINT, find_session
 from asyncagents.cli.options import data_dir_option, data_directory, json_option

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from asyncagents.app.runtime import open_runtime
 from asyncagents.cli.act.answer import server_url
 from asyncagents.cli.exit import USAGE, CliError
-from asyncagents.cli.inspect.task_tree import is_tree_running
+from asyncagents.cli.inspect.read_task_tree import is_tree_running
 from asyncagents.cli.lookup import find_task, unknown_session, with_runtime
 from asyncagents.cli.options import data_dir_option, data_directory, form_option
 from asyncagents.cli.project.trust_offer import with_trust

@@ -13,7 +13,7 @@ from asyncagents.app.runtime import open_runtime
 from asyncagents.cli.act.answer import TreeState, server_url
 from asyncagents.cli.act.answer import continue_tree as work_on
 from asyncagents.cli.exit import CONFLICT, REFUSED, USAGE, CliError
-from asyncagents.cli.inspect.task_tree import is_tree_running
+from asyncagents.cli.inspect.read_task_tree import is_tree_running
 from asyncagents.cli.lookup import is_empty
 from asyncagents.cli.options import data_dir_option, data_directory, form_option
 from asyncagents.cli.terminal.screen import Screen, log_to_screen, one_line

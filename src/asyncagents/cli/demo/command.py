@@ -20,7 +20,6 @@ from asyncagents.cli.demo.checks import (
     check_text,
 )
 from asyncagents.cli.demo.child import STEADY, STUCK, do_nothing, open_child
-from asyncagents.cli.demo.late import act_expiry, act_late
 from asyncagents.cli.demo.ledger import Ledger
 from asyncagents.cli.demo.scene import (
     AcknowledgedPrompt,
@@ -35,6 +34,7 @@ from asyncagents.cli.demo.scene import (
 from asyncagents.cli.demo.screen import DemoScreen
 from asyncagents.cli.demo.shop import LOOK_UP, NEWSLETTER, REFUND, SHIP, Shop, shop_model
 from asyncagents.cli.demo.team import act_team, act_team_crash
+from asyncagents.cli.demo.waiting_calls import act_expiry, act_late
 from asyncagents.domain.call.call import Call
 from asyncagents.domain.conversation.status import WaitingAsync
 from asyncagents.domain.id import MessageId, SessionId

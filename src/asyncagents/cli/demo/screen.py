@@ -8,8 +8,8 @@ from textwrap import wrap
 
 import click
 
-from asyncagents.cli.inspect.task_table import TreeStyle, draw_forest
-from asyncagents.cli.inspect.task_tree import TaskNode
+from asyncagents.cli.inspect.draw_task_tree import TreeStyle, draw_forest
+from asyncagents.cli.inspect.read_task_tree import TaskNode
 from asyncagents.cli.inspect.task_watch import open_live_tree
 from asyncagents.cli.terminal.live import can_redraw
 from asyncagents.cli.terminal.screen import may_style

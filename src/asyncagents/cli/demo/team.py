@@ -26,7 +26,7 @@ from asyncagents.cli.demo.ledger import Effect, Ledger
 from asyncagents.cli.demo.scene import POLL_SECONDS
 from asyncagents.cli.demo.screen import DemoScreen
 from asyncagents.cli.demo.shop import shop_model
-from asyncagents.cli.inspect.task_tree import TaskNode, read_tree
+from asyncagents.cli.inspect.read_task_tree import TaskNode, read_tree
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.conversation.part import TextPart, ToolCompleted
 from asyncagents.domain.conversation.status import Busy

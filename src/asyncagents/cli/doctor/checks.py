@@ -21,8 +21,8 @@ from asyncagents.config.load import LoadedConfig, load_config
 from asyncagents.config.paths import data_folder
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import ConfigError, StoreError
-from asyncagents.llm.offer import ModelOffer
 from asyncagents.llm.roster import Roster
+from asyncagents.llm.usable_model import UsableModel
 from asyncagents.server.discovery import find_server, find_worker
 from asyncagents.store.sqlite.inspect import SqliteInspection, inspect, owners_in, sqlite_version
 from asyncagents.version import VERSION
@@ -215,7 +215,7 @@ async def _check_online(roster: Roster) -> list[Check]:
     found = []
     for provider_id, ref in _usable_models(roster).items():
         offer = roster.offer(ref)
-        assert isinstance(offer, ModelOffer), "a usable model has an offer"
+        assert isinstance(offer, UsableModel), "a usable model has an offer"
         seen = await probe_provider(offer)
         found.append(Check("fail" if seen.reached is False else "ok", f"{provider_id} online", seen.text))
     return found

@@ -7,8 +7,8 @@ import click
 import msgspec
 from msgspec import Struct
 
-from asyncagents.cli.inspect.task_table import TreeStyle, draw_forest, node_name, state_text
-from asyncagents.cli.inspect.task_tree import TaskNode, read_tree
+from asyncagents.cli.inspect.draw_task_tree import TreeStyle, draw_forest, node_name, state_text
+from asyncagents.cli.inspect.read_task_tree import TaskNode, read_tree
 from asyncagents.cli.lookup import find_task
 from asyncagents.cli.options import data_dir_option, data_directory, json_option
 from asyncagents.cli.terminal.labels import count_text, run_duration

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents.cli.exit import WAITING
-from asyncagents.cli.inspect.task_table import (
+from asyncagents.cli.inspect.draw_task_tree import (
     WIDEST,
     TreeLine,
     TreeStyle,
@@ -25,7 +25,7 @@ from asyncagents.cli.inspect.task_table import (
     print_no_tasks,
     state_text,
 )
-from asyncagents.cli.inspect.task_tree import NONE, TaskNode, TaskScope, as_builtins, read_forest
+from asyncagents.cli.inspect.read_task_tree import NONE, TaskNode, TaskScope, as_builtins, read_forest
 from asyncagents.cli.lookup import with_runtime
 from asyncagents.cli.terminal.live import can_redraw, open_live_lines
 from asyncagents.cli.terminal.screen import one_line

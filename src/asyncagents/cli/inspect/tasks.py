@@ -47,8 +47,8 @@ def tasks(  # noqa: PLR0913  its options
     Exit codes: 0 nothing is at work; 2 wrong usage; 3 with --watch and without a terminal: no process does
     the work that is left.
     """
-    from asyncagents.cli.inspect.task_table import TreeStyle
-    from asyncagents.cli.inspect.task_tree import TaskScope
+    from asyncagents.cli.inspect.draw_task_tree import TreeStyle
+    from asyncagents.cli.inspect.read_task_tree import TaskScope
     from asyncagents.cli.inspect.task_watch import show_tasks
 
     scope = TaskScope(session, None if everything or session else project_folder(directory), limit)

@@ -10,6 +10,7 @@ from msgspec import Struct
 from asyncagents.cli.run.result import RunResult, as_json
 from asyncagents.cli.run.tool_view import ToolView
 from asyncagents.cli.terminal.screen import Screen, dollars, one_line, token_text
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.codec import UnknownPart
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage, sort_key
@@ -26,7 +27,6 @@ from asyncagents.domain.event import (
     encode_event,
 )
 from asyncagents.domain.id import Ids, MessageId, PartId, SessionId
-from asyncagents.domain.port import Clock
 
 
 class View(Protocol):

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from asyncagents.domain.clock import Rng
 from asyncagents.domain.id import MessageId, PartId, RequestId, SessionId
-from asyncagents.domain.port import Rng
 from asyncagents.domain.shape import Shape
 
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from asyncagents.domain.control import SUMMARY_WANTED
 from asyncagents.domain.conversation.message import AssistantMessage, sort_key
 from asyncagents.domain.conversation.part import CompactionPart
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import MessageId
+from asyncagents.domain.session_state import SUMMARY_WANTED
 from asyncagents.domain.transfer.records import ImportedMessage, ImportedPart, MessageMark, SessionMark
 from asyncagents.errors import InvalidInput
 

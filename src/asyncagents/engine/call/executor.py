@@ -20,10 +20,10 @@ from asyncagents.domain.call.call import (
     Result,
     Running,
 )
-from asyncagents.domain.control import Claim, Snapshot
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import Ids
-from asyncagents.domain.port import Clock
+from asyncagents.domain.session_state import Claim, Snapshot
 from asyncagents.domain.step import CallMove, PreparedInput
 from asyncagents.domain.text import replace_surrogates, shorten_middle
 from asyncagents.engine.call.file_changes import FileChanges

@@ -5,10 +5,10 @@ import logging
 from collections.abc import Sequence
 
 from asyncagents.domain.call.call import Running
-from asyncagents.domain.control import Claim, Snapshot
 from asyncagents.domain.conversation.file_changes import StepFileChanges, TurnFileChanges, unfinished_snapshot
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.id import Ids
+from asyncagents.domain.session_state import Claim, Snapshot
 from asyncagents.domain.step import CallMove
 from asyncagents.engine.call.undo import Reverts
 from asyncagents.engine.decide import CallModel, Park, Rest, decide

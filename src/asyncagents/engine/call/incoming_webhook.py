@@ -8,8 +8,8 @@ from hashlib import sha256
 
 from asyncagents.config.config import AsyncToolsConfig
 from asyncagents.config.secret import Secret
+from asyncagents.domain.clock import Rng
 from asyncagents.domain.id import CallId
-from asyncagents.domain.port import Rng
 from asyncagents.engine.tool import ResultWebhook
 from asyncagents.store.facade import PendingStore
 

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from asyncagents.domain.body import encode_body
 from asyncagents.domain.call.call import Call, Completed, Failed, Open, Running, render
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.part import ToolRunning
 from asyncagents.domain.event import PartUpdated
-from asyncagents.domain.port import Clock
 from asyncagents.domain.text import replace_surrogates, replace_surrogates_in
 from asyncagents.engine.event.bus import Bus
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from asyncagents.domain.bounded_dict import BoundedDict
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.codec import Unreadable
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.event import (
@@ -22,7 +23,6 @@ from asyncagents.domain.event import (
 )
 from asyncagents.domain.feed import cursor_revision
 from asyncagents.domain.id import EventId, Ids, SessionId
-from asyncagents.domain.port import Clock
 from asyncagents.domain.shape import encode
 from asyncagents.engine.event.bus import Bus
 from asyncagents.engine.event.queue import ReplayQueue

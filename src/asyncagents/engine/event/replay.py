@@ -6,10 +6,10 @@ OpenCode's streams begin anew with every connection, and its clients do not read
 from collections.abc import AsyncGenerator
 from typing import TypeGuard
 
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.codec import Unreadable
 from asyncagents.domain.event import Event, SessionCreated
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.port import Clock
 from asyncagents.errors import Damaged, NotFound
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Always, Answers, Once, Reject, Reply
 from asyncagents.domain.call.reply import APPROVE
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.message import MessageFormat, MessageTime, ModelRef, UserMessage
 from asyncagents.domain.conversation.part import CompactionPart, Part, TextPart
 from asyncagents.domain.conversation.part_input import PartInput, TextInput, build_part
 from asyncagents.domain.conversation.session import Rule
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import Ids, MessageId, SessionId, sort_id
-from asyncagents.domain.port import Clock
 from asyncagents.domain.text import replace_surrogates
 from asyncagents.engine.input.compose import File
 from asyncagents.engine.input.output_schema import parse_format

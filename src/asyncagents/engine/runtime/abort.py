@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from asyncagents.domain.control import Scope
 from asyncagents.domain.id import OwnerId, SessionId
+from asyncagents.domain.session_state import Scope
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.event.bus import Bus
 from asyncagents.errors import NotFound

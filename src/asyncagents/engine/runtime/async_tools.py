@@ -16,10 +16,15 @@ from asyncagents.domain.call.incoming_result import (
     read_pending_id,
 )
 from asyncagents.domain.call.pending_tool import PendingStatus, PendingToolCall, ToolResult, pending_tool_call
-from asyncagents.domain.call.signature import Headers, InvalidSignature, check_signature, read_signature
+from asyncagents.domain.call.webhook_signature import (
+    Headers,
+    InvalidSignature,
+    check_signature,
+    read_signature,
+)
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.status import Status
 from asyncagents.domain.id import CallId, SessionId
-from asyncagents.domain.port import Clock
 from asyncagents.engine.call.incoming_webhook import IncomingWebhook
 from asyncagents.engine.input.message import require_text
 from asyncagents.engine.observer import NOOP_OBSERVER, Observer, report_settled

@@ -7,14 +7,14 @@ from typing import Any, Unpack
 from asyncagents.domain.call.call import Call, Reply
 from asyncagents.domain.call.waiting import WaitingCall
 from asyncagents.domain.census import Census
-from asyncagents.domain.control import Scope
+from asyncagents.domain.clock import Clock, Rng
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.session import NewSession, Rule, Session, project_id
 from asyncagents.domain.conversation.status import Status
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.feed import Feed
 from asyncagents.domain.id import CallId, Ids, MessageId, OwnerId, SessionId
-from asyncagents.domain.port import Clock, Rng
+from asyncagents.domain.session_state import Scope
 from asyncagents.engine.call.incoming_webhook import IncomingWebhook
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.event.bus import Bus

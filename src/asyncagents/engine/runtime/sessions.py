@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from asyncagents.domain.clock import Clock, Rng
 from asyncagents.domain.conversation.copy import copy_conversation
 from asyncagents.domain.conversation.entry import MessagePage
 from asyncagents.domain.conversation.message import ModelRef
@@ -26,7 +27,6 @@ from asyncagents.domain.conversation.session import (
     random_slug,
 )
 from asyncagents.domain.id import Ids, MessageId, PartId, SessionId
-from asyncagents.domain.port import Clock, Rng
 from asyncagents.engine.input.content_hash import content_hash
 from asyncagents.engine.input.message import require_text, validate_rules
 from asyncagents.engine.workplace.workplace import Workplace, Workplaces, workplace_at

@@ -8,10 +8,10 @@ import msgspec
 from msgspec import Struct
 
 from asyncagents.domain.call.pending_tool import PendingToolCall, pending_tool_call
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.codec import DECODE_ERRORS
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.port import Clock
 from asyncagents.domain.shape import Shape, encode
 from asyncagents.domain.transfer.import_session import ImportTerms, SessionJson, build_import
 from asyncagents.domain.transfer.records import (

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable
 
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.status import Busy, Retry, Status, WaitingAsync
 from asyncagents.domain.event import SessionDeleted, SessionStatus
 from asyncagents.domain.id import OwnerId, SessionId
-from asyncagents.domain.port import Clock
 from asyncagents.engine.dispatcher import Dispatcher
 from asyncagents.engine.event.bus import Bus
 from asyncagents.engine.event.subscribe import subscribe_events

@@ -3,11 +3,11 @@
 from msgspec.structs import replace
 
 from asyncagents.config.config import NUDGES
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.continuation import continuation_key_prefix
 from asyncagents.domain.conversation.system_message import MessageTarget, build_system_message
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import Ids
-from asyncagents.domain.port import Clock
 from asyncagents.domain.step import StepEnd
 from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.engine.workplace.workplace import Workplace

@@ -4,8 +4,8 @@ from math import isfinite
 
 from msgspec import Struct
 
+from asyncagents.domain.clock import Rng
 from asyncagents.domain.conversation.failure import APIError, Failure
-from asyncagents.domain.port import Rng
 
 MAX_RETRIES = 5
 FIRST_PAUSE_MS = 2_000

@@ -8,13 +8,13 @@ from contextlib import aclosing, suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.control import Claim, Snapshot
+from asyncagents.domain.clock import Clock, Rng
 from asyncagents.domain.conversation.failure import APIError, Failure, unknown_error
 from asyncagents.domain.conversation.message import AssistantMessage, ModelRef
 from asyncagents.domain.conversation.part import RetryPart, RetryTime
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import Ids, RequestId
-from asyncagents.domain.port import Clock, Rng
+from asyncagents.domain.session_state import Claim, Snapshot
 from asyncagents.domain.step import (
     TASK_TOOL,
     NewStep,

@@ -4,11 +4,11 @@ import asyncio
 
 from msgspec.structs import replace
 
-from asyncagents.domain.control import Claim
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.part import Part
 from asyncagents.domain.event import Event, PartDelta, PartUpdated
 from asyncagents.domain.id import PartId
-from asyncagents.domain.port import Clock
+from asyncagents.domain.session_state import Claim
 from asyncagents.domain.step import StepEnd
 from asyncagents.engine.event.bus import Bus
 from asyncagents.engine.run import Run

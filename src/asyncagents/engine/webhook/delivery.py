@@ -5,7 +5,6 @@ from typing import Protocol, TypeAlias, assert_never
 from msgspec import Struct
 
 from asyncagents.config.secret import Secret
-from asyncagents.domain.call.signature import sign_plain, sign_standard
 from asyncagents.domain.call.webhook import (
     DELIVERY_STATES,
     Delivery,
@@ -15,7 +14,8 @@ from asyncagents.domain.call.webhook import (
     DeliveryRetry,
     DeliveryState,
 )
-from asyncagents.domain.port import Rng
+from asyncagents.domain.call.webhook_signature import sign_plain, sign_standard
+from asyncagents.domain.clock import Rng
 from asyncagents.errors import InvalidInput
 from asyncagents.store.due_delivery import DueDelivery
 from asyncagents.store.facade import DeliveryStore

@@ -13,8 +13,8 @@ from asyncagents.domain.call.webhook import (
     DeliveryRetry,
     origin_of,
 )
+from asyncagents.domain.clock import Clock, Rng
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.port import Clock, Rng
 from asyncagents.engine.call.incoming_webhook import CallSecrets
 from asyncagents.engine.observer import NOOP_OBSERVER, Observer
 from asyncagents.engine.webhook.delivery import (

@@ -17,9 +17,9 @@ from asyncagents.domain.agent.permission import (
 )
 from asyncagents.domain.call.ask import PermissionRequest, ToolRef
 from asyncagents.domain.call.call import WRITTEN_BY_PERSON, Call, Failed, Open
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.session import LaunchRights, Rule, Session, recall_launch
 from asyncagents.domain.id import Ids
-from asyncagents.domain.port import Clock
 from asyncagents.domain.shape import encode
 from asyncagents.engine.model_input import quote_model_text
 from asyncagents.engine.tool import Ask, Policy, ToolContext

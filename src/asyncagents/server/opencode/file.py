@@ -12,8 +12,8 @@ from msgspec import field
 from asyncagents.config.trust import project_root
 from asyncagents.domain.agent.permission import LineageRules, evaluate
 from asyncagents.domain.call.result_file import mime_of
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.session import Rule
-from asyncagents.domain.port import Clock
 from asyncagents.domain.shape import Shape
 from asyncagents.domain.text import replace_surrogates
 from asyncagents.errors import InvalidInput, ToolError

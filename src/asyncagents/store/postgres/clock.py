@@ -1,6 +1,6 @@
 """An estimate of the database's clock: clocks of machines differ, and due times must be the same for all."""
 
-from asyncagents.domain.port import Clock
+from asyncagents.domain.clock import Clock
 
 
 class StoreClock:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 import asyncpg
 
-from asyncagents.domain.port import Rng
+from asyncagents.domain.clock import Rng
 from asyncagents.errors import SchemaMismatch, StoreError
 from asyncagents.store.postgres.errors import CONNECTION_LOST
 from asyncagents.store.postgres.notify import NEW_WORK, NotifySchedule, decode_pools

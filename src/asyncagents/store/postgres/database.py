@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import asyncpg
 
+from asyncagents.domain.clock import Clock, Rng
 from asyncagents.domain.id import Ids, SessionId
-from asyncagents.domain.port import Clock, Rng
 from asyncagents.errors import Closed, StoreError
 from asyncagents.store.postgres.errors import CONNECTION_LOST, OUT_OF_SYNC, RetryNeeded, translate_error
 from asyncagents.store.postgres.migrate import MIGRATION_LOCK, DatabaseIdentity, load_scripts, migrate

@@ -6,7 +6,7 @@ import asyncpg
 import msgspec
 from msgspec import Struct
 
-from asyncagents.domain.port import Rng
+from asyncagents.domain.clock import Rng
 from asyncagents.errors import StoreError
 from asyncagents.store.postgres.errors import CONNECTION_LOST
 from asyncagents.store.postgres.migrate import load_scripts

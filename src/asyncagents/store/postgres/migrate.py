@@ -6,7 +6,7 @@ import re
 import asyncpg
 from msgspec import Struct
 
-from asyncagents.domain.port import Rng
+from asyncagents.domain.clock import Rng
 from asyncagents.errors import SchemaMismatch, StoreError
 from asyncagents.store.postgres.pool import CONNECT_TIMEOUT_SECONDS, Connection, connect_with_retry
 from asyncagents.store.postgres.statement import migration_files

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import asyncpg
 from msgspec import Struct
 
-from asyncagents.domain.port import Rng
+from asyncagents.domain.clock import Rng
 from asyncagents.errors import Conflict, InvalidInput, SchemaMismatch, StoreError
 from asyncagents.store.postgres.errors import CONNECTION_LOST
 from asyncagents.store.postgres.migrate import load_scripts, migrate, rebase_revisions

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from asyncagents.domain.port import Rng
+from asyncagents.domain.clock import Rng
 
 BATCH_WINDOW_SECONDS = 0.025
 """Batch window: commits within it are announced together, and by one of the processes."""

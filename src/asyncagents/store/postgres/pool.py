@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import asyncpg
 
-from asyncagents.domain.port import Rng
+from asyncagents.domain.clock import Rng
 from asyncagents.errors import AsyncAgentsError, Closed, StoreError
 from asyncagents.store.postgres.errors import CONNECTION_LOST, OUT_OF_SYNC
 

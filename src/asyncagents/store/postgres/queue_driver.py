@@ -8,7 +8,7 @@ import msgspec
 from pgqueuer.db import AsyncpgDriver
 from pgqueuer.queries import Queries
 
-from asyncagents.domain.port import Rng
+from asyncagents.domain.clock import Rng
 from asyncagents.store.postgres.pool import Connection
 
 GAP_SECONDS = 0.02

@@ -5,7 +5,7 @@ import logging
 
 import asyncpg
 
-from asyncagents.domain.port import Rng
+from asyncagents.domain.clock import Rng
 from asyncagents.errors import StoreError
 from asyncagents.store.postgres.errors import CONNECTION_LOST
 from asyncagents.store.postgres.pool import CONNECT_TIMEOUT_SECONDS, Connection, connect_with_retry

@@ -13,8 +13,8 @@ from pgqueuer import QueueManager, RetryRequested
 from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
+from asyncagents.domain.clock import Rng
 from asyncagents.domain.id import SessionId
-from asyncagents.domain.port import Rng
 from asyncagents.errors import StoreError
 from asyncagents.store.postgres.errors import CONNECTION_LOST
 from asyncagents.store.postgres.notify import ALL_POOLS

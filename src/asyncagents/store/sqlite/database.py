@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
+from asyncagents.domain.clock import Clock, Rng
 from asyncagents.domain.id import Ids
-from asyncagents.domain.port import Clock, Rng
 from asyncagents.errors import Closed, StoreError
 from asyncagents.store.sqlite.connection import Connect, Connection, connect, is_busy
 from asyncagents.store.sqlite.group_commit import GroupCommit

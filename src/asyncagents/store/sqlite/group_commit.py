@@ -9,8 +9,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.id import Ids
-from asyncagents.domain.port import Clock
 from asyncagents.errors import AsyncAgentsError, DatabaseGone, SchemaMismatch, StoreError
 from asyncagents.store.sqlite.connection import BUSY_TIMEOUT_MS, Connect, Connection, is_busy
 from asyncagents.store.sqlite.database_file import DatabaseFile

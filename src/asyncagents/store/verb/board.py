@@ -2,9 +2,9 @@
 
 import re
 
-from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.codec import Unreadable
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session_state import Control
 from asyncagents.domain.task.board import (
     NEWEST_ENDED,
     BoardSnapshot,

@@ -4,12 +4,12 @@ from msgspec.structs import replace
 
 from asyncagents.domain.body import check_names
 from asyncagents.domain.call.call import ABORTED, Call, Running
-from asyncagents.domain.control import Scope
 from asyncagents.domain.conversation.codec import Unreadable
 from asyncagents.domain.conversation.failure import aborted_error, failure_name
 from asyncagents.domain.event import TaskCleared
 from asyncagents.domain.fact import CancelTasks, ClearTasks
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session_state import Scope
 from asyncagents.domain.task.task import EndedBy, TaskError, TaskOutcome
 from asyncagents.store.row import SessionRow, inbox, require_session, save_session, unsettled_calls
 from asyncagents.store.tx import Tx

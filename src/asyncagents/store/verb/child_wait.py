@@ -10,10 +10,10 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Call, Open, WaitFor, render
-from asyncagents.domain.control import Control, waits_outside
 from asyncagents.domain.conversation.codec import Unreadable
 from asyncagents.domain.event import PartUpdated
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session_state import Control, waits_outside
 from asyncagents.store.row import decode_call, find_session, put_call, save_session, unsettled_calls
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.task import live_tasks_of, readable_session, readable_task

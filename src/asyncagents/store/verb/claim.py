@@ -4,7 +4,6 @@ import msgspec
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import NEVER_RAN
-from asyncagents.domain.control import Claim, Control, Snapshot
 from asyncagents.domain.conversation.codec import UnknownPart
 from asyncagents.domain.conversation.failure import unknown_error
 from asyncagents.domain.conversation.message import AssistantMessage
@@ -19,6 +18,7 @@ from asyncagents.domain.conversation.part import (
 )
 from asyncagents.domain.conversation.session import Session, Tokens
 from asyncagents.domain.id import MessageId, OwnerId, SessionId
+from asyncagents.domain.session_state import Claim, Control, Snapshot
 from asyncagents.store.row import (
     SessionRow,
     claimed_session,

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Call
-from asyncagents.domain.control import SUMMARY_WANTED, Claim, Control
 from asyncagents.domain.conversation.codec import Unreadable, decode_message, upcast
 from asyncagents.domain.conversation.message import AssistantMessage, ModelRef, UserMessage
 from asyncagents.domain.conversation.part import CompactionPart, ToolCompleted, ToolPart
 from asyncagents.domain.conversation.system_message import MessageTarget, build_user_message
 from asyncagents.domain.id import MessageId, PartId
+from asyncagents.domain.session_state import SUMMARY_WANTED, Claim, Control
 from asyncagents.domain.step import NewSummary
 from asyncagents.store.row import (
     check_claim,

@@ -8,7 +8,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.body import check_names, encode_body
-from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.codec import SHAPE_VERSION, UnknownPart, decode_message, upcast
 from asyncagents.domain.conversation.copy import ConversationCopy, PositionedMessage
 from asyncagents.domain.conversation.entry import MessageWithParts
@@ -17,6 +16,7 @@ from asyncagents.domain.conversation.part import Part
 from asyncagents.domain.conversation.session import NewSession, Session, Tokens
 from asyncagents.domain.event import MessageUpdated, PartUpdated, SessionCreated
 from asyncagents.domain.id import AFTER_ALL_IDS, MessageId, SessionId
+from asyncagents.domain.session_state import Control
 from asyncagents.domain.shape import encode
 from asyncagents.errors import Conflict, NotFound
 from asyncagents.store.row import insert_message, read_part, require_session, sort_id_of

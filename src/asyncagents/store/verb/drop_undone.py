@@ -2,13 +2,13 @@
 
 from msgspec.structs import replace
 
-from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.codec import decode_message, upcast
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import CompactionPart
 from asyncagents.domain.conversation.session import Revert
 from asyncagents.domain.event import MessageRemoved, PartRemoved
 from asyncagents.domain.id import AFTER_ALL_IDS, MessageId, PartId, SessionId
+from asyncagents.domain.session_state import Control
 from asyncagents.domain.shape import encode
 from asyncagents.store.row import SessionRow, require_message, save_session, sort_id_of
 from asyncagents.store.tx import Tx

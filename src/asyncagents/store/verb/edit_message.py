@@ -2,12 +2,12 @@
 
 from msgspec.structs import replace
 
-from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.codec import decode_message, upcast
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import Part, ToolCompleted, ToolFailed, ToolPart, ToolPending
 from asyncagents.domain.event import PartRemoved
 from asyncagents.domain.id import MessageId, PartId, SessionId
+from asyncagents.domain.session_state import Control
 from asyncagents.domain.shape import encode
 from asyncagents.errors import Conflict, InvalidInput, NotFound, SessionBusy
 from asyncagents.store.row import (

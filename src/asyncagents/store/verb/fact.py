@@ -4,7 +4,6 @@ from contextlib import suppress
 from typing import assert_never
 
 from asyncagents.domain.call.call import ABORTED, Call, Failed, Open, Result, Settled, move_call
-from asyncagents.domain.control import Claim
 from asyncagents.domain.fact import (
     Admit,
     CancelTasks,
@@ -18,6 +17,7 @@ from asyncagents.domain.fact import (
     WriteTodos,
 )
 from asyncagents.domain.id import CallId
+from asyncagents.domain.session_state import Claim
 from asyncagents.domain.task.texts import (
     foreign_task_text,
     no_such_task_text,

@@ -2,7 +2,6 @@
 
 from msgspec.structs import replace
 
-from asyncagents.domain.control import Claim
 from asyncagents.domain.conversation.file_changes import (
     SnapshotRange,
     StepFileChanges,
@@ -14,6 +13,7 @@ from asyncagents.domain.conversation.part import PatchPart, StepFinishPart, Step
 from asyncagents.domain.conversation.session import FileDiff, SessionSummary
 from asyncagents.domain.event import SessionDiff
 from asyncagents.domain.id import AFTER_ALL_IDS, MessageId, SessionId
+from asyncagents.domain.session_state import Claim
 from asyncagents.store.row import (
     check_claim,
     claimed_session,

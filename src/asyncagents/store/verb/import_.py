@@ -8,12 +8,12 @@ import msgspec
 
 from asyncagents.domain.body import check_names, encode_body
 from asyncagents.domain.call.call import Call, render
-from asyncagents.domain.control import Control, session_status
 from asyncagents.domain.conversation.codec import decode_message, upcast
 from asyncagents.domain.conversation.message import AssistantMessage, sort_key
 from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.event import MessageUpdated, PartUpdated, SessionCreated, TodoUpdated
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session_state import Control, session_status
 from asyncagents.domain.shape import encode
 from asyncagents.domain.task.task import Task, TaskEnd, task_end
 from asyncagents.domain.transfer.records import ImportedMessage, ImportedPart, ImportOutcome, SessionImport

@@ -5,13 +5,13 @@ import logging
 import msgspec
 from msgspec.structs import replace
 
-from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.codec import DECODE_ERRORS, unreadable_error
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.conversation.system_message import MessageTarget, build_user_message
 from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.session_state import Control
 from asyncagents.domain.task.notice import BatchCount, Notice, NoticeFormat, build_notice
 from asyncagents.domain.task.task import TaskEnd, TaskError
 from asyncagents.store.row import insert_message, model_ref, put_part

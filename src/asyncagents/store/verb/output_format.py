@@ -1,8 +1,8 @@
 """Finds the output format and the system text that prompts of a turn ask for."""
 
-from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.codec import decode_message, upcast
 from asyncagents.domain.conversation.message import JsonFormat, UserMessage
+from asyncagents.domain.session_state import Control
 from asyncagents.domain.step import OutputFormat, format_key_prefix
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.read import count_inputs

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Requested
-from asyncagents.domain.control import Claim, Snapshot
+from asyncagents.domain.session_state import Claim, Snapshot
 from asyncagents.domain.step import PreparedInput
 from asyncagents.store.row import claimed_session, put_call, require_call, snapshot
 from asyncagents.store.tx import Tx

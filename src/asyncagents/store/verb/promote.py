@@ -3,12 +3,12 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.codec import decode_message, upcast
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.fact import InputSource
 from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.session_state import Control
 from asyncagents.domain.task.notice import NoticeOptions
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.notice import is_due, open_notices, promote_notices

@@ -2,9 +2,9 @@
 
 from contextlib import suppress
 
-from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.codec import Unreadable
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session_state import Control
 from asyncagents.store.row import find_session, inbox, require_session, save_session, unsettled_calls
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.task import place_in_queue

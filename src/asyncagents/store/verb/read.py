@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from asyncagents.domain.call.call import Call
 from asyncagents.domain.call.waiting import WaitingCall
-from asyncagents.domain.control import Claim, Control, ControlState, Snapshot
 from asyncagents.domain.conversation.codec import (
     UnknownPart,
     Unreadable,
@@ -23,6 +22,7 @@ from asyncagents.domain.conversation.part import Part, ToolPart
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.conversation.status import Status
 from asyncagents.domain.id import CallId, MessageId, OwnerId, PartId, SessionId
+from asyncagents.domain.session_state import Claim, Control, ControlState, Snapshot
 from asyncagents.errors import NotFound
 from asyncagents.store.row import (
     claimed_session,

@@ -2,12 +2,12 @@
 
 from msgspec.structs import replace
 
-from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.codec import decode_message, upcast
 from asyncagents.domain.conversation.message import AssistantMessage, Message, UserMessage
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.system_message import MessageTarget, build_user_message
 from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.session_state import Control
 from asyncagents.domain.step import Reminder, StepInfo
 from asyncagents.domain.text import reminder
 from asyncagents.store.row import insert_message, put_part, require_message

@@ -3,12 +3,12 @@
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Call
-from asyncagents.domain.control import Claim, Control
 from asyncagents.domain.conversation.file_changes import UndoDiffs, UndoMark, UndoPlan, UndoPoint
 from asyncagents.domain.conversation.part import PatchPart, TextPart, ToolPart
 from asyncagents.domain.conversation.session import FileDiff, Revert, Session
 from asyncagents.domain.event import SessionDiff
 from asyncagents.domain.id import MessageId, PartId, SessionId
+from asyncagents.domain.session_state import Claim, Control
 from asyncagents.domain.task.task import Task
 from asyncagents.errors import NotFound, SessionBusy
 from asyncagents.store.row import (

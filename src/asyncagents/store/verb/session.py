@@ -3,12 +3,12 @@
 from msgspec.structs import replace
 
 from asyncagents.domain.body import check_names, encode_body
-from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.codec import SHAPE_VERSION, decode_session, upcast
 from asyncagents.domain.conversation.session import NewSession, Session, record_launch
 from asyncagents.domain.event import SessionCreated
 from asyncagents.domain.fact import Admit, AdmitResult
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session_state import Control
 from asyncagents.errors import NotFound
 from asyncagents.store.row import IDLE, SessionRow, find_session, list_columns
 from asyncagents.store.tx import Tx

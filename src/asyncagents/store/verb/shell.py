@@ -4,11 +4,11 @@ from msgspec.structs import replace
 
 from asyncagents.domain.body import check_names
 from asyncagents.domain.call.call import RUN_BY_PERSON, WRITTEN_BY_PERSON, Call
-from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.message import AssistantMessage, MessagePath, MessageTime, UserMessage
 from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.fact import Admit, AdmitResult, NewShell
 from asyncagents.domain.id import MessageId
+from asyncagents.domain.session_state import Control
 from asyncagents.errors import SessionBusy
 from asyncagents.store.row import (
     SessionRow,

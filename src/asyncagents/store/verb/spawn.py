@@ -3,9 +3,9 @@
 from msgspec.structs import replace
 
 from asyncagents.domain.body import check_names
-from asyncagents.domain.control import Control
 from asyncagents.domain.event import SessionCreated
 from asyncagents.domain.fact import Spawn
+from asyncagents.domain.session_state import Control
 from asyncagents.errors import NotFound
 from asyncagents.store.row import BUSY, insert_message, publish_status, put_part
 from asyncagents.store.tx import Tx

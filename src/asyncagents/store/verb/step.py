@@ -4,7 +4,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Running, Settled, move_call
-from asyncagents.domain.control import SUMMARY_WANTED, Claim, Control, Snapshot
 from asyncagents.domain.conversation.codec import decode_message, upcast
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.failure import ContextOverflowError, unknown_error
@@ -13,6 +12,7 @@ from asyncagents.domain.conversation.part import Part, StepStartPart, ToolPart
 from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.event import Event, SessionError
 from asyncagents.domain.id import MessageId, PartId, RequestId
+from asyncagents.domain.session_state import SUMMARY_WANTED, Claim, Control, Snapshot
 from asyncagents.domain.shape import encode
 from asyncagents.domain.step import (
     CallMove,

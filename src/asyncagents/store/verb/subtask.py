@@ -3,12 +3,12 @@
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import WRITTEN_BY_PERSON, Call, Effect
-from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import StepStartPart, SubtaskPart
 from asyncagents.domain.conversation.system_message import MessageTarget, build_system_message
 from asyncagents.domain.id import MessageId
+from asyncagents.domain.session_state import Control
 from asyncagents.domain.step import TASK_TOOL, SubtaskOptions
 from asyncagents.store.row import append_system_message, insert_message, put_call
 from asyncagents.store.tx import Tx

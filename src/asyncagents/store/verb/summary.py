@@ -2,7 +2,6 @@
 
 from msgspec.structs import replace
 
-from asyncagents.domain.control import Claim, Control, Snapshot
 from asyncagents.domain.conversation.codec import decode_message, upcast
 from asyncagents.domain.conversation.message import AssistantMessage, Message
 from asyncagents.domain.conversation.part import CompactionPart, TextPart
@@ -10,6 +9,7 @@ from asyncagents.domain.conversation.system_message import MessageTarget, build_
 from asyncagents.domain.conversation.todo import unfinished_todos
 from asyncagents.domain.event import SessionCompacted, SessionError
 from asyncagents.domain.id import MessageId
+from asyncagents.domain.session_state import Claim, Control, Snapshot
 from asyncagents.domain.shape import encode
 from asyncagents.domain.step import OpenItems, SummaryEnd
 from asyncagents.store.row import (

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from asyncagents.domain.body import encode_body
 from asyncagents.domain.call.call import Call, Open, Running
-from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.codec import DECODE_ERRORS, SHAPE_VERSION, Unreadable, unreadable_error
 from asyncagents.domain.conversation.session import Rule, Session
 from asyncagents.domain.event import TaskCreated, TaskUpdated, task_event
 from asyncagents.domain.fact import Resume, Retrieve
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session_state import Control
 from asyncagents.domain.task.account import ended_runs, run_account, session_account
 from asyncagents.domain.task.task import Account, FollowUp, Phase, Progress, RunBaseline, Task, resume_run
 from asyncagents.domain.task.view import background_task

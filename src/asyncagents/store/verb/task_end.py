@@ -7,13 +7,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Call, Completed, Failed, Result, Settled, WaitFor
-from asyncagents.domain.control import Control
 from asyncagents.domain.conversation.codec import Unreadable, decode_message, upcast
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.failure import MessageAbortedError, describe_failure
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session_state import Control
 from asyncagents.domain.shape import encode
 from asyncagents.domain.task import texts
 from asyncagents.domain.task.account import earlier_runs, run_account

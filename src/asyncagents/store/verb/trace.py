@@ -1,8 +1,8 @@
 """Stores the trace of a session, so that it outlives a run, a park and the process."""
 
-from asyncagents.domain.control import Claim, Control
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import SessionId
+from asyncagents.domain.session_state import Claim, Control
 from asyncagents.store.row import check_claim
 from asyncagents.store.tx import Tx
 

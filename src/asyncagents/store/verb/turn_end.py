@@ -2,11 +2,11 @@
 
 from msgspec.structs import replace
 
-from asyncagents.domain.control import Control, Snapshot, is_final
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.session import Session
 from asyncagents.domain.event import PromptAnswered, SessionUpdated
 from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.session_state import Control, Snapshot, is_final
 from asyncagents.store.row import SessionRow, last_message, merge_body, save_session
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.queue import make_room

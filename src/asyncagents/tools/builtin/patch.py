@@ -22,7 +22,10 @@ from asyncagents.tools.file.fingerprint import FileState, Fingerprint
 from asyncagents.tools.file.path import OutsidePath, ResolvedPath, edit_asks, read_asks
 from asyncagents.tools.file.read_log import CallPlan, ReadLog
 from asyncagents.tools.file.text_replace import NoMatch
-from asyncagents.tools.patch.bind import (
+from asyncagents.tools.patch.commit import FileStep, apply_steps
+from asyncagents.tools.patch.parse import parse_patch
+from asyncagents.tools.patch.reconcile import reconcile_patch
+from asyncagents.tools.patch.targets import (
     PatchTarget,
     bind_sections,
     places_of,
@@ -31,9 +34,6 @@ from asyncagents.tools.patch.bind import (
     resolve_targets,
     target_diff,
 )
-from asyncagents.tools.patch.commit import FileStep, apply_steps
-from asyncagents.tools.patch.parse import parse_patch
-from asyncagents.tools.patch.reconcile import reconcile_patch
 
 MOST_DIFF = 50_000
 

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from asyncagents.config.clock import SystemClock
 from asyncagents.domain.call.call import WAIT_OVER, Completed
 from asyncagents.domain.call.reply import utc_time
-from asyncagents.domain.port import Clock
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.task.summary import duration
 from asyncagents.engine.tool import Ask, Pending, Tool, ToolContext
 from asyncagents.errors import ToolError

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.session import FileDiff, project_id
-from asyncagents.domain.port import Clock
 from asyncagents.engine.workplace.snapshots import FileToRestore, NoSnapshots, Snapshots
 from asyncagents.errors import Unavailable
 from asyncagents.tools.file.thread_pool import Threads

@@ -12,8 +12,8 @@ from asyncagents.tools.file.fingerprint import FileState
 from asyncagents.tools.file.path import OutsidePath
 from asyncagents.tools.file.text_replace import NoMatch
 from asyncagents.tools.patch.apply import apply_hunks
-from asyncagents.tools.patch.bind import PatchTarget, read_target
 from asyncagents.tools.patch.parse import AddFile, DeleteFile, Hunk, PatchLine, UpdateFile
+from asyncagents.tools.patch.targets import PatchTarget, read_target
 
 PatchState: TypeAlias = Literal["before", "after", "unknown"]
 _REVERSED_SIGN = {" ": " ", "+": "-", "-": "+"}

@@ -28,7 +28,7 @@ from asyncagents.config.markdown.skills import Skill, find_skills
 from asyncagents.config.paths import FAMILIES, config_folder, secret_paths
 from asyncagents.config.trust import is_trusted, project_root
 from asyncagents.domain.bounded_dict import BoundedDict
-from asyncagents.domain.port import Clock
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.task.notice import NoticeFormat
 from asyncagents.engine.tool import AnyTool
 from asyncagents.engine.workplace.agents import Agents, EnvironmentFacts
@@ -44,8 +44,8 @@ from asyncagents.tools.git.snapshots import SWITCHED_OFF, open_snapshots
 from asyncagents.tools.guard.configured_code import find_code_places
 from asyncagents.tools.guard.place_guard import PlaceGuard
 from asyncagents.tools.mcp.client import ServerSpec
+from asyncagents.tools.mcp.server_control import create_server_control
 from asyncagents.tools.mcp.servers import configured_servers
-from asyncagents.tools.mcp.switchboard import create_server_control
 from asyncagents.tools.output.limit import delete_old_files, limit_output
 from asyncagents.tools.process.processes import Processes
 from asyncagents.tools.process.sandbox import SCRATCH, Sandboxes, SandboxPaths, delete_old_scratch

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from asyncagents.config.config import DelegationConfig
 from asyncagents.config.markdown.skills import Skill
+from asyncagents.domain.clock import Clock
 from asyncagents.domain.id import Ids
-from asyncagents.domain.port import Clock
 from asyncagents.engine.tool import AnyTool
 from asyncagents.store.store import Store
 from asyncagents.tools.builtin.bash import Confinement, bash

@@ -45,7 +45,7 @@ class Problem(Struct, frozen=True):
                 assert_never(self.kind)
 
 
-class ModelOffer(Struct, frozen=True, kw_only=True):
+class UsableModel(Struct, frozen=True, kw_only=True):
     """A model that requests can be sent to."""
 
     ref: ModelRef

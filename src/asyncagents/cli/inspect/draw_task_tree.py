@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from asyncagents.cli.inspect.task_tree import TaskNode, TaskScope, as_builtins
+from asyncagents.cli.inspect.read_task_tree import TaskNode, TaskScope, as_builtins
 from asyncagents.cli.terminal.labels import count_text, run_duration, session_label, tools_text
 from asyncagents.cli.terminal.screen import NARROWEST, ago, dollars, one_line, token_text
 from asyncagents.config.clock import SystemClock

@@ -3,7 +3,6 @@
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import ABORTED
-from asyncagents.domain.control import Claim, Control, RestReason, is_final, waits_outside
 from asyncagents.domain.conversation.codec import decode_message, upcast
 from asyncagents.domain.conversation.failure import Failure, aborted_error, unknown_error
 from asyncagents.domain.conversation.message import AssistantMessage, MessagePath, MessageTime, UserMessage
@@ -11,6 +10,7 @@ from asyncagents.domain.conversation.session import Session, Tokens
 from asyncagents.domain.event import SessionError
 from asyncagents.domain.fact import Fact
 from asyncagents.domain.id import MessageId, SessionId
+from asyncagents.domain.session_state import Claim, Control, RestReason, is_final, waits_outside
 from asyncagents.store.row import (
     SessionRow,
     claimed_session,

@@ -15,7 +15,7 @@ from asyncagents.store.verb_runner import VerbRunner
 T = TypeVar("T")
 
 
-class PiecewiseWriter(VerbRunner):
+class LongSessionWriter(VerbRunner):
     async def _write_in_pieces(
         self, session_id: SessionId, pieces: Iterable[Verb[None]], last: Verb[T | None]
     ) -> T | None:
