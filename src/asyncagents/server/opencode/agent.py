@@ -13,7 +13,7 @@ from asyncagents.engine.workplace.project import Project
 from asyncagents.errors import ToolError
 from asyncagents.server.http.messages import Request, Response, json_response
 from asyncagents.server.opencode.provider_shape import visible_options
-from asyncagents.server.opencode.workplace import workplace
+from asyncagents.server.opencode.workplace import request_workplace
 from asyncagents.server.params import directory
 from asyncagents.server.route import Routes, ServerContext
 
@@ -67,7 +67,7 @@ async def agents(site: ServerContext, request: Request) -> Response:
     """List the agents of a directory with their rules.
 
     The default first, then by name. Without config files there is one agent, which asks for everything."""
-    place = await workplace(site, request)
+    place = await request_workplace(site, request)
     if isinstance(place, Project):
         return json_response([_agent(each) for each in place.agents.list(hidden=True)])
     name = site.runtime.defaults.agent
@@ -102,7 +102,7 @@ async def commands(site: ServerContext, request: Request) -> Response:
     """List the slash commands of a directory.
 
     Omits `compact`: OpenCode's clients have it built in, and would show it twice."""
-    await workplace(site, request)
+    await request_workplace(site, request)
     known = await site.runtime.commands(directory(site, request))
     return json_response([_command(each) for each in known if each.name not in COMPACT_COMMANDS])
 
@@ -123,7 +123,7 @@ def _command(info: CommandInfo) -> CommandShown:
 @routes.get("/skill", access="token", directory=True, response=tuple[SkillInfo, ...])
 async def skills(site: ServerContext, request: Request) -> Response:
     """List the skills of a directory with their content."""
-    place = await workplace(site, request)
+    place = await request_workplace(site, request)
     if not isinstance(place, Project):
         return json_response([])
     return json_response(await site.blocking.run(partial(_read_all, place.skills)))

@@ -20,7 +20,7 @@ from asyncagents.server.opencode.workplace import (
     environment,
     load_config_at,
     load_directory_config,
-    workplace,
+    request_workplace,
 )
 from asyncagents.server.params import directory
 from asyncagents.server.route import Routes, ServerContext
@@ -35,7 +35,7 @@ async def get(site: ServerContext, request: Request) -> Response:
     """Get the config of a directory; secrets are masked.
 
     Includes the default model, even if no file names it."""
-    place = await workplace(site, request)
+    place = await request_workplace(site, request)
     defaults = site.runtime.defaults
     ref = place.default_model or (defaults.model if defaults.missing is None else None)
     said = (
@@ -75,7 +75,7 @@ async def patch_global(site: ServerContext, request: Request) -> Response:
 
 async def _read_change(site: ServerContext, request: Request) -> dict[str, Any]:
     change = read_body(request, dict[str, Any])
-    if not _is_from_files(await workplace(site, request)):
+    if not _is_from_files(await request_workplace(site, request)):
         raise InvalidInput(NO_FILES)
     return {key: value for key, value in change.items() if key != "$schema"}
 

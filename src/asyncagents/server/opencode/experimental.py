@@ -7,7 +7,7 @@ from asyncagents.domain.shape import Shape, encode
 from asyncagents.errors import InvalidInput
 from asyncagents.server.http.body import read_body
 from asyncagents.server.http.messages import ERROR_NAMES, Request, Response, json_response
-from asyncagents.server.opencode.workplace import workplace
+from asyncagents.server.opencode.workplace import request_workplace
 from asyncagents.server.params import query_text
 from asyncagents.server.route import Param, Routes, ServerContext
 from asyncagents.version import VERSION
@@ -72,7 +72,7 @@ _add_fixed("/experimental/workspace/adapter", "List workspace adapters (always e
 @routes.get("/experimental/tool/ids", access="token", directory=True, response=tuple[str, ...])
 async def tool_ids(site: ServerContext, request: Request) -> Response:
     """List the names of a directory's tools."""
-    return json_response(list((await workplace(site, request)).tools))
+    return json_response(list((await request_workplace(site, request)).tools))
 
 
 @routes.get(
@@ -91,7 +91,7 @@ async def tools(site: ServerContext, request: Request) -> Response:
     The tools are the same for every model."""
     if not query_text(request, "provider") or not query_text(request, "model"):
         raise InvalidInput("provider and model are required, as in ?provider=anthropic&model=…")
-    specs = [tool.spec() for tool in (await workplace(site, request)).tools.values()]
+    specs = [tool.spec() for tool in (await request_workplace(site, request)).tools.values()]
     return json_response(
         [ToolInfo(id=spec.name, description=spec.description, parameters=spec.parameters) for spec in specs]
     )

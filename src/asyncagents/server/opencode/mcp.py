@@ -11,7 +11,7 @@ from asyncagents.engine.workplace.mcp import McpControl, McpServerState
 from asyncagents.errors import ConfigError, InvalidInput, NotFound
 from asyncagents.server.http.body import read_body
 from asyncagents.server.http.messages import Request, Response, json_response
-from asyncagents.server.opencode.workplace import workplace
+from asyncagents.server.opencode.workplace import request_workplace
 from asyncagents.server.params import directory, path_id
 from asyncagents.server.route import Routes, ServerContext
 
@@ -138,7 +138,7 @@ async def resources(site: ServerContext, request: Request) -> Response:
     """List the MCP resources of a directory.
 
     Keyed by server and URI; resources of unreachable servers are missing."""
-    served = (await workplace(site, request)).mcp_resources
+    served = (await request_workplace(site, request)).mcp_resources
     found = await served.list_resources() if served is not None else ()
     return json_response(
         {

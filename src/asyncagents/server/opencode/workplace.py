@@ -17,7 +17,7 @@ from asyncagents.tools.guard.place_guard import UNGUARDED, PlaceGuard
 from asyncagents.tools.project.prompt_sources import ProjectPromptSources
 
 
-async def workplace(site: ServerContext, request: Request) -> Workplace:
+async def request_workplace(site: ServerContext, request: Request) -> Workplace:
     """Return the workplace of the request's directory. Raises `InvalidInput` naming an invalid file."""
     try:
         return await site.runtime.workplace(directory(site, request))
@@ -27,13 +27,13 @@ async def workplace(site: ServerContext, request: Request) -> Workplace:
 
 async def default_agent_rules(site: ServerContext, request: Request) -> tuple[Rule, ...]:
     """Return the rules of the directory's default agent."""
-    place = await workplace(site, request)
+    place = await request_workplace(site, request)
     return place.agents.default().layers.rules if isinstance(place, Project) else default_rules()
 
 
 async def place_guard(site: ServerContext, request: Request) -> PlaceGuard:
     """Return the place guard of the directory's file tools."""
-    place = await workplace(site, request)
+    place = await request_workplace(site, request)
     material = place.prompt_sources if isinstance(place, Project) else None
     return material.io.files.guard if isinstance(material, ProjectPromptSources) else UNGUARDED
 
