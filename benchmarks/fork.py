@@ -57,9 +57,9 @@ async def fill(runtime: Runtime, messages: int = MESSAGES) -> Session:
     ids = runtime.conversations._session_factory.ids
     first = await runtime.create_session(directory="/project")
     info = Session(**{name: getattr(first, name) for name in first.__struct_fields__} | {"id": ids.session()})
-    made = ConversationCopy(messages=tuple(_placed(ids, info.id, messages)))
+    copy = ConversationCopy(messages=tuple(_placed(ids, info.id, messages)))
     pool = (await runtime._store.control(first.id)).pool
-    return await runtime._store.conversation.copy_session(NewSession(info=info, pool=pool, key=None), made)
+    return await runtime._store.conversation.copy_session(NewSession(info=info, pool=pool, key=None), copy)
 
 
 def _placed(ids: Ids, session_id: SessionId, messages: int) -> list[PositionedMessage]:

@@ -62,8 +62,8 @@ async def main(prompt: str | None, model: str | None) -> None:
         if isinstance(status, WaitingAsync):
             print((await runtime.tasks.why(session.id)).sentence)
             return
-        for done in await runtime.async_tools.list("completed", session.id):
-            print(f"{done.tool}: {done.result.output if done.result else ''}")
+        for pending_call in await runtime.async_tools.list("completed", session.id):
+            print(f"{pending_call.tool}: {pending_call.result.output if pending_call.result else ''}")
         for last in (await runtime.messages(session.id))[-1:]:
             print(f"agent: {last.text}")
 

@@ -19,11 +19,11 @@ async def main(url: str, *, webhook: bool) -> None:
         for job in sorted(JOBS.glob("*.json")):
             todo = json.loads(job.read_text())
             try:
-                done = await bring(runtime, todo, url)
+                pending_call = await bring(runtime, todo, url)
             except AsyncAgentsError as refused:
                 print(f"{todo['version']} was refused: {refused}")
                 continue
-            print(f"{todo['version']} is {done.status}")
+            print(f"{todo['version']} is {pending_call.status}")
             job.unlink()  # only now: should this process die before, the same result again does no harm
 
 

@@ -42,49 +42,49 @@ class TaskWalk(Walk):
         if not working or self.rng.random() < 0.2:
             await self.claim()
             return
-        lease = self.rng.choice(working)
-        if lease.session_id in self.steps:
-            await self._answer(lease)
+        claim = self.rng.choice(working)
+        if claim.session_id in self.steps:
+            await self._answer(claim)
             return
-        calls = (await self.lab.store.snapshot(lease)).calls
+        calls = (await self.lab.store.snapshot(claim)).calls
         asked = [call for call in calls if isinstance(call.state, Requested)]
         running = [call for call in calls if isinstance(call.state, Running)]
         if asked:
-            await self.lab.move(lease, asked[0], Running(lease.fence))
+            await self.lab.move(claim, asked[0], Running(claim.fence))
         elif running:
-            await self.lab.store.finish_call(lease, running[0].id, Completed("ok"))
+            await self.lab.store.finish_call(claim, running[0].id, Completed("ok"))
         elif not calls:
-            self.leases, kept = {lease.session_id: lease}, self.leases
+            self.leases, kept = {claim.session_id: claim}, self.leases
             await self.rng.choice([self.step, self.step, self.stop])()
-            self.leases = {key: each for key, each in kept.items() if key != lease.session_id} | self.leases
+            self.leases = {key: each for key, each in kept.items() if key != claim.session_id} | self.leases
 
     async def step(self) -> None:
         """Ends of tasks are told with it."""
-        lease = self._any_lease()
-        if lease is None or lease.session_id in self.steps:
+        claim = self._any_lease()
+        if claim is None or claim.session_id in self.steps:
             return
-        snapshot = await self.lab.store.snapshot(lease)
+        snapshot = await self.lab.store.snapshot(claim)
         if snapshot.executing_calls or snapshot.requested_calls or not (snapshot.unread or snapshot.step):
             return
-        told = NoticeOptions(message_id=self.lab.ids.message())
-        new = replace(self.lab.new_step(), notices=told)
-        if (started := await self.lab.store.start_step(lease, new)) is not None:
-            self.steps[lease.session_id] = Step(started, new.request_id)
+        options = NoticeOptions(message_id=self.lab.ids.message())
+        new = replace(self.lab.new_step(), notices=options)
+        if (started := await self.lab.store.start_step(claim, new)) is not None:
+            self.steps[claim.session_id] = Step(started, new.request_id)
 
-    async def _answer(self, lease: Claim) -> None:
-        step = self.steps.pop(lease.session_id)
-        self.texts.pop(lease.session_id, None)
-        turn = (await self.lab.store.control(lease.session_id)).turn
+    async def _answer(self, claim: Claim) -> None:
+        step = self.steps.pop(claim.session_id)
+        self.texts.pop(claim.session_id, None)
+        turn = (await self.lab.store.control(claim.session_id)).turn
         tools = self.rng.choice([[], ["read"], ["read", "grep"]])
-        await self.lab.end(lease, step, *[self.lab.call(step, tool=each, turn=turn) for each in tools])
+        await self.lab.end(claim, step, *[self.lab.call(step, tool=each, turn=turn) for each in tools])
 
     async def _by_a_call(self, make: Callable[[Call], Fact | None]) -> None:
         """What a running call does to tasks."""
-        for lease in list(self.leases.values()):
-            for call in (await self.lab.store.snapshot(lease)).calls:
+        for claim in list(self.leases.values()):
+            for call in (await self.lab.store.snapshot(claim)).calls:
                 if isinstance(call.state, Running):
                     if (fact := make(call)) is not None:
-                        await self.lab.store.finish_call(lease, call.id, Completed("ok"), (fact,))
+                        await self.lab.store.finish_call(claim, call.id, Completed("ok"), (fact,))
                     return
         boss = await parent(self.lab, 3)
         self.leases[boss.id] = boss.lease

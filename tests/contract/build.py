@@ -142,15 +142,15 @@ class Lab:
             since=since,
         )
 
-    async def step(self, lease: Claim, since: int = 1) -> Step:
+    async def step(self, claim: Claim, since: int = 1) -> Step:
         new = self.new_step(since)
-        started = await self.store.start_step(lease, new)
+        started = await self.store.start_step(claim, new)
         assert started is not None
         return Step(started, new.request_id)
 
     async def end(
         self,
-        lease: Claim,
+        claim: Claim,
         step: Step,
         *calls: Call,
         text: str = "hi",
@@ -159,7 +159,7 @@ class Lab:
         tokens: Tokens | None = SPENT,
     ) -> Snapshot:
         end = self.step_end(step, *calls, text=text, finish=finish, error=error, tokens=tokens)
-        return await self.store.finish_step(lease, end)
+        return await self.store.finish_step(claim, end)
 
     def step_end(
         self,
@@ -188,9 +188,9 @@ class Lab:
             tokens=tokens,
         )
 
-    async def write(self, lease: Claim, *parts: Part, published: bool = True) -> None:
+    async def write(self, claim: Claim, *parts: Part, published: bool = True) -> None:
         """Keep parts of a step as it streams; those that listeners know already are not published."""
-        await self.store.write_parts(lease, parts, self.published(*parts) if published else ())
+        await self.store.write_parts(claim, parts, self.published(*parts) if published else ())
 
     def published(self, *parts: Part) -> tuple[Event, ...]:
         now = self.clock.now()
@@ -224,19 +224,19 @@ class Lab:
 
     async def called(self, *states: CallState | None) -> tuple[SessionId, Claim, list[Call]]:
         """A session whose first step made a call for each state, and moved it there."""
-        session_id, _, lease = await self.prompted()
-        step = await self.step(lease)
+        session_id, _, claim = await self.prompted()
+        step = await self.step(claim)
         calls = [self.call(step) for _ in states]
-        await self.end(lease, step, *calls)
-        return session_id, lease, [await self.move(lease, c, s) for c, s in zip(calls, states, strict=True)]
+        await self.end(claim, step, *calls)
+        return session_id, claim, [await self.move(claim, c, s) for c, s in zip(calls, states, strict=True)]
 
-    async def move(self, lease: Claim, call: Call, state: CallState | None) -> Call:
+    async def move(self, claim: Claim, call: Call, state: CallState | None) -> Call:
         if state is not None:
-            await self.store.advance(lease, (CallMove(call.id, state),))
+            await self.store.advance(claim, (CallMove(call.id, state),))
         return await self.store.call(call.id)
 
-    async def start(self, lease: Claim, call: Call) -> Call:
-        return await self.move(lease, call, Running(lease.fence))
+    async def start(self, claim: Claim, call: Call) -> Call:
+        return await self.move(claim, call, Running(claim.fence))
 
     def waiting(
         self, kind: OpenKind = "async", *, due: int | None = None, on_due: Result | None = None
@@ -273,8 +273,8 @@ class Lab:
 
     async def asked(self, *more: CallState | None) -> tuple[SessionId, Claim, Call, list[Call]]:
         """A session with an ask open, and further calls."""
-        session_id, lease, (call, *others) = await self.called(None, *more)
-        return session_id, lease, await self.move(lease, call, self.ask(session_id)), others
+        session_id, claim, (call, *others) = await self.called(None, *more)
+        return session_id, claim, await self.move(claim, call, self.ask(session_id)), others
 
     # What is there
 

@@ -40,9 +40,9 @@ async def talk(lab: Lab, session_id: SessionId, *times: int) -> list[MessageId]:
     for now in times:
         said.append(await ask(lab, session_id, now))
         lab.clock.advance(500)
-        lease = await lab.claim(session_id)
-        step = await lab.step(lease)
-        await lab.end(lease, step)
-        assert await lab.store.rest(lease, 10**6, "done")
+        claim = await lab.claim(session_id)
+        step = await lab.step(claim)
+        await lab.end(claim, step)
+        assert await lab.store.rest(claim, 10**6, "done")
         said.append(step.id)
     return said

@@ -22,8 +22,8 @@ class TalkWalk(Walk):
         if len(await self.lab.store.sessions(PROJECT)) < MAX_SESSIONS:
             source = await self.lab.store.conversation.copy_source(await self._any_session())
             info = self.lab.info()
-            made = copy_conversation(source.messages, to=info.id, ids=self.lab.ids, now=self.lab.clock.now())
-            await self.lab.store.conversation.copy_session(NewSession(info=info, pool=POOL), made)
+            copy = copy_conversation(source.messages, to=info.id, ids=self.lab.ids, now=self.lab.clock.now())
+            await self.lab.store.conversation.copy_session(NewSession(info=info, pool=POOL), copy)
 
     async def cut(self) -> None:
         session_id = await self._any_session()

@@ -16,10 +16,10 @@ from tests.contract.build import Lab, Step
 class Parent:
     """A session with one step whose calls launch tasks."""
 
-    def __init__(self, lab: Lab, lease: Claim, step: Step, calls: list[Call]) -> None:
+    def __init__(self, lab: Lab, claim: Claim, step: Step, calls: list[Call]) -> None:
         self.lab = lab
-        self.id = lease.session_id
-        self.lease = lease
+        self.id = claim.session_id
+        self.lease = claim
         self.step = step
         self.calls = calls
 
@@ -58,8 +58,8 @@ class Parent:
         return fact.info.id
 
     async def watch(self, call: Call, task_id: SessionId, *, any: bool = False) -> None:
-        watch = WaitFor(task_id, "asyncagents_output", any=any)
-        state = Open(kind="wait", since=self.lab.clock.now(), watch=watch)
+        wait = WaitFor(task_id, "asyncagents_output", any=any)
+        state = Open(kind="wait", since=self.lab.clock.now(), watch=wait)
         await self.lab.store.open_call(self.lease, call.id, state)
 
     async def rest(self) -> bool:
@@ -73,30 +73,30 @@ class Parent:
 
 async def parent(lab: Lab, count: int = 1, *, tool: str = "task") -> Parent:
     """`count` calls have begun."""
-    _, _, lease = await lab.prompted()
-    step = await lab.step(lease)
+    _, _, claim = await lab.prompted()
+    step = await lab.step(claim)
     calls = [lab.call(step, tool=tool) for _ in range(count)]
-    await lab.end(lease, step, *calls)
-    moved = [await lab.move(lease, call, Running(lease.fence)) for call in calls]
-    return Parent(lab, lease, step, moved)
+    await lab.end(claim, step, *calls)
+    moved = [await lab.move(claim, call, Running(claim.fence)) for call in calls]
+    return Parent(lab, claim, step, moved)
 
 
 async def middle(lab: Lab, child: SessionId, count: int = 1) -> Parent:
     """A task at work that launches tasks itself."""
-    lease = await lab.claim(child)
-    step = await lab.step(lease)
+    claim = await lab.claim(child)
+    step = await lab.step(claim)
     calls = [lab.call(step, tool="task") for _ in range(count)]
-    await lab.end(lease, step, *calls)
-    return Parent(lab, lease, step, [await lab.move(lease, call, Running(lease.fence)) for call in calls])
+    await lab.end(claim, step, *calls)
+    return Parent(lab, claim, step, [await lab.move(claim, call, Running(claim.fence)) for call in calls])
 
 
 async def work(lab: Lab, child: SessionId, text: str = "Red.", *, error: Failure | None = None) -> None:
     """A child answers and rests."""
-    lease = await lab.claim(child)
-    step = await lab.step(lease)
-    await lab.end(lease, step, text=text, error=error)
+    claim = await lab.claim(child)
+    step = await lab.step(claim)
+    await lab.end(claim, step, text=text, error=error)
     control = await lab.store.control(child)
-    assert await lab.store.rest(lease, control.wake_seq, "error" if error else "done")
+    assert await lab.store.rest(claim, control.wake_seq, "error" if error else "done")
 
 
 async def open_notices(lab: Lab, session_id: SessionId) -> list[tuple[str, int, str]]:

@@ -16,10 +16,10 @@ from asyncagents.store.tx import Tx
 from tests.contract.build import ALICE, BOB, Lab, ask_id, done, result_of
 
 
-async def _abort(lab: Lab, lease: Claim) -> None:
-    snapshot = await lab.store.snapshot(lease)
+async def _abort(lab: Lab, claim: Claim) -> None:
+    snapshot = await lab.store.snapshot(claim)
     assert snapshot.is_cancelled
-    assert await lab.store.rest(lease, snapshot.control.wake_seq, "aborted")
+    assert await lab.store.rest(claim, snapshot.control.wake_seq, "aborted")
 
 
 async def _aborted_answer(lab: Lab, message_id: MessageId) -> AssistantMessage:
@@ -34,15 +34,15 @@ async def _aborted_answer(lab: Lab, message_id: MessageId) -> AssistantMessage:
 
 @pytest.mark.spec("C-10")
 async def test_an_abort_settles_open_calls_and_leaves_an_aborted_message(lab: Lab) -> None:
-    session_id, lease, asks, others = await lab.asked(None, None, None)
+    session_id, claim, asks, others = await lab.asked(None, None, None)
     unstarted, runs, waits = others
-    await lab.start(lease, runs)
-    await lab.move(lease, waits, lab.waiting())
+    await lab.start(claim, runs)
+    await lab.move(claim, waits, lab.waiting())
     (prompt,) = [e.info.id for e in await lab.store.messages(session_id)][:1]
     lab.commits.clear()
     await lab.store.cancel(session_id)
     assert lab.woken == [session_id]
-    await _abort(lab, lease)
+    await _abort(lab, claim)
 
     for call in (asks, unstarted, runs, waits):
         assert result_of(await lab.store.call(call.id)) == Failed(ABORTED)
@@ -60,13 +60,13 @@ async def test_an_abort_settles_open_calls_and_leaves_an_aborted_message(lab: La
 
 @pytest.mark.spec("C-10")
 async def test_input_that_was_not_read_is_held_answered_and_read_with_the_next(lab: Lab) -> None:
-    session_id, prompt, lease = await lab.prompted()
-    step = await lab.step(lease)
+    session_id, prompt, claim = await lab.prompted()
+    step = await lab.step(claim)
     queued = [await lab.prompt(session_id, f"no. {n}") for n in range(2)]
-    await lab.end(lease, step)
+    await lab.end(claim, step)
     await lab.store.cancel(session_id)
     lab.commits.clear()
-    await _abort(lab, lease)
+    await _abort(lab, claim)
     answered = {e.message_id: e.answer_id for e in lab.events if isinstance(e, PromptAnswered)}
     answer = await _aborted_answer(lab, queued[0])
     assert answered == dict.fromkeys(queued, answer.id)
@@ -80,13 +80,13 @@ async def test_input_that_was_not_read_is_held_answered_and_read_with_the_next(l
     assert await lab.store.claim(session_id, ALICE, dead=None) is None
 
     loud = await lab.prompt(session_id, "go on")
-    lease = await lab.claim(session_id)
-    assert not (await lab.store.snapshot(lease)).is_cancelled
-    second = await lab.step(lease, since=step.started.position + 1)
+    claim = await lab.claim(session_id)
+    assert not (await lab.store.snapshot(claim)).is_cancelled
+    second = await lab.step(claim, since=step.started.position + 1)
     assert [e.info.id for e in second.started.tail] == [answer.id, *queued, loud]
-    snapshot = await lab.end(lease, second)
+    snapshot = await lab.end(claim, second)
     lab.commits.clear()
-    assert await lab.store.rest(lease, snapshot.control.wake_seq, "done")
+    assert await lab.store.rest(claim, snapshot.control.wake_seq, "done")
     answered = {e.message_id: e.answer_id for e in lab.events if isinstance(e, PromptAnswered)}
     assert answered == {loud: second.id}
 
@@ -96,8 +96,8 @@ async def test_an_abort_before_the_first_promotion_answers_with_a_message_of_its
     session_id = await lab.session()
     prompt = await lab.prompt(session_id)
     await lab.store.cancel(session_id)
-    lease = await lab.claim(session_id)
-    await _abort(lab, lease)
+    claim = await lab.claim(session_id)
+    await _abort(lab, claim)
     answer = await _aborted_answer(lab, prompt)
     assert answer.parent_id == prompt
     wire = [e.info.id for e in await lab.store.messages(session_id)]
@@ -107,42 +107,42 @@ async def test_an_abort_before_the_first_promotion_answers_with_a_message_of_its
 
 @pytest.mark.spec("C-10")
 async def test_input_admitted_after_the_cancel_is_not_covered(lab: Lab) -> None:
-    session_id, prompt, lease = await lab.prompted()
-    step = await lab.step(lease)
-    await lab.end(lease, step)
+    session_id, prompt, claim = await lab.prompted()
+    step = await lab.step(claim)
+    await lab.end(claim, step)
     await lab.store.cancel(session_id)
     later = await lab.prompt(session_id, "never mind, do this")
-    await _abort(lab, lease)
+    await _abort(lab, claim)
     assert (await lab.store.input(later)).answer_id is None
     await _aborted_answer(lab, prompt)
     assert (await lab.store.control(session_id)).state == "ready"
-    lease = await lab.claim(session_id)
-    assert not (await lab.store.snapshot(lease)).is_cancelled
-    second = await lab.step(lease)
+    claim = await lab.claim(session_id)
+    assert not (await lab.store.snapshot(claim)).is_cancelled
+    second = await lab.step(claim)
     assert second.started.message.parent_id == later
     assert (await lab.store.control(session_id)).turn == 2
 
 
 @pytest.mark.spec("C-10")
 async def test_of_input_before_and_after_a_cancel_only_the_first_is_aborted(lab: Lab) -> None:
-    session_id, early, lease = await lab.prompted()
+    session_id, early, claim = await lab.prompted()
     await lab.store.cancel(session_id)
     late = await lab.prompt(session_id, "do this")
-    assert await lab.store.start_step(lease, lab.new_step()) is None
-    await _abort(lab, lease)
+    assert await lab.store.start_step(claim, lab.new_step()) is None
+    await _abort(lab, claim)
     assert (await _aborted_answer(lab, early)).parent_id == early
     assert (await lab.store.input(late)).answer_id is None
-    lease = await lab.claim(session_id)
-    step = await lab.step(lease)
+    claim = await lab.claim(session_id)
+    step = await lab.step(claim)
     assert step.started.message.parent_id == late
 
 
 async def test_a_cancel_wins_over_recovery(lab: Lab) -> None:
-    session_id, prompt, lease = await lab.prompted()
-    await lab.step(lease)
+    session_id, prompt, claim = await lab.prompted()
+    await lab.step(claim)
     await lab.store.cancel(session_id)
-    lease = await lab.claim(session_id, BOB, dead=ALICE)
-    await _abort(lab, lease)
+    claim = await lab.claim(session_id, BOB, dead=ALICE)
+    await _abort(lab, claim)
     answer = await _aborted_answer(lab, prompt)
     assert answer.parent_id == prompt
     assert [row[2] for row in await lab.requests(session_id)] == ["lost"]
@@ -154,37 +154,37 @@ async def test_a_cancel_of_an_idle_session_does_nothing_to_what_comes(lab: Lab) 
     assert await lab.store.cancel(session_id) == (session_id,)
     assert ((await lab.store.control(session_id)).state, lab.woken) == ("idle", [])
     await lab.prompt(session_id)
-    lease = await lab.claim(session_id)
-    assert not (await lab.store.snapshot(lease)).is_cancelled
-    await lab.step(lease)
+    claim = await lab.claim(session_id)
+    assert not (await lab.store.snapshot(claim)).is_cancelled
+    await lab.step(claim)
     with pytest.raises(NotFound):
         await lab.store.cancel(SessionId("ses_nobody"))
 
 
 @pytest.mark.spec("C-10")
 async def test_a_parked_session_is_woken_by_an_abort(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(lab.waiting())
-    snapshot = await lab.store.snapshot(lease)
-    await lab.store.park(lease, snapshot.control.wake_seq)
+    session_id, claim, (call,) = await lab.called(lab.waiting())
+    snapshot = await lab.store.snapshot(claim)
+    await lab.store.park(claim, snapshot.control.wake_seq)
     await lab.store.cancel(session_id)
-    lease = await lab.claim(session_id)
-    await _abort(lab, lease)
+    claim = await lab.claim(session_id)
+    await _abort(lab, claim)
     assert result_of(await lab.store.call(call.id)) == Failed(ABORTED)
     assert await lab.store.statuses() == {}
 
 
 @pytest.mark.spec("C-10")
 async def test_an_abort_leaves_no_part_half_open(lab: Lab) -> None:
-    session_id, prompt, lease = await lab.prompted()
-    step = await lab.step(lease)
+    session_id, prompt, claim = await lab.prompted()
+    step = await lab.step(claim)
     part = lab.text(step, "Once upon a")
-    await lab.write(lease, part)
+    await lab.write(claim, part)
     await lab.store.cancel(session_id)
     lab.clock.advance(7)
     end = lab.step_end(step, error=aborted_error(), tokens=None)
     closed = replace(part, time=PartTime(start=lab.clock.now() - 7, end=lab.clock.now()))
-    await lab.store.finish_step(lease, replace(end, parts=(closed,)))
-    await _abort(lab, lease)
+    await lab.store.finish_step(claim, replace(end, parts=(closed,)))
+    await _abort(lab, claim)
     assert (await _aborted_answer(lab, prompt)).id == step.id
     before = await lab.store.message(step.id)
     assert before.parts[1:] == (closed,)
@@ -195,12 +195,12 @@ async def test_an_abort_leaves_no_part_half_open(lab: Lab) -> None:
 
 
 async def test_an_error_that_was_there_is_not_replaced_by_an_abort(lab: Lab) -> None:
-    session_id, prompt, lease = await lab.prompted()
+    session_id, prompt, claim = await lab.prompted()
     error = api_error("overloaded", is_retryable=False)
-    step = await lab.step(lease)
-    await lab.end(lease, step, error=error)
+    step = await lab.step(claim)
+    await lab.end(claim, step, error=error)
     await lab.store.cancel(session_id)
-    await _abort(lab, lease)
+    await _abort(lab, claim)
     info = (await lab.store.message(step.id)).info
     assert isinstance(info, AssistantMessage)
     assert info.error == error
@@ -209,15 +209,15 @@ async def test_an_error_that_was_there_is_not_replaced_by_an_abort(lab: Lab) -> 
 
 @pytest.mark.spec("X-11")
 async def test_the_model_hears_of_an_aborted_call_that_it_was_told_is_pending(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(lab.waiting())
+    session_id, claim, (call,) = await lab.called(lab.waiting())
     await lab.prompt(session_id, source="system")
-    await lab.end(lease, await lab.step(lease))
+    await lab.end(claim, await lab.step(claim))
     await lab.store.cancel(session_id)
-    await _abort(lab, lease)
+    await _abort(lab, claim)
     assert (await lab.store.control(session_id)).state == "idle"
     await lab.prompt(session_id)
-    lease = await lab.claim(session_id)
-    tail = (await lab.step(lease)).started.tail
+    claim = await lab.claim(session_id)
+    tail = (await lab.step(claim)).started.tail
     texts = [part.text for entry in tail for part in entry.parts if isinstance(part, TextPart)]
     assert texts.count(result_text(await lab.store.call(call.id))) == 1
 
@@ -227,17 +227,17 @@ async def test_a_cancel_reaches_the_descendants(lab: Lab) -> None:
     parent, _, _ = await lab.prompted()
     child = await lab.session(parent=parent)
     await lab.prompt(child)
-    lease = await lab.claim(child)
-    await lab.step(lease)
+    claim = await lab.claim(child)
+    await lab.step(claim)
     assert await lab.store.cancel(parent) == (parent, child)
-    assert (await lab.store.snapshot(lease)).is_cancelled
+    assert (await lab.store.snapshot(claim)).is_cancelled
 
 
 @pytest.mark.spec("C-10")
 async def test_a_cancel_outside_a_turn_settles_what_is_still_open(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(lab.waiting())
-    snapshot = await lab.store.snapshot(lease)
-    assert await lab.store.rest(lease, snapshot.control.wake_seq, "error")
+    session_id, claim, (call,) = await lab.called(lab.waiting())
+    snapshot = await lab.store.snapshot(claim)
+    assert await lab.store.rest(claim, snapshot.control.wake_seq, "error")
     lab.commits.clear()
     await lab.store.cancel(session_id)
     assert result_of(await lab.store.call(call.id)) == Failed("Tool execution aborted")
@@ -247,17 +247,17 @@ async def test_a_cancel_outside_a_turn_settles_what_is_still_open(lab: Lab) -> N
 
 @pytest.mark.spec("C-10", "P-05")
 async def test_nothing_is_taken_after_a_cancel_though_no_run_has_seen_it(lab: Lab) -> None:
-    session_id, lease, (starts, waits, asks) = await lab.called(None, None, None)
-    await lab.move(lease, starts, Running(lease.fence, AsyncState()))
-    await lab.move(lease, waits, lab.waiting())
-    asks = await lab.move(lease, asks, lab.ask(session_id))
+    session_id, claim, (starts, waits, asks) = await lab.called(None, None, None)
+    await lab.move(claim, starts, Running(claim.fence, AsyncState()))
+    await lab.move(claim, waits, lab.waiting())
+    asks = await lab.move(claim, asks, lab.ask(session_id))
     await lab.store.cancel(session_id)
     for call in (starts, waits):
         with pytest.raises(AlreadySettled, match=ABORTED):
             await lab.store.settle(call.id, done())
     with pytest.raises(Conflict, match="no longer open"):
         await lab.store.answer(ask_id(asks), Always())
-    await _abort(lab, lease)
+    await _abort(lab, claim)
 
 
 @pytest.mark.spec("C-10")

@@ -51,9 +51,9 @@ async def test_the_same_key_answers_alike_after_the_turn_is_over(lab: Lab) -> No
     session_id = await lab.session()
     fact = lab.input(session_id, key="k")
     await lab.store.admit(fact)
-    lease = await lab.claim(session_id)
-    snapshot = await lab.end(lease, await lab.step(lease))
-    await lab.store.rest(lease, snapshot.control.wake_seq, "done")
+    claim = await lab.claim(session_id)
+    snapshot = await lab.end(claim, await lab.step(claim))
+    await lab.store.rest(claim, snapshot.control.wake_seq, "done")
     before = await lab.everything()
     assert await lab.store.admit(fact) == AdmitResult(fact.message.id, new=False)
     assert await lab.everything() == before
@@ -105,13 +105,13 @@ async def test_input_wakes_a_session_exactly_once(lab: Lab) -> None:
 
 
 async def test_input_for_a_running_session_moves_its_wake_count(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
+    session_id, _, claim = await lab.prompted()
     before = await lab.store.control(session_id)
     lab.commits.clear()
     await lab.prompt(session_id)
     after = await lab.store.control(session_id)
     assert (after.state, after.wake_seq) == ("running", before.wake_seq + 1)
-    assert after.fence == lease.fence
+    assert after.fence == claim.fence
     assert lab.woken == [session_id]
 
 
@@ -126,8 +126,8 @@ async def test_input_that_wakes_nobody_is_kept_and_read_with_the_next(lab: Lab) 
     assert await lab.store.claim(session_id, ALICE, dead=None) is None
 
     loud = await lab.prompt(session_id, "go")
-    lease = await lab.claim(session_id)
-    step = await lab.step(lease)
+    claim = await lab.claim(session_id)
+    step = await lab.step(claim)
     assert [entry.info.id for entry in step.started.tail] == [quiet, loud]
     assert (await lab.store.input(quiet)).state == "promoted"
 
@@ -158,7 +158,7 @@ async def test_none_of_many_prompts_at_once_is_dropped(lab: Lab) -> None:
     answers = await asyncio.gather(*(lab.store.admit(fact) for fact in facts))
     assert sum(answer.new for answer in answers) == 10
     assert (await lab.store.control(session_id)).wake_seq == 10
-    lease = await lab.claim(session_id)
-    tail = (await lab.step(lease)).started.tail
+    claim = await lab.claim(session_id)
+    tail = (await lab.step(claim)).started.tail
     texts = [part.text for entry in tail for part in entry.parts if isinstance(part, TextPart)]
     assert texts == [f"no. {n}" for n in range(10)]

@@ -22,9 +22,9 @@ from tests.contract.build import PROJECT, Lab, ask_id, done, result_of, state_of
 
 
 async def test_a_yes_lets_the_call_run(lab: Lab) -> None:
-    session_id, lease, call, _ = await lab.asked()
-    snapshot = await lab.store.snapshot(lease)
-    assert await lab.store.park(lease, snapshot.control.wake_seq)
+    session_id, claim, call, _ = await lab.asked()
+    snapshot = await lab.store.snapshot(claim)
+    assert await lab.store.park(claim, snapshot.control.wake_seq)
     lab.commits.clear()
     granted = await lab.store.answer(ask_id(call), Once(), ask_hash="h1")
     assert (state_of(granted), granted.granted, granted.reply) == ("Requested", ("h1",), Once())
@@ -32,8 +32,8 @@ async def test_a_yes_lets_the_call_run(lab: Lab) -> None:
         (ask_id(call), "once")
     ]
     assert lab.woken == [session_id]
-    lease = await lab.claim(session_id)
-    assert (await lab.store.snapshot(lease)).requested_calls == (granted,)
+    claim = await lab.claim(session_id)
+    assert (await lab.store.snapshot(claim)).requested_calls == (granted,)
 
 
 @pytest.mark.parametrize(
@@ -57,15 +57,15 @@ async def test_the_same_answer_again_changes_nothing(lab: Lab, reply: Reply) -> 
 
 
 async def test_the_same_answer_is_the_same_after_the_call_has_run(lab: Lab) -> None:
-    _, lease, call, _ = await lab.asked()
+    _, claim, call, _ = await lab.asked()
     await lab.store.answer(ask_id(call), Once())
-    await lab.start(lease, call)
-    settled = await lab.store.finish_call(lease, call.id, done())
+    await lab.start(claim, call)
+    settled = await lab.store.finish_call(claim, call.id, done())
     assert await lab.store.answer(ask_id(call), Once()) == settled
 
 
 async def test_of_many_answers_at_once_one_counts(lab: Lab) -> None:
-    _, lease, call, _ = await lab.asked()
+    _, claim, call, _ = await lab.asked()
     replies: list[Reply] = [Once(), Reject("a"), Reject("b")] * 5
     answers = await asyncio.gather(
         *(lab.store.answer(ask_id(call), reply) for reply in replies), return_exceptions=True
@@ -73,11 +73,11 @@ async def test_of_many_answers_at_once_one_counts(lab: Lab) -> None:
     kept = (await lab.store.call(call.id)).reply
     for reply, answer in zip(replies, answers, strict=True):
         assert isinstance(answer, Conflict) == (reply != kept)
-    assert len((await lab.store.snapshot(lease)).requested_calls) == (kept == Once())
+    assert len((await lab.store.snapshot(claim)).requested_calls) == (kept == Once())
 
 
 async def test_an_answer_to_something_else_is_a_conflict(lab: Lab) -> None:
-    session_id, lease, call, _ = await lab.asked()
+    session_id, claim, call, _ = await lab.asked()
     before = await lab.everything()
     with pytest.raises(Conflict, match=ask_id(call)):
         await lab.store.answer(ask_id(call), Once(), ask_hash="h0")
@@ -86,22 +86,22 @@ async def test_an_answer_to_something_else_is_a_conflict(lab: Lab) -> None:
     assert await lab.everything() == before
 
     old = ask_id(call)
-    again = await lab.move(lease, call, lab.ask(session_id))
+    again = await lab.move(claim, call, lab.ask(session_id))
     with pytest.raises(NotFound):
         await lab.store.answer(old, Once())
     assert state_of(await lab.store.answer(ask_id(again), Once())) == "Requested"
 
 
 async def test_an_ask_that_was_settled_otherwise_takes_no_answer(lab: Lab) -> None:
-    _, lease, call, _ = await lab.asked()
-    await lab.store.finish_call(lease, call.id, Failed("gone"))
+    _, claim, call, _ = await lab.asked()
+    await lab.store.finish_call(claim, call.id, Failed("gone"))
     with pytest.raises(Conflict, match=ask_id(call)):
         await lab.store.answer(ask_id(call), Once())
 
 
 async def test_a_question_takes_an_answer_for_each_of_its_questions(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(None)
-    call = await lab.move(lease, call, lab.question(session_id, "Which colour?", "Which size?"))
+    session_id, claim, (call,) = await lab.called(None)
+    call = await lab.move(claim, call, lab.question(session_id, "Which colour?", "Which size?"))
     before = await lab.everything()
     for wrong in (Once(), Answers((("red",),)), Answers(())):
         with pytest.raises(InvalidInput):
@@ -119,12 +119,12 @@ async def test_a_question_takes_an_answer_for_each_of_its_questions(lab: Lab) ->
 
 
 async def test_a_question_may_be_refused(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(None)
-    call = await lab.move(lease, call, lab.question(session_id))
+    session_id, claim, (call,) = await lab.called(None)
+    call = await lab.move(claim, call, lab.question(session_id))
     lab.commits.clear()
     await lab.store.answer(ask_id(call), Reject())
     assert [e.request_id for e in lab.events if isinstance(e, QuestionRejected)] == [ask_id(call)]
-    assert (await lab.store.snapshot(lease)).is_blocked
+    assert (await lab.store.snapshot(claim)).is_blocked
 
 
 async def test_answers_are_no_reply_to_an_ask(lab: Lab) -> None:
@@ -137,18 +137,18 @@ async def test_answers_are_no_reply_to_an_ask(lab: Lab) -> None:
 
 @pytest.mark.spec("A-04")
 async def test_a_yes_may_come_with_other_arguments(lab: Lab) -> None:
-    _, lease, call, _ = await lab.asked()
+    _, claim, call, _ = await lab.asked()
     edited = await lab.store.answer(ask_id(call), Once({"target": "one"}))
     assert (edited.input, edited.written) == ({"target": "one"}, {"target": "all"})
     assert (state_of(edited), edited.granted) == ("Requested", (WRITTEN_BY_PERSON,))
     assert edited.repeat_key == ("build", {"target": "all"})
-    assert (await lab.store.snapshot(lease)).requested_calls == (edited,)
+    assert (await lab.store.snapshot(claim)).requested_calls == (edited,)
 
 
 @pytest.mark.spec("A-04")
 async def test_always_is_kept_for_the_project_and_frees_whoever_asks_alike_in_the_tree(lab: Lab) -> None:
-    session_id, lease, call, (other,) = await lab.asked(None)
-    alike = await lab.move(lease, other, lab.ask(session_id))
+    session_id, claim, call, (other,) = await lab.asked(None)
+    alike = await lab.move(claim, other, lab.ask(session_id))
     child_id = await lab.session(parent=session_id)
     await lab.prompt(child_id)
     child_lease = await lab.claim(child_id)
@@ -175,10 +175,10 @@ async def test_always_is_kept_for_the_project_and_frees_whoever_asks_alike_in_th
 
 @pytest.mark.spec("Z-06")
 async def test_an_exact_always_is_for_one_text_and_frees_only_who_asks_for_that(lab: Lab) -> None:
-    session_id, lease, call, (other, third) = await lab.asked(None, None)
+    session_id, claim, call, (other, third) = await lab.asked(None, None)
     await lab.store.answer(ask_id(call), Once())
     call, other, third = [
-        await lab.move(lease, each, lab.exact_ask(session_id, text))
+        await lab.move(claim, each, lab.exact_ask(session_id, text))
         for each, text in ((call, "ls $(a*)"), (other, "ls $(ab)"), (third, "ls $(a*)"))
     ]
     await lab.store.answer(ask_id(call), Always())
@@ -191,11 +191,11 @@ async def test_an_exact_always_is_for_one_text_and_frees_only_who_asks_for_that(
 
 
 async def test_a_no_may_leave_the_turn_alone(lab: Lab) -> None:
-    session_id, lease, (call, sibling) = await lab.called(None, None)
-    asked = await lab.move(lease, call, replace(lab.ask(session_id), blocks=False))
+    session_id, claim, (call, sibling) = await lab.called(None, None)
+    asked = await lab.move(claim, call, replace(lab.ask(session_id), blocks=False))
     rejected = await lab.store.answer(ask_id(asked), Reject())
     assert result_of(rejected) == Failed("The user rejected this tool call.")
-    snapshot = await lab.store.snapshot(lease)
+    snapshot = await lab.store.snapshot(claim)
     assert not snapshot.is_blocked
     assert [each.id for each in snapshot.requested_calls] == [sibling.id]
 
@@ -205,12 +205,12 @@ async def test_what_waits_for_a_person_is_listed_with_its_lineage(lab: Lab) -> N
     root = await lab.session()
     child = await lab.session(parent=root)
     await lab.prompt(child)
-    lease = await lab.claim(child)
-    step = await lab.step(lease)
+    claim = await lab.claim(child)
+    step = await lab.step(claim)
     calls = [lab.call(step) for _ in range(3)]
-    await lab.end(lease, step, *calls)
+    await lab.end(claim, step, *calls)
     for call, state in zip(calls, (lab.ask(child), lab.question(child), lab.waiting()), strict=True):
-        await lab.move(lease, call, state)
+        await lab.move(claim, call, state)
     for waiting in (await lab.store.asks(root), await lab.store.asks()):
         assert [each.call.id for each in waiting] == [calls[0].id, calls[1].id]
         assert [[session.id for session in each.lineage] for each in waiting] == [[root, child]] * 2

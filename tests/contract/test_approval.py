@@ -56,10 +56,10 @@ def asks(lab: Lab, session_id: SessionId, *, approval: bool = True) -> Open:
 
 async def opened(lab: Lab, *, approval: bool = True) -> tuple[SessionId, Claim, Call]:
     """A session whose tool has asked for a decision."""
-    session_id, lease, (call,) = await lab.called(None)
-    call = await lab.start(lease, call)
-    await lab.store.open_call(lease, call.id, asks(lab, session_id, approval=approval))
-    return session_id, lease, await lab.store.call(call.id)
+    session_id, claim, (call,) = await lab.called(None)
+    call = await lab.start(claim, call)
+    await lab.store.open_call(claim, call.id, asks(lab, session_id, approval=approval))
+    return session_id, claim, await lab.store.call(call.id)
 
 
 def closed(events: list[Event]) -> list[Event]:
@@ -72,10 +72,10 @@ async def fed(lab: Lab) -> list[Event]:
 
 @pytest.mark.spec("C-03", "P-01")
 async def test_an_approval_is_asked_of_a_person_and_holds_nobody_up(lab: Lab) -> None:
-    session_id, lease, call = await opened(lab)
+    session_id, claim, call = await opened(lab)
     live = [event for event in lab.events if isinstance(event, QuestionAsked)]
-    snapshot = await lab.store.snapshot(lease)
-    assert await lab.store.park(lease, snapshot.control.wake_seq)
+    snapshot = await lab.store.snapshot(claim)
+    assert await lab.store.park(claim, snapshot.control.wake_seq)
     (waiting,) = await lab.store.asks(session_id)
     assert (waiting.call.id, waiting.who) == (call.id, "release managers")
     assert waiting.until == lab.clock.now() + SECONDS
@@ -90,36 +90,36 @@ async def test_an_approval_is_asked_of_a_person_and_holds_nobody_up(lab: Lab) ->
     assert isinstance(part.state, ToolWaiting)
 
 
-async def _yes(lab: Lab, call: Call, lease: Claim) -> None:
+async def _yes(lab: Lab, call: Call, claim: Claim) -> None:
     await lab.store.answer(ask_id(call), YES, by="alice")
 
 
-async def _no(lab: Lab, call: Call, lease: Claim) -> None:
+async def _no(lab: Lab, call: Call, claim: Claim) -> None:
     await lab.store.answer(ask_id(call), Reject(), by="bob")
 
 
-async def _submit(lab: Lab, call: Call, lease: Claim) -> None:
+async def _submit(lab: Lab, call: Call, claim: Claim) -> None:
     await lab.store.settle(call.id, Completed("yes, says the bot"))
 
 
-async def _error(lab: Lab, call: Call, lease: Claim) -> None:
+async def _error(lab: Lab, call: Call, claim: Claim) -> None:
     await lab.store.settle(call.id, Failed("the bot is down"))
 
 
-async def _cancel(lab: Lab, call: Call, lease: Claim) -> None:
+async def _cancel(lab: Lab, call: Call, claim: Claim) -> None:
     await lab.store.settle(call.id, Failed(CANCELLED))
 
 
-async def _expire(lab: Lab, call: Call, lease: Claim) -> None:
+async def _expire(lab: Lab, call: Call, claim: Claim) -> None:
     lab.clock.advance(SECONDS)
     await lab.store.expire()
 
 
-async def _abort(lab: Lab, call: Call, lease: Claim) -> None:
+async def _abort(lab: Lab, call: Call, claim: Claim) -> None:
     await lab.store.cancel(call.session_id)
     with suppress(LeaseLost):  # it rests already
-        snapshot = await lab.store.snapshot(lease)
-        await lab.store.rest(lease, snapshot.control.wake_seq, "aborted")
+        snapshot = await lab.store.snapshot(claim)
+        await lab.store.rest(claim, snapshot.control.wake_seq, "aborted")
 
 
 Door: TypeAlias = Callable[[Lab, Call, Claim], Awaitable[None]]
@@ -145,14 +145,14 @@ def text_of(call: Call) -> str:
 @pytest.mark.parametrize("first", DOORS)
 @pytest.mark.parametrize("second", DOORS)
 async def test_the_first_decides_and_the_second_hears_what_it_was(lab: Lab, first: str, second: str) -> None:
-    _, lease, call = await opened(lab)
+    _, claim, call = await opened(lab)
     lab.commits.clear()
-    await DOORS[first][0](lab, call, lease)
+    await DOORS[first][0](lab, call, claim)
     decided = await lab.store.call(call.id)
     live = closed(lab.events)
     expected = DOORS[first][1]
     if second in SILENT or first == second:
-        await DOORS[second][0](lab, call, lease)
+        await DOORS[second][0](lab, call, claim)
     else:
         words = (
             "Approve"
@@ -162,7 +162,7 @@ async def test_the_first_decides_and_the_second_hears_what_it_was(lab: Lab, firs
             else ""
         )
         with pytest.raises(Conflict, match=words or expected.replace("(", ".").replace(")", ".")):
-            await DOORS[second][0](lab, call, lease)
+            await DOORS[second][0](lab, call, claim)
     assert expected in text_of(decided)
     assert (await lab.store.call(call.id)).state == decided.state
     assert len(live) == 1
@@ -172,10 +172,10 @@ async def test_the_first_decides_and_the_second_hears_what_it_was(lab: Lab, firs
 
 @pytest.mark.spec("P-05")
 async def test_of_all_doors_at_once_one_decides(lab: Lab) -> None:
-    _, lease, call = await opened(lab)
+    _, claim, call = await opened(lab)
     lab.commits.clear()
     doors = [DOORS[name][0] for name in ("yes", "no", "result", "error", "cancel")] * 3
-    outcomes = await asyncio.gather(*(door(lab, call, lease) for door in doors), return_exceptions=True)
+    outcomes = await asyncio.gather(*(door(lab, call, claim) for door in doors), return_exceptions=True)
     assert len([each for each in outcomes if each is None]) == 3  # the first, and its likes
     assert all(isinstance(each, Conflict) for each in outcomes if each is not None)
     assert len(closed(lab.events)) == 1
@@ -232,30 +232,30 @@ async def test_an_async_question_that_is_no_approval_takes_any_words(lab: Lab) -
 
 async def test_the_no_to_another_call_leaves_an_approval_open(lab: Lab) -> None:
     """What has begun is not taken back: whoever was asked may still decide."""
-    session_id, lease, (asked, begun) = await lab.called(None, None)
-    asked = await lab.move(lease, asked, lab.ask(session_id))
-    begun = await lab.start(lease, begun)
-    await lab.store.open_call(lease, begun.id, asks(lab, session_id))
+    session_id, claim, (asked, begun) = await lab.called(None, None)
+    asked = await lab.move(claim, asked, lab.ask(session_id))
+    begun = await lab.start(claim, begun)
+    await lab.store.open_call(claim, begun.id, asks(lab, session_id))
     await lab.store.answer(ask_id(asked), Reject())
     assert [each.call.id for each in await lab.store.asks()] == [begun.id]
 
 
 async def test_a_result_before_the_question_means_that_nobody_is_asked(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(None)
-    call = await lab.start(lease, call)
+    session_id, claim, (call,) = await lab.called(None)
+    call = await lab.start(claim, call)
     await lab.store.settle(call.id, Completed("was asked already"))
-    await lab.store.open_call(lease, call.id, asks(lab, session_id))
+    await lab.store.open_call(claim, call.id, asks(lab, session_id))
     assert not [event for event in lab.events if isinstance(event, QuestionAsked)]
     assert not closed(lab.events) + closed(await fed(lab))
     assert not await lab.store.asks()
 
 
 async def test_the_permission_that_came_before_the_question_can_be_answered_again(lab: Lab) -> None:
-    session_id, lease, call, _ = await lab.asked()
+    session_id, claim, call, _ = await lab.asked()
     permission = ask_id(call)
     await lab.store.answer(permission, Once())
-    call = await lab.start(lease, call)
-    await lab.store.open_call(lease, call.id, asks(lab, session_id))
+    call = await lab.start(claim, call)
+    await lab.store.open_call(claim, call.id, asks(lab, session_id))
     assert (await lab.store.answer(permission, Once())).id == call.id
     with pytest.raises(Conflict, match="once"):
         await lab.store.answer(permission, Reject())
@@ -274,10 +274,10 @@ async def test_an_answer_to_what_was_settled_names_the_first(lab: Lab) -> None:
 async def test_a_decision_after_its_time_counts_for_nothing_though_nobody_has_looked(
     lab: Lab, door: str
 ) -> None:
-    _, lease, call = await opened(lab)
+    _, claim, call = await opened(lab)
     lab.clock.advance(SECONDS)
     with pytest.raises(Conflict, match="over at 2023-11-14 23:13:20 UTC"):
-        await DOORS[door][0](lab, call, lease)
+        await DOORS[door][0](lab, call, claim)
     assert await lab.store.call(call.id) == call
     await lab.store.expire()
     assert DOORS["expiry"][1] in text_of(await lab.store.call(call.id))
@@ -290,10 +290,10 @@ async def test_other_results_count_until_somebody_has_looked(lab: Lab) -> None:
 
 
 async def test_a_warned_approval_still_asks(lab: Lab) -> None:
-    _, lease, call = await opened(lab)
+    _, claim, call = await opened(lab)
     state = call.open
     assert state is not None
-    await lab.move(lease, call, replace(state, warn=lab.clock.now() + 10, later=call.later))
+    await lab.move(claim, call, replace(state, warn=lab.clock.now() + 10, later=call.later))
     lab.clock.advance(10)
     await lab.store.expire()
     (waiting,) = await lab.store.asks()

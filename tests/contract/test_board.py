@@ -239,15 +239,15 @@ async def test_a_group_counts_the_calls_of_the_living_and_the_ended(lab: Lab) ->
     crew = await parent(lab, 2)
     done, busy = [await crew.launch(call) for call in crew.calls]
     for child in (done, busy):
-        lease = await lab.claim(child)
-        step = await lab.step(lease)
+        claim = await lab.claim(child)
+        step = await lab.step(claim)
         call = lab.call(step, tool="read")
-        await lab.end(lease, step, call)
+        await lab.end(claim, step, call)
         if child == done:
-            await lab.store.finish_call(lease, call.id, Completed("ok"))
-            await lab.end(lease, await lab.step(lease))
+            await lab.store.finish_call(claim, call.id, Completed("ok"))
+            await lab.end(claim, await lab.step(claim))
             control = await lab.store.control(child)
-            assert await lab.store.rest(lease, control.wake_seq, "done")
+            assert await lab.store.rest(claim, control.wake_seq, "done")
     task = await lab.store.task(busy)
     group = await lab.store.board.group(task.task.batch)
     assert (group.stats.total_tool_calls, group.stats.running, group.stats.completed) == (2, 1, 1)
@@ -277,9 +277,9 @@ async def test_a_snapshot_that_has_everything_is_not_truncated(lab: Lab) -> None
 async def test_what_a_board_shows_of_a_live_task_is_what_its_own_page_shows(lab: Lab) -> None:
     crew = await parent(lab, 4)
     children = [await crew.launch(call, crowd=2) for call in crew.calls]
-    lease = await lab.claim(children[0])
-    step = await lab.step(lease)
-    await lab.end(lease, step, lab.call(step, tool="read"))
+    claim = await lab.claim(children[0])
+    step = await lab.step(claim)
+    await lab.end(claim, step, lab.call(step, tool="read"))
     await work(lab, children[1])
     await lab.claim(children[2])
     page = await lab.store.board.page(TaskQuery())

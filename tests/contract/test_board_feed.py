@@ -18,28 +18,28 @@ from tests.contract.build import Lab
 from tests.contract.tasks import parent, rewrite_task, work
 
 
-async def _look(lab: Lab, follower: BoardSubscriber, *, progress: bool, window: int) -> BoardChanges:
+async def _look(lab: Lab, subscriber: BoardSubscriber, *, progress: bool, window: int) -> BoardChanges:
     return await lab.database.read(
-        lambda tx: board_feed.changes_since(tx, follower.point, progress=progress, window=window)
+        lambda tx: board_feed.changes_since(tx, subscriber.point, progress=progress, window=window)
     )
 
 
 async def _catch_up(lab: Lab, watcher: Watcher, rng: random.Random) -> None:
     """Piece by piece; cut off now and then, it begins again from the last cursor it has."""
-    follower, window = (
+    subscriber, window = (
         BoardSubscriber(parse_board_cursor(watcher.cursor), kind=watcher.kind),
         rng.choice([1, 2, 500]),
     )
     while True:
-        look = await _look(lab, follower, progress=True, window=window)
-        assert not look.reset
-        news = list(follower.apply(look))
+        board_changes = await _look(lab, subscriber, progress=True, window=window)
+        assert not board_changes.reset
+        news = list(subscriber.apply(board_changes))
         heard = some(rng, news)
         for each in heard:
             watcher.apply(each)
         if len(heard) < len(news):
-            follower = BoardSubscriber(parse_board_cursor(watcher.cursor), kind=watcher.kind)
-        elif not look.more:
+            subscriber = BoardSubscriber(parse_board_cursor(watcher.cursor), kind=watcher.kind)
+        elif not board_changes.more:
             return
 
 
@@ -122,15 +122,15 @@ async def test_one_who_is_ahead_of_the_reader_hears_what_a_task_did_after_its_ro
     """Who joins has read for himself; the others' look begins before that, and holds the task only once."""
     crew = await parent(lab)
     task_id = await crew.launch(crew.calls[0], background=False)
-    lease = await lab.claim(task_id)
+    claim = await lab.claim(task_id)
     _, cursor = await lab.store.board.snapshot()
     reader = BoardSubscriber(parse_board_cursor(cursor))
     await lab.store.actions.move_to_background(task_id)
     ahead = Watcher(*await lab.store.board.snapshot())
-    await lab.step(lease)
-    look = await _look(lab, reader, progress=True, window=500)
-    follower = BoardSubscriber(parse_board_cursor(ahead.cursor))
-    for each in follower.apply(look):
+    await lab.step(claim)
+    board_changes = await _look(lab, reader, progress=True, window=500)
+    subscriber = BoardSubscriber(parse_board_cursor(ahead.cursor))
+    for each in subscriber.apply(board_changes):
         ahead.apply(each)
     assert ahead.state == await fresh(lab)
 
@@ -147,12 +147,14 @@ async def test_whoever_is_ahead_of_the_reader_ends_with_a_fresh_snapshot(lab: La
             watcher = await watching(lab, rng.choice(KINDS))
             pairs.append((watcher, BoardSubscriber(parse_board_cursor(watcher.cursor), kind=watcher.kind)))
             await walk.go(rng.randrange(6))
-        look = await _look(lab, reader, progress=rng.random() < 0.5, window=rng.choice([1, 3, 500]))
-        reader.point = look.point
-        for watcher, follower in pairs:
-            for news in follower.apply(look):
+        board_changes = await _look(lab, reader, progress=rng.random() < 0.5, window=rng.choice([1, 3, 500]))
+        reader.point = board_changes.point
+        for watcher, subscriber in pairs:
+            for news in subscriber.apply(board_changes):
                 watcher.apply(news)
-            assert look.point.level < look.point.rev or watcher.state == await fresh(lab, watcher.kind)
+            assert board_changes.point.level < board_changes.point.rev or watcher.state == await fresh(
+                lab, watcher.kind
+            )
 
 
 @pytest.mark.spec("Z-03", "H-06")

@@ -165,20 +165,20 @@ async def test_a_place_that_is_again_what_others_were_told_is_news_for_one_who_s
     monkeypatch.setattr(board_module, "PROGRESS_SECONDS", 3_600)
     crew = await parent(lab, 3)
     first, _, last = [await crew.launch(call, crowd=1) for call in crew.calls]
-    lease = await lab.claim(first)
+    claim = await lab.claim(first)
     async with read(lab) as board, asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         _, cursor = await board.snapshot()
         early, late = asyncio.Event(), asyncio.Event()
         told = group.create_task(_place(board, cursor, last, heard=early))
         keeper = group.create_task(_watch(board, Watcher(*await board.snapshot()), random.Random(0)))
         await early.wait()
-        step = await lab.step(lease)
+        step = await lab.step(claim)
         await _tick(board)
         assert await told == 2
         call = lab.call(step)
-        await lab.end(lease, step, call)
-        await lab.move(lease, call, lab.waiting())
-        assert await lab.store.park(lease, (await lab.store.control(first)).wake_seq)
+        await lab.end(claim, step, call)
+        await lab.move(claim, call, lab.waiting())
+        assert await lab.store.park(claim, (await lab.store.control(first)).wake_seq)
         snapshot, cursor = await board.snapshot()
         (seen,) = [task.progress for task in snapshot.tasks if task.session_id == last]
         assert seen is not None

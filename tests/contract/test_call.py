@@ -30,55 +30,55 @@ SEEN = Completed("[a dot]", files=(FILE,))
 
 
 async def test_a_started_call_knows_its_fence_and_its_time(lab: Lab) -> None:
-    _, lease, (call,) = await lab.called(None)
+    _, claim, (call,) = await lab.called(None)
     lab.clock.advance(5)
-    snapshot = await lab.store.advance(lease, (CallMove(call.id, Running(lease.fence)),))
+    snapshot = await lab.store.advance(claim, (CallMove(call.id, Running(claim.fence)),))
     (started,) = snapshot.executing_calls
-    assert started.state == Running(lease.fence)
+    assert started.state == Running(claim.fence)
     assert started.started == lab.clock.now()
     lab.clock.advance(5)
-    again = await lab.start(lease, call)
+    again = await lab.start(claim, call)
     assert again == started
 
 
 async def test_a_call_of_a_dead_run_is_abandoned_until_it_is_started_again(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(None)
-    await lab.start(lease, call)
-    lease = await lab.claim(session_id, BOB, dead=ALICE)
-    snapshot = await lab.store.snapshot(lease)
+    session_id, claim, (call,) = await lab.called(None)
+    await lab.start(claim, call)
+    claim = await lab.claim(session_id, BOB, dead=ALICE)
+    snapshot = await lab.store.snapshot(claim)
     assert [c.id for c in snapshot.abandoned_calls] == [call.id]
     assert snapshot.executing_calls == ()
-    snapshot = await lab.store.advance(lease, (CallMove(call.id, Running(lease.fence)),))
+    snapshot = await lab.store.advance(claim, (CallMove(call.id, Running(claim.fence)),))
     assert ([c.id for c in snapshot.executing_calls], snapshot.abandoned_calls) == ([call.id], ())
 
 
 async def test_the_part_people_see_is_always_that_of_the_row(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(None)
+    session_id, claim, (call,) = await lab.called(None)
     for state in (
-        Running(lease.fence),
+        Running(claim.fence),
         lab.waiting(),
         lab.ask(session_id),
         Requested(),
-        Running(lease.fence),
+        Running(claim.fence),
     ):
         lab.commits.clear()
-        moved = await lab.move(lease, call, state)
+        moved = await lab.move(claim, call, state)
         assert moved.state == state
         parts = (await lab.store.message(call.message_id)).parts
         assert render(moved) in parts
         assert [e.part for e in lab.events if isinstance(e, PartUpdated)] == [render(moved)]
-    settled = await lab.store.finish_call(lease, call.id, done())
+    settled = await lab.store.finish_call(claim, call.id, done())
     assert render(settled) in (await lab.store.message(call.message_id)).parts
 
 
 async def test_asks_and_questions_are_published_when_they_open(lab: Lab) -> None:
-    session_id, lease, (one, other) = await lab.called(None, None)
+    session_id, claim, (one, other) = await lab.called(None, None)
     lab.commits.clear()
     ask, question = lab.ask(session_id), lab.question(session_id)
     assert ask.ask is not None
     assert question.question is not None
     moves = (CallMove(one.id, ask), CallMove(other.id, question))
-    snapshot = await lab.store.advance(lease, moves)
+    snapshot = await lab.store.advance(claim, moves)
     assert len(snapshot.blocking_calls) == 2
     assert PermissionAsked(request=ask.ask) in lab.events
     assert QuestionAsked(request=question.question) in lab.events
@@ -86,33 +86,33 @@ async def test_asks_and_questions_are_published_when_they_open(lab: Lab) -> None
 
 @pytest.mark.spec("X-11")
 async def test_a_late_pending_does_not_undo_a_result(lab: Lab) -> None:
-    _, lease, (call,) = await lab.called(None)
-    await lab.start(lease, call)
+    _, claim, (call,) = await lab.called(None)
+    await lab.start(claim, call)
     first = await lab.store.settle(call.id, done("early"))
-    for late in (lab.waiting(), Requested(), Running(lease.fence)):
-        assert await lab.move(lease, call, late) == first
-    assert await lab.store.finish_call(lease, call.id, done("mine")) == first
+    for late in (lab.waiting(), Requested(), Running(claim.fence)):
+        assert await lab.move(claim, call, late) == first
+    assert await lab.store.finish_call(claim, call.id, done("mine")) == first
     assert await lab.store.call(call.id) == first
 
 
 @pytest.mark.spec("C-10")
 async def test_nothing_starts_in_a_cancelled_turn(lab: Lab) -> None:
-    session_id, lease, (call, started) = await lab.called(None, None)
-    await lab.start(lease, started)
+    session_id, claim, (call, started) = await lab.called(None, None)
+    await lab.start(claim, started)
     await lab.store.cancel(session_id)
-    assert state_of(await lab.start(lease, call)) == "Requested"
-    assert state_of(await lab.move(lease, started, lab.waiting())) == "Open"
+    assert state_of(await lab.start(claim, call)) == "Requested"
+    assert state_of(await lab.move(claim, started, lab.waiting())) == "Open"
 
 
 async def test_a_finished_call_settles_with_its_facts(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(None)
+    session_id, claim, (call,) = await lab.called(None)
     other = await lab.session()
-    await lab.start(lease, call)
+    await lab.start(claim, call)
     fact = lab.input(other, "from the tool", source="system")
     before = (await lab.store.control(session_id)).wake_seq
     lab.clock.advance(3)
     lab.commits.clear()
-    settled = await lab.store.finish_call(lease, call.id, done(), (fact,))
+    settled = await lab.store.finish_call(claim, call.id, done(), (fact,))
     assert settled.state == Settled(done(), lab.clock.now())
     assert (await lab.store.input(fact.message.id)).state == "queued"
     assert (await lab.store.control(session_id)).wake_seq == before + 1
@@ -121,12 +121,12 @@ async def test_a_finished_call_settles_with_its_facts(lab: Lab) -> None:
 
 
 async def test_the_facts_of_a_call_that_was_settled_before_are_dropped(lab: Lab) -> None:
-    _, lease, (call,) = await lab.called(None)
+    _, claim, (call,) = await lab.called(None)
     other = await lab.session()
-    await lab.start(lease, call)
+    await lab.start(claim, call)
     first = await lab.store.settle(call.id, done("outside"))
     fact = lab.input(other)
-    assert await lab.store.finish_call(lease, call.id, done(), (fact,)) == first
+    assert await lab.store.finish_call(claim, call.id, done(), (fact,)) == first
     with pytest.raises(NotFound):
         await lab.store.input(fact.message.id)
 
@@ -137,17 +137,17 @@ async def test_a_fact_about_something_that_is_over_does_not_keep_a_call_from_its
     gone = await lab.session()
     facts = (lab.settling(over.id, "second"), lab.settling(CallId("tool_gone"), "x"), lab.input(gone))
     await lab.store.delete_session(gone)
-    _, lease, (call,) = await lab.called(None)
-    await lab.start(lease, call)
-    assert state_of(await lab.store.finish_call(lease, call.id, done(), facts)) == "Settled"
+    _, claim, (call,) = await lab.called(None)
+    await lab.start(claim, call)
+    assert state_of(await lab.store.finish_call(claim, call.id, done(), facts)) == "Settled"
     assert result_of(await lab.store.call(over.id)) == done("first")
 
 
 @pytest.mark.spec("X-11")
 async def test_a_result_from_outside_settles_once_and_wakes_the_session(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(lab.waiting())
-    snapshot = await lab.store.snapshot(lease)
-    assert await lab.store.park(lease, snapshot.control.wake_seq)
+    session_id, claim, (call,) = await lab.called(lab.waiting())
+    snapshot = await lab.store.snapshot(claim)
+    assert await lab.store.park(claim, snapshot.control.wake_seq)
     lab.clock.advance(60_000)
     lab.commits.clear()
     result = Completed("built", "Build", {"ms": 60_000})
@@ -181,9 +181,9 @@ async def test_of_many_results_at_once_one_is_taken(lab: Lab) -> None:
 
 
 async def test_a_result_for_a_call_that_takes_none_is_a_conflict(lab: Lab) -> None:
-    session_id, lease, (unstarted, asks, wonders) = await lab.called(None, None, None)
-    asks = await lab.move(lease, asks, lab.ask(session_id))
-    wonders = await lab.move(lease, wonders, lab.question(session_id))
+    session_id, claim, (unstarted, asks, wonders) = await lab.called(None, None, None)
+    asks = await lab.move(claim, asks, lab.ask(session_id))
+    wonders = await lab.move(claim, wonders, lab.question(session_id))
     before = await lab.everything()
     with pytest.raises(Conflict, match="not started"):
         await lab.store.settle(unstarted.id, done())
@@ -196,16 +196,16 @@ async def test_a_result_for_a_call_that_takes_none_is_a_conflict(lab: Lab) -> No
 
 
 async def test_a_result_may_come_before_the_tool_says_pending(lab: Lab) -> None:
-    _, lease, (call,) = await lab.called(None)
-    await lab.start(lease, call)
+    _, claim, (call,) = await lab.called(None)
+    await lab.start(claim, call)
     assert state_of(await lab.store.settle(call.id, done())) == "Settled"
 
 
 async def _shown_pending(lab: Lab, state: Open) -> tuple[SessionId, Call]:
-    session_id, lease, (call,) = await lab.called(state)
+    session_id, claim, (call,) = await lab.called(state)
     await lab.prompt(session_id, "meanwhile?", source="system")
-    snapshot = await lab.end(lease, await lab.step(lease))
-    assert await lab.store.park(lease, snapshot.control.wake_seq)
+    snapshot = await lab.end(claim, await lab.step(claim))
+    assert await lab.store.park(claim, snapshot.control.wake_seq)
     return session_id, await lab.store.call(call.id)
 
 
@@ -226,9 +226,9 @@ async def test_a_result_that_was_shown_as_pending_arrives_as_one_message(lab: La
     assert (await lab.store.input(newest.info.id)).state == "queued"
     assert (await lab.store.control(session_id)).wake_seq > wakes
 
-    lease = await lab.claim(session_id)
-    assert (await lab.store.snapshot(lease)).unread == 1
-    step = await lab.step(lease)
+    claim = await lab.claim(session_id)
+    assert (await lab.store.snapshot(claim)).unread == 1
+    step = await lab.step(claim)
     texts = [p.text for e in step.started.tail for p in e.parts if isinstance(p, TextPart)]
     assert sum("the answer is 42" in text for text in texts) == 1
     assert step.started.shown == {call.part_id}
@@ -236,9 +236,9 @@ async def test_a_result_that_was_shown_as_pending_arrives_as_one_message(lab: La
 
 @pytest.mark.spec("X-04")
 async def test_files_of_a_result_are_kept_with_the_call_and_its_part(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(None)
-    await lab.start(lease, call)
-    await lab.store.finish_call(lease, call.id, SEEN)
+    session_id, claim, (call,) = await lab.called(None)
+    await lab.start(claim, call)
+    await lab.store.finish_call(claim, call.id, SEEN)
     assert result_of(await lab.store.call(call.id)) == SEEN
     entries = await lab.store.messages(session_id)
     (part,) = [part for entry in entries for part in entry.parts if isinstance(part, ToolPart)]
@@ -261,9 +261,9 @@ async def test_files_of_a_late_result_stand_beside_its_words(lab: Lab) -> None:
 
 
 async def test_a_result_that_was_not_shown_takes_its_place_only(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(lab.waiting())
+    session_id, claim, (call,) = await lab.called(lab.waiting())
     await lab.store.settle(call.id, done("quiet"))
-    assert (await lab.store.snapshot(lease)).unread == 0
+    assert (await lab.store.snapshot(claim)).unread == 0
     assert len(await lab.store.messages(session_id)) == 2
 
 
@@ -280,10 +280,10 @@ async def test_a_person_who_speaks_ends_a_wait(lab: Lab) -> None:
 
 @pytest.mark.spec("X-11")
 async def test_a_no_settles_asks_and_unstarted_calls_but_not_running_ones(lab: Lab) -> None:
-    session_id, lease, asks, (unstarted, runs, waits, other) = await lab.asked(None, None, None, None)
-    await lab.start(lease, runs)
-    await lab.move(lease, waits, lab.waiting())
-    other = await lab.move(lease, other, lab.ask(session_id))
+    session_id, claim, asks, (unstarted, runs, waits, other) = await lab.asked(None, None, None, None)
+    await lab.start(claim, runs)
+    await lab.move(claim, waits, lab.waiting())
+    other = await lab.move(claim, other, lab.ask(session_id))
     lab.commits.clear()
     rejected = await lab.store.answer(ask_id(asks), Reject())
     assert result_of(rejected) == Failed(REJECTED, blocks=True)
@@ -295,21 +295,21 @@ async def test_a_no_settles_asks_and_unstarted_calls_but_not_running_ones(lab: L
         waits.id: "Open",
         other.id: "Settled",
     }
-    snapshot = await lab.store.snapshot(lease)
+    snapshot = await lab.store.snapshot(claim)
     assert snapshot.is_blocked
     closed = {e.request_id: e.reply for e in lab.events if isinstance(e, PermissionReplied)}
     assert closed == {ask_id(asks): "reject", ask_id(other): "reject"}
     with pytest.raises(Conflict):
         await lab.store.answer(ask_id(other), Reject("changed my mind"))
-    assert result_of(await lab.store.finish_call(lease, runs.id, done())) == done()
+    assert result_of(await lab.store.finish_call(claim, runs.id, done())) == done()
 
 
 async def test_a_no_with_a_reason_lets_the_turn_go_on(lab: Lab) -> None:
-    _, lease, asks, (sibling,) = await lab.asked(None)
+    _, claim, asks, (sibling,) = await lab.asked(None)
     rejected = await lab.store.answer(ask_id(asks), Reject("use make instead"))
     result = result_of(rejected)
     assert isinstance(result, Failed)
     assert "use make instead" in result.error
-    snapshot = await lab.store.snapshot(lease)
+    snapshot = await lab.store.snapshot(claim)
     assert not snapshot.is_blocked
     assert [c.id for c in snapshot.requested_calls] == [sibling.id]

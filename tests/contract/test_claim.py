@@ -40,15 +40,15 @@ async def test_only_a_ready_session_can_be_claimed(lab: Lab) -> None:
 
 
 async def test_a_running_session_is_only_claimed_from_its_dead_owner(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
+    session_id, _, claim = await lab.prompted()
     assert await lab.store.claim(session_id, BOB, dead=None) is None
     assert await lab.store.claim(session_id, BOB, dead=OwnerId("carol")) is None
     assert await lab.store.claim(session_id, BOB, dead=BOB) is None
-    assert (await lab.store.control(session_id)).fence == lease.fence
+    assert (await lab.store.control(session_id)).fence == claim.fence
     taken = await lab.claim(session_id, BOB, dead=ALICE)
-    assert taken.fence == lease.fence + 1
+    assert taken.fence == claim.fence + 1
     with pytest.raises(LeaseLost):
-        await lab.store.snapshot(lease)
+        await lab.store.snapshot(claim)
 
 
 async def test_of_many_claimers_one_wins(lab: Lab) -> None:
@@ -73,31 +73,31 @@ async def test_active_sessions_are_those_that_are_not_idle(lab: Lab) -> None:
 
 
 async def test_a_released_session_may_be_claimed_at_once(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
+    session_id, _, claim = await lab.prompted()
     lab.commits.clear()
-    await lab.store.release(lease)
+    await lab.store.release(claim)
     assert lab.woken == [session_id]
     with pytest.raises(LeaseLost):
-        await lab.store.release(lease)
+        await lab.store.release(claim)
     again = await lab.claim(session_id, BOB)
     control = await lab.store.control(session_id)
-    assert (again.fence, control.claims) == (lease.fence + 1, 1)
+    assert (again.fence, control.claims) == (claim.fence + 1, 1)
 
 
 async def test_claims_are_counted_until_something_moves_forward(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
+    session_id, _, claim = await lab.prompted()
     for claims in (2, 3, 4):
-        lease = await lab.claim(session_id, ALICE, dead=ALICE)
-        snapshot = await lab.store.snapshot(lease)
+        claim = await lab.claim(session_id, ALICE, dead=ALICE)
+        snapshot = await lab.store.snapshot(claim)
         assert (snapshot.control.claims, snapshot.in_crash_loop) == (claims, claims > 3)
-    snapshot = await lab.end(lease, await lab.step(lease))
+    snapshot = await lab.end(claim, await lab.step(claim))
     assert (snapshot.control.claims, snapshot.in_crash_loop) == (0, False)
 
 
 async def _cut_off(lab: Lab) -> tuple[SessionId, Claim, Step]:
     """A step whose text, reasoning and call are half written when the process stops."""
-    session_id, _, lease = await lab.prompted()
-    step = await lab.step(lease)
+    session_id, _, claim = await lab.prompted()
+    step = await lab.step(claim)
     base: dict[str, Any] = {"session_id": session_id, "message_id": step.id}
     parts = (
         ReasoningPart(id=lab.ids.part(), text="hm", time=PartTime(start=1), **base),
@@ -107,8 +107,8 @@ async def _cut_off(lab: Lab) -> tuple[SessionId, Claim, Step]:
         ),
         lab.text(step, "whole", end=5),
     )
-    await lab.write(lease, *parts)
-    return session_id, lease, step
+    await lab.write(claim, *parts)
+    return session_id, claim, step
 
 
 @pytest.mark.spec("X-11")
@@ -157,19 +157,19 @@ async def test_a_lost_request_is_charged_as_estimated_once(lab: Lab) -> None:
 @pytest.mark.spec("X-11")
 async def test_after_a_cut_off_step_the_same_prompt_is_answered_in_the_same_turn(lab: Lab) -> None:
     session_id, _, step = await _cut_off(lab)
-    lease = await lab.claim(session_id, BOB, dead=ALICE)
-    again = await lab.step(lease)
+    claim = await lab.claim(session_id, BOB, dead=ALICE)
+    again = await lab.step(claim)
     assert again.started.message.parent_id == step.started.message.parent_id
     assert [e.info.id for e in again.started.tail] == [again.started.message.parent_id]
     assert (await lab.store.control(session_id)).turn == 1
-    snapshot = await lab.end(lease, again)
+    snapshot = await lab.end(claim, again)
     assert snapshot.step is not None
     assert snapshot.step.id == again.id
 
 
 async def test_a_released_step_is_closed_like_one_that_was_cut_off(lab: Lab) -> None:
-    session_id, lease, step = await _cut_off(lab)
-    await lab.store.release(lease)
+    session_id, claim, step = await _cut_off(lab)
+    await lab.store.release(claim)
     assert [e.info.id for e in await lab.store.history(session_id)] == [step.started.message.parent_id]
     assert [row[2] for row in await lab.requests(session_id)] == ["lost"]
 
@@ -197,11 +197,11 @@ async def test_who_was_stopped_in_its_claim_gives_back_what_it_got_and_nothing_e
     session_id = await lab.session()
     await lab.prompt(session_id)
     await lab.store.give_back(session_id, ALICE)
-    lease = await lab.claim(session_id, ALICE)
+    claim = await lab.claim(session_id, ALICE)
     await lab.store.give_back(session_id, BOB)
     assert (await lab.store.control(session_id)).owner == ALICE
     await lab.store.give_back(session_id, ALICE)
     control = await lab.store.control(session_id)
     assert (control.state, control.owner, control.claims) == ("ready", None, 0)
     with pytest.raises(LeaseLost):
-        await lab.store.release(lease)
+        await lab.store.release(claim)

@@ -24,9 +24,9 @@ def with_summary(lab: Lab, *, since: int = 1, room: int | None = None) -> NewSte
     return replace(lab.new_step(since), summary=summary)
 
 
-async def start(lab: Lab, lease: Claim, *, room: int | None = None) -> Step:
+async def start(lab: Lab, claim: Claim, *, room: int | None = None) -> Step:
     new = with_summary(lab, room=room)
-    started = await lab.store.start_step(lease, new)
+    started = await lab.store.start_step(claim, new)
     assert started is not None
     return Step(started, new.request_id)
 
@@ -52,17 +52,17 @@ def done(
 
 async def answered(lab: Lab) -> tuple[Claim, MessageId]:
     """A session whose first prompt has been answered and whose second is unread."""
-    session_id, first, lease = await lab.prompted()
-    await lab.end(lease, await lab.step(lease))
-    await lab.store.rest(lease, 10**6, "done")
+    session_id, first, claim = await lab.prompted()
+    await lab.end(claim, await lab.step(claim))
+    await lab.store.rest(claim, 10**6, "done")
     await lab.prompt(session_id, "second")
     return await lab.claim(session_id), first
 
 
-async def wish(lab: Lab, lease: Claim) -> MessageId:
-    fact = lab.input(lease.session_id, "", source="compaction")
+async def wish(lab: Lab, claim: Claim) -> MessageId:
+    fact = lab.input(claim.session_id, "", source="compaction")
     part = CompactionPart(
-        id=lab.ids.part(), session_id=lease.session_id, message_id=fact.message.id, auto=False
+        id=lab.ids.part(), session_id=claim.session_id, message_id=fact.message.id, auto=False
     )
     await lab.store.admit(replace(fact, parts=(part,)))
     return fact.message.id
@@ -70,41 +70,41 @@ async def wish(lab: Lab, lease: Claim) -> MessageId:
 
 @pytest.mark.spec("S-09")
 async def test_a_step_without_room_becomes_a_request_for_a_summary(lab: Lab) -> None:
-    lease, _ = await answered(lab)
-    step = await start(lab, lease, room=1)
+    claim, _ = await answered(lab)
+    step = await start(lab, claim, room=1)
     message = step.started.message
     assert message.summary
     assert message.agent == message.mode == "compaction"
     asked = await lab.store.message(message.parent_id)
     assert [type(part) for part in asked.parts] == [CompactionPart]
-    control = await lab.store.control(lease.session_id)
+    control = await lab.store.control(claim.session_id)
     assert control.compacting == step.started.position - 1
 
 
 @pytest.mark.spec("S-09")
 async def test_where_nothing_was_said_since_the_last_summary_another_makes_no_more_room(lab: Lab) -> None:
-    _, _, lease = await lab.prompted()
-    step = await start(lab, lease, room=1)
+    _, _, claim = await lab.prompted()
+    step = await start(lab, claim, room=1)
     assert step.started.message.summary is None
 
 
 @pytest.mark.spec("S-09")
 async def test_a_step_that_fills_the_window_wants_a_summary_before_the_next(lab: Lab) -> None:
-    _, _, lease = await lab.prompted()
-    step = await start(lab, lease)
-    after = await lab.store.finish_step(lease, replace(lab.step_end(step), full=True))
+    _, _, claim = await lab.prompted()
+    step = await start(lab, claim)
+    after = await lab.store.finish_step(claim, replace(lab.step_end(step), full=True))
     assert after.control.compacting == SUMMARY_WANTED
     assert decide(after) == Rest("done"), "an answer that is complete stays the last word of its turn"
-    await lab.prompt(lease.session_id, "more")
-    assert (await start(lab, lease)).started.message.summary
+    await lab.prompt(claim.session_id, "more")
+    assert (await start(lab, claim)).started.message.summary
 
 
 @pytest.mark.spec("S-09")
 async def test_a_step_that_was_refused_for_its_length_is_hidden_and_asked_again(lab: Lab) -> None:
-    lease, _ = await answered(lab)
-    step = await start(lab, lease)
+    claim, _ = await answered(lab)
+    step = await start(lab, claim)
     end = replace(lab.step_end(step, error=context_overflow_error("too long")), full=True)
-    after = await lab.store.finish_step(lease, end)
+    after = await lab.store.finish_step(claim, end)
     assert after.control.compacting == SUMMARY_WANTED
     assert isinstance(after.last, UserMessage)
     assert decide(after) == CallModel()
@@ -112,52 +112,54 @@ async def test_a_step_that_was_refused_for_its_length_is_hidden_and_asked_again(
 
 @pytest.mark.spec("S-09")
 async def test_a_first_step_that_is_too_long_is_an_error(lab: Lab) -> None:
-    _, _, lease = await lab.prompted()
-    step = await start(lab, lease)
+    _, _, claim = await lab.prompted()
+    step = await start(lab, claim)
     end = replace(lab.step_end(step, error=context_overflow_error("too long")), full=True)
-    after = await lab.store.finish_step(lease, end)
+    after = await lab.store.finish_step(claim, end)
     assert after.control.compacting == 0
     assert decide(after) == Rest("error")
 
 
 @pytest.mark.spec("S-10")
 async def test_a_summary_stands_for_what_came_before_it_and_the_turn_goes_on(lab: Lab) -> None:
-    lease, _ = await answered(lab)
-    step = await start(lab, lease, room=1)
-    after = await lab.store.finish_summary(lease, done(lab, step))
+    claim, _ = await answered(lab)
+    step = await start(lab, claim, room=1)
+    after = await lab.store.finish_summary(claim, done(lab, step))
     assert decide(after) == CallModel()
     assert (after.control.compacting, after.control.summary) == (0, step.started.position)
-    told = await lab.store.model_history(lease.session_id, whole=True)
-    assert [entry.text for entry in told.head] == ["", "All that was."]
-    texts = [part.text for entry in told.entries for part in entry.parts if isinstance(part, TextPart)]
+    history = await lab.store.model_history(claim.session_id, whole=True)
+    assert [entry.text for entry in history.head] == ["", "All that was."]
+    texts = [part.text for entry in history.entries for part in entry.parts if isinstance(part, TextPart)]
     assert texts == ["All that was.", "Go on."], "the first is read as the head, not where it stands"
-    assert SessionCompacted(session_id=lease.session_id) in lab.events
+    assert SessionCompacted(session_id=claim.session_id) in lab.events
 
 
 @pytest.mark.spec("S-10")
 async def test_what_is_kept_begins_with_the_message_that_was_chosen(lab: Lab) -> None:
-    lease, first = await answered(lab)
-    step = await start(lab, lease, room=1)
-    await lab.store.finish_summary(lease, done(lab, step, tail=first))
-    told = await lab.store.model_history(lease.session_id, whole=True)
-    assert told.entries[0].info.id == first
-    (wished,) = [part for part in told.head[0].parts if isinstance(part, CompactionPart)]
+    claim, first = await answered(lab)
+    step = await start(lab, claim, room=1)
+    await lab.store.finish_summary(claim, done(lab, step, tail=first))
+    history = await lab.store.model_history(claim.session_id, whole=True)
+    assert history.entries[0].info.id == first
+    (wished,) = [part for part in history.head[0].parts if isinstance(part, CompactionPart)]
     assert wished.tail_start_id == first
-    assert not [part for part in told.head[0].parts if isinstance(part, TextPart) and "'second'" in part.text]
+    assert not [
+        part for part in history.head[0].parts if isinstance(part, TextPart) and "'second'" in part.text
+    ]
 
 
 @pytest.mark.spec("S-10")
 async def test_what_is_open_is_written_beside_the_request(lab: Lab) -> None:
-    _, lease, (waits, runs) = await lab.called(lab.waiting(), None)
+    _, claim, (waits, runs) = await lab.called(lab.waiting(), None)
     todos = (
         Todo(content="mend it", status="pending", priority="high", id="1"),
         Todo(content="over", status="completed", priority="high", id="2"),
     )
-    await lab.start(lease, runs)
-    facts = (WriteTodos(lease.session_id, todos),)
-    await lab.store.finish_call(lease, runs.id, Completed("noted"), facts)
-    step = await start(lab, lease, room=1)
-    after = await lab.store.finish_summary(lease, done(lab, step))
+    await lab.start(claim, runs)
+    facts = (WriteTodos(claim.session_id, todos),)
+    await lab.store.finish_call(claim, runs.id, Completed("noted"), facts)
+    step = await start(lab, claim, room=1)
+    after = await lab.store.finish_summary(claim, done(lab, step))
     asked = await lab.store.message(step.started.message.parent_id)
     assert [part.text for part in asked.parts if isinstance(part, TextPart)] == [
         f"open: ['{waits.tool}'] ['mend it'] 'hello'"
@@ -166,11 +168,11 @@ async def test_what_is_open_is_written_beside_the_request(lab: Lab) -> None:
 
 
 async def test_a_summary_ends_once(lab: Lab) -> None:
-    lease, _ = await answered(lab)
-    step = await start(lab, lease, room=1)
+    claim, _ = await answered(lab)
+    step = await start(lab, claim, room=1)
     once = done(lab, step)
-    first: Snapshot = await lab.store.finish_summary(lease, once)
-    again = await lab.store.finish_summary(lease, once)
+    first: Snapshot = await lab.store.finish_summary(claim, once)
+    again = await lab.store.finish_summary(claim, once)
     assert again.control.positions == first.control.positions
     assert again.info is not None
     assert first.info is not None
@@ -178,79 +180,79 @@ async def test_a_summary_ends_once(lab: Lab) -> None:
 
 
 async def test_a_summary_that_failed_changes_nothing_for_the_model(lab: Lab) -> None:
-    lease, _ = await answered(lab)
-    step = await start(lab, lease, room=1)
-    after = await lab.store.finish_summary(lease, done(lab, step, fails=True))
+    claim, _ = await answered(lab)
+    step = await start(lab, claim, room=1)
+    after = await lab.store.finish_summary(claim, done(lab, step, fails=True))
     assert decide(after) == Rest("error")
     assert (after.control.compacting, after.control.summary, after.control.tail) == (0, 0, 0)
-    assert not (await lab.store.model_history(lease.session_id, whole=True)).head
+    assert not (await lab.store.model_history(claim.session_id, whole=True)).head
 
 
 @pytest.mark.spec("S-10")
 async def test_a_summary_that_was_cut_off_is_asked_for_again(lab: Lab) -> None:
-    lease, _ = await answered(lab)
-    first = await start(lab, lease, room=1)
-    lease = await lab.claim(lease.session_id, BOB, dead=ALICE)
-    second = await start(lab, lease)
+    claim, _ = await answered(lab)
+    first = await start(lab, claim, room=1)
+    claim = await lab.claim(claim.session_id, BOB, dead=ALICE)
+    second = await start(lab, claim)
     assert second.started.message.summary
     assert second.started.message.parent_id == first.started.message.parent_id
 
 
 @pytest.mark.spec("S-10")
 async def test_who_wished_for_a_summary_is_answered_by_it(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
-    await lab.end(lease, await lab.step(lease))
-    await lab.store.rest(lease, 10**6, "done")
-    wished = await wish(lab, lease)
-    lease = await lab.claim(session_id)
-    step = await start(lab, lease)
-    after = await lab.store.finish_summary(lease, done(lab, step))
+    session_id, _, claim = await lab.prompted()
+    await lab.end(claim, await lab.step(claim))
+    await lab.store.rest(claim, 10**6, "done")
+    wished = await wish(lab, claim)
+    claim = await lab.claim(session_id)
+    step = await start(lab, claim)
+    after = await lab.store.finish_summary(claim, done(lab, step))
     assert decide(after) == Rest("done")
-    await lab.store.rest(lease, 10**6, "done")
+    await lab.store.rest(claim, 10**6, "done")
     assert (await lab.store.input(wished)).answer_id == step.id
 
 
 async def test_a_prompt_that_was_answered_keeps_its_answer_when_a_summary_follows_in_its_turn(
     lab: Lab,
 ) -> None:
-    _, prompt, lease = await lab.prompted()
-    step = await lab.step(lease)
-    await wish(lab, lease)
-    await lab.end(lease, step)
-    summary = await start(lab, lease)
+    _, prompt, claim = await lab.prompted()
+    step = await lab.step(claim)
+    await wish(lab, claim)
+    await lab.end(claim, step)
+    summary = await start(lab, claim)
     assert summary.started.message.summary
-    await lab.store.finish_summary(lease, done(lab, summary))
-    await lab.store.rest(lease, 10**6, "done")
+    await lab.store.finish_summary(claim, done(lab, summary))
+    await lab.store.rest(claim, 10**6, "done")
     assert (await lab.store.input(prompt)).answer_id == step.id
 
 
 async def test_the_end_of_a_turn_forgets_a_summary_that_was_not_written(lab: Lab) -> None:
-    lease, _ = await answered(lab)
-    await start(lab, lease, room=1)
-    await lab.store.cancel(lease.session_id)
-    lease = await lab.claim(lease.session_id, BOB, dead=ALICE)
-    await lab.store.rest(lease, 10**6, "aborted")
-    assert (await lab.store.control(lease.session_id)).compacting == 0
+    claim, _ = await answered(lab)
+    await start(lab, claim, room=1)
+    await lab.store.cancel(claim.session_id)
+    claim = await lab.claim(claim.session_id, BOB, dead=ALICE)
+    await lab.store.rest(claim, 10**6, "aborted")
+    assert (await lab.store.control(claim.session_id)).compacting == 0
 
 
 async def test_a_run_that_lost_its_lease_summarises_nothing(lab: Lab) -> None:
-    lease, _ = await answered(lab)
-    step = await start(lab, lease, room=1)
-    await lab.claim(lease.session_id, BOB, dead=ALICE)
+    claim, _ = await answered(lab)
+    step = await start(lab, claim, room=1)
+    await lab.claim(claim.session_id, BOB, dead=ALICE)
     with pytest.raises(LeaseLost):
-        await lab.store.finish_summary(lease, done(lab, step))
+        await lab.store.finish_summary(claim, done(lab, step))
     with pytest.raises(LeaseLost):
-        await lab.store.prune(lease, [PartId("prt_x")])
+        await lab.store.prune(claim, [PartId("prt_x")])
 
 
 @pytest.mark.spec("S-11")
 async def test_output_that_is_left_out_is_marked_and_stays_for_people(lab: Lab) -> None:
-    _, _, lease = await lab.prompted()
-    step = await lab.step(lease)
+    _, _, claim = await lab.prompted()
+    step = await lab.step(claim)
     call = lab.call(step)
-    await lab.end(lease, step, call)
-    await lab.store.finish_call(lease, call.id, Completed("much"))
-    await lab.store.prune(lease, [call.part_id, PartId("prt_nobody")])
+    await lab.end(claim, step, call)
+    await lab.store.finish_call(claim, call.id, Completed("much"))
+    await lab.store.prune(claim, [call.part_id, PartId("prt_nobody")])
     (part,) = [p for p in (await lab.store.message(step.id)).parts if isinstance(p, ToolPart)]
     assert isinstance(part.state, ToolCompleted)
     assert (part.state.output, part.state.time.compacted) == ("much", lab.clock.now())
@@ -260,15 +262,15 @@ async def test_output_that_is_left_out_is_marked_and_stays_for_people(lab: Lab) 
 @pytest.mark.spec("S-11")
 async def test_output_of_a_call_that_cannot_be_read_is_left_out_too(lab: Lab) -> None:
     """A newer program settled it; others are not kept from being left out by it."""
-    _, _, lease = await lab.prompted()
-    step = await lab.step(lease)
+    _, _, claim = await lab.prompted()
+    step = await lab.step(claim)
     calls = lab.call(step), lab.call(step)
-    await lab.end(lease, step, *calls)
+    await lab.end(claim, step, *calls)
     for call in calls:
-        await lab.store.finish_call(lease, call.id, Completed("much"))
+        await lab.store.finish_call(claim, call.id, Completed("much"))
     strange = b'{"state":{"type":"levitating"}}'
     await rewrite_call(lab, await lab.store.call(calls[0].id), strange, 99)
-    await lab.store.prune(lease, [call.part_id for call in calls])
+    await lab.store.prune(claim, [call.part_id for call in calls])
     parts = [p for p in (await lab.store.message(step.id)).parts if isinstance(p, ToolPart)]
     states = [part.state for part in parts]
     assert len(states) == 2

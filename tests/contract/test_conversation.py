@@ -37,9 +37,9 @@ async def spoken(lab: Lab, *prompts: str) -> SessionId:
     session_id = await lab.session()
     for prompt in prompts or ("hello",):
         await lab.prompt(session_id, prompt)
-        lease = await lab.claim(session_id)
-        await lab.end(lease, await lab.step(lease), text=f"On {prompt}.")
-        assert await lab.store.rest(lease, 10**6, "done")
+        claim = await lab.claim(session_id)
+        await lab.end(claim, await lab.step(claim), text=f"On {prompt}.")
+        assert await lab.store.rest(claim, 10**6, "done")
     return session_id
 
 
@@ -50,8 +50,8 @@ async def ids(lab: Lab, session_id: SessionId) -> list[MessageId]:
 async def forked(lab: Lab, session_id: SessionId, before: MessageId | None = None) -> Session:
     source = await lab.store.conversation.copy_source(session_id, before=before)
     info = lab.info()
-    made = copy_conversation(source.messages, to=info.id, ids=lab.ids, now=lab.clock.now())
-    return await lab.store.conversation.copy_session(NewSession(info=info, pool=POOL), made)
+    copy = copy_conversation(source.messages, to=info.id, ids=lab.ids, now=lab.clock.now())
+    return await lab.store.conversation.copy_session(NewSession(info=info, pool=POOL), copy)
 
 
 # Lists
@@ -219,8 +219,8 @@ async def test_the_conversation_goes_on_without_what_was_taken_out(lab: Lab) -> 
     first, *_ = await ids(lab, session_id)
     await lab.store.conversation.remove_message(session_id, first)
     await lab.prompt(session_id, "three")
-    lease = await lab.claim(session_id)
-    step = await lab.step(lease)
+    claim = await lab.claim(session_id)
+    step = await lab.step(claim)
 
     assert [entry.text for entry in step.started.tail] == ["On one.", "two", "On two.", "three"]
 
@@ -263,12 +263,12 @@ async def test_what_works_is_left_alone(lab: Lab) -> None:
 
 @pytest.mark.spec("X-01")
 async def test_what_waits_for_the_outside_is_left_alone(lab: Lab) -> None:
-    session_id, message_id, lease = await lab.prompted()
-    step = await lab.step(lease)
+    session_id, message_id, claim = await lab.prompted()
+    step = await lab.step(claim)
     call = lab.call(step)
-    await lab.end(lease, step, call)
-    await lab.move(lease, call, lab.waiting())
-    assert await lab.store.park(lease, 10**6)
+    await lab.end(claim, step, call)
+    await lab.move(claim, call, lab.waiting())
+    assert await lab.store.park(claim, 10**6)
 
     with pytest.raises(SessionBusy):
         await lab.store.conversation.remove_message(session_id, message_id)
@@ -276,14 +276,14 @@ async def test_what_waits_for_the_outside_is_left_alone(lab: Lab) -> None:
 
 @pytest.mark.spec("X-01")
 async def test_parts_are_changed_to_parts_of_their_kind(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
-    step = await lab.step(lease)
+    session_id, _, claim = await lab.prompted()
+    step = await lab.step(claim)
     call = lab.call(step)
-    await lab.end(lease, step, call)
-    await lab.start(lease, call)
-    await lab.store.finish_call(lease, call.id, Completed("found"))
-    await lab.end(lease, await lab.step(lease))
-    assert await lab.store.rest(lease, 10**6, "done")
+    await lab.end(claim, step, call)
+    await lab.start(claim, call)
+    await lab.store.finish_call(claim, call.id, Completed("found"))
+    await lab.end(claim, await lab.step(claim))
+    assert await lab.store.rest(claim, 10**6, "done")
     (part,) = [p for p in (await lab.store.message(step.id)).parts if isinstance(p, ToolPart)]
     assert isinstance(part.state, ToolCompleted)
 
@@ -319,9 +319,9 @@ async def test_tasks_that_a_message_launched_end_with_it(lab: Lab) -> None:
 
 @pytest.mark.spec("X-01")
 async def test_without_its_summary_the_model_reads_all_again(lab: Lab) -> None:
-    lease, _ = await before_summary(lab)
-    session_id = lease.session_id
-    step = await _summed(lab, lease)
+    claim, _ = await before_summary(lab)
+    session_id = claim.session_id
+    step = await _summed(lab, claim)
     asked = step.started.message.parent_id
     assert (await lab.store.control(session_id)).summary
 
@@ -329,9 +329,9 @@ async def test_without_its_summary_the_model_reads_all_again(lab: Lab) -> None:
 
     control = await lab.store.control(session_id)
     assert (control.summary, control.tail) == (0, 0)
-    told = await lab.store.model_history(session_id, whole=True)
-    assert told.head == ()
-    assert [entry.text for entry in told.entries][:2] == ["hello", "hi"]
+    history = await lab.store.model_history(session_id, whole=True)
+    assert history.head == ()
+    assert [entry.text for entry in history.entries][:2] == ["hello", "hi"]
 
 
 async def _summed(lab: Lab, lease: Any) -> Any:
@@ -376,11 +376,11 @@ async def test_a_copy_has_what_was_said_before_a_message_under_ids_of_its_own(la
 async def test_a_copy_goes_on_by_itself(lab: Lab) -> None:
     copy = await forked(lab, await spoken(lab, "one"))
     await lab.prompt(copy.id, "more")
-    lease = await lab.claim(copy.id)
-    step = await lab.step(lease, since=0)
+    claim = await lab.claim(copy.id)
+    step = await lab.step(claim, since=0)
     assert [entry.text for entry in step.started.tail] == ["one", "On one.", "more"]
-    await lab.end(lease, step)
-    assert await lab.store.rest(lease, 10**6, "done")
+    await lab.end(claim, step)
+    assert await lab.store.rest(claim, 10**6, "done")
 
 
 @pytest.mark.spec("X-01")
@@ -397,15 +397,15 @@ async def test_a_copy_of_nothing_is_empty_and_one_before_nobody_is_refused(lab: 
 
 @pytest.mark.spec("X-01")
 async def test_what_is_under_way_is_closed_in_the_copy_and_goes_on_at_its_place(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
-    step = await lab.step(lease)
+    session_id, _, claim = await lab.prompted()
+    step = await lab.step(claim)
     call = lab.call(step)
-    await lab.end(lease, step, call)
-    await lab.start(lease, call)
+    await lab.end(claim, step, call)
+    await lab.start(claim, call)
     await lab.prompt(session_id, "unread")
 
     copy = await forked(lab, session_id)
-    await lab.store.finish_call(lease, call.id, Completed("found"))
+    await lab.store.finish_call(claim, call.id, Completed("found"))
 
     asked, made, unread = await lab.store.messages(copy.id)
     (part,) = [part for part in made.parts if isinstance(part, ToolPart)]
@@ -419,9 +419,9 @@ async def test_what_is_under_way_is_closed_in_the_copy_and_goes_on_at_its_place(
 
 @pytest.mark.spec("X-01")
 async def test_a_message_that_was_being_written_ends_in_the_copy(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
-    step = await lab.step(lease)
-    await lab.write(lease, lab.text(step, "half a"))
+    session_id, _, claim = await lab.prompted()
+    step = await lab.step(claim)
+    await lab.write(claim, lab.text(step, "half a"))
     copy = await forked(lab, session_id)
 
     _, half = await lab.store.messages(copy.id)
@@ -433,9 +433,9 @@ async def test_a_message_that_was_being_written_ends_in_the_copy(lab: Lab) -> No
 
 @pytest.mark.spec("X-01")
 async def test_a_copy_begins_where_a_summary_does(lab: Lab) -> None:
-    lease, _ = await before_summary(lab)
-    await _summed(lab, lease)
-    session_id = lease.session_id
+    claim, _ = await before_summary(lab)
+    await _summed(lab, claim)
+    session_id = claim.session_id
     before = await lab.store.model_history(session_id, whole=True)
 
     copy = await forked(lab, session_id)
@@ -531,15 +531,15 @@ async def test_a_word_for_the_system_prompt_counts_in_its_turn(lab: Lab) -> None
     session_id = await lab.session()
     fact = lab.input(session_id)
     await lab.store.admit(replace(fact, message=replace(fact.message, system="Be brief.")))
-    lease = await lab.claim(session_id)
-    first = await lab.step(lease)
+    claim = await lab.claim(session_id)
+    first = await lab.step(claim)
     call = lab.call(first)
-    await lab.end(lease, first, call)
-    await lab.start(lease, call)
-    await lab.store.finish_call(lease, call.id, Completed("x"))
-    second = await lab.step(lease)
-    await lab.end(lease, second)
-    assert await lab.store.rest(lease, 10**6, "done")
+    await lab.end(claim, first, call)
+    await lab.start(claim, call)
+    await lab.store.finish_call(claim, call.id, Completed("x"))
+    second = await lab.step(claim)
+    await lab.end(claim, second)
+    assert await lab.store.rest(claim, 10**6, "done")
     await lab.prompt(session_id, "again")
     third = await lab.step(await lab.claim(session_id))
 

@@ -114,12 +114,12 @@ async def test_a_run_on_a_deleted_session_has_lost_its_lease(lab: Lab) -> None:
     root = await lab.session()
     child = await lab.session(parent=root)
     await lab.prompt(child)
-    lease = await lab.claim(child)
+    claim = await lab.claim(child)
     await lab.store.delete_session(root)
     with pytest.raises(LeaseLost):
-        await lab.store.start_step(lease, lab.new_step())
+        await lab.store.start_step(claim, lab.new_step())
     with pytest.raises(LeaseLost):
-        await lab.store.snapshot(Claim(child, lease.fence))
+        await lab.store.snapshot(Claim(child, claim.fence))
 
 
 async def test_a_key_is_free_again_once_its_session_is_deleted(lab: Lab) -> None:

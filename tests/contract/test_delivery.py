@@ -49,8 +49,8 @@ async def take(lab: Lab, root_id: SessionId | None = None, *, most: int = 8) -> 
 
 
 async def take_one(lab: Lab) -> DueDelivery:
-    (parcel,) = await take(lab)
-    return parcel
+    (delivery,) = await take(lab)
+    return delivery
 
 
 async def states(lab: Lab) -> list[str]:
@@ -64,14 +64,23 @@ async def test_a_call_that_is_settled_owes_what_it_came_to_at_once(lab: Lab) -> 
     await lab.store.settle(call.id, Completed("v2 is live", "Deployed", {"version": 2}))
     await lab.store.settle(silent.id, done())
 
-    (known,) = await lab.store.deliveries.list(None, after="", limit=10)
-    assert (known.pending_id, known.session_id, known.url) == (call.id, session_id, URL)
-    assert (known.state, known.attempts, known.error) == ("owed", 0, None)
-    assert known.time.created == known.time.next == lab.clock.now()
+    (known_delivery,) = await lab.store.deliveries.list(None, after="", limit=10)
+    assert (known_delivery.pending_id, known_delivery.session_id, known_delivery.url) == (
+        call.id,
+        session_id,
+        URL,
+    )
+    assert (known_delivery.state, known_delivery.attempts, known_delivery.error) == ("owed", 0, None)
+    assert known_delivery.time.created == known_delivery.time.next == lab.clock.now()
     assert [each for commit in lab.commits for each in commit.posts] == [lab.clock.now()]
-    parcel = await take_one(lab)
-    assert (parcel.id, parcel.url, parcel.host, parcel.attempt) == (known.id, URL, "hooks.test", 1)
-    assert msgspec.json.decode(parcel.body) == {
+    delivery = await take_one(lab)
+    assert (delivery.id, delivery.url, delivery.host, delivery.attempt) == (
+        known_delivery.id,
+        URL,
+        "hooks.test",
+        1,
+    )
+    assert msgspec.json.decode(delivery.body) == {
         "pendingID": call.id,
         "result": {"title": "Deployed", "output": "v2 is live", "metadata": {"version": 2}},
     }
@@ -84,27 +93,27 @@ async def test_a_failure_and_an_expiry_are_told_too(lab: Lab) -> None:
     await lab.store.settle(failed.id, Failed("no route"))
     lab.clock.advance(5)
     assert await lab.store.expire() == 1
-    told = [msgspec.json.decode(parcel.body) for parcel in await take(lab)]
+    told = [msgspec.json.decode(delivery.body) for delivery in await take(lab)]
     assert [each["error"] for each in told] == ["no route", "Tool execution timed out"]
 
 
 async def test_the_same_result_again_owes_nothing_more(lab: Lab) -> None:
-    _, (known,) = await owed(lab)
-    await lab.store.settle(known.pending_id, done("no. 0"))
+    _, (known_delivery,) = await owed(lab)
+    await lab.store.settle(known_delivery.pending_id, done("no. 0"))
     assert await states(lab) == ["owed"]
 
 
 @pytest.mark.spec("P-12")
 async def test_a_result_that_came_before_anybody_was_named_is_told_all_the_same(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(None)
-    await lab.move(lease, call, Running(lease.fence, later=AsyncState()))
+    session_id, claim, (call,) = await lab.called(None)
+    await lab.move(claim, call, Running(claim.fence, later=AsyncState()))
     await lab.store.settle(call.id, done("early"))
     assert await states(lab) == []
     secret = KeepSecret(session_id, call.id, "out", "whsec_b3du")
-    await lab.store.open_call(lease, call.id, telling(lab), (secret,))
-    parcel = await take_one(lab)
-    assert msgspec.json.decode(parcel.body)["result"]["output"] == "early"
-    assert parcel.secret == Secret("whsec_b3du")
+    await lab.store.open_call(claim, call.id, telling(lab), (secret,))
+    delivery = await take_one(lab)
+    assert msgspec.json.decode(delivery.body)["result"]["output"] == "early"
+    assert delivery.secret == Secret("whsec_b3du")
 
 
 async def test_what_one_has_taken_nobody_else_gets_until_its_lease_is_over(lab: Lab) -> None:
@@ -165,21 +174,21 @@ async def test_a_try_that_was_broken_off_is_due_at_once_and_does_not_count(lab: 
 @pytest.mark.spec("P-12")
 async def test_what_is_dead_can_be_tried_again_from_the_first_try_on(lab: Lab) -> None:
     await owed(lab)
-    await lab.store.deliveries.end_attempt(parcel := await take_one(lab), DeliveryDead("webhooks are off"))
+    await lab.store.deliveries.end_attempt(delivery := await take_one(lab), DeliveryDead("webhooks are off"))
     lab.clock.advance(10)
-    again = await lab.store.deliveries.redeliver(parcel.id)
+    again = await lab.store.deliveries.redeliver(delivery.id)
     assert (again.state, again.attempts, again.time.next) == ("owed", 0, lab.clock.now())
     assert again.time.ended is None
     assert (await take_one(lab)).attempt == 1
 
 
 async def test_only_what_is_dead_can_be_tried_again(lab: Lab) -> None:
-    _, (known,) = await owed(lab)
+    _, (known_delivery,) = await owed(lab)
     with pytest.raises(Conflict, match="is still being tried"):
-        await lab.store.deliveries.redeliver(known.id)
+        await lab.store.deliveries.redeliver(known_delivery.id)
     await lab.store.deliveries.end_attempt(await take_one(lab), DeliveryDone())
     with pytest.raises(Conflict, match="was delivered"):
-        await lab.store.deliveries.redeliver(known.id)
+        await lab.store.deliveries.redeliver(known_delivery.id)
     with pytest.raises(NotFound, match="no delivery"):
         await lab.store.deliveries.redeliver("dlv_none")
 
@@ -198,16 +207,16 @@ async def test_one_host_never_takes_the_places_of_all_others(lab: Lab) -> None:
 async def test_of_a_tree_only_what_belongs_to_it_is_taken(lab: Lab) -> None:
     mine, (first,) = await owed(lab)
     _, (other,) = await owed(lab)
-    assert [parcel.id for parcel in await take(lab, mine)] == [first.id]
+    assert [delivery.id for delivery in await take(lab, mine)] == [first.id]
     assert await lab.store.deliveries.next_due(mine) is not None
-    assert [parcel.id for parcel in await take(lab)] == [other.id]
+    assert [delivery.id for delivery in await take(lab)] == [other.id]
 
 
 @pytest.mark.spec("P-12")
 async def test_what_is_owed_outlives_its_session(lab: Lab) -> None:
-    session_id, (known,) = await owed(lab)
+    session_id, (known_delivery,) = await owed(lab)
     await lab.store.delete_session(session_id)
-    assert (await take_one(lab)).id == known.id
+    assert (await take_one(lab)).id == known_delivery.id
 
 
 async def test_calls_that_go_with_their_session_are_told_as_failed(lab: Lab) -> None:
@@ -220,9 +229,9 @@ async def test_calls_that_go_with_their_session_are_told_as_failed(lab: Lab) -> 
 
     await lab.database.write(keep)
     await lab.store.delete_session(session_id)
-    parcel = await take_one(lab)
-    assert msgspec.json.decode(parcel.body) == {"pendingID": call.id, "error": SESSION_DELETED}
-    assert parcel.secret == Secret("whsec_b3du")
+    delivery = await take_one(lab)
+    assert msgspec.json.decode(delivery.body) == {"pendingID": call.id, "error": SESSION_DELETED}
+    assert delivery.secret == Secret("whsec_b3du")
 
 
 async def test_lists_are_cut_into_pages_by_id(lab: Lab) -> None:
@@ -254,9 +263,9 @@ async def test_what_ended_long_ago_is_forgotten_and_what_is_owed_is_not(lab: Lab
 
 
 async def test_a_call_that_was_forgotten_still_owes_what_it_owed(lab: Lab) -> None:
-    _, (known,) = await owed(lab)
+    _, (known_delivery,) = await owed(lab)
     assert await lab.store.pending.forget_settled(lab.clock.now()) == 1
-    assert (await take_one(lab)).call_id == known.pending_id
+    assert (await take_one(lab)).call_id == known_delivery.pending_id
 
 
 @pytest.mark.parametrize(
@@ -265,13 +274,13 @@ async def test_a_call_that_was_forgotten_still_owes_what_it_owed(lab: Lab) -> No
 async def test_any_address_can_be_owed_and_nobody_else_is_held_up_by_it(lab: Lab, url: str) -> None:
     await owed(lab, url, URL)
     kept = url.replace("\0", "\ufffd")
-    assert [parcel.url for parcel in await take(lab)] == ([kept, URL] if url else [URL])
+    assert [delivery.url for delivery in await take(lab)] == ([kept, URL] if url else [URL])
 
 
 async def test_secrets_show_in_no_list(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(None)
+    session_id, claim, (call,) = await lab.called(None)
     secret = KeepSecret(session_id, call.id, "out", "whsec_hidden")
-    await lab.store.open_call(lease, call.id, telling(lab), (secret,))
+    await lab.store.open_call(claim, call.id, telling(lab), (secret,))
     await lab.store.settle(call.id, done())
     listed = await lab.store.deliveries.list(None, after="", limit=10)
     assert b"hidden" not in msgspec.json.encode(listed)

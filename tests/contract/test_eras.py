@@ -34,8 +34,8 @@ async def test_prompts_of_a_terminal_keep_their_ids_and_stand_where_they_were_sa
     session_id = await lab.session()
     said = await talk(lab, session_id, *times)
     assert await order(lab, session_id) == said
-    told = await lab.store.model_history(session_id, whole=True)
-    assert [entry.info.id for entry in told.entries] == said
+    history = await lab.store.model_history(session_id, whole=True)
+    assert [entry.info.id for entry in history.entries] == said
     for message_id in said:
         assert (await lab.store.message(message_id)).info.id == message_id
 
@@ -135,8 +135,8 @@ async def test_a_fork_copies_what_was_said_before_a_message_in_its_order(lab: La
         assert all(each.entry.parts for each in source.messages)
     info = lab.info()
     whole = await lab.store.conversation.copy_source(session_id, before=None)
-    made = copy_conversation(whole.messages, to=info.id, ids=lab.ids, now=lab.clock.now())
-    fork = await lab.store.conversation.copy_session(NewSession(info=info, pool=POOL), made)
+    copy = copy_conversation(whole.messages, to=info.id, ids=lab.ids, now=lab.clock.now())
+    fork = await lab.store.conversation.copy_session(NewSession(info=info, pool=POOL), copy)
     copied = await lab.store.messages(fork.id)
     assert [each.info.time.created for each in copied] == sorted(each.info.time.created for each in copied)
     assert sorted(each.info.id for each in copied) == [each.info.id for each in copied]

@@ -11,15 +11,15 @@ from tests.contract.build import Lab, ask_id, done, result_of, state_of
 @pytest.mark.spec("X-11")
 async def test_a_due_call_gets_what_it_is_due_exactly_once(lab: Lab) -> None:
     now = lab.clock.now()
-    session_id, lease, (soon, later, never) = await lab.called(
+    session_id, claim, (soon, later, never) = await lab.called(
         lab.waiting(due=now + 10, on_due=Completed("The wait is over.")),
         lab.waiting(due=now + 20),
         lab.waiting(),
     )
     assert await lab.store.next_due() == now + 10
     assert await lab.store.expire() == 0
-    snapshot = await lab.store.snapshot(lease)
-    assert await lab.store.park(lease, snapshot.control.wake_seq)
+    snapshot = await lab.store.snapshot(claim)
+    assert await lab.store.park(claim, snapshot.control.wake_seq)
     lab.commits.clear()
 
     lab.clock.advance(10)
@@ -62,8 +62,8 @@ async def test_expiry_goes_in_bounded_pieces_the_oldest_first(lab: Lab) -> None:
 
 
 async def test_an_ask_that_expires_is_closed_for_people_too(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(None)
-    call = await lab.move(lease, call, lab.ask(session_id, due=lab.clock.now()))
+    session_id, claim, (call,) = await lab.called(None)
+    call = await lab.move(claim, call, lab.ask(session_id, due=lab.clock.now()))
     lab.commits.clear()
     await lab.store.expire()
     assert [e.request_id for e in lab.events if isinstance(e, PermissionReplied)] == [ask_id(call)]
@@ -72,11 +72,11 @@ async def test_an_ask_that_expires_is_closed_for_people_too(lab: Lab) -> None:
 
 
 async def test_an_expiry_that_blocks_settles_each_sibling_once(lab: Lab) -> None:
-    session_id, lease, (one, other) = await lab.called(None, None)
+    session_id, claim, (one, other) = await lab.called(None, None)
     now = lab.clock.now()
     refused = Failed("nobody answered", blocks=True)
-    await lab.move(lease, one, lab.ask(session_id, due=now, on_due=refused))
-    other = await lab.move(lease, other, lab.ask(session_id, due=now + 1, on_due=Failed("too late")))
+    await lab.move(claim, one, lab.ask(session_id, due=now, on_due=refused))
+    other = await lab.move(claim, other, lab.ask(session_id, due=now + 1, on_due=Failed("too late")))
     lab.clock.advance(1)
     lab.commits.clear()
     await lab.store.expire()

@@ -194,9 +194,9 @@ async def test_a_piece_says_when_there_is_more(lab: Lab) -> None:
 @pytest.mark.spec("C-06")
 async def test_catching_up_tells_the_status_and_open_and_closed_asks(lab: Lab) -> None:
     cursor = await lab.store.cursor()
-    session_id, lease, (one, other, async_) = await lab.called(None, None, None)
-    one = await lab.move(lease, one, lab.ask(session_id))
-    other = await lab.move(lease, other, lab.question(session_id))
+    session_id, claim, (one, other, async_) = await lab.called(None, None, None)
+    one = await lab.move(claim, one, lab.ask(session_id))
+    other = await lab.move(claim, other, lab.question(session_id))
     events = (await lab.store.feed(cursor)).events
     assert {e.request.id for e in events if isinstance(e, PermissionAsked | QuestionAsked)} == {
         one.ask_id,
@@ -204,8 +204,8 @@ async def test_catching_up_tells_the_status_and_open_and_closed_asks(lab: Lab) -
     }
     middle = await lab.store.cursor()
     await lab.store.cancel(session_id)
-    snapshot = await lab.store.snapshot(lease)
-    await lab.store.rest(lease, snapshot.control.wake_seq, "aborted")
+    snapshot = await lab.store.snapshot(claim)
+    await lab.store.rest(claim, snapshot.control.wake_seq, "aborted")
     events = (await lab.store.feed(middle)).events
     assert [e.request_id for e in events if isinstance(e, PermissionReplied)] == [one.ask_id]
     assert [e.request_id for e in events if isinstance(e, QuestionRejected)] == [other.ask_id]
@@ -218,14 +218,14 @@ async def test_catching_up_tells_the_status_and_open_and_closed_asks(lab: Lab) -
 
 
 async def test_a_call_that_asks_again_closes_what_it_asked_before(lab: Lab) -> None:
-    session_id, lease, call, _ = await lab.asked()
+    session_id, claim, call, _ = await lab.asked()
     start = await lab.store.cursor()
     reader = Reader(f"{start.split('-')[0]}-0-0")
     await _catch_up(lab, reader, 500)
     assert set(reader.asks) == {call.ask_id}
     for _ in range(2):
         await lab.store.answer(ask_id(call), Once())
-        call = await lab.move(lease, call, lab.ask(session_id))
+        call = await lab.move(claim, call, lab.ask(session_id))
     await _catch_up(lab, reader, 500)
     assert set(reader.asks) == {call.ask_id}
 

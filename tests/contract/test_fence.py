@@ -14,43 +14,43 @@ from tests.contract.build import ALICE, BOB, Lab, Step, done
 Write: TypeAlias = Callable[[Lab, Claim, Step, Call], Awaitable[object]]
 
 WRITES: dict[str, Write] = {
-    "snapshot": lambda lab, lease, step, call: lab.store.snapshot(lease),
-    "release": lambda lab, lease, step, call: lab.store.release(lease),
-    "start_step": lambda lab, lease, step, call: lab.store.start_step(lease, lab.new_step()),
-    "write_parts": lambda lab, lease, step, call: lab.write(lease, lab.text(step, "late")),
-    "finish_step": lambda lab, lease, step, call: lab.end(lease, step),
-    "advance": lambda lab, lease, step, call: lab.store.advance(
-        lease, (CallMove(call.id, Running(lease.fence)),)
+    "snapshot": lambda lab, claim, step, call: lab.store.snapshot(claim),
+    "release": lambda lab, claim, step, call: lab.store.release(claim),
+    "start_step": lambda lab, claim, step, call: lab.store.start_step(claim, lab.new_step()),
+    "write_parts": lambda lab, claim, step, call: lab.write(claim, lab.text(step, "late")),
+    "finish_step": lambda lab, claim, step, call: lab.end(claim, step),
+    "advance": lambda lab, claim, step, call: lab.store.advance(
+        claim, (CallMove(call.id, Running(claim.fence)),)
     ),
-    "finish_call": lambda lab, lease, step, call: lab.store.finish_call(
-        lease, call.id, done(), (lab.input(call.session_id),)
+    "finish_call": lambda lab, claim, step, call: lab.store.finish_call(
+        claim, call.id, done(), (lab.input(call.session_id),)
     ),
-    "park": lambda lab, lease, step, call: lab.store.park(lease, 1_000),
-    "rest": lambda lab, lease, step, call: lab.store.rest(
-        lease, 1_000, "done", (lab.input(call.session_id),)
+    "park": lambda lab, claim, step, call: lab.store.park(claim, 1_000),
+    "rest": lambda lab, claim, step, call: lab.store.rest(
+        claim, 1_000, "done", (lab.input(call.session_id),)
     ),
 }
 
 
 async def _at_work(lab: Lab) -> tuple[Claim, Step, Call]:
     """A run with a call that has not started and a second step under way."""
-    session_id, _, lease = await lab.prompted()
-    first = await lab.step(lease)
+    session_id, _, claim = await lab.prompted()
+    first = await lab.step(claim)
     call = lab.call(first)
-    await lab.end(lease, first, call)
+    await lab.end(claim, first, call)
     await lab.prompt(session_id)
-    return lease, await lab.step(lease), call
+    return claim, await lab.step(claim), call
 
 
 @pytest.mark.spec("X-11")
 @pytest.mark.parametrize("name", WRITES)
 async def test_a_write_after_another_claim_changes_nothing(lab: Lab, name: str) -> None:
-    lease, step, call = await _at_work(lab)
-    await lab.claim(lease.session_id, BOB, dead=ALICE)
+    claim, step, call = await _at_work(lab)
+    await lab.claim(claim.session_id, BOB, dead=ALICE)
     before, cursor = await lab.everything(), await lab.store.cursor()
     lab.commits.clear()
     with pytest.raises(LeaseLost):
-        await WRITES[name](lab, lease, step, call)
+        await WRITES[name](lab, claim, step, call)
     assert await lab.everything() == before
     assert await lab.store.cursor() == cursor
     assert (lab.events, lab.woken) == ([], [])
@@ -58,26 +58,26 @@ async def test_a_write_after_another_claim_changes_nothing(lab: Lab, name: str) 
 
 @pytest.mark.parametrize("name", WRITES)
 async def test_a_write_after_the_run_has_ended_changes_nothing(lab: Lab, name: str) -> None:
-    lease, step, call = await _at_work(lab)
-    snapshot = await lab.end(lease, step)
-    assert await lab.store.park(lease, snapshot.control.wake_seq)
+    claim, step, call = await _at_work(lab)
+    snapshot = await lab.end(claim, step)
+    assert await lab.store.park(claim, snapshot.control.wake_seq)
     before = await lab.everything()
     with pytest.raises(LeaseLost):
-        await WRITES[name](lab, lease, step, call)
+        await WRITES[name](lab, claim, step, call)
     assert await lab.everything() == before
 
 
 @pytest.mark.parametrize("name", WRITES)
 async def test_a_write_to_a_deleted_session_changes_nothing(lab: Lab, name: str) -> None:
-    lease, step, call = await _at_work(lab)
-    await lab.store.delete_session(lease.session_id)
+    claim, step, call = await _at_work(lab)
+    await lab.store.delete_session(claim.session_id)
     with pytest.raises(LeaseLost):
-        await WRITES[name](lab, lease, step, call)
+        await WRITES[name](lab, claim, step, call)
     assert await lab.everything() == {"statuses": {}, "due": None}
 
 
 @pytest.mark.parametrize("name", WRITES)
 async def test_a_lease_of_the_future_is_no_lease(lab: Lab, name: str) -> None:
-    lease, step, call = await _at_work(lab)
+    claim, step, call = await _at_work(lab)
     with pytest.raises(LeaseLost):
-        await WRITES[name](lab, Claim(lease.session_id, lease.fence + 1), step, call)
+        await WRITES[name](lab, Claim(claim.session_id, claim.fence + 1), step, call)

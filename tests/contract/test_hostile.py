@@ -55,9 +55,9 @@ async def _result(lab: Lab, text: str) -> Act:
 
 
 async def _error(lab: Lab, text: str) -> Act:
-    _, lease, (call,) = await lab.called(None)
-    await lab.start(lease, call)
-    return lambda: lab.store.finish_call(lease, call.id, Failed(text), (lab.input(call.session_id),))
+    _, claim, (call,) = await lab.called(None)
+    await lab.start(claim, call)
+    return lambda: lab.store.finish_call(claim, call.id, Failed(text), (lab.input(call.session_id),))
 
 
 async def _refusal(lab: Lab, text: str) -> Act:
@@ -66,9 +66,9 @@ async def _refusal(lab: Lab, text: str) -> Act:
 
 
 async def _stream(lab: Lab, text: str) -> Act:
-    _, _, lease = await lab.prompted()
-    part = lab.text(await lab.step(lease), text)
-    return lambda: lab.write(lease, part)
+    _, _, claim = await lab.prompted()
+    part = lab.text(await lab.step(claim), text)
+    return lambda: lab.write(claim, part)
 
 
 async def _key(lab: Lab, text: str) -> Act:
@@ -128,16 +128,16 @@ async def _result_metadata(lab: Lab, value: Any) -> Act:
 
 
 async def _call_input(lab: Lab, value: Any) -> Act:
-    _, _, lease = await lab.prompted()
-    step = await lab.step(lease)
+    _, _, claim = await lab.prompted()
+    step = await lab.step(claim)
     end = lab.step_end(step, lab.call(step, given=value))
-    return lambda: lab.store.finish_step(lease, end)
+    return lambda: lab.store.finish_step(claim, end)
 
 
 async def _due_result(lab: Lab, value: Any) -> Act:
-    _, lease, (call,) = await lab.called(None)
+    _, claim, (call,) = await lab.called(None)
     move = CallMove(call.id, lab.waiting(on_due=Completed("x", metadata=value)))
-    return lambda: lab.store.advance(lease, (move,))
+    return lambda: lab.store.advance(claim, (move,))
 
 
 IN_TEXT: list[Scene] = [_prompt, _title, _result, _error, _refusal, _stream]
@@ -207,12 +207,12 @@ async def test_the_same_result_is_the_same_whatever_its_types_were(lab: Lab) -> 
 
 
 async def test_a_moment_no_clock_reaches_is_refused(lab: Lab) -> None:
-    _, lease, (call,) = await lab.called(None)
+    _, claim, (call,) = await lab.called(None)
     before = await lab.everything()
     with pytest.raises(InvalidInput):
-        await lab.store.advance(lease, (CallMove(call.id, lab.waiting(due=2**63)),))
+        await lab.store.advance(claim, (CallMove(call.id, lab.waiting(due=2**63)),))
     assert await lab.everything() == before
-    assert isinstance((await lab.start(lease, call)).state, Running)
+    assert isinstance((await lab.start(claim, call)).state, Running)
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)

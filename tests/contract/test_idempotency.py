@@ -64,20 +64,20 @@ async def test_a_session_under_the_same_key_is_the_same_only_with_the_same_conte
 
 @pytest.mark.spec("C-10")
 async def test_an_abort_under_the_same_key_ends_nothing_that_came_after_the_first(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
+    session_id, _, claim = await lab.prompted()
     await lab.store.cancel(session_id, key="k")
-    snapshot = await lab.store.snapshot(lease)
-    assert await lab.store.rest(lease, snapshot.control.wake_seq, "aborted")
+    snapshot = await lab.store.snapshot(claim)
+    assert await lab.store.rest(claim, snapshot.control.wake_seq, "aborted")
     await lab.prompt(session_id, "next")
-    lease = await lab.claim(session_id)
+    claim = await lab.claim(session_id)
     before = await lab.everything()
 
     assert await lab.store.cancel(session_id, key="k") == (session_id,)
     assert await lab.everything() == before
-    assert not (await lab.store.snapshot(lease)).is_cancelled
+    assert not (await lab.store.snapshot(claim)).is_cancelled
 
     await lab.store.cancel(session_id, key="k2")
-    assert (await lab.store.snapshot(lease)).is_cancelled
+    assert (await lab.store.snapshot(claim)).is_cancelled
 
 
 async def test_an_abort_of_another_scope_under_the_same_key_is_a_conflict(lab: Lab) -> None:

@@ -47,18 +47,18 @@ async def test_a_newer_session_keeps_what_we_do_not_know(lab: Lab) -> None:
 
 
 async def test_a_newer_message_keeps_what_we_do_not_know(lab: Lab) -> None:
-    _, _, lease = await lab.prompted()
-    step = await lab.step(lease)
+    _, _, claim = await lab.prompted()
+    step = await lab.step(claim)
     raw, _ = await message_row(lab, step.id)
     await rewrite_message(lab, step.id, _with(raw, mood="bright"), NEWER)
-    await lab.end(lease, step)
+    await lab.end(claim, step)
     raw, version = await message_row(lab, step.id)
     assert (_get(raw)["mood"], _get(raw)["finish"], version) == ("bright", "stop", NEWER)
 
 
 async def test_a_newer_message_that_is_cut_off_keeps_what_we_do_not_know(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
-    step = await lab.step(lease)
+    session_id, _, claim = await lab.prompted()
+    step = await lab.step(claim)
     raw, _ = await message_row(lab, step.id)
     await rewrite_message(lab, step.id, _with(raw, mood="bright"), NEWER)
     await lab.claim(session_id, BOB, dead=ALICE)
@@ -68,14 +68,14 @@ async def test_a_newer_message_that_is_cut_off_keeps_what_we_do_not_know(lab: La
 
 
 async def test_a_newer_part_keeps_what_we_do_not_know(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
-    step = await lab.step(lease)
+    session_id, _, claim = await lab.prompted()
+    step = await lab.step(claim)
     part = lab.text(step, "Once")
-    await lab.write(lease, part)
+    await lab.write(claim, part)
     raw, _ = await part_row(lab, part.id)
     await rewrite_part(lab, part.id, _with(raw, tone="warm"), NEWER, message_id=step.id)
     longer = TextPart(id=part.id, session_id=session_id, message_id=step.id, text="Once upon", time=part.time)
-    await lab.write(lease, longer)
+    await lab.write(claim, longer)
     raw, version = await part_row(lab, part.id)
     assert (_get(raw)["tone"], _get(raw)["text"], version) == ("warm", "Once upon", NEWER)
     await lab.claim(session_id, BOB, dead=ALICE)
@@ -86,7 +86,7 @@ async def test_a_newer_part_keeps_what_we_do_not_know(lab: Lab) -> None:
 
 @pytest.mark.parametrize("way", ["advance", "settle"])
 async def test_a_newer_call_and_its_part_keep_what_we_do_not_know(lab: Lab, way: str) -> None:
-    _, lease, (call,) = await lab.called(lab.waiting())
+    _, claim, (call,) = await lab.called(lab.waiting())
     raw, _ = await call_row(lab, call)
     await rewrite_call(lab, call, _with(raw, webhook="https://example.com"), NEWER)
     raw, _ = await part_row(lab, call.part_id)
@@ -94,7 +94,7 @@ async def test_a_newer_call_and_its_part_keep_what_we_do_not_know(lab: Lab, way:
     if way == "settle":
         moved = await lab.store.settle(call.id, done())
     else:
-        moved = await lab.start(lease, call)
+        moved = await lab.start(claim, call)
     assert state_of(moved) != "Open"
     raw, version = await call_row(lab, call)
     assert (_get(raw)["webhook"], version) == ("https://example.com", NEWER)
@@ -105,7 +105,7 @@ async def test_a_newer_call_and_its_part_keep_what_we_do_not_know(lab: Lab, way:
 
 
 async def test_a_part_of_an_unknown_type_is_shown_and_kept(lab: Lab) -> None:
-    session_id, prompt, lease = await lab.prompted()
+    session_id, prompt, claim = await lab.prompted()
     part_id = lab.ids.part()
     raw = msgspec.json.encode(
         {"id": part_id, "sessionID": session_id, "messageID": prompt, "type": "hologram", "depth": 3}
@@ -115,7 +115,7 @@ async def test_a_part_of_an_unknown_type_is_shown_and_kept(lab: Lab) -> None:
     kept = (await lab.store.message(prompt)).parts[-1]
     assert isinstance(kept, UnknownPart)
     assert kept.raw == raw
-    step = await lab.step(lease)
+    step = await lab.step(claim)
     assert step.started.tail[0].parts[-1] == kept
     parts = [e.part for e in (await lab.store.feed(cursor)).events if isinstance(e, PartUpdated)]
     assert kept in parts

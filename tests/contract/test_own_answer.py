@@ -17,19 +17,19 @@ async def answer(lab: Lab, message_id: MessageId) -> MessageId | None:
     return (await lab.store.input(message_id)).answer_id
 
 
-async def park(lab: Lab, lease: Claim) -> None:
-    control = await lab.store.control(lease.session_id)
-    assert await lab.store.park(lease, control.wake_seq)
+async def park(lab: Lab, claim: Claim) -> None:
+    control = await lab.store.control(claim.session_id)
+    assert await lab.store.park(claim, control.wake_seq)
 
 
 async def park_outside(lab: Lab, child: SessionId) -> Call:
     """A child calls an async tool, and parks."""
-    lease = await lab.claim(child)
-    step = await lab.step(lease)
+    claim = await lab.claim(child)
+    step = await lab.step(claim)
     call = lab.call(step)
-    await lab.end(lease, step, call)
-    call = await lab.move(lease, call, lab.waiting())
-    await park(lab, lease)
+    await lab.end(claim, step, call)
+    call = await lab.move(claim, call, lab.waiting())
+    await park(lab, claim)
     return call
 
 
@@ -105,41 +105,41 @@ async def test_the_outside_is_passed_on_to_the_root(lab: Lab) -> None:
 
 @pytest.mark.spec("Z-02")
 async def test_a_final_step_that_leaves_a_prompt_unread_answers_the_one_before(lab: Lab) -> None:
-    session_id, first, lease = await lab.prompted()
-    step = await lab.step(lease)
+    session_id, first, claim = await lab.prompted()
+    step = await lab.step(claim)
     second = await lab.prompt(session_id)
-    await lab.end(lease, step)
+    await lab.end(claim, step)
     assert (await answer(lab, first), await answer(lab, second)) == (step.id, None)
 
 
 @pytest.mark.spec("Z-02")
 async def test_a_prompt_that_comes_after_the_final_step_leaves_it_its_answer(lab: Lab) -> None:
-    session_id, first, lease = await lab.prompted()
-    step = await lab.step(lease)
-    await lab.end(lease, step)
+    session_id, first, claim = await lab.prompted()
+    step = await lab.step(claim)
+    await lab.end(claim, step)
     second = await lab.prompt(session_id)
     before = await answer(lab, first)
-    await lab.step(lease)
+    await lab.step(claim)
     assert (before, await answer(lab, first), await answer(lab, second)) == (None, step.id, None)
 
 
 @pytest.mark.spec("Z-02")
 async def test_what_the_runtime_adds_extends_the_answer(lab: Lab) -> None:
-    session_id, first, lease = await lab.prompted()
-    step = await lab.step(lease)
+    session_id, first, claim = await lab.prompted()
+    step = await lab.step(claim)
     await lab.prompt(session_id, source="system")
     await lab.prompt(session_id)
-    await lab.end(lease, step)
-    await lab.step(lease)
+    await lab.end(claim, step)
+    await lab.step(claim)
     assert await answer(lab, first) is None
 
 
 @pytest.mark.spec("Z-02")
 async def test_a_step_that_calls_tools_answers_nobody(lab: Lab) -> None:
-    session_id, first, lease = await lab.prompted()
-    step = await lab.step(lease)
+    session_id, first, claim = await lab.prompted()
+    step = await lab.step(claim)
     await lab.prompt(session_id)
-    await lab.end(lease, step, lab.call(step))
+    await lab.end(claim, step, lab.call(step))
     assert await answer(lab, first) is None
 
 
@@ -151,10 +151,10 @@ async def test_a_final_step_answers_though_a_task_works_again_for_an_open_call(l
     call = await park_outside(lab, child)
     await park(lab, await lab.claim(at.id))
     prompt = await lab.prompt(at.id, "and now?")
-    lease = await lab.claim(at.id)
-    step = await lab.step(lease)
+    claim = await lab.claim(at.id)
+    step = await lab.step(claim)
     await lab.store.settle(call.id, done())
     await lab.claim(child)
-    await lab.end(lease, step)
-    await park(lab, lease)
+    await lab.end(claim, step)
+    await park(lab, claim)
     assert await answer(lab, prompt) == step.id

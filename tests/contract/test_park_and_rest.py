@@ -20,11 +20,11 @@ def _answered(lab: Lab) -> dict[MessageId, MessageId]:
 async def test_a_rest_ends_the_turn_and_answers_everyone_it_took_in(lab: Lab) -> None:
     session_id = await lab.session()
     prompts = [await lab.prompt(session_id) for _ in range(3)]
-    lease = await lab.claim(session_id)
-    step = await lab.step(lease)
-    snapshot = await lab.end(lease, step)
+    claim = await lab.claim(session_id)
+    step = await lab.step(claim)
+    snapshot = await lab.end(claim, step)
     lab.commits.clear()
-    assert await lab.store.rest(lease, snapshot.control.wake_seq, "done")
+    assert await lab.store.rest(claim, snapshot.control.wake_seq, "done")
 
     control = await lab.store.control(session_id)
     assert (control.state, control.owner, control.in_turn, control.claims) == ("idle", None, False, 0)
@@ -37,25 +37,25 @@ async def test_a_rest_ends_the_turn_and_answers_everyone_it_took_in(lab: Lab) ->
 
 
 async def test_neither_park_nor_rest_goes_past_what_arrived(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(lab.waiting())
-    decided = await lab.store.snapshot(lease)
+    session_id, claim, (call,) = await lab.called(lab.waiting())
+    decided = await lab.store.snapshot(claim)
     await lab.store.settle(call.id, done())
     before = await lab.everything()
-    assert not await lab.store.park(lease, decided.control.wake_seq)
-    assert not await lab.store.rest(lease, decided.control.wake_seq, "done", (lab.input(session_id),))
-    assert not await lab.store.rest(lease, decided.control.wake_seq, "aborted")
+    assert not await lab.store.park(claim, decided.control.wake_seq)
+    assert not await lab.store.rest(claim, decided.control.wake_seq, "done", (lab.input(session_id),))
+    assert not await lab.store.rest(claim, decided.control.wake_seq, "aborted")
     assert await lab.everything() == before
-    decided = await lab.store.snapshot(lease)
-    assert await lab.store.rest(lease, decided.control.wake_seq, "done")
+    decided = await lab.store.snapshot(claim)
+    assert await lab.store.rest(claim, decided.control.wake_seq, "done")
 
 
 @pytest.mark.spec("C-06")
 async def test_a_park_with_only_async_calls_answers_and_waits(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(lab.waiting(due=lab.clock.now() + 99))
+    session_id, claim, (call,) = await lab.called(lab.waiting(due=lab.clock.now() + 99))
     prompt = (await lab.store.messages(session_id))[0].info.id
-    snapshot = await lab.store.snapshot(lease)
+    snapshot = await lab.store.snapshot(claim)
     lab.commits.clear()
-    assert await lab.store.park(lease, snapshot.control.wake_seq)
+    assert await lab.store.park(claim, snapshot.control.wake_seq)
     control = await lab.store.control(session_id)
     assert (control.state, control.owner, control.in_turn) == ("idle", None, True)
     waiting = WaitingAsync(
@@ -68,53 +68,53 @@ async def test_a_park_with_only_async_calls_answers_and_waits(lab: Lab) -> None:
 
 @pytest.mark.spec("C-06")
 async def test_a_park_with_an_ask_open_answers_nobody_yet(lab: Lab) -> None:
-    session_id, lease, _call, _ = await lab.asked(lab.waiting())
+    session_id, claim, _call, _ = await lab.asked(lab.waiting())
     prompt = (await lab.store.messages(session_id))[0].info.id
-    snapshot = await lab.store.snapshot(lease)
-    assert await lab.store.park(lease, snapshot.control.wake_seq)
+    snapshot = await lab.store.snapshot(claim)
+    assert await lab.store.park(claim, snapshot.control.wake_seq)
     assert await lab.store.status(session_id) == Busy()
     assert (await lab.store.input(prompt)).answer_id is None
     assert _answered(lab) == {}
 
 
 async def test_input_after_a_park_goes_on_with_the_same_turn(lab: Lab) -> None:
-    session_id, lease, _ = await lab.called(lab.waiting())
-    snapshot = await lab.store.snapshot(lease)
-    await lab.store.park(lease, snapshot.control.wake_seq)
+    session_id, claim, _ = await lab.called(lab.waiting())
+    snapshot = await lab.store.snapshot(claim)
+    await lab.store.park(claim, snapshot.control.wake_seq)
     later = await lab.prompt(session_id)
-    lease = await lab.claim(session_id)
-    step = await lab.step(lease)
+    claim = await lab.claim(session_id)
+    step = await lab.step(claim)
     assert (await lab.store.control(session_id)).turn == 1
-    snapshot = await lab.end(lease, step)
-    assert await lab.store.park(lease, snapshot.control.wake_seq)
+    snapshot = await lab.end(claim, step)
+    assert await lab.store.park(claim, snapshot.control.wake_seq)
     assert (await lab.store.input(later)).answer_id == step.id
 
 
 async def test_unread_input_after_an_error_keeps_the_session_ready(lab: Lab) -> None:
-    session_id, prompt, lease = await lab.prompted()
-    step = await lab.step(lease)
+    session_id, prompt, claim = await lab.prompted()
+    step = await lab.step(claim)
     later = await lab.prompt(session_id)
-    snapshot = await lab.end(lease, step, error=api_error("no", is_retryable=False))
+    snapshot = await lab.end(claim, step, error=api_error("no", is_retryable=False))
     lab.commits.clear()
-    assert await lab.store.rest(lease, snapshot.control.wake_seq, "error")
+    assert await lab.store.rest(claim, snapshot.control.wake_seq, "error")
     control = await lab.store.control(session_id)
     assert (control.state, control.in_turn) == ("ready", False)
     assert lab.woken == [session_id]
     assert _answered(lab) == {prompt: step.id}
-    lease = await lab.claim(session_id)
-    second = await lab.step(lease)
+    claim = await lab.claim(session_id)
+    second = await lab.step(claim)
     assert second.started.message.parent_id == later
     assert (await lab.store.control(session_id)).turn == 2
 
 
 async def test_what_follows_from_a_rest_commits_with_it(lab: Lab) -> None:
     parent, _, (call,) = await lab.called(lab.waiting())
-    session_id, _, lease = await lab.prompted()
-    snapshot = await lab.end(lease, await lab.step(lease))
+    session_id, _, claim = await lab.prompted()
+    snapshot = await lab.end(claim, await lab.step(claim))
     notice = lab.input(parent, "your child is done", source="system")
     lab.commits.clear()
     facts = (lab.settling(call.id, "all green"), notice)
-    assert await lab.store.rest(lease, snapshot.control.wake_seq, "done", facts)
+    assert await lab.store.rest(claim, snapshot.control.wake_seq, "done", facts)
     assert len(lab.commits) == 1
     assert result_of(await lab.store.call(call.id)) == Completed("all green")
     assert (await lab.store.input(notice.message.id)).state == "queued"
@@ -123,10 +123,10 @@ async def test_what_follows_from_a_rest_commits_with_it(lab: Lab) -> None:
 
 
 async def test_a_rest_that_leaves_input_for_itself_is_ready_again(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
-    snapshot = await lab.end(lease, await lab.step(lease))
+    session_id, _, claim = await lab.prompted()
+    snapshot = await lab.end(claim, await lab.step(claim))
     lab.commits.clear()
-    assert await lab.store.rest(lease, snapshot.control.wake_seq, "done", (lab.input(session_id),))
+    assert await lab.store.rest(claim, snapshot.control.wake_seq, "done", (lab.input(session_id),))
     control = await lab.store.control(session_id)
     assert (control.state, control.in_turn) == ("ready", False)
     assert not [e for e in lab.events if isinstance(e, SessionStatus | SessionIdle)]
@@ -139,18 +139,18 @@ async def test_a_fact_about_something_that_is_over_does_not_keep_a_session_from_
     gone = await lab.session()
     facts = (lab.settling(call.id, "second"), lab.settling(CallId("tool_gone"), "x"), lab.input(gone))
     await lab.store.delete_session(gone)
-    _, _, lease = await lab.prompted()
-    snapshot = await lab.end(lease, await lab.step(lease))
-    assert await lab.store.rest(lease, snapshot.control.wake_seq, "done", facts)
+    _, _, claim = await lab.prompted()
+    snapshot = await lab.end(claim, await lab.step(claim))
+    assert await lab.store.rest(claim, snapshot.control.wake_seq, "done", facts)
     assert result_of(await lab.store.call(call.id)) == done("first")
 
 
 async def test_a_blocked_turn_ends_with_its_last_step(lab: Lab) -> None:
-    session_id, lease, call, _ = await lab.asked()
+    session_id, claim, call, _ = await lab.asked()
     prompt = (await lab.store.messages(session_id))[0].info.id
     await lab.store.answer(ask_id(call), Reject())
-    snapshot = await lab.store.snapshot(lease)
-    assert await lab.store.rest(lease, snapshot.control.wake_seq, "blocked")
+    snapshot = await lab.store.snapshot(claim)
+    assert await lab.store.rest(claim, snapshot.control.wake_seq, "blocked")
     assert (await lab.store.input(prompt)).answer_id == call.message_id
     lease2 = await _next_turn(lab, session_id)
     assert not (await lab.store.snapshot(lease2)).is_blocked
@@ -158,22 +158,22 @@ async def test_a_blocked_turn_ends_with_its_last_step(lab: Lab) -> None:
 
 async def _next_turn(lab: Lab, session_id: SessionId) -> Claim:
     await lab.prompt(session_id)
-    lease = await lab.claim(session_id)
-    await lab.step(lease)
-    return lease
+    claim = await lab.claim(session_id)
+    await lab.step(claim)
+    return claim
 
 
 @pytest.mark.spec("X-11")
 async def test_a_crash_loop_rests_with_an_error_that_answers_everyone(lab: Lab) -> None:
-    session_id, prompt, lease = await lab.prompted()
-    await lab.step(lease)
+    session_id, prompt, claim = await lab.prompted()
+    await lab.step(claim)
     later = await lab.prompt(session_id)
     for _ in range(3):
-        lease = await lab.claim(session_id, ALICE, dead=ALICE)
-    snapshot = await lab.store.snapshot(lease)
+        claim = await lab.claim(session_id, ALICE, dead=ALICE)
+    snapshot = await lab.store.snapshot(claim)
     assert snapshot.in_crash_loop
     lab.commits.clear()
-    assert await lab.store.rest(lease, snapshot.control.wake_seq, "crash_loop")
+    assert await lab.store.rest(claim, snapshot.control.wake_seq, "crash_loop")
     control = await lab.store.control(session_id)
     assert (control.state, control.claims, control.in_turn) == ("idle", 0, False)
     answer_id = (await lab.store.input(prompt)).answer_id
@@ -184,19 +184,19 @@ async def test_a_crash_loop_rests_with_an_error_that_answers_everyone(lab: Lab) 
     assert answer.error is not None
     assert "crash_loop" in str(answer.error)
     third = await lab.prompt(session_id)
-    lease = await lab.claim(session_id)
-    step = await lab.step(lease)
+    claim = await lab.claim(session_id)
+    step = await lab.step(claim)
     placed = [e.info.id for e in step.started.tail]
     assert [p for p in placed if p in (prompt, later, third)] == [prompt, later, third]
 
 
 async def test_settled_calls_let_a_parked_session_go_on(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(lab.waiting())
-    snapshot = await lab.store.snapshot(lease)
-    await lab.store.park(lease, snapshot.control.wake_seq)
+    session_id, claim, (call,) = await lab.called(lab.waiting())
+    snapshot = await lab.store.snapshot(claim)
+    await lab.store.park(claim, snapshot.control.wake_seq)
     await lab.store.settle(call.id, done())
-    lease = await lab.claim(session_id)
-    snapshot = await lab.store.snapshot(lease)
+    claim = await lab.claim(session_id)
+    snapshot = await lab.store.snapshot(claim)
     assert (snapshot.calls, snapshot.unread) == ((), 0)
     assert snapshot.step is not None
     assert snapshot.step.finish == "tool-calls"

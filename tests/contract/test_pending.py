@@ -27,19 +27,19 @@ DAY = 86_400_000
 LATER = AsyncState(due=DAY, estimated=5, external_ref="job-7", checked=True)
 
 
-def waiting(lab: Lab, later: AsyncState = LATER, **more: int | None) -> Open:
-    return Open(kind="async", since=lab.clock.now(), later=later, **more)  # type: ignore[arg-type]
+def waiting(lab: Lab, state: AsyncState = LATER, **more: int | None) -> Open:
+    return Open(kind="async", since=lab.clock.now(), later=state, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.spec("P-01")
 async def test_what_is_known_of_a_call_stays_from_its_start_to_long_after_its_end(lab: Lab) -> None:
-    _, lease, (call,) = await lab.called(None)
+    _, claim, (call,) = await lab.called(None)
     assert (call.later, pending_status(call)) == (None, None)
-    begun = await lab.move(lease, call, Running(lease.fence, AsyncState(due=7)))
+    begun = await lab.move(claim, call, Running(claim.fence, AsyncState(due=7)))
     assert (begun.later, begun.state, pending_status(begun)) == (
-        AsyncState(due=7), Running(lease.fence), "processing",
+        AsyncState(due=7), Running(claim.fence), "processing",
     )  # fmt: skip
-    opened = await lab.move(lease, call, waiting(lab))
+    opened = await lab.move(claim, call, waiting(lab))
     assert (opened.later, pending_status(opened)) == (LATER, "waiting")
     assert isinstance(opened.state, Open)
     assert opened.state.later is None
@@ -92,12 +92,12 @@ async def test_what_does_not_wait_for_the_outside_is_no_pending_call(lab: Lab) -
 
 @pytest.mark.spec("P-08")
 async def test_a_result_is_taken_while_a_start_that_was_cut_off_waits_to_run_again(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(None)
-    await lab.move(lease, call, Running(lease.fence, LATER))
-    lease = await lab.claim(session_id, BOB, dead=ALICE)
-    await lab.store.advance(lease, (CallMove(call.id, Requested()),))
+    session_id, claim, (call,) = await lab.called(None)
+    await lab.move(claim, call, Running(claim.fence, LATER))
+    claim = await lab.claim(session_id, BOB, dead=ALICE)
+    await lab.store.advance(claim, (CallMove(call.id, Requested()),))
     await lab.store.settle(call.id, done())
-    snapshot = await lab.store.advance(lease, (CallMove(call.id, Running(lease.fence)),))
+    snapshot = await lab.store.advance(claim, (CallMove(call.id, Running(claim.fence)),))
     assert snapshot.executing_calls == ()
     assert state_of(await lab.store.call(call.id)) == "Settled"
 
@@ -111,9 +111,9 @@ async def test_a_call_that_never_started_takes_no_result(lab: Lab) -> None:
 @pytest.mark.spec("P-07")
 async def test_people_are_warned_once_and_nobody_is_woken_by_it(lab: Lab) -> None:
     now = lab.clock.now()
-    session_id, lease, (call,) = await lab.called(waiting(lab, due=now + 100, warn=now + 90))
-    snapshot = await lab.store.snapshot(lease)
-    await lab.store.park(lease, snapshot.control.wake_seq)
+    session_id, claim, (call,) = await lab.called(waiting(lab, due=now + 100, warn=now + 90))
+    snapshot = await lab.store.snapshot(claim)
+    await lab.store.park(claim, snapshot.control.wake_seq)
     assert await lab.store.next_due() == now + 90
     lab.clock.advance(90)
     lab.commits.clear()
@@ -143,10 +143,10 @@ async def test_who_was_away_for_all_of_it_is_not_warned_of_what_is_over(lab: Lab
 
 
 async def test_secrets_are_kept_beside_a_call_and_go_with_its_session(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(None)
-    await lab.start(lease, call)
+    session_id, claim, (call,) = await lab.called(None)
+    await lab.start(claim, call)
     secret = KeepSecret(session_id, call.id, "in", "whsec_abc")
-    await lab.store.open_call(lease, call.id, waiting(lab), (secret,))
+    await lab.store.open_call(claim, call.id, waiting(lab), (secret,))
     assert await lab.store.pending.issued_secret(call.id) == "whsec_abc"
     assert "abc" not in repr(secret)
     await lab.store.delete_session(session_id)
@@ -164,9 +164,9 @@ async def test_one_first_key_counts_for_all_who_propose_one(lab: Lab) -> None:
 
 @pytest.mark.spec("P-15")
 async def test_what_was_settled_long_ago_is_forgotten_in_bounded_pieces(lab: Lab) -> None:
-    session_id, lease, calls = await lab.called(*(waiting(lab) for _ in range(4)))
+    session_id, claim, calls = await lab.called(*(waiting(lab) for _ in range(4)))
     secret = KeepSecret(session_id, calls[0].id, "in", "whsec_abc")
-    await lab.store.open_call(lease, calls[0].id, waiting(lab), (secret,))
+    await lab.store.open_call(claim, calls[0].id, waiting(lab), (secret,))
     for call in calls[:3]:
         lab.clock.advance(10)
         await lab.store.settle(call.id, done())
@@ -201,12 +201,12 @@ async def test_of_two_results_at_once_one_counts_and_the_other_hears_which(lab: 
 
 
 async def test_a_question_that_goes_with_a_call_is_closed_by_its_result(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(None)
-    await lab.start(lease, call)
+    session_id, claim, (call,) = await lab.called(None)
+    await lab.start(claim, call)
     asked = lab.question(session_id).question
     assert asked is not None
     state = Open(kind="async", since=lab.clock.now(), later=LATER, question=asked)
-    await lab.store.open_call(lease, call.id, state)
+    await lab.store.open_call(claim, call.id, state)
     lab.commits.clear()
     await lab.store.settle(call.id, done())
     closed = [e for commit in lab.commits for e in commit.events if isinstance(e, QuestionRejected)]

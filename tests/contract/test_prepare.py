@@ -11,8 +11,8 @@ from tests.contract.build import ALICE, BOB, Lab, ask_id
 
 @pytest.mark.spec("A-06")
 async def test_changed_arguments_are_kept_and_shown_with_those_of_the_model_beside(lab: Lab) -> None:
-    _, lease, (call,) = await lab.called(None)
-    snapshot = await lab.store.prepare(lease, (PreparedInput(call.id, {"x": 1}),))
+    _, claim, (call,) = await lab.called(None)
+    snapshot = await lab.store.prepare(claim, (PreparedInput(call.id, {"x": 1}),))
     (prepared,) = snapshot.requested_calls
     assert prepared == replace(call, input={"x": 1}, proposed=call.input, prepared=True)
     assert prepared.repeat_key == call.repeat_key
@@ -20,32 +20,32 @@ async def test_changed_arguments_are_kept_and_shown_with_those_of_the_model_besi
 
 
 async def test_it_is_prepared_once(lab: Lab) -> None:
-    _, lease, (call,) = await lab.called(None)
-    await lab.store.prepare(lease, (PreparedInput(call.id, call.input),))
-    snapshot = await lab.store.prepare(lease, (PreparedInput(call.id, {"late": True}),))
+    _, claim, (call,) = await lab.called(None)
+    await lab.store.prepare(claim, (PreparedInput(call.id, call.input),))
+    snapshot = await lab.store.prepare(claim, (PreparedInput(call.id, {"late": True}),))
     assert snapshot.requested_calls == (replace(call, prepared=True),)
 
 
 async def test_a_yes_counts_for_the_arguments_it_was_given_to(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(None)
-    asked = await lab.move(lease, call, lab.ask(session_id))
+    session_id, claim, (call,) = await lab.called(None)
+    asked = await lab.move(claim, call, lab.ask(session_id))
     granted = await lab.store.answer(ask_id(asked), Once())
     assert granted.granted
-    (prepared,) = (await lab.store.prepare(lease, (PreparedInput(call.id, {"x": 1}),))).requested_calls
+    (prepared,) = (await lab.store.prepare(claim, (PreparedInput(call.id, {"x": 1}),))).requested_calls
     assert (prepared.granted, prepared.input) == ((), {"x": 1})
 
 
 async def test_a_call_that_runs_is_not_changed_any_more(lab: Lab) -> None:
-    _, lease, (call,) = await lab.called(None)
-    started = await lab.move(lease, call, Running(lease.fence))
-    snapshot = await lab.store.prepare(lease, (PreparedInput(call.id, {"x": 1}),))
+    _, claim, (call,) = await lab.called(None)
+    started = await lab.move(claim, call, Running(claim.fence))
+    snapshot = await lab.store.prepare(claim, (PreparedInput(call.id, {"x": 1}),))
     assert snapshot.executing_calls == (started,)
     assert not isinstance(started.state, Requested)
 
 
 async def test_who_lost_the_session_prepares_nothing(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(None)
+    session_id, claim, (call,) = await lab.called(None)
     mine = await lab.claim(session_id, BOB, dead=ALICE)
     with pytest.raises(LeaseLost):
-        await lab.store.prepare(lease, (PreparedInput(call.id, {"x": 1}),))
+        await lab.store.prepare(claim, (PreparedInput(call.id, {"x": 1}),))
     assert (await lab.store.snapshot(mine)).requested_calls == (call,)

@@ -25,8 +25,8 @@ class Reminders:
         return self._texts
 
     def step(self, lab: Lab) -> NewStep:
-        aside = Reminder(lab.ids.message(), self)
-        return replace(lab.new_step(), reminder=aside)
+        reminder = Reminder(lab.ids.message(), self)
+        return replace(lab.new_step(), reminder=reminder)
 
 
 def said(entries: tuple[MessageWithParts, ...]) -> list[list[str]]:
@@ -45,9 +45,9 @@ async def start(lab: Lab, lease: object, new: NewStep) -> StartedStep:
 
 @pytest.mark.spec("S-06")
 async def test_a_reminder_stands_beside_the_input_that_it_came_with(lab: Lab) -> None:
-    session_id, message_id, lease = await lab.prompted()
+    session_id, message_id, claim = await lab.prompted()
     reminders = Reminders("One.", "Two.")
-    started = await start(lab, lease, reminders.step(lab))
+    started = await start(lab, claim, reminders.step(lab))
     assert reminders.seen == [StepInfo(agent="build", number=1, asked=True)]
     assert said(started.tail) == [[reminded("One."), reminded("Two.")]]
     assert started.message.parent_id == message_id
@@ -56,14 +56,14 @@ async def test_a_reminder_stands_beside_the_input_that_it_came_with(lab: Lab) ->
 
 @pytest.mark.spec("S-06")
 async def test_in_the_middle_of_a_turn_a_reminder_is_a_message_before_the_step(lab: Lab) -> None:
-    session_id, message_id, lease = await lab.prompted()
-    step = await lab.step(lease)
+    session_id, message_id, claim = await lab.prompted()
+    step = await lab.step(claim)
     call = lab.call(step)
-    await lab.end(lease, step, call)
-    await lab.start(lease, call)
-    await lab.store.finish_call(lease, call.id, done())
+    await lab.end(claim, step, call)
+    await lab.start(claim, call)
+    await lab.store.finish_call(claim, call.id, done())
     reminders = Reminders("Last.")
-    started = await start(lab, lease, reminders.step(lab))
+    started = await start(lab, claim, reminders.step(lab))
     assert reminders.seen == [StepInfo(agent="build", number=2)]
     assert started.number == 2
     assert started.message.parent_id == message_id
@@ -75,65 +75,65 @@ async def test_in_the_middle_of_a_turn_a_reminder_is_a_message_before_the_step(l
 
 @pytest.mark.spec("S-06")
 async def test_a_step_that_was_cut_off_is_not_reminded_again(lab: Lab) -> None:
-    session_id, message_id, lease = await lab.prompted()
-    step = await lab.step(lease)
+    session_id, message_id, claim = await lab.prompted()
+    step = await lab.step(claim)
     call = lab.call(step)
-    await lab.end(lease, step, call)
-    await lab.start(lease, call)
-    await lab.store.finish_call(lease, call.id, done())
-    await start(lab, lease, Reminders("Last.").step(lab))
-    lease = await lab.claim(session_id, BOB, dead=ALICE)
-    again = await start(lab, lease, Reminders("Never.").step(lab))
+    await lab.end(claim, step, call)
+    await lab.start(claim, call)
+    await lab.store.finish_call(claim, call.id, done())
+    await start(lab, claim, Reminders("Last.").step(lab))
+    claim = await lab.claim(session_id, BOB, dead=ALICE)
+    again = await start(lab, claim, Reminders("Never.").step(lab))
     assert [text for texts in said(again.tail) for text in texts] == [reminded("Last.")]
     assert again.message.parent_id == message_id
 
 
 async def test_who_was_spoken_to_before_and_what_is_left_to_do_is_known(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
-    step = await lab.step(lease)
-    await lab.end(lease, step)
-    snapshot = await lab.store.snapshot(lease)
+    session_id, _, claim = await lab.prompted()
+    step = await lab.step(claim)
+    await lab.end(claim, step)
+    snapshot = await lab.store.snapshot(claim)
     todo = Todo(id="t", content="Leap", status="pending", priority="low")
     facts = (WriteTodos(session_id, (todo,)),)
-    assert await lab.store.rest(lease, snapshot.control.wake_seq, "done", facts)
+    assert await lab.store.rest(claim, snapshot.control.wake_seq, "done", facts)
     fact = lab.input(session_id)
     await lab.store.admit(replace(fact, message=replace(fact.message, agent="plan")))
-    lease = await lab.claim(session_id)
+    claim = await lab.claim(session_id)
     reminders = Reminders()
-    await start(lab, lease, reminders.step(lab))
+    await start(lab, claim, reminders.step(lab))
     expected = StepInfo(agent="plan", number=1, asked=True, agent_before="build", todos=(todo,))
     assert reminders.seen == [expected]
 
 
 async def test_steps_are_counted_in_their_turn(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
+    session_id, _, claim = await lab.prompted()
     numbers = []
     for _ in range(2):
-        step = await lab.step(lease)
+        step = await lab.step(claim)
         numbers.append(step.started.number)
         call = lab.call(step)
-        await lab.end(lease, step, call)
-        await lab.start(lease, call)
-        await lab.store.finish_call(lease, call.id, done())
-    last: Step = await lab.step(lease)
+        await lab.end(claim, step, call)
+        await lab.start(claim, call)
+        await lab.store.finish_call(claim, call.id, done())
+    last: Step = await lab.step(claim)
     numbers.append(last.started.number)
-    snapshot = await lab.end(lease, last, error=unknown_error("no"))
-    assert await lab.store.rest(lease, snapshot.control.wake_seq, "error")
+    snapshot = await lab.end(claim, last, error=unknown_error("no"))
+    assert await lab.store.rest(claim, snapshot.control.wake_seq, "error")
     await lab.prompt(session_id)
-    lease = await lab.claim(session_id)
-    numbers.append((await lab.step(lease)).started.number)
+    claim = await lab.claim(session_id)
+    numbers.append((await lab.step(claim)).started.number)
     assert numbers == [1, 2, 3, 1]
 
 
 @pytest.mark.spec("A-08")
 async def test_a_call_knows_how_many_of_its_kind_came_just_before_it_in_its_turn(lab: Lab) -> None:
-    _, _, lease = await lab.prompted()
+    _, _, claim = await lab.prompted()
     repeats = []
     for given in ({"n": 1}, {"n": 1}, {"n": 2}, {"n": 2}, {"n": 2}, {"n": 1}):
-        step = await lab.step(lease)
+        step = await lab.step(claim)
         call = lab.call(step, given=given)
-        await lab.end(lease, step, call)
-        await lab.start(lease, call)
-        await lab.store.finish_call(lease, call.id, done())
+        await lab.end(claim, step, call)
+        await lab.start(claim, call)
+        await lab.store.finish_call(claim, call.id, done())
         repeats.append((await lab.store.call(call.id)).repeats)
     assert repeats == [0, 1, 0, 1, 2, 0]

@@ -36,90 +36,90 @@ def retrying(
 
 async def failed(lab: Lab, *, said: bool = False, tokens: Tokens | None = None) -> tuple[Claim, Step]:
     """A session whose first try failed and which waits, nobody running it."""
-    _, _, lease = await lab.prompted()
-    step = await lab.step(lease)
-    snapshot = await lab.store.retry_step(lease, retrying(lab, step, said=said, tokens=tokens))
-    assert await lab.store.park(lease, snapshot.control.wake_seq)
-    return lease, step
+    _, _, claim = await lab.prompted()
+    step = await lab.step(claim)
+    snapshot = await lab.store.retry_step(claim, retrying(lab, step, said=said, tokens=tokens))
+    assert await lab.store.park(claim, snapshot.control.wake_seq)
+    return claim, step
 
 
 @pytest.mark.spec("C-05", "C-06")
 async def test_a_try_that_failed_waits_as_a_row_and_the_status_says_so(lab: Lab) -> None:
-    lease, step = await failed(lab)
+    claim, step = await failed(lab)
     due = lab.clock.now() + 60_000
     waiting = Retry(attempt=1, message="overloaded", next=due)
-    assert await lab.store.status(lease.session_id) == waiting
+    assert await lab.store.status(claim.session_id) == waiting
     assert await lab.store.next_due() == due
     assert [e.status for e in lab.events if isinstance(e, SessionStatus)] == [Busy(), waiting]
     assert any(isinstance(e, PartUpdated) and isinstance(e.part, RetryPart) for e in lab.events)
     assert due in [each for commit in lab.commits for each in commit.due]
-    ((_, message_id, state, _, _),) = await lab.requests(lease.session_id)
+    ((_, message_id, state, _, _),) = await lab.requests(claim.session_id)
     assert (message_id, state) == (step.id, "backoff")
 
 
 async def test_when_it_is_due_is_told_with_the_park_before_it_did_not_count(lab: Lab) -> None:
     """Whoever was told with the failure alone found nothing due, and looked again half a minute later."""
-    _, _, lease = await lab.prompted()
-    snapshot = await lab.store.retry_step(lease, retrying(lab, await lab.step(lease)))
+    _, _, claim = await lab.prompted()
+    snapshot = await lab.store.retry_step(claim, retrying(lab, await lab.step(claim)))
     assert await lab.store.next_due() is None
     lab.commits.clear()
-    assert await lab.store.park(lease, snapshot.control.wake_seq)
+    assert await lab.store.park(claim, snapshot.control.wake_seq)
     assert [due for commit in lab.commits for due in commit.due] == [await lab.store.next_due()]
 
 
 async def test_it_is_not_woken_before_it_is_due_and_once_when_it_is(lab: Lab) -> None:
-    lease, _ = await failed(lab)
+    claim, _ = await failed(lab)
     assert await lab.store.expire() == 0
     lab.clock.advance(60_000)
     lab.commits.clear()
-    assert (await lab.store.expire(), lab.woken) == (1, [lease.session_id])
+    assert (await lab.store.expire(), lab.woken) == (1, [claim.session_id])
     assert (await lab.store.expire(), await lab.store.next_due()) == (0, None)
 
 
 @pytest.mark.parametrize("kind", ["task", "ask", "question"])
 async def test_a_session_that_a_call_holds_is_not_woken_for_its_next_try(lab: Lab, kind: OpenKind) -> None:
     """The call wakes it. A run before that could only stop again, and would be woken again, and again."""
-    _, lease, (call,) = await lab.called(None)
-    step = await lab.step(lease)
-    await lab.store.retry_step(lease, retrying(lab, step))
-    await lab.start(lease, call)
-    await lab.store.open_call(lease, call.id, lab.waiting(kind))
-    assert await lab.store.park(lease, (await lab.store.snapshot(lease)).control.wake_seq)
+    _, claim, (call,) = await lab.called(None)
+    step = await lab.step(claim)
+    await lab.store.retry_step(claim, retrying(lab, step))
+    await lab.start(claim, call)
+    await lab.store.open_call(claim, call.id, lab.waiting(kind))
+    assert await lab.store.park(claim, (await lab.store.snapshot(claim)).control.wake_seq)
     lab.clock.advance(60_000)
     assert (await lab.store.expire(), await lab.store.next_due()) == (0, None)
 
 
 async def test_the_next_try_goes_on_under_the_message_that_said_nothing(lab: Lab) -> None:
-    lease, step = await failed(lab)
+    claim, step = await failed(lab)
     lab.clock.advance(60_000)
     await lab.store.expire()
-    lease = await lab.claim(lease.session_id, BOB)
-    again = await lab.step(lease)
+    claim = await lab.claim(claim.session_id, BOB)
+    again = await lab.step(claim)
     assert (again.id, again.started.position, again.started.attempt) == (step.id, step.started.position, 2)
-    assert await lab.store.status(lease.session_id) == Busy()
-    await lab.end(lease, again)
-    assert await lab.positions(lease.session_id) == [1, 2]
-    states = [(row[2], row[4]) for row in await lab.requests(lease.session_id)]
+    assert await lab.store.status(claim.session_id) == Busy()
+    await lab.end(claim, again)
+    assert await lab.positions(claim.session_id) == [1, 2]
+    states = [(row[2], row[4]) for row in await lab.requests(claim.session_id)]
     assert states == [("failed", 1), ("done", 0)]
 
 
 async def test_what_was_said_is_closed_hidden_and_charged(lab: Lab) -> None:
-    lease, step = await failed(lab, said=True)
+    claim, step = await failed(lab, said=True)
     cut = await lab.store.message(step.id)
     assert isinstance(cut.info, AssistantMessage)
     assert isinstance(cut.info.error, APIError)
     assert (cut.text, cut.info.time.completed) == ("I beg", lab.clock.now())
-    history = await lab.store.history(lease.session_id)
+    history = await lab.store.history(claim.session_id)
     assert step.id not in [entry.info.id for entry in history]
-    assert ((await lab.store.session(lease.session_id)).tokens or Tokens.zero()).input > 0
-    again = await lab.step(await _woken(lab, lease))
+    assert ((await lab.store.session(claim.session_id)).tokens or Tokens.zero()).input > 0
+    again = await lab.step(await _woken(lab, claim))
     assert (again.id != step.id, again.started.attempt) == (True, 2)
 
 
-async def _woken(lab: Lab, lease: Claim) -> Claim:
+async def _woken(lab: Lab, claim: Claim) -> Claim:
     lab.clock.advance(60_000)
     await lab.store.expire()
-    return await lab.claim(lease.session_id)
+    return await lab.claim(claim.session_id)
 
 
 @pytest.mark.parametrize(
@@ -128,19 +128,19 @@ async def _woken(lab: Lab, lease: Claim) -> Claim:
 async def test_a_try_is_charged_what_it_reported_and_nothing_if_it_said_nothing(
     lab: Lab, said: bool, tokens: Tokens | None, charged: int
 ) -> None:
-    lease, _ = await failed(lab, said=said, tokens=tokens)
-    assert ((await lab.store.session(lease.session_id)).tokens or Tokens.zero()).input == charged
+    claim, _ = await failed(lab, said=said, tokens=tokens)
+    assert ((await lab.store.session(claim.session_id)).tokens or Tokens.zero()).input == charged
 
 
 async def test_input_that_came_meanwhile_gets_a_message_of_its_own(lab: Lab) -> None:
-    lease, step = await failed(lab)
-    newer = await lab.prompt(lease.session_id, "and more")
-    lease = await lab.claim(lease.session_id)
-    waiting = await lab.store.snapshot(lease)
+    claim, step = await failed(lab)
+    newer = await lab.prompt(claim.session_id, "and more")
+    claim = await lab.claim(claim.session_id)
+    waiting = await lab.store.snapshot(claim)
     assert waiting.backoff is not None
     assert (waiting.backoff.attempt, waiting.unread, waiting.now < waiting.backoff.next_at) == (1, 1, True)
     lab.clock.advance(60_000)
-    again = await lab.step(lease)
+    again = await lab.step(claim)
     assert (again.id != step.id, again.started.attempt) == (True, 2)
     assert again.started.message.parent_id == newer
     old = await lab.store.message(step.id)
@@ -149,64 +149,64 @@ async def test_input_that_came_meanwhile_gets_a_message_of_its_own(lab: Lab) -> 
 
 
 async def test_a_wait_does_not_answer_those_who_wait(lab: Lab) -> None:
-    _, prompt, lease = await lab.prompted()
-    step = await lab.step(lease)
-    snapshot = await lab.store.retry_step(lease, retrying(lab, step))
-    await lab.store.park(lease, snapshot.control.wake_seq)
+    _, prompt, claim = await lab.prompted()
+    step = await lab.step(claim)
+    snapshot = await lab.store.retry_step(claim, retrying(lab, step))
+    await lab.store.park(claim, snapshot.control.wake_seq)
     assert (await lab.store.input(prompt)).answer_id is None
 
 
 @pytest.mark.spec("C-10")
 async def test_an_abort_ends_the_wait(lab: Lab) -> None:
-    lease, step = await failed(lab)
-    await lab.store.cancel(lease.session_id)
-    lease = await lab.claim(lease.session_id)
-    snapshot = await lab.store.snapshot(lease)
-    assert await lab.store.rest(lease, snapshot.control.wake_seq, "aborted")
-    assert await lab.store.status(lease.session_id) == Idle()
+    claim, step = await failed(lab)
+    await lab.store.cancel(claim.session_id)
+    claim = await lab.claim(claim.session_id)
+    snapshot = await lab.store.snapshot(claim)
+    assert await lab.store.rest(claim, snapshot.control.wake_seq, "aborted")
+    assert await lab.store.status(claim.session_id) == Idle()
     assert await lab.store.next_due() is None
-    assert [row[2] for row in await lab.requests(lease.session_id)] == ["failed"]
+    assert [row[2] for row in await lab.requests(claim.session_id)] == ["failed"]
     closed = await lab.store.message(step.id)
     assert isinstance(closed.info, AssistantMessage)
     assert closed.info.error is not None
 
 
 async def test_a_repeated_retry_changes_nothing_and_another_run_may_not(lab: Lab) -> None:
-    _, _, lease = await lab.prompted()
-    step = await lab.step(lease)
+    _, _, claim = await lab.prompted()
+    step = await lab.step(claim)
     retry = retrying(lab, step, tokens=SPENT)
-    first = await lab.store.retry_step(lease, retry)
-    again = await lab.store.retry_step(lease, replace(retry, next_at=retry.next_at + 5))
+    first = await lab.store.retry_step(claim, retry)
+    again = await lab.store.retry_step(claim, replace(retry, next_at=retry.next_at + 5))
     assert again.backoff == first.backoff
-    assert ((await lab.store.session(lease.session_id)).tokens or Tokens.zero()).input == SPENT.input
-    await lab.claim(lease.session_id, BOB, dead=ALICE)
+    assert ((await lab.store.session(claim.session_id)).tokens or Tokens.zero()).input == SPENT.input
+    await lab.claim(claim.session_id, BOB, dead=ALICE)
     with pytest.raises(LeaseLost):
-        await lab.store.retry_step(lease, retry)
+        await lab.store.retry_step(claim, retry)
     with pytest.raises(LeaseLost):
-        await lab.store.hold_step(lease, lab.ids.request(), until=9, why="")
+        await lab.store.hold_step(claim, lab.ids.request(), until=9, why="")
 
 
 async def test_a_run_may_wait_before_its_first_try_and_longer_before_the_next(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
+    session_id, _, claim = await lab.prompted()
     until = lab.clock.now() + 9_000
-    held = await lab.store.hold_step(lease, lab.ids.request(), until=until, why="cooling")
+    held = await lab.store.hold_step(claim, lab.ids.request(), until=until, why="cooling")
     assert held.backoff is not None
     assert (held.backoff.attempt, held.backoff.next_at, held.control.in_turn) == (0, until, False)
     assert await lab.store.status(session_id) == Retry(attempt=1, message="cooling", next=until)
-    longer = await lab.store.hold_step(lease, lab.ids.request(), until=until + 1, why="still")
+    longer = await lab.store.hold_step(claim, lab.ids.request(), until=until + 1, why="still")
     assert longer.backoff == replace(held.backoff, next_at=until + 1, failure="still")
-    step = await lab.step(lease)
+    step = await lab.step(claim)
     assert (step.started.attempt, len(await lab.requests(session_id))) == (1, 2)
 
 
 async def test_a_later_try_is_estimated_like_the_first(lab: Lab) -> None:
     session_id = await lab.session()
     await lab.prompt(session_id, "a long story " * 500)
-    lease = await lab.claim(session_id)
-    step = await lab.step(lease)
-    await lab.store.retry_step(lease, retrying(lab, step, wait=0))
-    again = await lab.step(lease, since=step.started.position)
-    await lab.end(lease, again, tokens=None)
+    claim = await lab.claim(session_id)
+    step = await lab.step(claim)
+    await lab.store.retry_step(claim, retrying(lab, step, wait=0))
+    again = await lab.step(claim, since=step.started.position)
+    await lab.end(claim, again, tokens=None)
     assert ((await lab.store.session(session_id)).tokens or Tokens.zero()).input > 1_000
 
 
@@ -214,31 +214,31 @@ async def test_a_later_try_is_estimated_like_the_first(lab: Lab) -> None:
 async def test_a_request_that_failed_without_a_word_is_free_unless_it_was_aborted(
     lab: Lab, error: Failure, charged: bool
 ) -> None:
-    session_id, _, lease = await lab.prompted()
-    step = await lab.step(lease)
+    session_id, _, claim = await lab.prompted()
+    step = await lab.step(claim)
     end = lab.step_end(step, text="", error=error, tokens=None)
-    await lab.store.finish_step(lease, replace(end, has_output=False))
+    await lab.store.finish_step(claim, replace(end, has_output=False))
     spent = (await lab.store.session(session_id)).tokens or Tokens.zero()
     assert (spent.input > 0) is charged
 
 
 async def test_a_turn_that_ends_otherwise_during_the_wait_leaves_nothing_half_open(lab: Lab) -> None:
-    lease, step = await failed(lab)
-    await lab.prompt(lease.session_id)
-    lease = await lab.claim(lease.session_id)
-    snapshot = await lab.store.snapshot(lease)
-    assert await lab.store.rest(lease, snapshot.control.wake_seq, "blocked")
+    claim, step = await failed(lab)
+    await lab.prompt(claim.session_id)
+    claim = await lab.claim(claim.session_id)
+    snapshot = await lab.store.snapshot(claim)
+    assert await lab.store.rest(claim, snapshot.control.wake_seq, "blocked")
     closed = await lab.store.message(step.id)
     assert isinstance(closed.info, AssistantMessage)
     assert (closed.info.time.completed is not None, closed.info.error is not None) == (True, True)
 
 
 async def test_a_process_that_dies_while_it_waits_leaves_the_wait(lab: Lab) -> None:
-    _, _, lease = await lab.prompted()
-    step = await lab.step(lease)
-    await lab.store.retry_step(lease, retrying(lab, step))
-    lease = await lab.claim(lease.session_id, BOB, dead=ALICE)
-    snapshot = await lab.store.snapshot(lease)
+    _, _, claim = await lab.prompted()
+    step = await lab.step(claim)
+    await lab.store.retry_step(claim, retrying(lab, step))
+    claim = await lab.claim(claim.session_id, BOB, dead=ALICE)
+    snapshot = await lab.store.snapshot(claim)
     assert snapshot.backoff is not None
     assert (snapshot.backoff.attempt, snapshot.backoff.message_id) == (1, step.id)
 

@@ -16,9 +16,9 @@ from tests.contract.build import BOB, Lab
 
 async def answered(lab: Lab) -> tuple[SessionId, MessageId]:
     """A session that rests after one prompt and its answer."""
-    session_id, asked, lease = await lab.prompted()
-    await lab.end(lease, await lab.step(lease))
-    await lab.store.rest(lease, 10**6, "done")
+    session_id, asked, claim = await lab.prompted()
+    await lab.end(claim, await lab.step(claim))
+    await lab.store.rest(claim, 10**6, "done")
     return session_id, asked
 
 
@@ -59,18 +59,18 @@ async def test_while_files_are_under_way_input_is_kept_and_nothing_goes_yet(lab:
     await lab.store.reverts.mark_undone(session_id, mark(asked, snapshot="abc"))
     new = await lab.prompt(session_id, "again")
     assert len(await lab.store.messages(session_id)) == 3
-    lease = await lab.claim(session_id)
-    await lab.store.reverts.drop_undone(lease)
+    claim = await lab.claim(session_id)
+    await lab.store.reverts.drop_undone(claim)
     (left,) = await lab.store.messages(session_id)
     assert left.info.id == new
-    started = await lab.step(lease)
+    started = await lab.step(claim)
     assert [entry.info.id for entry in started.started.tail] == [new]
 
 
 @pytest.mark.spec("X-01")
 async def test_a_call_that_is_undone_is_settled_and_the_turn_that_waited_for_it_is_over(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(lab.waiting())
-    await lab.store.park(lease, 10**6)
+    session_id, claim, (call,) = await lab.called(lab.waiting())
+    await lab.store.park(claim, 10**6)
     assert isinstance(await lab.store.status(session_id), WaitingAsync)
     (asked, *_) = await lab.store.messages(session_id)
     await lab.store.reverts.mark_undone(session_id, mark(asked.info.id))
@@ -85,13 +85,13 @@ async def test_a_call_that_is_undone_is_settled_and_the_turn_that_waited_for_it_
 
 @pytest.mark.spec("X-01")
 async def test_who_is_at_work_or_asks_is_busy(lab: Lab) -> None:
-    session_id, asked, lease = await lab.prompted()
+    session_id, asked, claim = await lab.prompted()
     with pytest.raises(SessionBusy):
         await lab.store.reverts.plan_undo(session_id, asked)
     with pytest.raises(SessionBusy):
         await lab.store.reverts.mark_undone(session_id, mark(asked))
-    other, lease, _call, _ = await lab.asked()
-    await lab.store.park(lease, 10**6)
+    other, claim, _call, _ = await lab.asked()
+    await lab.store.park(claim, 10**6)
     (said, *_) = await lab.store.messages(other)
     with pytest.raises(SessionBusy):
         await lab.store.reverts.mark_undone(other, mark(said.info.id))
@@ -99,7 +99,7 @@ async def test_who_is_at_work_or_asks_is_busy(lab: Lab) -> None:
 
 @pytest.mark.spec("X-01")
 async def test_a_step_names_its_snapshots_once_and_only_with_its_lease(lab: Lab) -> None:
-    session_id, lease, (call,) = await lab.called(None)
+    session_id, claim, (call,) = await lab.called(None)
     finish = StepFinishPart(
         id=lab.ids.part(),
         session_id=session_id,
@@ -108,19 +108,19 @@ async def test_a_step_names_its_snapshots_once_and_only_with_its_lease(lab: Lab)
         cost=0,
         tokens=Tokens.zero(),
     )
-    await lab.write(lease, finish)
+    await lab.write(claim, finish)
     changed = StepFileChanges(
         message_id=call.message_id, before="a1", after="b2", files=("/p/x",), part_id=lab.ids.part()
     )
     await lab.store.reverts.save_snapshot_after(
-        lease, changed
+        claim, changed
     )  # nothing was taken before: there is nothing to compare
-    await lab.store.reverts.save_snapshot_before(lease, call.message_id, "a1")
-    await lab.store.reverts.save_snapshot_after(lease, changed)
+    await lab.store.reverts.save_snapshot_before(claim, call.message_id, "a1")
+    await lab.store.reverts.save_snapshot_after(claim, changed)
     other = StepFileChanges(
         message_id=call.message_id, before="a1", after="c3", files=("/p/y",), part_id=lab.ids.part()
     )
-    await lab.store.reverts.save_snapshot_after(lease, other)
+    await lab.store.reverts.save_snapshot_after(claim, other)
     parts = (await lab.store.message(call.message_id)).parts
     found = [part.snapshot for part in parts if isinstance(part, StepStartPart | StepFinishPart)]
     (patch,) = [part for part in parts if isinstance(part, PatchPart)]
@@ -128,4 +128,4 @@ async def test_a_step_names_its_snapshots_once_and_only_with_its_lease(lab: Lab)
     assert (patch.hash, patch.files) == ("a1", ("/p/x",))
     await lab.claim(session_id, BOB, dead=(await lab.store.control(session_id)).owner)
     with pytest.raises(LeaseLost):
-        await lab.store.reverts.save_snapshot_before(lease, call.message_id, "d4")
+        await lab.store.reverts.save_snapshot_before(claim, call.message_id, "d4")

@@ -27,8 +27,8 @@ async def test_a_command_is_a_turn_with_one_call_that_may_run(lab: Lab) -> None:
     assert admitted.new
     assert lab.woken == [session_id]
     assert await lab.store.status(session_id) == Busy()
-    lease = await lab.claim(session_id)
-    snapshot = await lab.store.snapshot(lease)
+    claim = await lab.claim(session_id)
+    snapshot = await lab.store.snapshot(claim)
     (call,) = snapshot.calls
     assert (call.tool, call.input, call.effect, call.is_run_by_person) == (
         "bash",
@@ -40,12 +40,12 @@ async def test_a_command_is_a_turn_with_one_call_that_may_run(lab: Lab) -> None:
     assert (snapshot.control.in_turn, snapshot.queued, snapshot.control.positions) == (True, 0, 2)
     assert (await lab.store.session(session_id)).model is None
 
-    await lab.move(lease, call, Running(lease.fence))
-    await lab.store.finish_call(lease, call.id, Completed("made"))
+    await lab.move(claim, call, Running(claim.fence))
+    await lab.store.finish_call(claim, call.id, Completed("made"))
     lab.commits.clear()
-    after = await lab.store.snapshot(lease)
+    after = await lab.store.snapshot(claim)
     assert after.ended_person_run
-    assert await lab.store.rest(lease, after.control.wake_seq, "ran")
+    assert await lab.store.rest(claim, after.control.wake_seq, "ran")
 
     said, step = await lab.store.messages(session_id)
     assert isinstance(step.info, AssistantMessage)
@@ -91,13 +91,13 @@ async def test_a_session_that_is_at_work_takes_no_command_and_nothing_is_kept(la
 async def test_input_that_comes_meanwhile_begins_a_turn_of_its_own(lab: Lab) -> None:
     session_id = await lab.session()
     await lab.store.actions.admit_shell(a_shell(lab, session_id))
-    lease = await lab.claim(session_id)
-    (call,) = (await lab.store.snapshot(lease)).calls
-    await lab.move(lease, call, Running(lease.fence))
+    claim = await lab.claim(session_id)
+    (call,) = (await lab.store.snapshot(claim)).calls
+    await lab.move(claim, call, Running(claim.fence))
     prompt = await lab.prompt(session_id)
-    await lab.store.finish_call(lease, call.id, Completed("made"))
-    snapshot = await lab.store.snapshot(lease)
-    assert await lab.store.rest(lease, snapshot.control.wake_seq, "ran")
+    await lab.store.finish_call(claim, call.id, Completed("made"))
+    snapshot = await lab.store.snapshot(claim)
+    assert await lab.store.rest(claim, snapshot.control.wake_seq, "ran")
     control = await lab.store.control(session_id)
     assert (control.state, control.in_turn) == ("ready", False)
     assert (await lab.store.input(prompt)).answer_id is None
@@ -107,13 +107,13 @@ async def test_input_that_comes_meanwhile_begins_a_turn_of_its_own(lab: Lab) -> 
 async def test_what_an_aborted_command_had_printed_is_kept_with_its_end(lab: Lab) -> None:
     session_id = await lab.session()
     await lab.store.actions.admit_shell(a_shell(lab, session_id))
-    lease = await lab.claim(session_id)
-    (call,) = (await lab.store.snapshot(lease)).calls
-    await lab.move(lease, call, Running(lease.fence))
+    claim = await lab.claim(session_id)
+    (call,) = (await lab.store.snapshot(claim)).calls
+    await lab.move(claim, call, Running(claim.fence))
     await lab.store.cancel(session_id)
-    snapshot = await lab.store.snapshot(lease)
+    snapshot = await lab.store.snapshot(claim)
     words = Settle(call.id, Failed(ABORTED, {"output": "half"}))
-    assert await lab.store.rest(lease, snapshot.control.wake_seq, "aborted", (words,))
+    assert await lab.store.rest(claim, snapshot.control.wake_seq, "aborted", (words,))
     (part,) = (await lab.store.messages(session_id))[1].parts
     assert isinstance(part, ToolPart)
     assert isinstance(part.state, ToolFailed)
@@ -128,11 +128,11 @@ async def test_an_id_that_its_sender_chose_is_the_newest_of_the_session(lab: Lab
     old = a_shell(lab, session_id)
     message = replace(old.prompt.message, id="msg_000000000001AAAAAAAAAAAAAA")
     await lab.store.actions.admit_shell(a_shell(lab, session_id, key="before"))
-    lease = await lab.claim(session_id)
-    (call,) = (await lab.store.snapshot(lease)).calls
-    await lab.store.finish_call(lease, call.id, Failed("no"))
-    snapshot = await lab.store.snapshot(lease)
-    assert await lab.store.rest(lease, snapshot.control.wake_seq, "ran")
+    claim = await lab.claim(session_id)
+    (call,) = (await lab.store.snapshot(claim)).calls
+    await lab.store.finish_call(claim, call.id, Failed("no"))
+    snapshot = await lab.store.snapshot(claim)
+    assert await lab.store.rest(claim, snapshot.control.wake_seq, "ran")
     with pytest.raises(InvalidInput, match="older than the last message"):
         await lab.store.actions.admit_shell(
             replace(old, prompt=replace(old.prompt, message=message, named=True))

@@ -14,18 +14,18 @@ async def test_every_change_of_status_is_published_once(lab: Lab) -> None:
     session_id = await lab.session()
     await lab.prompt(session_id)
     await lab.prompt(session_id)
-    lease = await lab.claim(session_id)
-    step = await lab.step(lease)
+    claim = await lab.claim(session_id)
+    step = await lab.step(claim)
     call = lab.call(step)
-    await lab.end(lease, step, call)
-    await lab.start(lease, call)
-    await lab.move(lease, call, lab.waiting())
-    snapshot = await lab.store.snapshot(lease)
-    await lab.store.park(lease, snapshot.control.wake_seq)
+    await lab.end(claim, step, call)
+    await lab.start(claim, call)
+    await lab.move(claim, call, lab.waiting())
+    snapshot = await lab.store.snapshot(claim)
+    await lab.store.park(claim, snapshot.control.wake_seq)
     await lab.store.settle(call.id, done())
-    lease = await lab.claim(session_id)
-    snapshot = await lab.end(lease, await lab.step(lease))
-    await lab.store.rest(lease, snapshot.control.wake_seq, "done")
+    claim = await lab.claim(session_id)
+    snapshot = await lab.end(claim, await lab.step(claim))
+    await lab.store.rest(claim, snapshot.control.wake_seq, "done")
     published = [e.status for e in lab.events if isinstance(e, SessionStatus)]
     assert [type(status) for status in published] == [Busy, WaitingAsync, Busy, Idle]
     assert len([e for e in lab.events if isinstance(e, SessionIdle)]) == 1
@@ -34,12 +34,12 @@ async def test_every_change_of_status_is_published_once(lab: Lab) -> None:
 @pytest.mark.spec("C-06")
 async def test_a_waiting_session_names_the_call_that_expires_first(lab: Lab) -> None:
     now = lab.clock.now()
-    session_id, lease, calls = await lab.called(
+    session_id, claim, calls = await lab.called(
         lab.waiting(), lab.waiting(due=now + 9), lab.waiting("wait", due=now + 5), None
     )
-    await lab.store.finish_call(lease, calls[3].id, done())
-    snapshot = await lab.store.snapshot(lease)
-    await lab.store.park(lease, snapshot.control.wake_seq)
+    await lab.store.finish_call(claim, calls[3].id, done())
+    snapshot = await lab.store.snapshot(claim)
+    await lab.store.park(claim, snapshot.control.wake_seq)
     expected = WaitingAsync(pending_id=calls[2].id, tool="build", since=now, timeout=now + 5)
     assert await lab.store.status(session_id) == expected
 
@@ -50,10 +50,10 @@ async def test_all_statuses_can_be_read(lab: Lab) -> None:
     ready = await lab.session()
     await lab.prompt(ready)
     running, _, _ = await lab.prompted()
-    asking, lease, _, _ = await lab.asked()
-    await lab.store.park(lease, 1_000)
-    waiting, lease, (call,) = await lab.called(lab.waiting())
-    await lab.store.park(lease, 1_000)
+    asking, claim, _, _ = await lab.asked()
+    await lab.store.park(claim, 1_000)
+    waiting, claim, (call,) = await lab.called(lab.waiting())
+    await lab.store.park(claim, 1_000)
     expected: dict[SessionId, Status] = {
         ready: Busy(),
         running: Busy(),
@@ -68,11 +68,11 @@ async def test_all_statuses_can_be_read(lab: Lab) -> None:
 @pytest.mark.spec("C-06")
 async def test_settling_one_of_two_waits_shows_the_other(lab: Lab) -> None:
     now = lab.clock.now()
-    session_id, lease, (first, second) = await lab.called(lab.waiting(due=now + 1), lab.waiting(due=now + 2))
-    await lab.store.park(lease, 1_000)
+    session_id, claim, (first, second) = await lab.called(lab.waiting(due=now + 1), lab.waiting(due=now + 2))
+    await lab.store.park(claim, 1_000)
     await lab.store.settle(first.id, done())
-    lease = await lab.claim(session_id)
-    await lab.store.park(lease, 1_000)
+    claim = await lab.claim(session_id)
+    await lab.store.park(claim, 1_000)
     status = await lab.store.status(session_id)
     assert isinstance(status, WaitingAsync)
     assert (status.pending_id, status.timeout) == (second.id, now + 2)

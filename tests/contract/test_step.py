@@ -22,8 +22,8 @@ async def test_a_step_promotes_unread_input_in_the_order_of_admission(lab: Lab) 
     admitted = [facts[2], facts[0], facts[3], facts[1]]
     for fact in admitted:
         await lab.store.admit(fact)
-    lease = await lab.claim(session_id)
-    step = await lab.step(lease)
+    claim = await lab.claim(session_id)
+    step = await lab.step(claim)
 
     placed = [fact.message.id for fact in admitted]
     assert [e.info.id for e in step.started.tail] == placed
@@ -41,10 +41,10 @@ async def test_a_step_promotes_unread_input_in_the_order_of_admission(lab: Lab) 
 
 
 async def test_a_step_opens_a_message_as_it_was_addressed(lab: Lab) -> None:
-    session_id, prompt, lease = await lab.prompted()
+    session_id, prompt, claim = await lab.prompted()
     lab.commits.clear()
     new = lab.new_step()
-    started = await lab.store.start_step(lease, new)
+    started = await lab.store.start_step(claim, new)
     assert started is not None
     message = started.message
     assert (message.id, message.parent_id, message.agent) == (new.message_id, prompt, "build")
@@ -59,13 +59,13 @@ async def test_a_step_opens_a_message_as_it_was_addressed(lab: Lab) -> None:
 
 
 async def test_the_second_step_of_a_turn_keeps_the_parent_and_reads_only_what_is_new(lab: Lab) -> None:
-    session_id, prompt, lease = await lab.prompted()
-    first = await lab.step(lease)
+    session_id, prompt, claim = await lab.prompted()
+    first = await lab.step(claim)
     call = lab.call(first)
-    await lab.end(lease, first, call)
-    await lab.start(lease, call)
-    await lab.store.finish_call(lease, call.id, done())
-    second = await lab.step(lease, since=first.started.position)
+    await lab.end(claim, first, call)
+    await lab.start(claim, call)
+    await lab.store.finish_call(claim, call.id, done())
+    second = await lab.step(claim, since=first.started.position)
     assert [e.info.id for e in second.started.tail] == [first.id]
     assert second.started.message.parent_id == prompt
     assert (await lab.store.control(session_id)).turn == 1
@@ -73,80 +73,80 @@ async def test_the_second_step_of_a_turn_keeps_the_parent_and_reads_only_what_is
 
 
 async def test_input_that_arrives_within_a_turn_is_answered_by_its_next_step(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
-    first = await lab.step(lease)
+    session_id, _, claim = await lab.prompted()
+    first = await lab.step(claim)
     later = await lab.prompt(session_id, "and this")
-    snapshot = await lab.end(lease, first)
+    snapshot = await lab.end(claim, first)
     assert snapshot.unread == 1
-    second = await lab.step(lease, since=first.started.position + 1)
+    second = await lab.step(claim, since=first.started.position + 1)
     assert [e.info.id for e in second.started.tail] == [later]
     assert second.started.message.parent_id == later
     assert (await lab.store.input(later)).turn == (await lab.store.control(session_id)).turn == 1
 
 
 async def test_a_new_turn_begins_at_the_first_step_after_a_rest(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
-    snapshot = await lab.end(lease, await lab.step(lease))
-    assert await lab.store.rest(lease, snapshot.control.wake_seq, "done")
+    session_id, _, claim = await lab.prompted()
+    snapshot = await lab.end(claim, await lab.step(claim))
+    assert await lab.store.rest(claim, snapshot.control.wake_seq, "done")
     before = await lab.store.control(session_id)
     assert (before.in_turn, before.turn) == (False, 1)
     await lab.prompt(session_id)
-    lease = await lab.claim(session_id)
-    assert (await lab.store.snapshot(lease)).last is None
-    await lab.step(lease)
+    claim = await lab.claim(session_id)
+    assert (await lab.store.snapshot(claim)).last is None
+    await lab.step(claim)
     control = await lab.store.control(session_id)
     assert (control.in_turn, control.turn) == (True, 2)
     assert control.turn_rev > before.turn_rev
 
 
 async def test_a_step_shows_open_calls_as_pending_from_then_on(lab: Lab) -> None:
-    session_id, lease, (waits, settled) = await lab.called(lab.waiting(), lab.waiting())
+    session_id, claim, (waits, settled) = await lab.called(lab.waiting(), lab.waiting())
     await lab.store.settle(settled.id, done())
     await lab.prompt(session_id)
-    step = await lab.step(lease)
+    step = await lab.step(claim)
     assert step.started.shown == frozenset({waits.part_id})
     assert (await lab.store.call(waits.id)).shown_pending
     assert not (await lab.store.call(settled.id)).shown_pending
-    await lab.end(lease, step)
+    await lab.end(claim, step)
     await lab.store.settle(waits.id, done())
-    later = await lab.step(lease)
+    later = await lab.step(claim)
     assert later.started.shown == frozenset({waits.part_id})
 
 
 @pytest.mark.spec("C-10")
 async def test_a_cancelled_turn_starts_no_step_and_promotes_nothing(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
-    await lab.end(lease, await lab.step(lease))
+    session_id, _, claim = await lab.prompted()
+    await lab.end(claim, await lab.step(claim))
     waiting = await lab.prompt(session_id)
     await lab.store.cancel(session_id)
     before = await lab.everything()
-    assert await lab.store.start_step(lease, lab.new_step()) is None
+    assert await lab.store.start_step(claim, lab.new_step()) is None
     assert await lab.everything() == before
     assert (await lab.store.input(waiting)).state == "aborted"
 
 
 @pytest.mark.spec("C-10")
 async def test_a_cancel_before_the_first_step_stops_it_too(lab: Lab) -> None:
-    session_id, prompt, lease = await lab.prompted()
+    session_id, prompt, claim = await lab.prompted()
     await lab.store.cancel(session_id)
     before = await lab.everything()
-    assert await lab.store.start_step(lease, lab.new_step()) is None
+    assert await lab.store.start_step(claim, lab.new_step()) is None
     assert await lab.everything() == before
     assert (await lab.store.input(prompt)).state == "aborted"
 
 
 @pytest.mark.spec("S-03")
 async def test_text_is_kept_as_it_streams_and_published_when_asked(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
-    step = await lab.step(lease)
+    session_id, _, claim = await lab.prompted()
+    step = await lab.step(claim)
     lab.commits.clear()
     part = lab.text(step, "")
-    await lab.write(lease, part)
+    await lab.write(claim, part)
     assert [event.part for event in lab.events if isinstance(event, PartUpdated)] == [part]
     longer = TextPart(id=part.id, session_id=session_id, message_id=step.id, text="Once upon", time=part.time)
     lab.commits.clear()
     cursor = await lab.store.cursor()
-    await lab.write(lease, longer, published=False)
+    await lab.write(claim, longer, published=False)
     assert lab.events == []
     assert (await lab.store.message(step.id)).parts[1] == longer
     assert longer in [e.part for e in (await lab.store.feed(cursor)).events if isinstance(e, PartUpdated)]
@@ -154,25 +154,25 @@ async def test_text_is_kept_as_it_streams_and_published_when_asked(lab: Lab) -> 
 
 @pytest.mark.spec("S-03")
 async def test_a_part_never_moves_to_another_message(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
-    first = await lab.step(lease)
+    session_id, _, claim = await lab.prompted()
+    first = await lab.step(claim)
     part = lab.text(first, "mine")
-    await lab.write(lease, part)
-    await lab.end(lease, first, finish="tool-calls")
-    second = await lab.step(lease)
+    await lab.write(claim, part)
+    await lab.end(claim, first, finish="tool-calls")
+    second = await lab.step(claim)
     moved = TextPart(id=part.id, session_id=session_id, message_id=second.id, text="yours")
     with pytest.raises(Exception, match=part.id):
-        await lab.write(lease, moved)
+        await lab.write(claim, moved)
     assert part in (await lab.store.message(first.id)).parts
 
 
 async def test_the_end_of_a_step_commits_its_message_parts_and_calls(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
-    step = await lab.step(lease)
+    session_id, _, claim = await lab.prompted()
+    step = await lab.step(claim)
     calls = [lab.call(step), lab.call(step)]
     end = lab.step_end(step, *calls)
     lab.commits.clear()
-    snapshot = await lab.store.finish_step(lease, end)
+    snapshot = await lab.store.finish_step(claim, end)
 
     again = replace(calls[1], repeats=1)
     assert snapshot.calls == snapshot.requested_calls == (calls[0], again)
@@ -190,23 +190,23 @@ async def test_the_end_of_a_step_commits_its_message_parts_and_calls(lab: Lab) -
 
 
 async def test_ending_a_step_twice_changes_nothing(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
-    step = await lab.step(lease)
+    session_id, _, claim = await lab.prompted()
+    step = await lab.step(claim)
     call = lab.call(step)
     end = lab.step_end(step, call)
-    await lab.store.finish_step(lease, end)
-    await lab.start(lease, call)
+    await lab.store.finish_step(claim, end)
+    await lab.start(claim, call)
     before = await lab.everything()
-    snapshot = await lab.store.finish_step(lease, end)
+    snapshot = await lab.store.finish_step(claim, end)
     assert await lab.everything() == before
     assert [state_of(c) for c in snapshot.calls] == ["Running"]
     assert (await lab.store.session(session_id)).tokens == SPENT
 
 
 async def test_a_step_without_a_report_is_charged_as_estimated(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
-    step = await lab.step(lease)
-    await lab.end(lease, step, tokens=None)
+    session_id, _, claim = await lab.prompted()
+    step = await lab.step(claim)
+    await lab.end(claim, step, tokens=None)
     ((_, _, state, _, estimated),) = await lab.requests(session_id)
     assert (state, estimated) == ("done", 1)
     tokens = (await lab.store.session(session_id)).tokens
@@ -215,11 +215,11 @@ async def test_a_step_without_a_report_is_charged_as_estimated(lab: Lab) -> None
 
 
 async def test_a_failed_step_is_published_as_an_error(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
-    step = await lab.step(lease)
+    session_id, _, claim = await lab.prompted()
+    step = await lab.step(claim)
     error = api_error("overloaded", is_retryable=True, status_code=529)
     lab.commits.clear()
-    snapshot = await lab.end(lease, step, error=error)
+    snapshot = await lab.end(claim, step, error=error)
     assert SessionError(session_id=session_id, error=error) in lab.events
     assert snapshot.step is not None
     assert snapshot.step.error == error
@@ -233,8 +233,8 @@ async def test_the_estimate_grows_with_what_is_read(lab: Lab) -> None:
     for text in ("short", "long " * 1_000):
         session_id = await lab.session()
         await lab.prompt(session_id, text)
-        lease = await lab.claim(session_id)
-        await lab.end(lease, await lab.step(lease), tokens=None)
+        claim = await lab.claim(session_id)
+        await lab.end(claim, await lab.step(claim), tokens=None)
         tokens = (await lab.store.session(session_id)).tokens
         assert tokens is not None
         estimates.append(tokens.input)
@@ -243,11 +243,11 @@ async def test_the_estimate_grows_with_what_is_read(lab: Lab) -> None:
 
 
 async def test_calls_start_only_after_the_step_that_made_them_is_committed(lab: Lab) -> None:
-    _, _, lease = await lab.prompted()
-    step = await lab.step(lease)
+    _, _, claim = await lab.prompted()
+    step = await lab.step(claim)
     call = lab.call(step)
     with pytest.raises(Exception, match=call.id):
-        await lab.move(lease, call, Running(lease.fence))
+        await lab.move(claim, call, Running(claim.fence))
 
 
 def going_on(lab: Lab, session_id: SessionId, step: Step) -> StepEnd:
@@ -258,10 +258,10 @@ def going_on(lab: Lab, session_id: SessionId, step: Step) -> StepEnd:
 
 @pytest.mark.spec("C-08")
 async def test_what_makes_a_turn_go_on_commits_with_the_step_that_would_end_it(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
-    step = await lab.step(lease)
-    after = await lab.store.finish_step(lease, going_on(lab, session_id, step))
-    again = await lab.store.snapshot(lease)
+    session_id, _, claim = await lab.prompted()
+    step = await lab.step(claim)
+    after = await lab.store.finish_step(claim, going_on(lab, session_id, step))
+    again = await lab.store.snapshot(claim)
 
     assert (after.queued, after.control.in_turn, after.control.state) == (1, True, "running")
     assert again.queued == 1
@@ -270,25 +270,25 @@ async def test_what_makes_a_turn_go_on_commits_with_the_step_that_would_end_it(l
 
 @pytest.mark.spec("C-08", "C-10")
 async def test_nothing_makes_a_turn_go_on_that_was_cancelled_or_goes_on_anyway(lab: Lab) -> None:
-    cancelled, _, lease = await lab.prompted()
-    step = await lab.step(lease)
+    cancelled, _, claim = await lab.prompted()
+    step = await lab.step(claim)
     await lab.store.cancel(cancelled)
-    after = await lab.store.finish_step(lease, going_on(lab, cancelled, step))
+    after = await lab.store.finish_step(claim, going_on(lab, cancelled, step))
     assert (after.queued, after.is_cancelled) == (0, True)
 
-    spoken_to, _, lease = await lab.prompted()
-    step = await lab.step(lease)
+    spoken_to, _, claim = await lab.prompted()
+    step = await lab.step(claim)
     await lab.prompt(spoken_to, "wait")
-    after = await lab.store.finish_step(lease, going_on(lab, spoken_to, step))
+    after = await lab.store.finish_step(claim, going_on(lab, spoken_to, step))
     assert (after.queued, await lab.store.count_inputs(spoken_to, "more")) == (1, 0)
 
 
 @pytest.mark.spec("C-10")
 async def test_what_a_step_wants_to_be_told_is_left_out_if_its_turn_was_cancelled(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
-    step = await lab.step(lease)
+    session_id, _, claim = await lab.prompted()
+    step = await lab.step(claim)
     await lab.store.cancel(session_id)
     again = replace(lab.input(session_id, "in its form, please", key="again"), source="system")
-    after = await lab.store.finish_step(lease, replace(lab.step_end(step), facts=(again,)))
-    assert await lab.store.rest(lease, after.control.wake_seq, "aborted")
+    after = await lab.store.finish_step(claim, replace(lab.step_end(step), facts=(again,)))
+    assert await lab.store.rest(claim, after.control.wake_seq, "aborted")
     assert (await lab.store.control(session_id)).state == "idle"

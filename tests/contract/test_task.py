@@ -83,15 +83,15 @@ async def test_ends_are_told_together_by_the_next_step_and_only_once(lab: Lab) -
     assert await boss.rest()
     for child in reversed(children):
         await work(lab, child)
-    lease = await lab.claim(boss.id)
-    step = await lab.step(lease)
+    claim = await lab.claim(boss.id)
+    step = await lab.step(claim)
     told = [entry for entry in await lab.store.messages(boss.id) if "Task Progress" in entry.text]
     assert len(told) == 1
     assert [part.text.split('"')[1] for part in told[0].parts[:2]] == ["B", "A"]  # type: ignore[union-attr]
     assert await open_notices(lab, boss.id) == []
-    await lab.end(lease, step)
+    await lab.end(claim, step)
     control = await lab.store.control(boss.id)
-    assert await lab.store.rest(lease, control.wake_seq, "done")
+    assert await lab.store.rest(claim, control.wake_seq, "done")
     assert await lab.store.status(boss.id) == Idle()
 
 
@@ -208,12 +208,12 @@ async def test_each_run_ends_once_and_has_a_notice_of_its_own(lab: Lab) -> None:
 async def test_a_child_with_live_tasks_of_its_own_has_not_ended(lab: Lab) -> None:
     boss = await parent(lab)
     child = await boss.launch(boss.calls[0])
-    lease = await lab.claim(child)
-    step = await lab.step(lease)
+    claim = await lab.claim(child)
+    step = await lab.step(claim)
     call = lab.call(step, tool="task")
-    await lab.end(lease, step, call)
-    call = await lab.start(lease, call)
-    middle = Parent(lab, lease, step, [call])
+    await lab.end(claim, step, call)
+    call = await lab.start(claim, call)
+    middle = Parent(lab, claim, step, [call])
     grandchild = await middle.launch(call)
     assert await middle.rest()
     assert (await lab.store.task(child)).task.live

@@ -158,18 +158,18 @@ async def test_a_sweep_finds_an_end_that_was_missed(lab: Lab) -> None:
 async def test_places_are_given_in_order_and_kept_by_nobody_who_waits(lab: Lab) -> None:
     boss = await parent(lab, 3)
     one, two, three = [await boss.launch(call, crowd=1) for call in boss.calls]
-    lease = await lab.claim(one)
+    claim = await lab.claim(one)
     for late, place in ((two, 1), (three, 2)):
         assert await lab.store.claim(late, ALICE, dead=None) is None
         progress = (await lab.store.task(late)).progress
         assert progress is not None
         assert (progress.phase, progress.place) == ("queued", place)
-    step = await lab.step(lease)
+    step = await lab.step(claim)
     call = lab.call(step)
-    await lab.end(lease, step, call)
-    await lab.move(lease, call, lab.waiting())
+    await lab.end(claim, step, call)
+    await lab.move(claim, call, lab.waiting())
     before = len(lab.commits)
-    assert await lab.store.park(lease, (await lab.store.control(one)).wake_seq)
+    assert await lab.store.park(claim, (await lab.store.control(one)).wake_seq)
     assert two in lab.commits[before].woken
     assert await lab.store.claim(three, ALICE, dead=None) is None
     await lab.claim(two)
@@ -190,10 +190,10 @@ async def test_what_is_cancelled_need_not_queue_to_be_ended(lab: Lab) -> None:
 async def test_a_child_whose_process_dies_again_and_again_ends_by_a_crash(lab: Lab) -> None:
     boss = await parent(lab)
     child = await boss.launch(boss.calls[0])
-    lease = await lab.claim(child)
-    await lab.step(lease)
+    claim = await lab.claim(child)
+    await lab.step(claim)
     control = await lab.store.control(child)
-    assert await lab.store.rest(lease, control.wake_seq, "crash_loop")
+    assert await lab.store.rest(claim, control.wake_seq, "crash_loop")
     task = (await lab.store.task(child)).task
     assert (task.status, task.ended_by) == ("error", "crash")
     assert task.error is not None
@@ -205,11 +205,11 @@ async def test_a_child_whose_process_dies_again_and_again_ends_by_a_crash(lab: L
 async def test_a_child_that_a_person_rejects_ends_with_an_error_by_the_user(lab: Lab) -> None:
     boss = await parent(lab)
     child = await boss.launch(boss.calls[0])
-    lease = await lab.claim(child)
-    step = await lab.step(lease)
-    await lab.end(lease, step)
+    claim = await lab.claim(child)
+    step = await lab.step(claim)
+    await lab.end(claim, step)
     control = await lab.store.control(child)
-    assert await lab.store.rest(lease, control.wake_seq, "blocked")
+    assert await lab.store.rest(claim, control.wake_seq, "blocked")
     task = (await lab.store.task(child)).task
     assert (task.status, task.ended_by) == ("error", "user")
 
@@ -218,11 +218,11 @@ async def test_a_child_that_a_person_rejects_ends_with_an_error_by_the_user(lab:
 async def test_as_many_as_are_deleted_at_work_may_go_on_instead(lab: Lab) -> None:
     boss = await parent(lab, 4)
     first, *queued = [await boss.launch(call, crowd=2) for call in boss.calls]
-    lease = await lab.claim(first)
-    step = await lab.step(lease)
+    claim = await lab.claim(first)
+    step = await lab.step(claim)
     call = lab.call(step, tool="task")
-    await lab.end(lease, step, call)
-    middle = Parent(lab, lease, step, [await lab.start(lease, call)])
+    await lab.end(claim, step, call)
+    middle = Parent(lab, claim, step, [await lab.start(claim, call)])
     await lab.claim(queued.pop(0))
     await middle.launch(middle.calls[0], crowd=2)
     before = len(lab.commits)

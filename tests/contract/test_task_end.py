@@ -14,9 +14,9 @@ from tests.contract.raw import rewrite_call, rewrite_session
 from tests.contract.tasks import middle, open_notices, parent, rewrite_task, work
 
 
-async def _rest(lab: Lab, lease: Claim, reason: RestReason) -> bool:
-    control = await lab.store.control(lease.session_id)
-    return await lab.store.rest(lease, control.wake_seq, reason)
+async def _rest(lab: Lab, claim: Claim, reason: RestReason) -> bool:
+    control = await lab.store.control(claim.session_id)
+    return await lab.store.rest(claim, control.wake_seq, reason)
 
 
 @pytest.mark.spec("D-06", "T-09")
@@ -82,8 +82,8 @@ async def test_a_sweep_that_comes_late_ends_nothing_that_waits_for_its_next_try(
     """Its end was missed, somebody resumed it, and it waits for its provider when the sweep gets to it."""
     boss = await parent(lab)
     child = await boss.launch(boss.calls[0])
-    lease = await lab.claim(child)
-    step = await lab.step(lease)
+    claim = await lab.claim(child)
+    step = await lab.step(claim)
     failure = api_error("busy", is_retryable=True)
     part = RetryPart(
         id=lab.ids.part(),
@@ -94,8 +94,8 @@ async def test_a_sweep_that_comes_late_ends_nothing_that_waits_for_its_next_try(
         time=RetryTime(created=lab.clock.now()),
     )
     end = lab.step_end(step, error=failure)
-    await lab.store.retry_step(lease, StepRetry(end=end, part=part, next_at=lab.clock.now() + 60_000))
-    assert await lab.store.park(lease, (await lab.store.control(child)).wake_seq)
+    await lab.store.retry_step(claim, StepRetry(end=end, part=part, next_at=lab.clock.now() + 60_000))
+    assert await lab.store.park(claim, (await lab.store.control(child)).wake_seq)
     await lab.store.conclude_task(child)
     assert (await lab.store.task(child)).task.live
 

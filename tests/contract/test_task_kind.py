@@ -23,8 +23,8 @@ async def _mixed(lab: Lab) -> tuple[Parent, list[SessionId]]:
 
 async def told_to(lab: Lab, boss: Parent) -> tuple[list[str], str]:
     """What people see of its notices, and what the model reads besides."""
-    lease = boss.lease
-    await lab.step(lease)
+    claim = boss.lease
+    await lab.step(claim)
     (told,) = [each for each in await lab.store.messages(boss.id) if "Task Progress" in each.text]
     texts = [part for part in told.parts if isinstance(part, TextPart)]
     (hidden,) = [part.text for part in texts if part.synthetic]

@@ -15,12 +15,12 @@ async def _crowded(lab: Lab) -> tuple[Parent, SessionId, Parent, SessionId]:
     boss_below = await middle(lab, first)
     below = await boss_below.launch(boss_below.calls[0], crowd=1)
     assert await boss_below.rest()
-    lease = await lab.claim(below)
+    claim = await lab.claim(below)
     last = await boss.launch(boss.calls[1], crowd=1)
     await lab.prompt(first, "and?")
     for queued in (first, last):
         assert await lab.store.claim(queued, ALICE, dead=None) is None
-    return boss, first, Parent(lab, lease, boss_below.step, []), last
+    return boss, first, Parent(lab, claim, boss_below.step, []), last
 
 
 @pytest.mark.spec("D-10", "D-06")

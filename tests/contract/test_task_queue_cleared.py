@@ -32,7 +32,7 @@ async def test_a_cleared_child_that_is_spoken_to_queues_and_is_let_in(lab: Lab) 
     boss = await parent(lab, 3)
     cleared = await _cleared(boss, crowd=1)
     other = await boss.launch(boss.calls[2], crowd=1)
-    lease = await lab.claim(other)
+    claim = await lab.claim(other)
     await lab.prompt(cleared, "one more thing")
     assert await _waits(lab, cleared)
     told = explain_session(await lab.store.situation(cleared))
@@ -40,10 +40,10 @@ async def test_a_cleared_child_that_is_spoken_to_queues_and_is_let_in(lab: Lab) 
         "queued",
         "It queues at place 1: 1 sessions of its tree may work at once.",
     )
-    step = await lab.step(lease)
-    await lab.end(lease, step)
+    step = await lab.step(claim)
+    await lab.end(claim, step)
     before = len(lab.commits)
-    assert await lab.store.rest(lease, (await lab.store.control(other)).wake_seq, "done")
+    assert await lab.store.rest(claim, (await lab.store.control(other)).wake_seq, "done")
     assert cleared in lab.commits[before].woken
     await lab.claim(cleared)
 
@@ -53,12 +53,12 @@ async def test_a_cleared_child_at_work_holds_a_place_and_gives_it_to_the_next(la
     boss = await parent(lab, 3)
     cleared = await _cleared(boss, crowd=1)
     await lab.prompt(cleared, "one more thing")
-    lease = await lab.claim(cleared)
+    claim = await lab.claim(cleared)
     other = await boss.launch(boss.calls[2], crowd=1)
     assert await _waits(lab, other)
-    await lab.end(lease, await lab.step(lease))
+    await lab.end(claim, await lab.step(claim))
     before = len(lab.commits)
-    assert await lab.store.rest(lease, (await lab.store.control(cleared)).wake_seq, "done")
+    assert await lab.store.rest(claim, (await lab.store.control(cleared)).wake_seq, "done")
     assert other in lab.commits[before].woken
     await lab.claim(other)
 
@@ -69,13 +69,13 @@ async def test_a_cleared_child_that_rests_wakes_who_may_go_only_now(lab: Lab) ->
     boss = await parent(lab, 5)
     cleared = await _cleared(boss, crowd=3)
     await lab.prompt(cleared, "one more thing")
-    lease = await lab.claim(cleared)
+    claim = await lab.claim(cleared)
     others = [await boss.launch(call, crowd=3) for call in boss.calls[2:]]
     await lab.claim(others[0])
     assert await _waits(lab, others[2])
-    await lab.end(lease, await lab.step(lease))
+    await lab.end(claim, await lab.step(claim))
     before = len(lab.commits)
-    assert await lab.store.rest(lease, (await lab.store.control(cleared)).wake_seq, "done")
+    assert await lab.store.rest(claim, (await lab.store.control(cleared)).wake_seq, "done")
     assert others[2] in lab.commits[before].woken
 
 
@@ -98,12 +98,12 @@ async def test_a_child_that_a_client_made_takes_a_place_and_waits_for_none(lab: 
     await lab.claim(first)
     made = await lab.session(parent=boss.id)
     await lab.prompt(made)
-    lease = await lab.claim(made)
+    claim = await lab.claim(made)
     second = await boss.launch(boss.calls[1], crowd=2)
     assert await _waits(lab, second)
-    await lab.end(lease, await lab.step(lease))
+    await lab.end(claim, await lab.step(claim))
     before = len(lab.commits)
-    assert await lab.store.rest(lease, (await lab.store.control(made)).wake_seq, "done")
+    assert await lab.store.rest(claim, (await lab.store.control(made)).wake_seq, "done")
     assert second in lab.commits[before].woken
 
 
@@ -112,13 +112,13 @@ async def test_a_client_s_child_that_rests_wakes_who_may_go_only_now(lab: Lab) -
     boss = await parent(lab, 3)
     made = await lab.session(parent=boss.id)
     await lab.prompt(made)
-    lease = await lab.claim(made)
+    claim = await lab.claim(made)
     launched = [await boss.launch(call, crowd=3) for call in boss.calls]
     await lab.claim(launched[0])
     assert await _waits(lab, launched[2])
-    await lab.end(lease, await lab.step(lease))
+    await lab.end(claim, await lab.step(claim))
     before = len(lab.commits)
-    assert await lab.store.rest(lease, (await lab.store.control(made)).wake_seq, "done")
+    assert await lab.store.rest(claim, (await lab.store.control(made)).wake_seq, "done")
     assert launched[2] in lab.commits[before].woken
 
 

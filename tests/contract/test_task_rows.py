@@ -117,8 +117,8 @@ async def test_a_broken_task_stands_in_the_way_of_no_deadline(lab: Lab) -> None:
 
 async def test_what_keeps_the_parent_of_a_broken_task_is_told(lab: Lab) -> None:
     boss, good, _ = await _broken(lab)
-    about = await lab.store.situation(boss.id)
-    assert [task.id for task in about.children] == [good]
+    situation = await lab.store.situation(boss.id)
+    assert [task.id for task in situation.children] == [good]
 
 
 @pytest.mark.spec("T-09")
@@ -127,11 +127,11 @@ async def test_a_broken_task_rests_as_any_session_and_is_given_up_so_that_its_pa
 ) -> None:
     boss = await parent(lab)
     child = await boss.launch(boss.calls[0])
-    lease = await lab.claim(child)
-    step = await lab.step(lease)
+    claim = await lab.claim(child)
+    step = await lab.step(claim)
     call = lab.call(step, tool="task")
-    await lab.end(lease, step, call)
-    middle = Parent(lab, lease, step, [await lab.start(lease, call)])
+    await lab.end(claim, step, call)
+    middle = Parent(lab, claim, step, [await lab.start(claim, call)])
     grandchild = await middle.launch(middle.calls[0])
     assert await middle.rest()
     await rewrite_task(lab, (await lab.store.task(grandchild)).task, b"[]", SHAPE_VERSION)

@@ -15,20 +15,20 @@ from tests.contract.tasks import parent, rewrite_task, task_row
 
 async def _toil(lab: Lab, child: SessionId, *tools: str, rest: bool = True) -> None:
     """One step with calls of these tools, then one that answers, and the rest."""
-    lease = await lab.claim(child)
-    step = await lab.step(lease)
+    claim = await lab.claim(child)
+    step = await lab.step(claim)
     turn = (await lab.store.control(child)).turn
     calls = [lab.call(step, tool=tool, turn=turn) for tool in tools]
-    await lab.end(lease, step, *calls)
+    await lab.end(claim, step, *calls)
     for call in calls:
-        await lab.move(lease, call, Running(lease.fence))
-        await lab.store.finish_call(lease, call.id, Completed("ok"))
+        await lab.move(claim, call, Running(claim.fence))
+        await lab.store.finish_call(claim, call.id, Completed("ok"))
     if not rest:
         return
     if calls:
-        await lab.end(lease, await lab.step(lease))
+        await lab.end(claim, await lab.step(claim))
     control = await lab.store.control(child)
-    assert await lab.store.rest(lease, control.wake_seq, "done")
+    assert await lab.store.rest(claim, control.wake_seq, "done")
 
 
 async def _resume(lab: Lab, child: SessionId) -> None:
@@ -59,10 +59,10 @@ async def test_the_account_of_a_later_run_is_of_that_run(lab: Lab) -> None:
     assert (first.tool_calls, first.tokens.input) == (2, 2 * SPENT.input)
     assert (second.tool_calls, second.by_name, second.last_tools) == (0, {}, ())
     assert (second.tokens.input, second.ms) == (SPENT.input, 50)
-    sums = all_runs(task, second)
-    assert sums is not None
-    assert (sums.tool_calls, sums.by_name) == (2, {"read": 1, "bash": 1})
-    assert (sums.tokens.input, sums.ms) == (3 * SPENT.input, first.ms + 50)
+    totals = all_runs(task, second)
+    assert totals is not None
+    assert (totals.tool_calls, totals.by_name) == (2, {"read": 1, "bash": 1})
+    assert (totals.tokens.input, totals.ms) == (3 * SPENT.input, first.ms + 50)
 
 
 @pytest.mark.spec("Z-05", "T-06")
@@ -88,9 +88,9 @@ async def test_a_cancelled_run_is_counted_by_itself(lab: Lab) -> None:
     await lab.store.cancel(child)
     task, account = await _task(lab, child), await _account(lab, child)
     assert (task.status, account.by_name, account.tokens.input) == ("cancelled", {"grep": 1}, SPENT.input)
-    sums = all_runs(task, account)
-    assert sums is not None
-    assert sums.tool_calls == 3
+    totals = all_runs(task, account)
+    assert totals is not None
+    assert totals.tool_calls == 3
 
 
 @pytest.mark.spec("Z-05")
@@ -104,9 +104,9 @@ async def test_what_a_person_has_the_session_do_in_between_is_of_no_run(lab: Lab
     await _toil(lab, child, "grep")
     task, account = await _task(lab, child), await _account(lab, child)
     assert account.by_name == {"grep": 1}
-    sums = all_runs(task, account)
-    assert sums is not None
-    assert sums.by_name == {"read": 1, "grep": 1}
+    totals = all_runs(task, account)
+    assert totals is not None
+    assert totals.by_name == {"read": 1, "grep": 1}
 
 
 @pytest.mark.spec("Z-05")
@@ -128,7 +128,7 @@ async def test_rows_of_an_older_program_are_read_for_what_they_are(lab: Lab, liv
         await _resume(lab, child)
     await _toil(lab, child, "grep")
     task, account = await _task(lab, child), await _account(lab, child)
-    sums = all_runs(task, account)
+    totals = all_runs(task, account)
     assert account.by_name == {"grep": 1}
-    assert sums is not None
-    assert sums.by_name == {"read": 1, "bash": 1, "grep": 1}
+    assert totals is not None
+    assert totals.by_name == {"read": 1, "bash": 1, "grep": 1}

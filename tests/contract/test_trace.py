@@ -29,12 +29,12 @@ async def test_nothing_that_is_said_in_a_turn_moves_it(lab: Lab) -> None:
     session_id = await lab.session()
     await speak(lab, session_id, ONE)
     await speak(lab, session_id, TWO)  # before anybody has begun
-    lease = await lab.claim(session_id)
+    claim = await lab.claim(session_id)
     await speak(lab, session_id, None)
-    step = await lab.step(lease)
+    step = await lab.step(claim)
     await speak(lab, session_id, TWO)
-    await lab.end(lease, step)
-    await lab.step(lease)
+    await lab.end(claim, step)
+    await lab.step(claim)
     assert await lab.store.trace(session_id) == ONE
 
 
@@ -42,9 +42,9 @@ async def rested(lab: Lab, trace: str) -> SessionId:
     """A session whose turn is over."""
     session_id = await lab.session()
     await speak(lab, session_id, trace)
-    lease = await lab.claim(session_id)
-    ended = await lab.end(lease, await lab.step(lease))
-    assert await lab.store.rest(lease, ended.control.wake_seq, "done")
+    claim = await lab.claim(session_id)
+    ended = await lab.end(claim, await lab.step(claim))
+    assert await lab.store.rest(claim, ended.control.wake_seq, "done")
     return session_id
 
 
@@ -66,17 +66,17 @@ async def test_the_same_key_again_moves_nothing(lab: Lab) -> None:
     session_id = await rested(lab, ONE)
     fact = replace(lab.input(session_id, key="k"), trace=TWO)
     await lab.store.admit(fact)
-    lease = await lab.claim(session_id)
-    ended = await lab.end(lease, await lab.step(lease))
-    assert await lab.store.rest(lease, ended.control.wake_seq, "done")
+    claim = await lab.claim(session_id)
+    ended = await lab.end(claim, await lab.step(claim))
+    assert await lab.store.rest(claim, ended.control.wake_seq, "done")
     await lab.store.admit(replace(fact, trace=ONE))
     assert await lab.store.trace(session_id) == TWO
 
 
 async def test_only_who_holds_a_session_says_where_it_stands(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
-    await lab.store.save_trace(lease, ONE)
+    session_id, _, claim = await lab.prompted()
+    await lab.store.save_trace(claim, ONE)
     await lab.claim(session_id, BOB, dead=ALICE)
     with pytest.raises(LeaseLost):
-        await lab.store.save_trace(lease, TWO)
+        await lab.store.save_trace(claim, TWO)
     assert await lab.store.trace(session_id) == ONE

@@ -39,14 +39,14 @@ async def test_a_tree_is_at_work_while_any_of_it_is_ready_running_or_in_backoff(
     assert await lab.store.working_sessions(root) == ()
     await lab.prompt(child)
     assert await lab.store.working_sessions(root) == (child,)
-    lease, _ = await failed(lab)
-    assert await lab.store.working_sessions(lease.session_id) == (lease.session_id,)
+    claim, _ = await failed(lab)
+    assert await lab.store.working_sessions(claim.session_id) == (claim.session_id,)
 
 
 async def test_a_session_that_only_asks_is_not_at_work(lab: Lab) -> None:
-    session_id, lease, _, _ = await lab.asked()
+    session_id, claim, _, _ = await lab.asked()
     assert await lab.store.working_sessions(session_id) == (session_id,)
-    assert await lab.store.park(lease, (await lab.store.control(session_id)).wake_seq)
+    assert await lab.store.park(claim, (await lab.store.control(session_id)).wake_seq)
     assert await lab.store.working_sessions(session_id) == ()
 
 

@@ -41,14 +41,14 @@ BREAKS: dict[str, Break] = {"session": _session, "message": _message, "part": _p
 
 async def _broken(lab: Lab, name: str) -> tuple[SessionId, Claim, Call]:
     """A session with a call that is due, then broken."""
-    session_id, lease, (call,) = await lab.called(lab.waiting(due=lab.clock.now()))
+    session_id, claim, (call,) = await lab.called(lab.waiting(due=lab.clock.now()))
     await BREAKS[name](lab, session_id, call)
-    return session_id, lease, call
+    return session_id, claim, call
 
 
 @pytest.mark.parametrize("name", BREAKS)
 async def test_reading_it_is_a_clear_error(lab: Lab, name: str) -> None:
-    session_id, lease, _ = await _broken(lab, name)
+    session_id, claim, _ = await _broken(lab, name)
 
     async def read_all() -> None:
         await lab.store.session(session_id)
@@ -58,13 +58,13 @@ async def test_reading_it_is_a_clear_error(lab: Lab, name: str) -> None:
     with pytest.raises(StoreError, match=f"unreadable {name}"):
         await read_all()
     with pytest.raises(StoreError, match=f"unreadable {name}"):
-        await lab.store.start_step(lease, lab.new_step())
+        await lab.store.start_step(claim, lab.new_step())
 
 
 @pytest.mark.parametrize("name", BREAKS)
 async def test_all_others_go_on(lab: Lab, name: str) -> None:
     session_id, _, _ = await _broken(lab, name)
-    other, lease, (due,) = await lab.called(lab.waiting(due=lab.clock.now()))
+    other, claim, (due,) = await lab.called(lab.waiting(due=lab.clock.now()))
     assert other in {info.id for info in await lab.store.sessions(PROJECT)}
     assert set(await lab.store.statuses()) == {session_id, other}
     assert {active.session_id for active in await lab.store.active_sessions(POOL)} == {session_id, other}
@@ -75,7 +75,7 @@ async def test_all_others_go_on(lab: Lab, name: str) -> None:
     lab.clock.advance(1)
     await lab.store.expire()
     assert state_of(await lab.store.call(due.id)) == "Settled"
-    await lab.end(lease, await lab.step(lease))
+    await lab.end(claim, await lab.step(claim))
 
 
 @pytest.mark.parametrize("name", BREAKS)
@@ -105,8 +105,8 @@ async def test_children_are_listed_without_the_one_that_is_broken(lab: Lab) -> N
 
 
 async def test_a_cut_off_step_with_a_broken_part_does_not_run_on(lab: Lab) -> None:
-    session_id, _, lease = await lab.prompted()
-    step = await lab.step(lease)
+    session_id, _, claim = await lab.prompted()
+    step = await lab.step(claim)
     await rewrite_part(lab, lab.ids.part(), b'{"type":"text"}', 1, message_id=step.id)
     with pytest.raises(StoreError, match="unreadable part"):
         await lab.claim(session_id, BOB, dead=ALICE)

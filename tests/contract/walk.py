@@ -79,43 +79,43 @@ class Walk:
 
     async def crash(self) -> None:
         """Its process dies; another takes up what it left."""
-        if lease := self._any_lease():
-            self._over(lease.session_id)
-            self.leases[lease.session_id] = await self.lab.claim(lease.session_id, ALICE, dead=ALICE)
+        if claim := self._any_lease():
+            self._over(claim.session_id)
+            self.leases[claim.session_id] = await self.lab.claim(claim.session_id, ALICE, dead=ALICE)
 
     async def release(self) -> None:
-        if lease := self._any_lease():
-            await self.lab.store.release(lease)
-            self._over(lease.session_id)
+        if claim := self._any_lease():
+            await self.lab.store.release(claim)
+            self._over(claim.session_id)
 
     async def step(self) -> None:
-        lease = self._any_lease()
-        if lease is None or lease.session_id in self.steps:
+        claim = self._any_lease()
+        if claim is None or claim.session_id in self.steps:
             return
-        snapshot = await self.lab.store.snapshot(lease)
+        snapshot = await self.lab.store.snapshot(claim)
         if snapshot.executing_calls or snapshot.requested_calls or not (snapshot.unread or snapshot.step):
             return
         new = self.lab.new_step()
-        started = await self.lab.store.start_step(lease, new)
+        started = await self.lab.store.start_step(claim, new)
         if started is not None:
-            self.steps[lease.session_id] = Step(started, new.request_id)
+            self.steps[claim.session_id] = Step(started, new.request_id)
 
     async def write(self) -> None:
-        lease = self._any_lease()
-        if lease is None or lease.session_id not in self.steps:
+        claim = self._any_lease()
+        if claim is None or claim.session_id not in self.steps:
             return
-        part = self.texts.get(lease.session_id) or self.lab.text(self.steps[lease.session_id], "")
+        part = self.texts.get(claim.session_id) or self.lab.text(self.steps[claim.session_id], "")
         part = replace(part, text=part.text + "la ")
-        self.texts[lease.session_id] = part
-        await self.lab.write(lease, part)
+        self.texts[claim.session_id] = part
+        await self.lab.write(claim, part)
 
     async def end(self) -> None:
-        lease = self._any_lease()
-        if lease is None or lease.session_id not in self.steps:
+        claim = self._any_lease()
+        if claim is None or claim.session_id not in self.steps:
             return
-        step = self.steps.pop(lease.session_id)
-        text = self.texts.pop(lease.session_id, None) or self.lab.text(step, "la")
-        turn = (await self.lab.store.control(lease.session_id)).turn
+        step = self.steps.pop(claim.session_id)
+        text = self.texts.pop(claim.session_id, None) or self.lab.text(step, "la")
+        turn = (await self.lab.store.control(claim.session_id)).turn
         calls = [self.lab.call(step, turn=turn) for _ in range(self.rng.choice([0, 1, 3]))]
         error = api_error("overloaded", is_retryable=False) if not calls and self.rng.random() < 0.2 else None
         end = self.lab.step_end(step, *calls, error=error)
@@ -123,34 +123,34 @@ class Walk:
             text, time=PartTime(start=text.time.start if text.time else 0, end=self.lab.clock.now())
         )
         end = replace(end, parts=(closed,), events=self.lab.published(closed))
-        await self.lab.store.finish_step(lease, end)
+        await self.lab.store.finish_step(claim, end)
 
-    async def _any_call(self, lease: Claim) -> Call | None:
-        calls = (await self.lab.store.snapshot(lease)).calls
+    async def _any_call(self, claim: Claim) -> Call | None:
+        calls = (await self.lab.store.snapshot(claim)).calls
         return self.rng.choice(calls) if calls else None
 
     async def move(self) -> None:
-        lease = self._any_lease()
-        call = await self._any_call(lease) if lease else None
-        if lease is None or call is None or call.blocks_session:
+        claim = self._any_lease()
+        call = await self._any_call(claim) if claim else None
+        if claim is None or call is None or call.blocks_session:
             return
         due = self.rng.choice([None, self.lab.clock.now() + 30])
         states: list[CallState] = [
-            Running(lease.fence),
+            Running(claim.fence),
             self.lab.waiting(due=due),
             self.lab.waiting("wait", due=due),
             self.lab.ask(call.session_id, due=due),
             self.lab.question(call.session_id),
             Requested(),
         ]
-        await self.lab.store.advance(lease, (CallMove(call.id, self.rng.choice(states)),))
+        await self.lab.store.advance(claim, (CallMove(call.id, self.rng.choice(states)),))
 
     async def finish(self) -> None:
-        lease = self._any_lease()
-        call = await self._any_call(lease) if lease else None
-        if lease is not None and call is not None and isinstance(call.state, Running):
+        claim = self._any_lease()
+        call = await self._any_call(claim) if claim else None
+        if claim is not None and call is not None and isinstance(call.state, Running):
             facts = (self.lab.input(await self._any_session(), source="system"),)
-            await self.lab.store.finish_call(lease, call.id, done(), facts[: self.rng.randrange(2)])
+            await self.lab.store.finish_call(claim, call.id, done(), facts[: self.rng.randrange(2)])
 
     async def _open_calls(self) -> list[Call]:
         known = await self.lab.store.sessions(PROJECT)
@@ -174,15 +174,15 @@ class Walk:
 
     async def stop(self) -> None:
         """Park or rest, as the rows say."""
-        lease = self._any_lease()
-        if lease is None or lease.session_id in self.steps:
+        claim = self._any_lease()
+        if claim is None or claim.session_id in self.steps:
             return
-        snapshot = await self.lab.store.snapshot(lease)
+        snapshot = await self.lab.store.snapshot(claim)
         seen = snapshot.control.wake_seq
         if snapshot.is_cancelled:
-            stopped = await self.lab.store.rest(lease, seen, "aborted")
+            stopped = await self.lab.store.rest(claim, seen, "aborted")
         elif snapshot.in_crash_loop:
-            stopped = await self.lab.store.rest(lease, seen, "crash_loop")
+            stopped = await self.lab.store.rest(claim, seen, "crash_loop")
         elif (
             snapshot.executing_calls
             or snapshot.requested_calls
@@ -191,11 +191,11 @@ class Walk:
         ):
             return
         elif snapshot.open_calls:
-            stopped = await self.lab.store.park(lease, seen)
+            stopped = await self.lab.store.park(claim, seen)
         else:
-            stopped = await self.lab.store.rest(lease, seen, "done")
+            stopped = await self.lab.store.rest(claim, seen, "done")
         assert stopped
-        self._over(lease.session_id)
+        self._over(claim.session_id)
 
     def _over(self, session_id: SessionId) -> None:
         self.leases.pop(session_id, None)

@@ -106,9 +106,9 @@ class PoweredProcess(Process):
     def _connect(self, path: Path) -> Connection:
         return self._drive.connect(path)
 
-    def _make_writer(self, batches: GroupCommit, report: Report) -> InlineWriter:
+    def _make_writer(self, group_commit: GroupCommit, report: Report) -> InlineWriter:
         rng = SeededRng(self._machine.rng.below(2**32))
-        writer = WatchedWriter(batches, report, rng=rng, died=self.crash, witness=self._drive.witness)
+        writer = WatchedWriter(group_commit, report, rng=rng, died=self.crash, witness=self._drive.witness)
         if self._drive.checkpoint == BESIDE:
             writer.move_the_log_beside()
         self._writer = writer

@@ -91,10 +91,12 @@ async def test_a_foreign_server_by_stdio_is_killed_in_the_middle_and_started_aga
         await killed(second)
         await at.prompt("more")
         (third,) = below(os.getpid(), command[1])
-        place = await at.runtime.workplace(tmp_path / "project")
-        assert place.mcp_resources is not None
-        (text,) = await place.mcp_resources.read_resource("every", "demo://resource/dynamic/text/1")
-        assert "every:simple-prompt" in [each.command for each in await place.mcp_resources.list_prompts()]
+        workplace = await at.runtime.workplace(tmp_path / "project")
+        assert workplace.mcp_resources is not None
+        (text,) = await workplace.mcp_resources.read_resource("every", "demo://resource/dynamic/text/1")
+        assert "every:simple-prompt" in [
+            each.command for each in await workplace.mcp_resources.list_prompts()
+        ]
     assert len({first, second, third}) == 3
     assert below(os.getpid(), command[1]) == []
     assert "Resource 1" in (text.text or "")

@@ -125,9 +125,15 @@ class WatchedWriter(InlineWriter):
     """Many verbs in one commit; the witness hears of each that was acknowledged."""
 
     def __init__(
-        self, batches: GroupCommit, report: Report, *, rng: Rng, died: Callable[[], None], witness: Witness
+        self,
+        group_commit: GroupCommit,
+        report: Report,
+        *,
+        rng: Rng,
+        died: Callable[[], None],
+        witness: Witness,
     ) -> None:
-        super().__init__(batches, report, rng=rng, died=died, max_batch=MEMBERS)
+        super().__init__(group_commit, report, rng=rng, died=died, max_batch=MEMBERS)
         self._witness = witness
         self._beside: Connection | None = None
 

@@ -21,11 +21,11 @@ MANY = 1_000_000
 def application(runtime: Runtime, directory: str = "/", *, timeouts: Timeouts | None = None) -> Application:
     """With the token above, and no limit to how often one may come."""
     clock = SystemClock()
-    site = ServerContext(
+    server = ServerContext(
         runtime=runtime, clock=clock, started=clock.now(), closing=asyncio.Event(), directory=directory
     )
     rates = RateLimit(clock, a_second=MANY, at_once=MANY)
-    return Application(site, Authorizer(token=TOKEN, is_loopback=True), ROUTES, rates, timeouts=timeouts)
+    return Application(server, Authorizer(token=TOKEN, is_loopback=True), ROUTES, rates, timeouts=timeouts)
 
 
 async def ask(app: Application, request: Request, *, token: str | None = TOKEN) -> Response:

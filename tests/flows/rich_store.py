@@ -150,8 +150,8 @@ class Later:
 async def reopened(data: Path, dsn: str, letters: list[SignedRequest]) -> AsyncIterator[Runtime]:
     """A runtime on the database, a minute later; whoever is to be told takes it now."""
 
-    async def post(letter: SignedRequest) -> DeliveryResponse:
-        letters.append(letter)
+    async def post(request: SignedRequest) -> DeliveryResponse:
+        letters.append(request)
         return WebhookResponse(200)
 
     clock, rng = Later(), SystemRng()

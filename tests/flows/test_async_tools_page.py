@@ -75,13 +75,13 @@ async def test_the_tool_of_the_page_waits_and_checks_its_results(project: Path, 
         waiting = await runtime.async_tools.get(pending_id)
         with pytest.raises(ResultRefused, match="no https address: None"):
             await runtime.async_tools.submit_result(pending_id, "live")
-        done = await runtime.async_tools.submit_result(
+        pending_call = await runtime.async_tools.submit_result(
             pending_id, "live", metadata={"url": "https://shop.example"}
         )
         status = await runtime.wait(waiting.session_id)
 
     assert (waiting.external_ref, waiting.estimated_duration) == ("job 77", 900_000)
-    assert done.status == "completed"
+    assert pending_call.status == "completed"
     assert isinstance(status, Idle)
 
 
@@ -109,9 +109,12 @@ async def test_what_the_page_signs_is_taken_and_what_it_does_not_is_not(
         headers, body = delivery(pending_id, secret, "v2 is live")
         with pytest.raises(Unauthorized):
             await runtime.async_tools.receive(headers, body + b" ")
-        done = await runtime.async_tools.receive(headers, body)
+        pending_call = await runtime.async_tools.receive(headers, body)
 
-    assert (done.status, done.result and done.result.output) == ("completed", "v2 is live")
+    assert (pending_call.status, pending_call.result and pending_call.result.output) == (
+        "completed",
+        "v2 is live",
+    )
 
 
 @contextmanager
@@ -151,9 +154,12 @@ async def test_what_a_shell_signs_and_posts_is_taken(project: Path, tmp_path: Pa
             shell = await asyncio.create_subprocess_exec("sh", "-euc", script, env=known)
             assert await shell.wait() == 0
         ((headers, body),) = posted
-        done = await runtime.async_tools.receive(headers, body)
+        pending_call = await runtime.async_tools.receive(headers, body)
 
-    assert (done.status, done.result and done.result.output) == ("completed", "v2 is live")
+    assert (pending_call.status, pending_call.result and pending_call.result.output) == (
+        "completed",
+        "v2 is live",
+    )
 
 
 def test_the_settings_of_the_page_are_read_as_it_says(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ class Hook:
 
     def say(self, session_id: SessionId, text: str) -> Admit:
         assert self.runtime is not None
-        fact = self.runtime._input_builder.build_prompt(session_id, text, key=self._key, to={})
+        fact = self.runtime._input_builder.build_prompt(session_id, text, key=self._key, options={})
         return replace(fact, source="system")
 
 

@@ -139,7 +139,7 @@ async def test_results_from_outside_are_given_once(tmp_path: Path) -> None:
         (pending,) = await client.async_tools.list(session_id=at.session_id)
         calls = await client.open_calls(at.session_id)
         statuses = await client.statuses(), await client.statuses(at.session_id)
-        done = await client.async_tools.submit_result(pending.id, "v2 is live", metadata={"n": 1})
+        pending_call = await client.async_tools.submit_result(pending.id, "v2 is live", metadata={"n": 1})
         same = await client.async_tools.submit_result(pending.id, "v2 is live", metadata={"n": 1})
         with pytest.raises(Conflict, match="v2 is live"):
             await client.async_tools.submit_error(pending.id, "no")
@@ -151,8 +151,8 @@ async def test_results_from_outside_are_given_once(tmp_path: Path) -> None:
     assert isinstance(status, WaitingAsync)
     assert statuses == ({at.session_id: status}, {at.session_id: status})
     assert [each.id for each in calls] == [pending.id]
-    assert done == same == known
-    assert done.status == "completed"
+    assert pending_call == same == known
+    assert pending_call.status == "completed"
 
 
 async def test_what_the_server_refuses_is_raised_with_its_sentence(tmp_path: Path) -> None:

@@ -234,7 +234,7 @@ async def test_what_no_step_has_read_is_kept_where_nobody_knows_the_window(tmp_p
     model = Reader(Window(), chatty)
     async with place(tmp_path, model) as at:
         await at.prompt("hello")
-        wish = at.runtime._input_builder.build_compaction(at.session_id, key=None, to={})
+        wish = at.runtime._input_builder.build_compaction(at.session_id, key=None, options={})
         await at.runtime._store.admit(replace(wish, wakes=False))
         await at.prompt(f"{WORDS * 300} xyzzy {WORDS * 300}")
 
@@ -246,7 +246,7 @@ async def test_what_is_queued_with_the_wish_is_answered_after_the_summary(tmp_pa
     model = Reader(Window(), chatty)
     async with place(tmp_path, model) as at:
         await at.prompt("hello")
-        fact = at.runtime._input_builder.build_compaction(at.session_id, key=None, to={})
+        fact = at.runtime._input_builder.build_compaction(at.session_id, key=None, options={})
         held = await at.runtime.send(at.session_id, "and this", wakes=False)
         answer = at.runtime._answer_waiters.expect(at.session_id, held)
         await at.runtime._store.admit(fact)
@@ -262,7 +262,7 @@ async def test_what_came_of_a_task_is_above_where_the_model_is_told_so(tmp_path:
     model = Reader(Window(), chatty)
     async with place(tmp_path, model, task([])) as at:
         await at.prompt("hello")
-        wish = at.runtime._input_builder.build_compaction(at.session_id, key=None, to={})
+        wish = at.runtime._input_builder.build_compaction(at.session_id, key=None, options={})
         await at.runtime._store.admit(replace(wish, wakes=False))
         async with asyncio.timeout(PATIENCE):
             await at.runtime.prompt(at.session_id, "find it", parts=[FIND])
@@ -279,7 +279,7 @@ async def test_what_people_say_with_their_wishes_is_heard_once(tmp_path: Path) -
     async with place(tmp_path, model) as at:
         await at.prompt("hello")
         wish = at.runtime._input_builder.build_compaction(
-            at.session_id, "the names of files", key=None, to={}
+            at.session_id, "the names of files", key=None, options={}
         )
         await at.runtime._store.admit(replace(wish, wakes=False))
         await at.compact("the dates")
@@ -300,7 +300,7 @@ async def test_however_many_wishes_come_with_it_a_prompt_is_answered(tmp_path: P
         held = await at.runtime.send(at.session_id, "and this", wakes=False)
         answer = at.runtime._answer_waiters.expect(at.session_id, held)
         wishes = [
-            at.runtime._input_builder.build_compaction(at.session_id, key=None, to={}) for _ in range(12)
+            at.runtime._input_builder.build_compaction(at.session_id, key=None, options={}) for _ in range(12)
         ]
         for number, wish in enumerate(wishes, 1):
             await at.runtime._store.admit(replace(wish, wakes=number == len(wishes)))
@@ -472,7 +472,7 @@ async def test_a_summary_of_a_parent_leaves_its_child_alone(tmp_path: Path) -> N
         await at.runtime.prompt(child.id, "still here")
         assert text_of(model.steps[-1]) == "I am the child\nstill here"
         parent = await at.runtime.messages(at.session_id)
-        fact = at.runtime._input_builder.build_compaction(child.id, key=None, to={})
+        fact = at.runtime._input_builder.build_compaction(child.id, key=None, options={})
         await at.runtime._store.admit(fact)
         await at.runtime.wait(child.id)
         assert await at.runtime.messages(at.session_id) == parent

@@ -180,8 +180,8 @@ async def test_a_conversation_of_opencode_goes_on_in_its_order_though_its_ids_st
     async with elsewhere(tmp_path / "data") as (runtime, _):
         await import_from(runtime, tmp_path / "export.json", directory=tmp_path)
         assert [each.info.id for each in await runtime.messages(ROOT_ID)] == said
-        told = await runtime._store.model_history(ROOT_ID, whole=True)
-        read = [each.info.id for each in told.entries]
+        history = await runtime._store.model_history(ROOT_ID, whole=True)
+        read = [each.info.id for each in history.entries]
         assert read == [each for each in said if each in read]
         named = MessageId(old_form(AheadClock(SystemClock().now())))
         answer = await asyncio.wait_for(runtime.prompt(ROOT_ID, "and?", message_id=named), PATIENCE)

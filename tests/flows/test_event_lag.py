@@ -170,7 +170,7 @@ async def test_what_is_in_no_row_reaches_also_who_fell_behind(tmp_path: Path) ->
         for session_id in new:
             await at.runtime.prompt(session_id, "hi")
         at.runtime.broadcast.announce(
-            "installation.updated", {"version": "2"}, place=SessionLocation(str(tmp_path), "")
+            "installation.updated", {"version": "2"}, location=SessionLocation(str(tmp_path), "")
         )
         types = await until_idle(heard, screen, *new)
         while types.count("installation.updated") < 2:

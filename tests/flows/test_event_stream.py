@@ -402,7 +402,7 @@ async def test_something_that_is_in_no_row_is_told_in_its_place(tmp_path: Path) 
     ):
         broadcast = at.stage.runtime.broadcast
         broadcast.announce(
-            "vcs.branch.updated", {"branch": "a\nb"}, place=SessionLocation(str(at.directory), "p")
+            "vcs.branch.updated", {"branch": "a\nb"}, location=SessionLocation(str(at.directory), "p")
         )
         broadcast.announce("installation.updated", {"version": "1"})
         told = [await each.until("installation.updated") for each in (here, there, everywhere)]

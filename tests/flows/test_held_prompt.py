@@ -210,12 +210,12 @@ async def test_the_pending_id_of_a_status_is_found(tmp_path: Path, how: str) -> 
             await at.runtime.async_tools.submit_result(status.pending_id, "forged")
         await submit(at, await child_of(at, "A"))
         await until_quiet(at.runtime, at.session_id)
-        done = await at.runtime.async_tools.get(status.pending_id)
+        pending_call = await at.runtime.async_tools.get(status.pending_id)
         task = await task_named(at.runtime, "A")
     assert (waiting.status, waiting.session_id) == ("waiting", at.session_id)
-    assert done.status == "completed"
-    assert done.result is not None
-    assert "A." in done.result.output
+    assert pending_call.status == "completed"
+    assert pending_call.result is not None
+    assert "A." in pending_call.result.output
     assert task.status == "completed"
 
 

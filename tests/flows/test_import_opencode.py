@@ -175,7 +175,7 @@ async def test_a_pending_call_of_the_source_waits_here_and_resumes_its_session(
     script = {"and?": [[], [say("Deployed.")]]}
     async with elsewhere(tmp_path / "data", script) as (runtime, model):
         waits = await runtime.status(SessionId("ses_w"))
-        record = await runtime.async_tools.get(pending_id)
+        pending_call = await runtime.async_tools.get(pending_id)
         await exported(runtime, tmp_path / "files")
         await runtime.async_tools.submit_result(pending_id, "v2")
         await asyncio.wait_for(runtime.wait(SessionId("ses_w")), PATIENCE)
@@ -183,7 +183,11 @@ async def test_a_pending_call_of_the_source_waits_here_and_resumes_its_session(
     assert not done.troubles
     assert isinstance(waits, WaitingAsync)
     assert waits.pending_id == pending_id
-    assert (record.status, record.external_ref, record.timeout) == ("waiting", "job-7", None)
+    assert (pending_call.status, pending_call.external_ref, pending_call.timeout) == (
+        "waiting",
+        "job-7",
+        None,
+    )
     assert (last.text, len(model.requests)) == ("Deployed.", 1)
     assert [told.output for told in model.requests[0].messages if isinstance(told, ToolTurn)] == ["v2"]
 
@@ -194,10 +198,10 @@ async def test_a_pending_call_whose_result_was_in_before_is_settled(tmp_path: Pa
     pending_id = waiting_session(tmp_path / "storage", status="completed", result=result)
     await brought(tmp_path / "data", tmp_path / "storage")
     async with elsewhere(tmp_path / "data", SCRIPT) as (runtime, model):
-        record = await runtime.async_tools.get(pending_id)
+        pending_call = await runtime.async_tools.get(pending_id)
         assert isinstance(await runtime.status(SessionId("ses_w")), Idle)
         await asyncio.wait_for(runtime.prompt(SessionId("ses_w"), "and?"), PATIENCE)
-    assert (record.status, record.result and record.result.output) == ("completed", "v2")
+    assert (pending_call.status, pending_call.result and pending_call.result.output) == ("completed", "v2")
     assert "v2" in [told.output for told in model.requests[0].messages if isinstance(told, ToolTurn)]
 
 

@@ -95,8 +95,8 @@ async def test_nothing_is_started_until_a_session_takes_a_step(tmp_path: Path, l
     """And then once, for all sessions of all directories that want the same."""
     folder = str(tmp_path)
     async with session_with(tmp_path, {"go": [[say("Hello.")]]}, {"kit": local(ledger, cwd=folder)}) as at:
-        place = await at.runtime.workplace(tmp_path / "project")
-        assert "kit_add" not in place.tools
+        workplace = await at.runtime.workplace(tmp_path / "project")
+        assert "kit_add" not in workplace.tools
         assert ledger.lines("start") == []
         await at.prompt("go")
         (tmp_path / "other").mkdir()
@@ -315,11 +315,11 @@ async def test_servers_that_cannot_be_used_break_no_turn_and_say_why(
 
 async def test_who_asks_a_server_that_cannot_be_used_hears_why_and_what_it_said(tmp_path: Path) -> None:
     async with session_with(tmp_path, {"go": [[say("Hi.")]]}, {"bad": hostile("exits")}) as at:
-        place = await at.runtime.workplace(tmp_path / "project")
-        assert place.mcp_resources is not None
-        assert await place.mcp_resources.list_resources() == ()
+        workplace = await at.runtime.workplace(tmp_path / "project")
+        assert workplace.mcp_resources is not None
+        assert await workplace.mcp_resources.list_resources() == ()
         with pytest.raises(Refused, match='MCP server "bad" cannot be used: It ended with exit code 1') as no:
-            await place.mcp_resources.read_resource("bad", "x")
+            await workplace.mcp_resources.read_resource("bad", "x")
     assert "no licence found" in str(no.value)
 
 
@@ -452,8 +452,8 @@ async def test_a_prompt_of_one_server_does_not_wait_for_the_others(tmp_path: Pat
 
 async def test_resources_and_prompts_can_be_listed_and_read(tmp_path: Path, ledger: Ledger) -> None:
     async with session_with(tmp_path, {"go": [[say("Hi.")]]}, {"kit": local(ledger)}) as at:
-        place = await at.runtime.workplace(tmp_path / "project")
-        served = place.mcp_resources
+        workplace = await at.runtime.workplace(tmp_path / "project")
+        served = workplace.mcp_resources
         assert served is not None
         assert ledger.lines("start") == []
         assert [each.uri for each in await served.list_resources()] == ["note://blob", "note://hello"]

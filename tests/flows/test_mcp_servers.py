@@ -42,11 +42,11 @@ def wants(tmp_path: Path, **servers: McpConfig) -> tuple[ServerSpec, ...]:
     return configured_servers(system_environment(), Config(data_dir=tmp_path, mcp=dict(servers)), tmp_path)
 
 
-async def called(link: McpClient, tool: str, **arguments: Any) -> Completed | Failed:
-    await link.request(lambda line: line.list_tools())
-    (offer,) = [each for each in link.tools if each.name == tool]
+async def called(client: McpClient, tool: str, **arguments: Any) -> Completed | Failed:
+    await client.request(lambda connection: connection.list_tools())
+    (offer,) = [each for each in client.tools if each.name == tool]
     async with asyncio.timeout(PATIENCE):
-        return await link.call_tool(offer, arguments, CONTEXT)
+        return await client.call_tool(offer, arguments, CONTEXT)
 
 
 async def test_directories_that_want_the_same_share_one_server(tmp_path: Path, ledger: Ledger) -> None:
@@ -67,14 +67,14 @@ async def test_a_changed_configuration_ends_the_old_server_when_its_calls_are_do
         project: Any = await at.runtime.workplace(tmp_path / "project")
     async with open_servers(tmp_path / "output") as servers:
         servers.set_servers("/a", wants(tmp_path, kit=kit))
-        (link,) = servers.clients("/a")
-        assert await called(link, "add", a=1, b=1) == Completed("2")
+        (client,) = servers.clients("/a")
+        assert await called(client, "add", a=1, b=1) == Completed("2")
         first = ledger.pid()
         async with asyncio.TaskGroup() as group:
             held = asyncio.Event()
             context = replace(CONTEXT, report=lambda metadata: held.set())
-            (nap,) = [each for each in link.tools if each.name == "nap"]
-            slow = group.create_task(link.call_tool(nap, {"seconds": 0.5}, context))
+            (nap,) = [each for each in client.tools if each.name == "nap"]
+            slow = group.create_task(client.call_tool(nap, {"seconds": 0.5}, context))
             await held.wait()
             servers.set_servers("/a", wants(tmp_path, kit=replace(kit, timeout_seconds=50.0)))
             joined = await servers.add_tools("/a", project, working=True)
@@ -89,7 +89,7 @@ async def test_a_changed_configuration_ends_the_old_server_when_its_calls_are_do
         with pytest.raises(
             ToolError, match="It is not wanted any more, or was configured anew: call it again"
         ):
-            await link.call_tool(nap, {"seconds": 0}, CONTEXT)
+            await client.call_tool(nap, {"seconds": 0}, CONTEXT)
 
 
 async def test_one_that_is_switched_off_is_not_started(tmp_path: Path, ledger: Ledger) -> None:
@@ -183,9 +183,9 @@ async def test_a_remote_server_that_refuses_us_says_what_to_do(tmp_path: Path, s
         servers.set_servers(
             "/", wants(tmp_path, far=McpConfig(type="remote", url=url, headers={"X-Key": "secret-key"}))
         )
-        (link,) = servers.clients("/")
+        (client,) = servers.clients("/")
         with pytest.raises(ToolError, match='MCP server "far" cannot be used') as refused:
-            await link.request(lambda line: line.list_resources())
+            await client.request(lambda connection: connection.list_resources())
     assert why in str(refused.value)
     assert "secret-key" not in str(refused.value)
     assert "in-the-address" not in str(refused.value)
@@ -195,18 +195,18 @@ async def test_a_remote_server_that_refuses_us_says_what_to_do(tmp_path: Path, s
 async def test_a_server_that_is_still_starting_holds_up_no_end(tmp_path: Path) -> None:
     async with asyncio.timeout(PATIENCE), open_servers(tmp_path / "output") as servers:
         servers.set_servers("/", wants(tmp_path, slow=hostile("hangs")))
-        (link,) = servers.clients("/")
-        link.start()
+        (client,) = servers.clients("/")
+        client.start()
         await asyncio.to_thread(lambda: None)
-    assert not link.is_connected
+    assert not client.is_connected
 
 
 async def test_a_question_without_an_answer_is_given_up(tmp_path: Path) -> None:
     async with open_servers(tmp_path / "output") as servers:
         servers.set_servers("/", wants(tmp_path, bad=hostile("silent", timeout_seconds=2.5)))
-        (link,) = servers.clients("/")
+        (client,) = servers.clients("/")
         with pytest.raises(ToolError, match=r'MCP server "bad" did not answer within 2\.5 s'):
-            await link.request(lambda line: line.read_resource("note://never"))
+            await client.request(lambda connection: connection.read_resource("note://never"))
 
 
 OWNER = """
@@ -324,17 +324,17 @@ async def test_a_call_is_made_again_only_if_it_was_refused_before_it_ran(tmp_pat
     small = Small()
     async with served(small.answer) as url, open_servers(tmp_path / "output") as servers:
         servers.set_servers("/", wants(tmp_path, small=McpConfig(type="remote", url=url)))
-        (link,) = servers.clients("/")
-        assert await link.request(lambda line: line.list_tools())
-        (act,) = link.tools
+        (client,) = servers.clients("/")
+        assert await client.request(lambda connection: connection.list_tools())
+        (act,) = client.tools
         with pytest.raises(ToolError, match="the session of the database broke"):
-            await link.call_tool(act, {}, CONTEXT)
+            await client.call_tool(act, {}, CONTEXT)
         assert (small.calls, small.sessions) == (1, 1)
         async with asyncio.TaskGroup() as group:
-            holding = group.create_task(_outcome(link.call_tool(act, {"hold": True}, CONTEXT)))
+            holding = group.create_task(_outcome(client.call_tool(act, {"hold": True}, CONTEXT)))
             await small.held.wait()
             small.forgets = True
-            refused = group.create_task(_outcome(link.call_tool(act, {}, CONTEXT)))
+            refused = group.create_task(_outcome(client.call_tool(act, {}, CONTEXT)))
             await refused
             small.go.set()
         assert "the session of the database broke" in refused.result()

@@ -112,7 +112,7 @@ async def test_work_goes_on_there(tmp_path: Path, dsn: str, rich: Rich) -> None:
         tasks = {task.description: task.status for task in await runtime.tasks.list()}
 
     assert again == rich.first
-    assert len({letter.headers["webhook-id"] for letter in letters}) == len(letters) == 3
+    assert len({request.headers["webhook-id"] for request in letters}) == len(letters) == 3
     assert {name: entries[-1].text for name, entries in last.items()} == said
     assert tasks == {"Find it": "completed", "Await it": "completed"}
 

@@ -67,7 +67,7 @@ async def test_what_the_pages_write_works_in_a_session(project: Path, tmp_path: 
             await runtime.abort(session.id)
         entries = await runtime.messages(session.id)
         parts = [part for entry in entries for part in entry.parts if isinstance(part, ToolPart)]
-        place = await runtime.workplace(project)
+        workplace = await runtime.workplace(project)
         reports = await runtime.plugins(project)
 
     states = {part.tool: part.state for part in parts}
@@ -83,7 +83,7 @@ async def test_what_the_pages_write_works_in_a_session(project: Path, tmp_path: 
     assert last.text == "Done.\n\n(the house)"
     assert (asked.request.permission, asked.request.patterns) == ("catalogue", ("a",))
     assert [report.error for report in reports] == [None]
-    assert place.brief("review", None).steps == 20
+    assert workplace.brief("review", None).steps == 20
 
 
 def test_every_hook_has_its_line_on_the_page() -> None:

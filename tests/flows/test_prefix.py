@@ -113,7 +113,9 @@ async def _act(runtime: Runtime, session_id: Any, act: str, size: int) -> None:
             for each in await runtime.open_calls(session_id):
                 await runtime.complete(each.id, "done")
         case _:
-            await runtime._store.admit(runtime._input_builder.build_compaction(session_id, key=None, to={}))
+            await runtime._store.admit(
+                runtime._input_builder.build_compaction(session_id, key=None, options={})
+            )
     await runtime.wait(session_id)
 
 

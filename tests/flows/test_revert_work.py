@@ -163,9 +163,9 @@ async def test_an_undo_that_was_cut_off_is_completed_before_the_model_reads_on(t
         await at.prompt("go")
         (asked,) = await prompted(at)
         root = tmp_path / "project"
-        place = await at.runtime.workplace(root)
-        assert not isinstance(place.snapshots, NoSnapshots)
-        now = await place.snapshots.take()
+        workplace = await at.runtime.workplace(root)
+        assert not isinstance(workplace.snapshots, NoSnapshots)
+        now = await workplace.snapshots.take()
         wanted = Revert(message_id=asked, snapshot=now)
         await at.runtime._store.reverts.mark_undone(at.session_id, wanted)  # and here the process died
         assert tree(root) != FILES

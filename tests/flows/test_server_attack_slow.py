@@ -183,12 +183,12 @@ async def test_who_hangs_up_behind_a_pipelined_stream_leaves_nothing(tmp_path: P
 async def test_who_looks_and_hangs_up_leaves_the_queue_to_others(tmp_path: Path) -> None:
     """No token is wanted for that: who asks again before he is answered had the board look for ever."""
     async with target(tmp_path) as at:
-        (site,) = [
+        (server,) = [
             each
             for each in gc.get_objects()
             if isinstance(each, ServerContext) and each.runtime is at.runtime
         ]
-        async with site.heavy_reads:  # somebody looks at much
+        async with server.heavy_reads:  # somebody looks at much
             before = len(asyncio.all_tasks())
             for _ in range(20):
                 async with await at.connect() as wire:

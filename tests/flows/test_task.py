@@ -194,11 +194,11 @@ async def test_tags_in_a_childs_words_stay_data_all_the_way_to_the_model(tmp_pat
     scenes: Scenes = {"go": [[sync("F", "look")], [say("Hm.")]], "look": [[say(forged)]]}
     async with office(tmp_path, scenes) as at:
         await at.prompt("go")
-    (told,) = [each for each in at.told() if isinstance(each, ToolTurn)]
-    assert [told.output.count(tag) for tag in ("</task_result>", "<task_metadata>", "<system-reminder>")] == [
+    (turn,) = [each for each in at.told() if isinstance(each, ToolTurn)]
+    assert [turn.output.count(tag) for tag in ("</task_result>", "<task_metadata>", "<system-reminder>")] == [
         *(1, 1, 0)
     ]
-    assert "Obey." in told.output
+    assert "Obey." in turn.output
 
 
 @pytest.mark.spec("D-01", "D-06")

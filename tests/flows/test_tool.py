@@ -120,13 +120,13 @@ async def test_an_unknown_tool_and_wrong_arguments_are_errors_the_model_can_act_
     assert unknown.output == "There is no tool named 'ecko'. Available: echo."
     assert "missing required field `text`" in missing.output
     assert "Expected `str`, got `int` - at `$.text`" in mistyped.output
-    assert [told.failed for told in (unknown, missing, mistyped, fine)] == [True, True, True, False]
+    assert [turn.failed for turn in (unknown, missing, mistyped, fine)] == [True, True, True, False]
 
 
 async def test_what_a_tool_does_to_our_own_store_commits_with_its_result(tmp_path: Path) -> None:
     async def remind(args: Nothing, context: ToolContext) -> WithFacts:
         note = at.runtime._input_builder.build_prompt(
-            context.session_id, "And the docs.", key=f"note:{context.call_id}", to={}
+            context.session_id, "And the docs.", key=f"note:{context.call_id}", options={}
         )
         return WithFacts(Completed("noted"), (replace(note, source="system"),))
 

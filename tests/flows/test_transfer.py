@@ -155,8 +155,8 @@ async def test_a_call_whose_time_is_over_expires_after_the_import(tmp_path: Path
             while not isinstance(await runtime.status(at.session_id), Idle):
                 await runtime._store.expire()
                 await runtime.wait(at.session_id)
-        record = await runtime.async_tools.get(waiting.id)
-    assert (record.status, record.error) == ("expired", "Tool execution timed out")
+        pending_call = await runtime.async_tools.get(waiting.id)
+    assert (pending_call.status, pending_call.error) == ("expired", "Tool execution timed out")
     assert len(model.requests) == 1
 
 

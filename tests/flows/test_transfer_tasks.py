@@ -171,11 +171,11 @@ async def test_a_tool_that_had_begun_its_work_outside_is_waited_for(tmp_path: Pa
         waiting = await at.open_call()
     await brought(tmp_path / "there", tmp_path / "files")
     async with elsewhere(tmp_path / "there", script, deploy) as (runtime, model):
-        record = await runtime.async_tools.get(waiting.id)
+        pending_call = await runtime.async_tools.get(waiting.id)
         await runtime.async_tools.submit_result(waiting.id, "v2 is live")
         await asyncio.wait_for(runtime.wait(at.session_id), PATIENCE)
     assert b'"status":"processing"' in found[f"pending_tool/{waiting.id}.json"]
-    assert (record.status, len(model.requests)) == ("waiting", 1)
+    assert (pending_call.status, len(model.requests)) == ("waiting", 1)
 
 
 @pytest.mark.spec("P-13", "Z-05", "Z-03")

@@ -51,7 +51,7 @@ async def test_whoever_wanted_to_be_told_of_a_result_is(tmp_path: Path) -> None:
                 call_id, "v2 is live", title="Deployed", metadata={"v": 2}
             )
             told = await receiver.until()
-            (known,) = await until_state(at.runtime, "delivered")
+            (known_delivery,) = await until_state(at.runtime, "delivered")
             await at.ears.until(SessionIdle)
 
     result = {"title": "Deployed", "output": "v2 is live", "metadata": {"v": 2}}
@@ -59,7 +59,12 @@ async def test_whoever_wanted_to_be_told_of_a_result_is(tmp_path: Path) -> None:
     assert (told.path, told.headers["content-type"]) == ("/hook?token=hush", "application/json")
     assert told.is_signed_with(SECRET)
     assert not told.is_signed_with(SECRET + "AAAA")
-    assert (known.id, known.pending_id, known.attempts, known.error) == (told.id, call_id, 1, None)
+    assert (known_delivery.id, known_delivery.pending_id, known_delivery.attempts, known_delivery.error) == (
+        told.id,
+        call_id,
+        1,
+        None,
+    )
     assert len(receiver.received) == 1
 
 
@@ -301,9 +306,9 @@ async def test_a_post_that_is_broken_off_by_the_end_of_its_process_is_made_again
             first = await receiver.until()
         receiver.silent = False
         async with open_runtime(tmp_path, model=ScriptedModel({}), async_tools=HERE) as runtime:
-            (known,) = await until_state(runtime, "delivered")
+            (known_delivery,) = await until_state(runtime, "delivered")
 
-    assert known.attempts == 1
+    assert known_delivery.attempts == 1
     assert [each.id for each in receiver.received] == [first.id, first.id]
 
 
@@ -314,9 +319,9 @@ async def test_an_end_waits_for_a_post_that_is_under_way(tmp_path: Path) -> None
             await at.runtime.async_tools.submit_result(await waiting(at.runtime), "v2")
             await receiver.until()
         async with open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as runtime:
-            (known,) = await runtime.deliveries.list()
+            (known_delivery,) = await runtime.deliveries.list()
 
-    assert (known.state, known.attempts) == ("delivered", 1)
+    assert (known_delivery.state, known_delivery.attempts) == ("delivered", 1)
 
 
 async def test_a_receiver_that_never_answers_is_left_after_the_deadline(
@@ -363,8 +368,8 @@ class _Counted:
         self._now = 0
         self.most = 0
 
-    async def __call__(self, letter: SignedRequest) -> DeliveryResponse:
-        if "silent" not in letter.url:
+    async def __call__(self, request: SignedRequest) -> DeliveryResponse:
+        if "silent" not in request.url:
             return WebhookResponse(200)
         self._now += 1
         self.most = max(self.most, self._now)
@@ -376,8 +381,8 @@ class _Counted:
 async def test_a_post_that_breaks_is_a_failure_like_any_other(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def broken(letter: SignedRequest) -> DeliveryResponse:
-        raise RuntimeError(f"cannot post to {letter.url}")
+    async def broken(request: SignedRequest) -> DeliveryResponse:
+        raise RuntimeError(f"cannot post to {request.url}")
 
     tool = later("deploy", webhook_url="https://x.test/?token=hush")
     setup = Setup(model=ScriptedModel(SCRIPT), open_workplaces=fixed_tools([tool]), post=broken)
@@ -402,11 +407,11 @@ async def test_neither_secrets_nor_tokens_are_logged(
         async with stage(tmp_path, SCRIPT, tools=[tool], async_tools=HERE) as at:
             await at.prompt("ship")
             await at.runtime.async_tools.submit_result(await waiting(at.runtime), "v2")
-            (known,) = await until_so(
+            (known_delivery,) = await until_so(
                 at.runtime, lambda each: each.attempts and (each.error or each.time.ended)
             )
 
-    assert f"webhook={known.id}" in caplog.text
+    assert f"webhook={known_delivery.id}" in caplog.text
     assert "http://127.0.0.1:" in caplog.text
     assert (SECRET in caplog.text, "hush" in caplog.text) == (False, False)
 

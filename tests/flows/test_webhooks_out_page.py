@@ -32,8 +32,8 @@ async def test_what_the_tool_of_the_page_owes_is_genuine_to_the_receiver_of_the_
         exec(block, names)
     posted: list[SignedRequest] = []
 
-    async def post(letter: SignedRequest) -> DeliveryResponse:
-        posted.append(letter)
+    async def post(request: SignedRequest) -> DeliveryResponse:
+        posted.append(request)
         return WebhookResponse(200)
 
     model = ScriptedModel({"go": [[call("review", change="#7")], [say("Fine.")]]})
@@ -47,14 +47,14 @@ async def test_what_the_tool_of_the_page_owes_is_genuine_to_the_receiver_of_the_
         await runtime.async_tools.submit_result(waiting.id, "approved")
         await until_state(runtime, "delivered")
 
-    (letter,) = posted
+    (request,) = posted
     secret = re.findall(r'Secret\("(.*?)"\)', PAGE)[0]
-    assert letter.url in PAGE
-    assert names["is_genuine"](secret, letter.headers, letter.body)
-    assert not names["is_genuine"](secret, letter.headers, letter.body + b" ")
-    assert not names["is_genuine"](secret[:-4], letter.headers, letter.body)
-    stale = {**letter.headers, "webhook-timestamp": str(int(time.time()) - 900)}
-    assert not names["is_genuine"](secret, stale, letter.body)
+    assert request.url in PAGE
+    assert names["is_genuine"](secret, request.headers, request.body)
+    assert not names["is_genuine"](secret, request.headers, request.body + b" ")
+    assert not names["is_genuine"](secret[:-4], request.headers, request.body)
+    stale = {**request.headers, "webhook-timestamp": str(int(time.time()) - 900)}
+    assert not names["is_genuine"](secret, stale, request.body)
 
 
 def test_the_figures_and_keys_of_the_page_are_those_of_the_program() -> None:

@@ -166,8 +166,8 @@ class Office(FixedWorkplace):
     def policy(self, agent: str, rules: LineageRules | None, approved: Sequence[Rule]) -> Policy:
         return lambda ask, context: judge(rules or RULES, approved, ask.permission, ask.patterns)
 
-    def title_request(self, used: ModelRef) -> ChatRequest | None:
-        return ChatRequest(model=used, messages=(), system=prompt_text("title")) if self._titles else None
+    def title_request(self, model: ModelRef) -> ChatRequest | None:
+        return ChatRequest(model=model, messages=(), system=prompt_text("title")) if self._titles else None
 
 
 def _allow(ask: Any, context: Any) -> Any:
@@ -208,9 +208,9 @@ class Cast:
             observer=terms.watch,
         )
 
-    async def _post(self, letter: SignedRequest) -> DeliveryResponse:
-        self._record.letters.append(letter)
-        return WebhookResponse(ANSWERS.get(letter.url, 200) if self._terms.hang else 200)
+    async def _post(self, request: SignedRequest) -> DeliveryResponse:
+        self._record.letters.append(request)
+        return WebhookResponse(ANSWERS.get(request.url, 200) if self._terms.hang else 200)
 
     def tools(self) -> tuple[AnyTool, ...]:
         checked = AsyncSpec(estimated_seconds=90, validate=_validate)
@@ -224,9 +224,9 @@ class Cast:
             Tool("press", Given, self._hang),
             Tool("stir", Given, self._hang, effect="idempotent"),
             Tool("peek", Given, self._hang, effect="none"),
-            Tool("begin", Job, self._begin, lasting=AsyncSpec(seconds=864_000)),
-            Tool("ship", Job, self._ship, lasting=AsyncSpec(seconds=864_000)),
-            Tool("build", Job, self._ship, lasting=checked),
+            Tool("begin", Job, self._begin, spec=AsyncSpec(seconds=864_000)),
+            Tool("ship", Job, self._ship, spec=AsyncSpec(seconds=864_000)),
+            Tool("build", Job, self._ship, spec=checked),
             Tool("bash", Command, self._bash),
             Tool("edit", Given, self._edit),
             _sign_off(),

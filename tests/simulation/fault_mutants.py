@@ -26,11 +26,11 @@ FAULT_MUTANTS = (
     raises(
         "release",
         "claim",
-        "    await _release(tx, await claimed_session(tx, lease))\n",
+        "    await _release(tx, await claimed_session(tx, claim))\n",
         error="AssertionError",
     ),
     raises(
-        "start_step", "step", "    before = await end_backoff(tx, row.control, reuse=not mail.has_items)\n"
+        "start_step", "step", "    before = await end_backoff(tx, row.control, reuse=not inbox.has_items)\n"
     ),
     raises("finish_step", "step", "    control = replace(control, steps=control.steps + 1)\n"),
     raises("advance", "step", "    for move in moves:\n", error="AssertionError"),

@@ -38,28 +38,28 @@ MUTANTS = (
     Mutant(
         "missing_fence",
         "store/row.py",
-        ' or row.control.fence != lease.fence or row.control.state != "running"',
+        ' or row.control.fence != claim.fence or row.control.state != "running"',
         "",
         first=300,
     ),
     Mutant(
         "tool_started_before_the_commit",
         "engine/call/executor.py",
-        """        after = await self._store.advance(lease, moves)
+        """        after = await self._store.advance(claim, moves)
         for call in after.executing_calls:
             if call.id in jobs:
                 run.aborts[call.id] = jobs[call.id].context.abort
                 if call.later is not None:
                     run.starting.add(call.id)
-                work = self._execute(run, lease, call, jobs[call.id])
+                work = self._execute(run, claim, call, jobs[call.id])
                 run.tasks[call.id] = self._group.create_task(work)
         return after
 """,
         """        for call in snapshot.requested_calls:
             if any(m.call_id == call.id and isinstance(m.state, Running) for m in moves):
-                work = self._execute(run, lease, call, jobs[call.id])
+                work = self._execute(run, claim, call, jobs[call.id])
                 run.tasks[call.id] = self._group.create_task(work)
-        return await self._store.advance(lease, moves)
+        return await self._store.advance(claim, moves)
 """,
         first=282,
     ),

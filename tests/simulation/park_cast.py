@@ -168,12 +168,12 @@ class ParkProps(Props):
 
     def _begun(self, name: str, *, effect: CallEffect = "once", plan: Plan[Do] | None = None) -> AnyTool:
         """A tool of which is known that its work goes on elsewhere, before it says so."""
-        lasting = AsyncSpec(
+        spec = AsyncSpec(
             seconds=UNSET if name == "deploy" else BEGUN[name], validate=_taken if name == "build" else None
         )
         run = self._guarded(self._survey if name == "survey" else self._send_out)
         found = self._look_up if name == "build" else None
-        return Tool(name, Do, run, effect=effect, plan=plan, timeout=20, lasting=lasting, reconcile=found)
+        return Tool(name, Do, run, effect=effect, plan=plan, timeout=20, spec=spec, reconcile=found)
 
     async def _look_up(self, args: Do, context: ToolContext) -> Result | None:
         """After a crash: who does the work is asked how it stands, and that takes a while."""

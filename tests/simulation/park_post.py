@@ -20,17 +20,17 @@ class PostOffice:
         self._process = process
         self._seed = seed
 
-    async def __call__(self, letter: SignedRequest) -> DeliveryResponse:
+    async def __call__(self, request: SignedRequest) -> DeliveryResponse:
         if self._process.dead:
             raise asyncio.CancelledError
-        delivery = letter.headers["webhook-id"]
+        delivery = request.headers["webhook-id"]
         posts = self._book.posts.setdefault(delivery, [])
         rng = random.Random(f"{self._seed}:{delivery}:{len(posts)}")
         if any(post.answer is None for post in posts if not self._book.dead(post.process)):
             self._book.violate(f"P-12: {delivery} is posted by two at once")
-        post = Posted(self._process.number, letter)
+        post = Posted(self._process.number, request)
         posts.append(post)
-        self._check_signature(letter, delivery)
+        self._check_signature(request, delivery)
         status = (
             200
             if len(posts) > (2 if rng.random() < 0.2 else 1)
@@ -42,12 +42,12 @@ class PostOffice:
             post.answer = status
         return WebhookResponse(status) if status else Unreachable("nobody is there")
 
-    def _check_signature(self, letter: SignedRequest, delivery: str) -> None:
+    def _check_signature(self, request: SignedRequest, delivery: str) -> None:
         """With what its tool was told, or had brought along."""
         call_id = CallId(f"tool_{delivery.removeprefix('dlv_')}")
         own = self._book.errands[call_id].secret
         known = {own} if own else self._book.secrets.get(call_id, set())
-        at = int(letter.headers["webhook-timestamp"])
-        good = {sign_standard(secret, delivery, at, letter.body) for secret in known}
-        if known and not good & set(letter.headers["webhook-signature"].split(" ")):
+        at = int(request.headers["webhook-timestamp"])
+        good = {sign_standard(secret, delivery, at, request.body) for secret in known}
+        if known and not good & set(request.headers["webhook-signature"].split(" ")):
             self._book.violate(f"P-12: {delivery} is not signed with what its tool was told")

@@ -95,7 +95,7 @@ class ParkStage(Stage):
         if isinstance(messages[-1], ModelTurn):
             self.violate(f"P-04: {session} was resumed, and there was nothing new")
         batch = _last_batch(messages)
-        if any(told.output == pending_text(told.call_id, told.tool) for told in batch):
+        if any(turn.output == pending_text(turn.call_id, turn.tool) for turn in batch):
             self.violate(f"P-04: {session} was resumed before all of {batch} were in")
         if batch:
             self.count("batches resumed")

@@ -377,4 +377,6 @@ async def _create(runtime: Runtime, *, key: str) -> Session:
 
 
 async def _wish(runtime: Runtime, *, session_id: SessionId, key: str) -> object:
-    return await runtime._store.admit(runtime._input_builder.build_compaction(session_id, key=key, to={}))
+    return await runtime._store.admit(
+        runtime._input_builder.build_compaction(session_id, key=key, options={})
+    )

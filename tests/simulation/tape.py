@@ -137,9 +137,9 @@ class TapedConnection:
 
 
 class TapedWriter(InlineWriter):
-    def __init__(self, batches: GroupCommit, report: Report, *, process: "TapedProcess") -> None:
+    def __init__(self, group_commit: GroupCommit, report: Report, *, process: "TapedProcess") -> None:
         rng = SeededRng(process._machine.rng.below(2**32))  # as an untaped one draws it: the same world
-        super().__init__(batches, report, rng=rng, died=process.crash)
+        super().__init__(group_commit, report, rng=rng, died=process.crash)
         self._tape = process.tape
 
     def submit(self, verb: Verb[Any], *, quick: bool = False) -> asyncio.Future[Any]:
@@ -152,8 +152,8 @@ class TapedProcess(Process):
     def _connect(self, path: Path) -> Connection:
         return FaultyConnection(TapedConnection(connect_with(path, synchronous="OFF"), self.tape), self)
 
-    def _make_writer(self, batches: GroupCommit, report: Report) -> InlineWriter:
-        self._writer = TapedWriter(batches, report, process=self)
+    def _make_writer(self, group_commit: GroupCommit, report: Report) -> InlineWriter:
+        self._writer = TapedWriter(group_commit, report, process=self)
         return self._writer
 
 

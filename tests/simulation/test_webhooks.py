@@ -30,9 +30,9 @@ TOOL = later("deploy", webhook_url="https://hooks.test/", seconds=None)
 
 
 class Stand:
-    def __init__(self, path: Path, post: SendWebhook, *, seed: int = 1, odds: Odds | None = None) -> None:
+    def __init__(self, path: Path, send: SendWebhook, *, seed: int = 1, odds: Odds | None = None) -> None:
         self.machine = Machine(path / f"{seed}.db", seed, odds or Odds(SeededRng(seed)))
-        self._setup = Setup(model=ScriptedModel(SCRIPT), open_workplaces=fixed_tools([TOOL]), post=post)
+        self._setup = Setup(model=ScriptedModel(SCRIPT), open_workplaces=fixed_tools([TOOL]), post=send)
         self._number = 0
 
     def begin(self, group: asyncio.TaskGroup) -> Process:
@@ -68,9 +68,9 @@ async def settled(runtime: Runtime) -> None:
 
 
 async def ended(runtime: Runtime, *, every: float) -> Delivery:
-    while (known := (await runtime.deliveries.list())[0]).state == "owed":  # noqa: ASYNC110  time is virtual
+    while (known_delivery := (await runtime.deliveries.list())[0]).state == "owed":  # noqa: ASYNC110  time is virtual
         await asyncio.sleep(every)
-    return known
+    return known_delivery
 
 
 @pytest.mark.spec("P-12")
@@ -78,8 +78,8 @@ def test_a_crash_between_post_and_record_posts_again_under_the_same_id(tmp_path:
     posted: list[tuple[float, str]] = []
     crash: list[Process] = []
 
-    async def post(letter: SignedRequest) -> DeliveryResponse:
-        posted.append((asyncio.get_running_loop().time(), letter.headers["webhook-id"]))
+    async def post(request: SignedRequest) -> DeliveryResponse:
+        posted.append((asyncio.get_running_loop().time(), request.headers["webhook-id"]))
         if crash:
             crash.pop().crash()
         return WebhookResponse(200)
@@ -93,14 +93,14 @@ def test_a_crash_between_post_and_record_posts_again_under_the_same_id(tmp_path:
             await settled(runtime)
             await process.over.wait()
             process, runtime = await stand.start(group)
-            known = await ended(runtime, every=1)
+            known_delivery = await ended(runtime, every=1)
             process.stop()
-        return known
+        return known_delivery
 
-    known = SimLoop(1, max_steps=20_000).run(play)
+    known_delivery = SimLoop(1, max_steps=20_000).run(play)
     (first, one), (second, other) = posted
-    assert one == other == known.id
-    assert known.attempts == 2
+    assert one == other == known_delivery.id
+    assert known_delivery.attempts == 2
     assert MINUTE - 1 <= second - first <= 2 * MINUTE
 
 
@@ -108,7 +108,7 @@ def test_a_crash_between_post_and_record_posts_again_under_the_same_id(tmp_path:
 def test_a_receiver_that_was_down_is_told_once_it_is_up(tmp_path: Path) -> None:
     tried: list[float] = []
 
-    async def post(letter: SignedRequest) -> DeliveryResponse:
+    async def post(request: SignedRequest) -> DeliveryResponse:
         tried.append(asyncio.get_running_loop().time())
         return (
             WebhookResponse(200) if tried[-1] > 20 * MINUTE else Unreachable("it cannot be reached: refused")
@@ -120,19 +120,19 @@ def test_a_receiver_that_was_down_is_told_once_it_is_up(tmp_path: Path) -> None:
         async with asyncio.TaskGroup() as group:
             process, runtime = await stand.start(group)
             await settled(runtime)
-            known = await ended(runtime, every=MINUTE)
+            known_delivery = await ended(runtime, every=MINUTE)
             process.stop()
-        return known
+        return known_delivery
 
-    known = SimLoop(1, max_steps=2_000_000).run(play)
-    assert (known.state, known.attempts, len(tried)) == ("delivered", 4, 4)
+    known_delivery = SimLoop(1, max_steps=2_000_000).run(play)
+    assert (known_delivery.state, known_delivery.attempts, len(tried)) == ("delivered", 4, 4)
 
 
 @pytest.mark.spec("P-12")
 def test_a_receiver_that_never_comes_back_is_given_up_after_ten_tries(tmp_path: Path) -> None:
     tried: list[float] = []
 
-    async def post(letter: SignedRequest) -> DeliveryResponse:
+    async def post(request: SignedRequest) -> DeliveryResponse:
         tried.append(asyncio.get_running_loop().time())
         return WebhookResponse(503, 1.0)
 
@@ -146,17 +146,17 @@ def test_a_receiver_that_never_comes_back_is_given_up_after_ten_tries(tmp_path: 
             await process.over.wait()
             return await stand.later(group)
 
-    (known,) = SimLoop(1, max_steps=2_000_000).run(play)
-    assert (known.state, known.attempts, len(tried)) == ("dead", 10, 10)
-    assert known.error == "the receiver answered 503; given up after 10 tries"
+    (known_delivery,) = SimLoop(1, max_steps=2_000_000).run(play)
+    assert (known_delivery.state, known_delivery.attempts, len(tried)) == ("dead", 10, 10)
+    assert known_delivery.error == "the receiver answered 503; given up after 10 tries"
 
 
 def test_a_webhook_that_ends_its_process_each_time_is_given_up(tmp_path: Path) -> None:
     posted: list[str] = []
     processes: list[Process] = []
 
-    async def post(letter: SignedRequest) -> DeliveryResponse:
-        posted.append(letter.headers["webhook-id"])
+    async def post(request: SignedRequest) -> DeliveryResponse:
+        posted.append(request.headers["webhook-id"])
         processes[-1].crash()
         return WebhookResponse(200)
 
@@ -178,9 +178,9 @@ def test_a_webhook_that_ends_its_process_each_time_is_given_up(tmp_path: Path) -
             process.stop()
             return await runtime.deliveries.list()
 
-    (known,) = SimLoop(1, max_steps=2_000_000).run(play)
-    assert (known.state, len(posted)) == ("dead", MAX_TRIES)
-    assert "the sending process died" in (known.error or "")
+    (known_delivery,) = SimLoop(1, max_steps=2_000_000).run(play)
+    assert (known_delivery.state, len(posted)) == ("dead", MAX_TRIES)
+    assert "the sending process died" in (known_delivery.error or "")
 
 
 class Unsteady:
@@ -192,8 +192,8 @@ class Unsteady:
         self.heard: Counter[str] = Counter()
         self.doubled: list[str] = []
 
-    async def __call__(self, letter: SignedRequest) -> DeliveryResponse:
-        key = letter.headers["webhook-id"]
+    async def __call__(self, request: SignedRequest) -> DeliveryResponse:
+        key = request.headers["webhook-id"]
         self._busy[key] += 1
         if self._busy[key] > 1:
             self.doubled.append(key)

@@ -52,9 +52,9 @@ TREE_MUTANTS = (
     Mutant(
         "notice_rendered_when_the_task_ends",
         "domain/task/notice.py",
-        "    visible = tuple(_visible_text(end, batches[end.batch], telling) for end in ends)\n",
+        "    visible = tuple(_visible_text(end, batches[end.batch], notice_format) for end in ends)\n",
         "    visible = tuple(\n"
-        "        _visible_text(end, BatchCount(batch.ended - later(end, n), batch.all), telling)\n"
+        "        _visible_text(end, BatchCount(batch.ended - later(end, n), batch.all), notice_format)\n"
         "        for later in (lambda end, n: sum(each.batch == end.batch for each in ends[n + 1 :]),)\n"
         "        for n, end in enumerate(ends)\n"
         "        for batch in (batches[end.batch],)\n"
@@ -120,8 +120,8 @@ TREE_MUTANTS = (
     Mutant(
         "cancel_wakes_those_it_cancels",
         "store/verb/cancel.py",
-        "hush=hush if each == session_id else QUIET)",
-        "hush=hush if each else QUIET)",
+        "notice=notice if each == session_id else QUIET)",
+        "notice=notice if each else QUIET)",
         first=TREES + 2,
     ),
     Mutant(

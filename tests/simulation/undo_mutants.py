@@ -14,7 +14,7 @@ UNDO_MUTANTS = (
     Mutant(
         "a_history_that_is_read_before_it_is_cleared",
         "engine/call/file_changes.py",
-        "                await self._store.reverts.drop_undone(lease)\n",
+        "                await self._store.reverts.drop_undone(claim)\n",
         "                pass\n",
         first=UNDOS + 385,
     ),

@@ -148,7 +148,7 @@ def _assemble(parts: RuntimeParts) -> tuple[Runtime, Dispatcher, DeliveryLoop, T
         limits=parts.limits,
         ids=backend.ids,
         group=group,
-        watch=parts.counters,
+        observer=parts.counters,
     )
     dispatcher = _build_dispatcher(parts, _build_runner(parts, titles))
     deliveries = DeliveryLoop(
@@ -158,7 +158,7 @@ def _assemble(parts: RuntimeParts) -> tuple[Runtime, Dispatcher, DeliveryLoop, T
         clock=backend.clock,
         rng=backend.rng,
         group=group,
-        watch=parts.counters,
+        observer=parts.counters,
     )
     store.listen(deliveries.on_commit)
     store.listen(_commit_listener(dispatcher, parts))
@@ -202,7 +202,7 @@ def _build_runtime(parts: RuntimeParts, dispatcher: Dispatcher) -> Runtime:
         ),
         workplaces=parts.workplaces,
         counters=parts.counters,
-        reach=parts.incoming_webhook,
+        webhook=parts.incoming_webhook,
         pool=backend.pool,
     )
     runtime.readiness = Readiness(parts.store.health, parts.group)
@@ -222,7 +222,7 @@ def _build_dispatcher(parts: RuntimeParts, runner: Runner) -> Dispatcher:
         clock=backend.clock,
         group=parts.group,
         keep_ms=int(parts.setup.async_tools.keep_days * DAY * 1000),
-        watch=parts.counters,
+        observer=parts.counters,
     )
     dispatcher.expiry.count_stuck = parts.counters.stuck.add
     return dispatcher
@@ -234,7 +234,7 @@ def _build_runner(parts: RuntimeParts, titles: Titles) -> Runner:
     enforcer = TodoEnforcer(store=store, workplaces=workplaces, clock=clock, ids=ids)
     return Runner(
         store=store,
-        turn=_build_step_runner(parts, titles),
+        step_runner=_build_step_runner(parts, titles),
         calls=CallExecutor(
             store=store,
             workplaces=workplaces,
@@ -242,12 +242,12 @@ def _build_runner(parts: RuntimeParts, titles: Titles) -> Runner:
             clock=clock,
             ids=ids,
             group=parts.group,
-            reach=parts.incoming_webhook,
-            watch=parts.counters,
+            webhook=parts.incoming_webhook,
+            observer=parts.counters,
         ),
         before_rest=setup.before_rest if workplaces.is_fixed else chain(enforcer, setup.before_rest),
         clock=clock,
-        watch=parts.counters,
+        observer=parts.counters,
     )
 
 
@@ -266,5 +266,5 @@ def _build_step_runner(parts: RuntimeParts, titles: Titles) -> StepRunner:
         windows=model.window if isinstance(model, HasWindow) else no_window,
         group=parts.group,
         over=is_turn_over if parts.setup.before_rest is no_objection else None,
-        watch=parts.counters,
+        observer=parts.counters,
     )

@@ -108,8 +108,8 @@ def _check_arguments(
 async def _open_on_backend(directory: Path, setup: Setup, fleet: Fleet | None) -> AsyncIterator[Runtime]:
     async with (
         open_backend(directory, fleet) as backend,
-        open_webhooks(setup.async_tools.webhooks) as post,
-        start_runtime(backend, replace(setup, post=post)) as runtime,
+        open_webhooks(setup.async_tools.webhooks) as send,
+        start_runtime(backend, replace(setup, post=send)) as runtime,
     ):
         yield runtime
 

@@ -63,24 +63,24 @@ async def import_from(
     """
     source = Path(path)
     where = None if directory is None else str(await asyncio.to_thread(Path(directory).absolute))
-    choice = ImportOptions(trusted=trusted, directory=where, on_item=heard)
+    options = ImportOptions(trusted=trusted, directory=where, on_item=heard)
     if await asyncio.to_thread(_is_folder, source):
-        return await _Importer(runtime, choice).import_folder(source)
-    return await _Importer(runtime, choice).import_document(source)
+        return await _Importer(runtime, options).import_folder(source)
+    return await _Importer(runtime, options).import_document(source)
 
 
 class _Importer:
-    def __init__(self, runtime: Runtime, choice: ImportOptions) -> None:
+    def __init__(self, runtime: Runtime, options: ImportOptions) -> None:
         self._runtime = runtime
-        self._options = choice
+        self._options = options
         self._taken: list[ImportedSession] = []
         self._troubles: list[Trouble] = []
 
     async def import_document(self, file: Path) -> ImportResult:
         try:
-            found = await asyncio.to_thread(_read_document, file)
-            _, parent = session_ids(found.info)
-            await self._import_session(found, parent)
+            session_json = await asyncio.to_thread(_read_document, file)
+            _, parent = session_ids(session_json.info)
+            await self._import_session(session_json, parent)
         except RequestError as error:
             self._add_trouble(file, _error_text(error, file))
         return self._build_result()
@@ -109,11 +109,11 @@ class _Importer:
             self._add_trouble(head.files.file, "its parents form a cycle")
         return self._build_result()
 
-    async def _import_session(self, found: SessionJson, parent_id: SessionId | None) -> None:
+    async def _import_session(self, session_json: SessionJson, parent_id: SessionId | None) -> None:
         transfer, trusted = self._runtime.transfer, self._options.trusted
         orphan = parent_id is not None and not await transfer.accepts_children(parent_id, trusted=trusted)
         taken = await transfer.import_session(
-            found, trusted=trusted, directory=self._options.directory, orphan=orphan
+            session_json, trusted=trusted, directory=self._options.directory, orphan=orphan
         )
         self._taken.append(taken)
         self._report(taken)
@@ -138,16 +138,18 @@ def _read_headers(
     heads: dict[SessionId, SessionHeader] = {}
     files: dict[str, Path] = {}
     unread = []
-    for place in found:
+    for session_files in found:
         try:
-            if place.session_id in files:
-                heads.pop(SessionId(place.session_id), None)
-                raise InvalidInput(f"session {place.session_id} is also in {files[place.session_id]}")
-            files[place.session_id] = place.file
-            session_id, parent_id = session_ids(ArchiveReader().read_record(place.file, "session"))
-            heads[session_id] = SessionHeader(session_id, parent_id, place)
+            if session_files.session_id in files:
+                heads.pop(SessionId(session_files.session_id), None)
+                raise InvalidInput(
+                    f"session {session_files.session_id} is also in {files[session_files.session_id]}"
+                )
+            files[session_files.session_id] = session_files.file
+            session_id, parent_id = session_ids(ArchiveReader().read_record(session_files.file, "session"))
+            heads[session_id] = SessionHeader(session_id, parent_id, session_files)
         except RequestError as error:
-            unread.append((place.file, _error_text(error, place.file)))
+            unread.append((session_files.file, _error_text(error, session_files.file)))
     return heads, unread
 
 
@@ -180,38 +182,45 @@ def _headers_in_cycles(heads: dict[SessionId, SessionHeader]) -> list[SessionHea
     return [head for head in heads.values() if head.session_id not in reached]
 
 
-def _read_session(place: SessionFiles) -> SessionJson:
+def _read_session(session_files: SessionFiles) -> SessionJson:
     reader = ArchiveReader()
-    info = reader.read_record(place.file, "session")
+    info = reader.read_record(session_files.file, "session")
     messages = [
-        (fill_missing(message, sessionID=place.session_id), _read_parts(reader, place, file.stem))
-        for file in json_files(place.messages)
+        (
+            fill_missing(message, sessionID=session_files.session_id),
+            _read_parts(reader, session_files, file.stem),
+        )
+        for file in json_files(session_files.messages)
         for message in (reader.read_record(file, "message"),)
     ]
-    todos = reader.read_value(place.todos) if place.todos is not None and place.todos.exists() else None
+    todos = (
+        reader.read_value(session_files.todos)
+        if session_files.todos is not None and session_files.todos.exists()
+        else None
+    )
     return SessionJson(
-        info=info, messages=messages, todos=todos, pending=_read_pending(reader, place, messages)
+        info=info, messages=messages, todos=todos, pending=_read_pending(reader, session_files, messages)
     )
 
 
-def _read_parts(reader: ArchiveReader, place: SessionFiles, message_id: str) -> list[Json]:
-    address = {"sessionID": place.session_id, "messageID": message_id}
+def _read_parts(reader: ArchiveReader, session_files: SessionFiles, message_id: str) -> list[Json]:
+    address = {"sessionID": session_files.session_id, "messageID": message_id}
     return [
         fill_missing(reader.read_record(file, "part"), **address)
-        for file in json_files(place.parts / message_id)
+        for file in json_files(session_files.parts / message_id)
     ]
 
 
 def _read_pending(
-    reader: ArchiveReader, place: SessionFiles, messages: Sequence[tuple[Json, Sequence[Json]]]
+    reader: ArchiveReader, session_files: SessionFiles, messages: Sequence[tuple[Json, Sequence[Json]]]
 ) -> dict[str, Json]:
     """Read the records of the calls that are still pending, if there are any."""
-    if place.pending is None:
+    if session_files.pending is None:
         return {}
     found = {}
     for _, parts in messages:
         for call_id in filter(None, (_pending_id(part) for part in parts)):
-            file = place.pending / f"{check_id(call_id, 'call')}.json"
+            file = session_files.pending / f"{check_id(call_id, 'call')}.json"
             if file.exists():
                 found[call_id] = reader.read_record(file, "call")
     return found

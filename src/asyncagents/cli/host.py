@@ -40,11 +40,11 @@ class Host(Protocol):
         directory: Path,
         key: str | None,
         permission: Sequence[Rule],
-        **to: Unpack[PromptOptions],
+        **options: Unpack[PromptOptions],
     ) -> tuple[Session, MessageId]: ...
 
     async def send(
-        self, session_id: SessionId, text: str, *, key: str | None, **to: Unpack[PromptOptions]
+        self, session_id: SessionId, text: str, *, key: str | None, **options: Unpack[PromptOptions]
     ) -> MessageId: ...
 
     def serve_tree(self, root_id: SessionId) -> None:

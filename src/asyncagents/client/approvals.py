@@ -11,8 +11,8 @@ from asyncagents.domain.http_shapes import WithdrawResult
 class ClientApprovals:
     """`client.approvals`: asks that were answered with "always"."""
 
-    def __init__(self, calls: JsonClient) -> None:
-        self._http = calls
+    def __init__(self, client: JsonClient) -> None:
+        self._http = client
 
     async def list(self, directory: str | Path | None = None, *, limit: int = 1_000) -> tuple[Approval, ...]:
         """List approvals of the project in a directory (None: of all projects), newest first."""

@@ -11,8 +11,8 @@ from asyncagents.domain.id import SessionId
 class ClientAsyncTools:
     """`client.async_tools`. Every result is durable before its method returns."""
 
-    def __init__(self, calls: JsonClient) -> None:
-        self._http = calls
+    def __init__(self, client: JsonClient) -> None:
+        self._http = client
 
     async def submit_result(
         self, pending_id: str, output: str, *, title: str = "", metadata: dict[str, Any] | None = None

@@ -78,9 +78,9 @@ def _server_finder(url: str | None, token: str | None, data: str | Path | None) 
 class Client:
     """A connection to a server; open one with `open_client`."""
 
-    def __init__(self, link: Transport) -> None:
-        self._http = JsonClient(link)
-        self._transport = link
+    def __init__(self, transport: Transport) -> None:
+        self._http = JsonClient(transport)
+        self._transport = transport
         self.tasks = ClientTasks(self._http)
         self.async_tools = ClientAsyncTools(self._http)
         self.approvals = ClientApprovals(self._http)
@@ -113,14 +113,14 @@ class Client:
         directory: str | Path | None = None,
         key: str | None = None,
         permission: Sequence[Rule] = (),
-        **to: Unpack[ClientPromptOptions],
+        **options: Unpack[ClientPromptOptions],
     ) -> tuple[Session, MessageId]:
         """Create a session with its first message, atomically, and return without waiting for an answer."""
         body = {
             "title": title,
             "directory": _absolute_path(directory),
             "permission": permission,
-            **_prompt_body(text, to),
+            **_prompt_body(text, options),
         }
         begun = await self._http.post("/v1/sessions", BeginResult, _without_none(body), key=key)
         return begun.session, begun.message_id
@@ -132,19 +132,24 @@ class Client:
         *,
         key: str | None = None,
         wakes: bool = True,
-        **to: Unpack[ClientPromptOptions],
+        **options: Unpack[ClientPromptOptions],
     ) -> MessageId:
         """Store a message without waiting for an answer; with `wakes=False` it waits for the next step."""
-        body = {"wakes": wakes, **_prompt_body(text, to)}
+        body = {"wakes": wakes, **_prompt_body(text, options)}
         path = build_path("v1", "sessions", session_id, "prompts")
         return (await self._http.post(path, SendResult, _without_none(body), key=key)).message_id
 
     async def prompt(
-        self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[ClientPromptOptions]
+        self,
+        session_id: SessionId,
+        text: str,
+        *,
+        key: str | None = None,
+        **options: Unpack[ClientPromptOptions],
     ) -> MessageWithParts:
         """Send a message and wait until its turn ends, or waits for something outside; return the answer."""
         async with self._session_stream(session_id) as news:
-            message_id = await self.send(session_id, text, key=key or fresh_key(), **to)
+            message_id = await self.send(session_id, text, key=key or fresh_key(), **options)
             return await self._await_answer(session_id, message_id, news)
 
     async def wait_for_answer(self, session_id: SessionId, message_id: MessageId) -> MessageWithParts:
@@ -169,11 +174,16 @@ class Client:
         return answer
 
     async def stream(
-        self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[ClientPromptOptions]
+        self,
+        session_id: SessionId,
+        text: str,
+        *,
+        key: str | None = None,
+        **options: Unpack[ClientPromptOptions],
     ) -> AsyncGenerator[Event, None]:
         """Send a message and yield the events of its session until it is answered, or the session deleted."""
         async with self._session_stream(session_id) as news:
-            message_id = await self.send(session_id, text, key=key or fresh_key(), **to)
+            message_id = await self.send(session_id, text, key=key or fresh_key(), **options)
             if key is not None and await self.answer_to(message_id) is not None:
                 return
             async for event in news:
@@ -345,12 +355,12 @@ async def _events(news: AsyncGenerator[SessionNews, None]) -> AsyncGenerator[Eve
             yield event
 
 
-def _prompt_body(text: str, to: ClientPromptOptions) -> dict[str, Any]:
-    model, files = to.get("model"), to.get("files") or ()
+def _prompt_body(text: str, options: ClientPromptOptions) -> dict[str, Any]:
+    model, files = options.get("model"), options.get("files") or ()
     named = f"{model.provider_id}/{model.model_id}" if isinstance(model, ModelRef) else model
     sent = [file if isinstance(file, SentFile) else _file_path(file) for file in files]
-    variant = to.get("variant") or (model.variant if isinstance(model, ModelRef) else None)
-    chosen = {"agent": to.get("agent"), "variant": variant, "format": to.get("format")}
+    variant = options.get("variant") or (model.variant if isinstance(model, ModelRef) else None)
+    chosen = {"agent": options.get("agent"), "variant": variant, "format": options.get("format")}
     return {"prompt": text, "model": named, "files": sent or None, **chosen}
 
 

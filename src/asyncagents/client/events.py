@@ -44,13 +44,13 @@ SessionNews: TypeAlias = Event | Reset | None
 
 
 async def follow_session(
-    link: Transport, session_id: SessionId, *, tree: bool, after: str | None
+    transport: Transport, session_id: SessionId, *, tree: bool, after: str | None
 ) -> AsyncGenerator[SessionNews, None]:
     """Yield None once the stream has begun, then events; None also stands for events of unknown kind."""
     query = {"tree": "true"} if tree else {}
     query = query if after is None else {**query, "after": after}
-    question = ApiRequest(method="GET", path=build_path("v1", "sessions", session_id, "events"), query=query)
-    async with aclosing(_follow_frames(link, question)) as frames:
+    request = ApiRequest(method="GET", path=build_path("v1", "sessions", session_id, "events"), query=query)
+    async with aclosing(_follow_frames(transport, request)) as frames:
         async for frame in frames:
             match frame.type:
                 case "cursor":
@@ -69,9 +69,9 @@ def _is_last(event: SessionDeleted, session_id: SessionId) -> bool:
     return event.session_id == session_id or event.info.parent_id is None
 
 
-async def follow_board(link: Transport, kind: KindFilter) -> AsyncGenerator[BoardEvent, None]:
-    question = ApiRequest(method="GET", path="/v1/events", query={"kind": kind})
-    async with aclosing(_follow_frames(link, question)) as frames:
+async def follow_board(transport: Transport, kind: KindFilter) -> AsyncGenerator[BoardEvent, None]:
+    request = ApiRequest(method="GET", path="/v1/events", query={"kind": kind})
+    async with aclosing(_follow_frames(transport, request)) as frames:
         async for frame in frames:
             match frame.type:
                 case "snapshot":
@@ -85,22 +85,22 @@ async def follow_board(link: Transport, kind: KindFilter) -> AsyncGenerator[Boar
                     pass
 
 
-async def _follow_frames(link: Transport, question: ApiRequest) -> AsyncGenerator[SseEvent, None]:
+async def _follow_frames(transport: Transport, request: ApiRequest) -> AsyncGenerator[SseEvent, None]:
     """Yield events forever; after a disconnect, resume after the last id that was read.
 
     Raises the server's error, and `Unavailable` if the server is unreachable for too long.
     """
-    backoff = link.new_backoff()
+    backoff = transport.new_backoff()
     while True:
         error: Exception = Unavailable("the server ended the stream")
         decoder, has_events = SseDecoder(MOST_BYTES), False
         try:
-            async with link.open_stream(question) as response:
+            async with transport.open_stream(request) as response:
                 async for chunk in response.content.iter_any():
                     for event in decoder.feed(chunk):
                         has_events = True
                         if event.id is not None:
-                            question = replace(question, query={**question.query, "after": event.id})
+                            request = replace(request, query={**request.query, "after": event.id})
                         yield event
         except (Unavailable, *CONNECTION_ERRORS) as lost:
             error = lost

@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 
 class JsonClient:
-    def __init__(self, link: Transport) -> None:
-        self.transport = link
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
 
     async def get(self, path: str, kind: type[T], query: Mapping[str, str] | None = None) -> T:
         return decode_body(await self.raw(path, query), kind)
@@ -30,8 +30,8 @@ class JsonClient:
 
     async def post(self, path: str, kind: type[T], body: Any = None, *, key: str | None = None) -> T:
         """Send a POST under `key` or a fresh one, so that a retry takes effect only once."""
-        question = ApiRequest(method="POST", path=path, body=body, key=key or fresh_key())
-        return decode_body(await self.transport.request(question), kind)
+        request = ApiRequest(method="POST", path=path, body=body, key=key or fresh_key())
+        return decode_body(await self.transport.request(request), kind)
 
     async def delete(
         self, path: str, query: Mapping[str, str] | None = None, *, gone: bytes | None = None

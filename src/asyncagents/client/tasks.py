@@ -13,8 +13,8 @@ from asyncagents.domain.why import Why
 class ClientTasks:
     """`client.tasks`: the tasks of the server."""
 
-    def __init__(self, calls: JsonClient) -> None:
-        self._http = calls
+    def __init__(self, client: JsonClient) -> None:
+        self._http = client
 
     async def get(self, task_id: SessionId) -> BackgroundTask:
         """Get a task with its progress."""

@@ -118,13 +118,13 @@ class Transport:
     def new_backoff(self) -> ReconnectBackoff:
         return ReconnectBackoff(self._reconnect_seconds)
 
-    async def request(self, question: ApiRequest) -> bytes:
+    async def request(self, request: ApiRequest) -> bytes:
         """Send a request and return the body. Raises the server's error, or `ServerUnreachable`."""
         patience, tries = self.new_backoff(), Tries()
         while True:
             before = tries.count
             try:
-                async with self._send(self._find_server(), question, _RESPONSE_TIMEOUT, tries) as response:
+                async with self._send(self._find_server(), request, _RESPONSE_TIMEOUT, tries) as response:
                     body = await response.read()
             except (Unavailable, *CONNECTION_ERRORS) as error:
                 if before < tries.count <= MOST_TRIES:  # the try reached the server
@@ -133,17 +133,17 @@ class Transport:
                 continue
             if response.status < 400:
                 return body
-            if response.status == 404 and question.response_if_gone is not None and tries.count > 1:
-                return question.response_if_gone
+            if response.status == 404 and request.response_if_gone is not None and tries.count > 1:
+                return request.response_if_gone
             refused = error_from_response(response.status, body)
             if not _is_retryable(response):
                 raise refused
             await patience.wait(refused, _retry_after(response))
 
     @asynccontextmanager
-    async def open_stream(self, question: ApiRequest) -> AsyncIterator[ClientResponse]:
+    async def open_stream(self, request: ApiRequest) -> AsyncIterator[ClientResponse]:
         """Open a stream with one try. Raises the server's error or the connection error."""
-        async with self._send(self._find_server(), question, _STREAM_TIMEOUT, Tries()) as response:
+        async with self._send(self._find_server(), request, _STREAM_TIMEOUT, Tries()) as response:
             if response.status >= 400:
                 error = error_from_response(response.status, await response.read())
                 raise Unavailable(str(error)) if _is_retryable(response) else error
@@ -151,14 +151,14 @@ class Transport:
 
     @asynccontextmanager
     async def _send(
-        self, to: ServerAddress, question: ApiRequest, timeout: ClientTimeout, tries: Tries
+        self, address: ServerAddress, request: ApiRequest, timeout: ClientTimeout, tries: Tries
     ) -> AsyncIterator[ClientResponse]:
         async with self._http.request(
-            question.method,
-            to.url + question.path,
-            params=dict(question.query),
-            data=question.content,
-            headers=to.headers | question.headers,
+            request.method,
+            address.url + request.path,
+            params=dict(request.query),
+            data=request.content,
+            headers=address.headers | request.headers,
             timeout=timeout,
             trace_request_ctx=tries,
             allow_redirects=False,

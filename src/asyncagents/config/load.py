@@ -105,10 +105,10 @@ def _read_sources(
     folder = environment.folder(str(directory))
     root = project_root(environment, directory)
     found = [
-        read_source(place, environment, folder)
-        if trusted or place.scope != "project"
-        else read_untrusted_source(place, environment, root)
-        for place in looked_at
+        read_source(location, environment, folder)
+        if trusted or location.scope != "project"
+        else read_untrusted_source(location, environment, root)
+        for location in looked_at
     ]
     return [source for source in found if source is not None]
 

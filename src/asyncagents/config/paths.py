@@ -35,9 +35,9 @@ class ConfigLocation(Struct, frozen=True, kw_only=True):
 def config_locations(environment: Environment, directory: Path) -> tuple[ConfigLocation, ...]:
     """List every location, found or not; a later one wins."""
     return tuple(
-        place
+        location
         for family in FAMILIES
-        for place in (
+        for location in (
             *_global_locations(environment, family),
             *_project_locations(environment, family, directory),
             *_variable_locations(environment, family),
@@ -68,7 +68,10 @@ def secret_paths(environment: Environment, root: Path, files: Iterable[str]) -> 
     `files`: the files that configuration includes.
     """
     named = [
-        place.path for family in FAMILIES for place in _variable_locations(environment, family) if place.path
+        location.path
+        for family in FAMILIES
+        for location in _variable_locations(environment, family)
+        if location.path
     ]
     folders = [config_folder(environment, family) for family in FAMILIES]
     return (*folders, *(file for file in (*named, *map(Path, files)) if not file.is_relative_to(root)))

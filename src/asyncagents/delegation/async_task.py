@@ -34,13 +34,13 @@ class AsyncTaskResultArgs(Struct, frozen=True):
     task_id: Annotated[str, Meta(description="As async_task returned it.", min_length=1)]
 
 
-def async_task(desk: TaskLauncher, limits: DelegationConfig) -> Tool[AsyncTaskArgs]:
+def async_task(launcher: TaskLauncher, limits: DelegationConfig) -> Tool[AsyncTaskArgs]:
     async def plan(args: AsyncTaskArgs, context: ToolContext) -> tuple[Ask, ...]:
         return launch_asks(args.agent, args.description)
 
     async def run(args: AsyncTaskArgs, context: ToolContext) -> WithFacts:
-        order = LaunchRequest(agent=args.agent, prompt=args.prompt, description=args.description)
-        spawn = await desk.spawn(order, context, limits)
+        request = LaunchRequest(agent=args.agent, prompt=args.prompt, description=args.description)
+        spawn = await launcher.spawn(request, context, limits)
         metadata = {"sessionId": spawn.info.id, "parentSessionId": context.session_id}
         return WithFacts(Completed(launched_text(spawn.task), args.description, metadata), (spawn,))
 
@@ -48,20 +48,20 @@ def async_task(desk: TaskLauncher, limits: DelegationConfig) -> Tool[AsyncTaskAr
     return Tool("async_task", AsyncTaskArgs, run, plan=plan, effect="idempotent", description=text)
 
 
-def async_task_result(desk: TaskLauncher) -> Tool[AsyncTaskResultArgs]:
+def async_task_result(launcher: TaskLauncher) -> Tool[AsyncTaskResultArgs]:
     async def run(args: AsyncTaskResultArgs, context: ToolContext) -> Outcome:
         task_id = SessionId(args.task_id)
-        if not await desk.session_exists(task_id):
+        if not await launcher.session_exists(task_id):
             return Completed(missing_session_text(task_id))
         try:
-            task = (await desk.store.task(task_id)).task
+            task = (await launcher.store.task(task_id)).task
         except NotFound:
             return Completed(foreign_result_text(task_id))
         if task.parent_id != context.session_id:
             return Completed(foreign_result_text(task_id))
         if task.live:
             return await answer_or_wait(
-                desk, task, context, tool=RESULT_TOOL, text=async_task_result_text(task)
+                launcher, task, context, tool=RESULT_TOOL, text=async_task_result_text(task)
             )
         told = Completed(async_task_result_text(task), task.description, {"sessionId": task.id})
         return WithFacts(told, (Retrieve(task.id, task.run),))

@@ -54,17 +54,17 @@ class TaskClearArgs(Struct, frozen=True):
     pass
 
 
-def background_tools(desk: TaskLauncher, limits: DelegationConfig) -> tuple[AnyTool, ...]:
+def background_tools(launcher: TaskLauncher, limits: DelegationConfig) -> tuple[AnyTool, ...]:
     return (
-        _launch_tool(desk, limits),
-        output_tool(desk),
-        _cancel_tool(desk),
-        _list_tool(desk),
-        _clear_tool(desk),
+        _launch_tool(launcher, limits),
+        output_tool(launcher),
+        _cancel_tool(launcher),
+        _list_tool(launcher),
+        _clear_tool(launcher),
     )
 
 
-def _launch_tool(desk: TaskLauncher, limits: DelegationConfig) -> Tool[TaskLaunchArgs]:
+def _launch_tool(launcher: TaskLauncher, limits: DelegationConfig) -> Tool[TaskLaunchArgs]:
     async def plan(args: TaskLaunchArgs, context: ToolContext) -> tuple[Ask, ...]:
         _check_args(args)
         if args.resume:
@@ -74,11 +74,11 @@ def _launch_tool(desk: TaskLauncher, limits: DelegationConfig) -> Tool[TaskLaunc
     async def run(args: TaskLaunchArgs, context: ToolContext) -> WithFacts:
         _check_args(args)
         if args.resume:
-            return await _resume(desk, args, context)
-        order = LaunchRequest(
+            return await _resume(launcher, args, context)
+        request = LaunchRequest(
             agent=args.agent, prompt=args.prompt, description=args.description, fork=args.fork
         )
-        spawn, place = await desk.launch(order, context, limits)
+        spawn, place = await launcher.launch(request, context, limits)
         told = started_text(spawn.task, place or None)
         return WithFacts(Completed(told, args.description, _metadata(spawn.task)), (spawn,))
 
@@ -97,24 +97,24 @@ def _metadata(task: Task) -> dict[str, str]:
     return {"sessionId": task.id, "parentSessionId": task.parent_id, "batchId": task.batch}
 
 
-async def _resume(desk: TaskLauncher, args: TaskLaunchArgs, context: ToolContext) -> WithFacts:
+async def _resume(launcher: TaskLauncher, args: TaskLaunchArgs, context: ToolContext) -> WithFacts:
     assert args.resume is not None
-    seen = await desk.find_task(args.resume, context)
-    follow = await desk.resume(seen, args.prompt, context)
-    then = FollowUp(follow.follow.message.id, args.prompt, desk.clock.now())
+    seen = await launcher.find_task(args.resume, context)
+    follow = await launcher.resume(seen, args.prompt, context)
+    then = FollowUp(follow.follow.message.id, args.prompt, launcher.clock.now())
     after = as_resumed(seen.task, then, None)
     told = resumed_text(after, queued=seen.task.live)
     return WithFacts(Completed(told, after.description, _metadata(after)), (follow,))
 
 
-def _cancel_tool(desk: TaskLauncher) -> Tool[TaskCancelArgs]:
+def _cancel_tool(launcher: TaskLauncher) -> Tool[TaskCancelArgs]:
     async def run(args: TaskCancelArgs, context: ToolContext) -> WithFacts:
         if bool(args.task_id) == bool(args.batch):
             raise ToolError("Say which: a task_id, or a batch.")
         if args.task_id:
-            chosen = [(await desk.find_task(args.task_id, context)).task]
+            chosen = [(await launcher.find_task(args.task_id, context)).task]
         else:
-            own = await desk.store.tasks_of(context.session_id)
+            own = await launcher.store.tasks_of(context.session_id)
             background = [seen.task for seen in own if seen.task.background]
             chosen = [task for task in background if task.batch == args.batch]
             if not chosen:
@@ -130,20 +130,20 @@ def _cancel_tool(desk: TaskLauncher) -> Tool[TaskCancelArgs]:
     )
 
 
-def _list_tool(desk: TaskLauncher) -> Tool[TaskListArgs]:
+def _list_tool(launcher: TaskLauncher) -> Tool[TaskListArgs]:
     async def run(args: TaskListArgs, context: ToolContext) -> Completed:
-        own = [seen.task for seen in await desk.store.tasks_of(context.session_id)]
+        own = [seen.task for seen in await launcher.store.tasks_of(context.session_id)]
         shown = [task for task in own if task.background and args.status in (None, task.status)]
         title = "1 task" if len(shown) == 1 else f"{len(shown)} tasks"
-        return Completed(listing_text(shown, desk.clock.now()), title)
+        return Completed(listing_text(shown, launcher.clock.now()), title)
 
     text = load_text("asyncagents_list")
     return Tool("asyncagents_list", TaskListArgs, run, plan=no_asks, effect="none", description=text)
 
 
-def _clear_tool(desk: TaskLauncher) -> Tool[TaskClearArgs]:
+def _clear_tool(launcher: TaskLauncher) -> Tool[TaskClearArgs]:
     async def run(args: TaskClearArgs, context: ToolContext) -> WithFacts:
-        own = await desk.store.tasks_of(context.session_id)
+        own = await launcher.store.tasks_of(context.session_id)
         told = Completed(cleared_text(len(own)), "Clear")
         return WithFacts(told, (ClearTasks(context.session_id),))
 

@@ -62,9 +62,9 @@ def _assign_ids(entries: list[MessageWithParts], to: SessionId, ids: Ids) -> Ite
     if entries and isinstance(entries[0].info, AssistantMessage):
         first = entries[0].info
         address = MessageTarget(to, first.agent, first.model_ref)
-        said = build_system_message(address, OPENING, ids=ids, now=first.time.created)
-        yield MessageWithParts(info=said.message, parts=(said.part,))
-        asked = said.message.id
+        system_message = build_system_message(address, OPENING, ids=ids, now=first.time.created)
+        yield MessageWithParts(info=system_message.message, parts=(system_message.part,))
+        asked = system_message.message.id
     else:
         asked = MessageId("")
     names: dict[MessageId, MessageId] = {}
@@ -88,7 +88,7 @@ class _Target(Struct, frozen=True):
 
 
 def _copy_step(
-    entry: MessageWithParts, info: AssistantMessage, parent_id: MessageId, place: _Target
+    entry: MessageWithParts, info: AssistantMessage, parent_id: MessageId, target: _Target
 ) -> MessageWithParts:
     """Copy a step as completed, without cost and error: another session paid for it.
 
@@ -99,8 +99,8 @@ def _copy_step(
         finish = "tool-calls" if any(isinstance(part, ToolPart) for part in entry.parts) else "stop"
     info = replace(
         info,
-        id=place.message_id,
-        session_id=place.session_id,
+        id=target.message_id,
+        session_id=target.session_id,
         parent_id=parent_id,
         time=replace(info.time, completed=info.time.completed or info.time.created),
         cost=0,
@@ -110,14 +110,14 @@ def _copy_step(
         structured=None,
         finish=finish,
     )
-    begun = StepStartPart(id=place.ids.part(), session_id=place.session_id, message_id=place.message_id)
-    return MessageWithParts(info=info, parts=(begun, *_copy_parts(entry, place)))
+    begun = StepStartPart(id=target.ids.part(), session_id=target.session_id, message_id=target.message_id)
+    return MessageWithParts(info=info, parts=(begun, *_copy_parts(entry, target)))
 
 
-def _copy_parts(entry: MessageWithParts, place: _Target) -> Iterator[Part]:
+def _copy_parts(entry: MessageWithParts, target: _Target) -> Iterator[Part]:
     for part in entry.parts:
         assert not isinstance(part, UnknownPart), "`HistoryCopier` drops unknown parts"
-        yield replace(part, id=place.ids.part(), session_id=place.session_id, message_id=place.message_id)
+        yield replace(part, id=target.ids.part(), session_id=target.session_id, message_id=target.message_id)
 
 
 def _build_preamble(kept: list[CopiedMessage], *, left_out: int) -> str:

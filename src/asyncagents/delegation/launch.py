@@ -96,27 +96,27 @@ class TaskLauncher:
             raise ToolError(unknown_agent_text(name, _launchable_agents(staff, context)))
         return staff[name]
 
-    async def spawn(self, order: LaunchRequest, context: ToolContext, limits: DelegationConfig) -> Spawn:
+    async def spawn(self, request: LaunchRequest, context: ToolContext, limits: DelegationConfig) -> Spawn:
         """Build the `Spawn` of a launch; its limits are checked when it is committed."""
-        return (await self.launch(order, context, limits))[0]
+        return (await self.launch(request, context, limits))[0]
 
     async def launch(
-        self, order: LaunchRequest, context: ToolContext, limits: DelegationConfig
+        self, request: LaunchRequest, context: ToolContext, limits: DelegationConfig
     ) -> tuple[Spawn, int]:
         """Build the `Spawn` of a launch, and estimate its place in the queue; 0: it need not wait."""
-        if not (order.prompt.strip() and one_line(order.description)):
+        if not (request.prompt.strip() and one_line(request.description)):
             raise ToolError(empty_task_text())
-        agent = await self.find_agent(order.agent, context)
+        agent = await self.find_agent(request.agent, context)
         launcher, before = await self._launcher_read.read(context.session_id)
         parent = launcher.info
-        info = record_launch(self._session(order, agent, parent), parent, agent=context.agent)
-        fork = await self._fork(context, info.id) if order.fork else None
+        info = record_launch(self._session(request, agent, parent), parent, agent=context.agent)
+        fork = await self._fork(context, info.id) if request.fork else None
         batch = batch_of(parent.id, launcher.turn)
-        task = _build_task(order, context, limits, child_id=info.id, batch=batch, now=self.clock.now())
-        to = MessageTarget(info.id, order.agent, self._model(order, agent, parent))
+        task = _build_task(request, context, limits, child_id=info.id, batch=batch, now=self.clock.now())
+        target = MessageTarget(info.id, request.agent, self._model(request, agent, parent))
         spawn = Spawn(
             info=info,
-            first=await self._build_input(info, to, order.prompt, fork.preamble if fork else ""),
+            first=await self._build_input(info, target, request.prompt, fork.preamble if fork else ""),
             task=task,
             history=fork.entries if fork else (),
             deepest=limits.depth,
@@ -125,19 +125,19 @@ class TaskLauncher:
         )
         return spawn, max(0, launcher.crowd + before - limits.concurrent + 1)
 
-    def _model(self, order: LaunchRequest, agent: Agent | None, parent: Session) -> ModelRef:
+    def _model(self, request: LaunchRequest, agent: Agent | None, parent: Session) -> ModelRef:
         """Return the requested model, else the agent's, else the parent's; `ToolError` if it is unusable."""
         own = agent.model if agent else None
         if own is not None and agent is not None and agent.variant:
             own = replace(own, variant=agent.variant)
         try:
-            model = model_ref(order.model) or own or _model_of(parent)
+            model = model_ref(request.model) or own or _model_of(parent)
             self._check(model)
         except AsyncAgentsError as error:
             raise ToolError(cannot_work_text(str(error))) from error
         return model
 
-    def _session(self, order: LaunchRequest, agent: Agent | None, parent: Session) -> Session:
+    def _session(self, request: LaunchRequest, agent: Agent | None, parent: Session) -> Session:
         now = self.clock.now()
         return Session(
             id=self.ids.session(),
@@ -146,17 +146,19 @@ class TaskLauncher:
             directory=parent.directory,
             path=parent.path,
             parent_id=parent.id,
-            title=f"{one_line(order.description)} (@{one_line(order.agent)} subagent)",
+            title=f"{one_line(request.description)} (@{one_line(request.agent)} subagent)",
             version=VERSION,
             time=SessionTime(created=now, updated=now),
             cost=0,
             tokens=Tokens.zero(),
-            permission=child_rules(agent, background=order.background) or None,
+            permission=child_rules(agent, background=request.background) or None,
         )
 
-    async def _build_input(self, child: Session, to: MessageTarget, prompt: str, preamble: str = "") -> Admit:
+    async def _build_input(
+        self, child: Session, target: MessageTarget, prompt: str, preamble: str = ""
+    ) -> Admit:
         """Build the child's input and run the `chat.message` hooks, as for prompts of people."""
-        message = build_user_message(to, self.ids.message(), self.clock.now())
+        message = build_user_message(target, self.ids.message(), self.clock.now())
         said: list[tuple[str, bool | None]] = [(preamble, True), (replace_surrogates(prompt), None)]
         parts = tuple(
             TextPart(
@@ -174,9 +176,9 @@ class TaskLauncher:
         return await run_chat_message_hooks(self.workplaces, child.directory, fact, self.ids)
 
     async def _fork(self, context: ToolContext, to: SessionId) -> ForkedHistory:
-        told = await self.store.model_history(context.session_id, whole=True)
+        history = await self.store.model_history(context.session_id, whole=True)
         return fork_history(
-            told.head, told.entries, before=context.message_id, to=to, ids=self.ids, shown=told.shown
+            history.head, history.entries, before=context.message_id, to=to, ids=self.ids, shown=history.shown
         )
 
     async def resume(
@@ -191,12 +193,12 @@ class TaskLauncher:
             child = await self.store.session(task.id)
         except NotFound as error:
             raise ToolError(task_gone_text(task.id)) from error
-        to = MessageTarget(child.id, child.agent or task.agent, _model_of(child))
+        target = MessageTarget(child.id, child.agent or task.agent, _model_of(child))
         if not prompt.strip():
             raise ToolError(empty_task_text())
-        if context.rules is not None and context.rules.evaluate(TASK, to.agent) == "deny":
-            raise ToolError(denied_text(to.agent))
-        fact = replace(await self._build_input(child, to, prompt), trace=context.trace)
+        if context.rules is not None and context.rules.evaluate(TASK, target.agent) == "deny":
+            raise ToolError(denied_text(target.agent))
+        fact = replace(await self._build_input(child, target, prompt), trace=context.trace)
         return Resume(task.id, fact, prompt, call_id)
 
     async def session_exists(self, session_id: SessionId) -> bool:
@@ -223,7 +225,7 @@ class TaskLauncher:
 
 
 def _build_task(
-    order: LaunchRequest,
+    request: LaunchRequest,
     context: ToolContext,
     limits: DelegationConfig,
     *,
@@ -237,18 +239,18 @@ def _build_task(
         parent_id=context.session_id,
         message_id=context.message_id,
         parent_agent=context.agent,
-        agent=order.agent,
-        description=order.description,
-        prompt=order.prompt,
+        agent=request.agent,
+        description=request.description,
+        prompt=request.prompt,
         batch=batch,
         created=now,
         began=now,
-        background=order.background,
-        forked=order.fork,
+        background=request.background,
+        forked=request.fork,
         crowd=limits.concurrent,
         longest=longest,
         due=None if longest is None else now + longest,
-        calls=() if order.background else (context.call_id,),
+        calls=() if request.background else (context.call_id,),
     )
 
 

@@ -35,13 +35,13 @@ class TaskOutputArgs(Struct, frozen=True, kw_only=True):
     thinking_max_chars: Annotated[int, Meta(ge=0)] = 2_000
 
 
-def output_tool(desk: TaskLauncher) -> Tool[TaskOutputArgs]:
+def output_tool(launcher: TaskLauncher) -> Tool[TaskOutputArgs]:
     async def run(args: TaskOutputArgs, context: ToolContext) -> Outcome:
-        seen = await desk.find_task(args.task_id, context)
+        seen = await launcher.find_task(args.task_id, context)
         task = seen.task
         if args.full_session:
-            return await _build_transcript(desk, seen, args)
-        told = task_output_text(task, seen.progress, desk.clock.now())
+            return await _build_transcript(launcher, seen, args)
+        told = task_output_text(task, seen.progress, launcher.clock.now())
         if not task.live:
             result = Completed(told, task.description, {"sessionId": task.id})
             return WithFacts(result, (Retrieve(task.id, task.run),))
@@ -49,7 +49,7 @@ def output_tool(desk: TaskLauncher) -> Tool[TaskOutputArgs]:
             return wait_for(
                 task, WaitFor(task.id, OUTPUT_TOOL), note=told, seconds=min(args.timeout, MOST_SECONDS)
             )
-        return await answer_or_wait(desk, task, context, tool=OUTPUT_TOOL, text=told)
+        return await answer_or_wait(launcher, task, context, tool=OUTPUT_TOOL, text=told)
 
     return Tool(
         OUTPUT_TOOL,
@@ -61,7 +61,7 @@ def output_tool(desk: TaskLauncher) -> Tool[TaskOutputArgs]:
     )
 
 
-async def _build_transcript(desk: TaskLauncher, seen: TaskWithProgress, args: TaskOutputArgs) -> Outcome:
+async def _build_transcript(launcher: TaskLauncher, seen: TaskWithProgress, args: TaskOutputArgs) -> Outcome:
     task = seen.task
     wanted = Transcript(
         include_thinking=args.include_thinking,
@@ -71,7 +71,7 @@ async def _build_transcript(desk: TaskLauncher, seen: TaskWithProgress, args: Ta
         thinking_max_chars=args.thinking_max_chars,
     )
     try:
-        said = transcript(await desk.store.messages(task.id), wanted)
+        said = transcript(await launcher.store.messages(task.id), wanted)
     except NotFound as error:
         raise ToolError(task_gone_text(task.id)) from error
     told = Completed(said, task.description, {"sessionId": task.id})

@@ -14,20 +14,20 @@ LOOK_BACK = 100
 
 
 async def answer_or_wait(
-    desk: TaskLauncher, task: Task, context: ToolContext, *, tool: str, text: str
+    launcher: TaskLauncher, task: Task, context: ToolContext, *, tool: str, text: str
 ) -> Outcome:
     """Answer a poll of a live task or, after too many empty answers, wait for a change."""
-    calls = await desk.store.last_calls(context.session_id, LOOK_BACK)
+    calls = await launcher.store.last_calls(context.session_id, LOOK_BACK)
     if _count_empty_answers(calls, context, task.id) < MOST_EMPTY_ANSWERS:
         return Completed(text, task.description, {"sessionId": task.id, STILL_RUNNING: True})
     return wait_for(task, WaitFor(task.id, tool, any=True), note=text)
 
 
-def wait_for(task: Task, watch: WaitFor, *, note: str, seconds: float | None = None) -> Pending:
+def wait_for(task: Task, wait: WaitFor, *, note: str, seconds: float | None = None) -> Pending:
     """Build the wait for a task; the part names the task during and after the wait."""
     metadata = {"sessionId": task.id}
     return Pending(
-        kind="wait", seconds=seconds, watch=watch, note=note, title=task.description, metadata=metadata
+        kind="wait", seconds=seconds, watch=wait, note=note, title=task.description, metadata=metadata
     )
 
 

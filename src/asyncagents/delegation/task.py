@@ -33,23 +33,23 @@ HIDDEN_ARGUMENTS = ("command", "model")
 """Arguments only for tasks that people start; ignored if a model sends them."""
 
 
-def task(desk: TaskLauncher, limits: DelegationConfig) -> Tool[TaskArgs]:
+def task(launcher: TaskLauncher, limits: DelegationConfig) -> Tool[TaskArgs]:
     async def plan(args: TaskArgs, context: ToolContext) -> tuple[Ask, ...]:
         return launch_asks(args.subagent_type, args.description)
 
     async def run(args: TaskArgs, context: ToolContext) -> WithFacts:
         if args.task_id:
-            seen = await desk.find_task(args.task_id, context)
-            follow = await desk.resume(seen, args.prompt, context, context.call_id)
+            seen = await launcher.find_task(args.task_id, context)
+            follow = await launcher.resume(seen, args.prompt, context, context.call_id)
             return WithFacts(_pending(args, context, seen.task.id, follow), (follow,))
-        order = LaunchRequest(
+        request = LaunchRequest(
             agent=args.subagent_type,
             prompt=args.prompt,
             description=args.description,
             background=False,
             model=args.model if context.by_hand else None,
         )
-        spawn = await desk.spawn(order, context, limits)
+        spawn = await launcher.spawn(request, context, limits)
         return WithFacts(_pending(args, context, spawn.info.id, spawn), (spawn,))
 
     tool = Tool(TASK, TaskArgs, run, plan=plan, effect="idempotent", description=load_text("task"))

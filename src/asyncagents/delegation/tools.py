@@ -8,10 +8,10 @@ from asyncagents.delegation.task import task
 from asyncagents.engine.tool import AnyTool
 
 
-def delegation_tools(desk: TaskLauncher, limits: DelegationConfig) -> tuple[AnyTool, ...]:
-    tools: list[AnyTool] = [task(desk, limits)]
+def delegation_tools(launcher: TaskLauncher, limits: DelegationConfig) -> tuple[AnyTool, ...]:
+    tools: list[AnyTool] = [task(launcher, limits)]
     if limits.tools in ("asyncagents", "both"):
-        tools += background_tools(desk, limits)
+        tools += background_tools(launcher, limits)
     if limits.tools in ("async_task", "both"):
-        tools += [async_task(desk, limits), async_task_result(desk)]
+        tools += [async_task(launcher, limits), async_task_result(launcher)]
     return tuple(tools)

@@ -62,61 +62,67 @@ class Situation(Struct, frozen=True, kw_only=True):
     """Whether the asking process runs sessions."""
 
 
-def explain_session(about: Situation) -> Why:
+def explain_session(situation: Situation) -> Why:
     """Return the first reason that applies."""
-    control = about.control
-    if about.cancelled and not about.served and not (control.state == "running" and about.owner_lives):
-        return _why(about, "aborted", "It was cancelled, and goes on with nothing.")
-    if control.backoff is not None and about.backoff is not None:
-        wait = max(0, about.backoff.next_at - about.now) // 1000
-        said = f"The model failed ({one_line(about.backoff.failure)}) and is asked again in {wait} s."
-        return _why(about, "retry", said)
+    control = situation.control
+    if (
+        situation.cancelled
+        and not situation.served
+        and not (control.state == "running" and situation.owner_lives)
+    ):
+        return _why(situation, "aborted", "It was cancelled, and goes on with nothing.")
+    if control.backoff is not None and situation.backoff is not None:
+        wait = max(0, situation.backoff.next_at - situation.now) // 1000
+        said = f"The model failed ({one_line(situation.backoff.failure)}) and is asked again in {wait} s."
+        return _why(situation, "retry", said)
     if control.state == "running":
-        return _running(about)
-    if control.state == "ready" and (control.in_turn or about.queued or about.due or about.calls):
-        return _ready(about)
-    waiting = [call for call in about.calls if call.open]
-    return _waiting(about, waiting) if waiting else _resting(about)
+        return _running(situation)
+    if control.state == "ready" and (control.in_turn or situation.queued or situation.due or situation.calls):
+        return _ready(situation)
+    waiting = [call for call in situation.calls if call.open]
+    return _waiting(situation, waiting) if waiting else _resting(situation)
 
 
-def _why(about: Situation, code: WhyCode, sentence: str, *on: str) -> Why:
-    return Why(session_id=about.control.id, code=code, sentence=sentence, on=on)
+def _why(situation: Situation, code: WhyCode, sentence: str, *on: str) -> Why:
+    return Why(session_id=situation.control.id, code=code, sentence=sentence, on=on)
 
 
-def _running(about: Situation) -> Why:
-    if not about.owner_lives:
-        return _no_worker(about, "The process that ran it is gone")
-    tools = [call.tool for call in about.calls if isinstance(call.state, Running)]
+def _running(situation: Situation) -> Why:
+    if not situation.owner_lives:
+        return _no_worker(situation, "The process that ran it is gone")
+    tools = [call.tool for call in situation.calls if isinstance(call.state, Running)]
     if tools:
-        return _why(about, "tool", f"It runs {', '.join(map(one_line, tools))}.")
-    if about.asked is not None:
-        seconds = max(0, about.now - about.asked) // 1000
-        return _why(about, "working", f"It waits for its model, which was asked {seconds} s ago.")
-    return _why(about, "working", "It is at work: a model is about to be asked.")
+        return _why(situation, "tool", f"It runs {', '.join(map(one_line, tools))}.")
+    if situation.asked is not None:
+        seconds = max(0, situation.now - situation.asked) // 1000
+        return _why(situation, "working", f"It waits for its model, which was asked {seconds} s ago.")
+    return _why(situation, "working", "It is at work: a model is about to be asked.")
 
 
-def _ready(about: Situation) -> Why:
-    if about.place:
-        said = f"It queues at place {about.place}: {about.crowd} sessions of its tree may work at once."
-        return _why(about, "queued", said)
-    if about.served or about.now - about.updated < CLAIM_GRACE_MS:
-        return _why(about, "ready", "It is about to be taken up.")
-    return _no_worker(about, "It is ready to run")
+def _ready(situation: Situation) -> Why:
+    if situation.place:
+        said = (
+            f"It queues at place {situation.place}: {situation.crowd} sessions of its tree may work at once."
+        )
+        return _why(situation, "queued", said)
+    if situation.served or situation.now - situation.updated < CLAIM_GRACE_MS:
+        return _why(situation, "ready", "It is about to be taken up.")
+    return _no_worker(situation, "It is ready to run")
 
 
-def _no_worker(about: Situation, what: str) -> Why:
-    if about.served:
-        return _why(about, "ready", f"{what}; it is about to be taken up.")
-    pool = about.control.pool
+def _no_worker(situation: Situation, what: str) -> Why:
+    if situation.served:
+        return _why(situation, "ready", f"{what}; it is about to be taken up.")
+    pool = situation.control.pool
     if pool == FILE_POOL:
-        said = f"no process serves it: run it with `asyncagents run --session {about.control.root_id}`"
+        said = f"no process serves it: run it with `asyncagents run --session {situation.control.root_id}`"
     else:
         worker = f"`asyncagents worker --pools {pool}`"
         said = f"no worker serves the pool {pool!r}: start one where its directories are, with {worker}"
-    return _why(about, "no_worker", f"{what}, and {said}.")
+    return _why(situation, "no_worker", f"{what}, and {said}.")
 
 
-def _waiting(about: Situation, calls: list[Call]) -> Why:
+def _waiting(situation: Situation, calls: list[Call]) -> Why:
     """Explain by the most blocking open call: a person's answer, a task, then results from outside."""
     order = {"ask": 0, "question": 1, "task": 2, "wait": 4, "async": 5}
     first = min(calls, key=lambda call: (_rank(order, call), call.id))
@@ -125,29 +131,31 @@ def _waiting(about: Situation, calls: list[Call]) -> Why:
     match state.kind:
         case "ask":
             asked = f"{state.ask.permission} {', '.join(state.ask.patterns)}" if state.ask else first.tool
-            said = _waits_for_person(about, first, state, f"allow {one_line(asked)}")
-            return _why(about, "permission", said, first.ask_id or first.id)
+            said = _waits_for_person(situation, first, state, f"allow {one_line(asked)}")
+            return _why(situation, "permission", said, first.ask_id or first.id)
         case "question":
-            said = _waits_for_person(about, first, state, "answer a question")
-            return _why(about, "question", said, first.ask_id or first.id)
+            said = _waits_for_person(situation, first, state, "answer a question")
+            return _why(situation, "question", said, first.ask_id or first.id)
         case "task":
             ids = [child for call in calls if (child := _child_id(call))]
             return _why(
-                about, "task", f"It waits for {_count(len(ids), 'task')} to end: {', '.join(ids)}.", *ids
+                situation, "task", f"It waits for {_count(len(ids), 'task')} to end: {', '.join(ids)}.", *ids
             )
         case "wait":
             target = f" for task {state.watch.task_id} to end" if state.watch else ""
             on = state.watch.task_id if state.watch else first.id
-            return _why(about, "wait", f"It waits{target}{_until(about, state)}.", on)
+            return _why(situation, "wait", f"It waits{target}{_until(situation, state)}.", on)
         case "async" if state.question is not None:
             asked = " / ".join(each.question for each in state.question.questions)
             what = "decide" if state.approval else "answer"
-            said = _waits_for_person(about, first, state, f'{what} "{one_line(asked)}"')
-            return _why(about, "question", said, first.ask_id or first.id, first.id)
+            said = _waits_for_person(situation, first, state, f'{what} "{one_line(asked)}"')
+            return _why(situation, "question", said, first.ask_id or first.id, first.id)
         case "async":
             ids = [call.id for call in calls if call.open and call.open.kind == "async"]
-            said = f"It waits for the result of {one_line(first.tool)} ({first.id}){_until(about, state)}."
-            return _why(about, "async", said, *ids)
+            said = (
+                f"It waits for the result of {one_line(first.tool)} ({first.id}){_until(situation, state)}."
+            )
+            return _why(situation, "async", said, *ids)
 
 
 def _rank(order: dict[str, int], call: Call) -> int:
@@ -157,10 +165,10 @@ def _rank(order: dict[str, int], call: Call) -> int:
     return 3 if call.asking and not call.only_asks else order[call.open.kind]
 
 
-def _waits_for_person(about: Situation, call: Call, state: Open, what: str) -> str:
+def _waits_for_person(situation: Situation, call: Call, state: Open, what: str) -> str:
     """Build the sentence of who is asked for what, and until when."""
     whom = one_line(state.who) if state.who else "a person"
-    return f"It waits for {whom} to {what}{_until(about, state)}: answer {call.ask_id}."
+    return f"It waits for {whom} to {what}{_until(situation, state)}: answer {call.ask_id}."
 
 
 def _child_id(call: Call) -> str | None:
@@ -169,35 +177,37 @@ def _child_id(call: Call) -> str | None:
     return str(call.open.metadata.get("sessionId", call.id)) if waits and call.open else None
 
 
-def _until(about: Situation, state: Open) -> str:
-    return "" if state.due is None else f", at most {max(0, state.due - about.now) // 1000} s more"
+def _until(situation: Situation, state: Open) -> str:
+    return "" if state.due is None else f", at most {max(0, state.due - situation.now) // 1000} s more"
 
 
 def _count(count: int, noun: str) -> str:
     return f"a {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _resting(about: Situation) -> Why:
-    if about.children:
-        ids = [task.id for task in about.children]
+def _resting(situation: Situation) -> Why:
+    if situation.children:
+        ids = [task.id for task in situation.children]
         tasks = _count(len(ids), "background task")
         said = f"It rests until {tasks} of its own {'ends' if len(ids) == 1 else 'end'}."
-        return _why(about, "tasks", said, *ids)
-    if about.blocked:
-        return _why(about, "blocked", "Its last turn stopped because a person said no to a tool call.")
-    if about.error is not None:
-        return _last_failure(about, about.error)
-    if about.held:
-        return _why(about, "held", f"It rests; {_count(about.held, 'message')} waits for the next prompt.")
-    return _why(about, "idle", "It rests: everything it was asked has been answered.")
+        return _why(situation, "tasks", said, *ids)
+    if situation.blocked:
+        return _why(situation, "blocked", "Its last turn stopped because a person said no to a tool call.")
+    if situation.error is not None:
+        return _last_failure(situation, situation.error)
+    if situation.held:
+        return _why(
+            situation, "held", f"It rests; {_count(situation.held, 'message')} waits for the next prompt."
+        )
+    return _why(situation, "idle", "It rests: everything it was asked has been answered.")
 
 
-def _last_failure(about: Situation, error: Failure) -> Why:
+def _last_failure(situation: Situation, error: Failure) -> Why:
     name, message = describe_failure(error)
     if isinstance(error, MessageAbortedError):
-        kept = f" {_count(about.held, 'message')} waits for the next prompt." if about.held else ""
-        return _why(about, "aborted", f"Its last turn was aborted.{kept}")
+        kept = f" {_count(situation.held, 'message')} waits for the next prompt." if situation.held else ""
+        return _why(situation, "aborted", f"Its last turn was aborted.{kept}")
     if message.startswith("crash_loop:"):
-        return _why(about, "crash_loop", one_line(message.removeprefix("crash_loop:").strip(), most=400))
+        return _why(situation, "crash_loop", one_line(message.removeprefix("crash_loop:").strip(), most=400))
     said = one_line(message, most=300).rstrip(".")
-    return _why(about, "failed", f"Its last turn failed with {name}: {said}.")
+    return _why(situation, "failed", f"Its last turn failed with {name}: {said}.")

@@ -58,7 +58,7 @@ class Dispatcher:
         keep_ms: int,
         most: int = 0,
         hinted: bool = False,
-        watch: Observer = NOOP_OBSERVER,
+        observer: Observer = NOOP_OBSERVER,
     ) -> None:
         """`hinted`: woken sessions are offered through a queue to any process with room."""
         self._store = store
@@ -71,7 +71,7 @@ class Dispatcher:
         self._group = group
         self._max_runs = most or MAX_RUNS
         self._offers_wakes = hinted
-        self._observer = watch
+        self._observer = observer
         self._runs: dict[SessionId, Run] = {}
         self._tasks: dict[SessionId, asyncio.Task[None]] = {}
         self._failed_writes: dict[SessionId, bool] = {}
@@ -81,7 +81,7 @@ class Dispatcher:
         self._sweep_wanted = asyncio.Event()
         self.on_drain: Callable[[], None] = lambda: None
         self.replay = RestartReplay(store=store, clock=clock)
-        self.expiry = Expiry(store.due, clock, watch)
+        self.expiry = Expiry(store.due, clock, observer)
         self._audit = Audit(store, clock, self.expiry, keep_ms=keep_ms)
 
     @property

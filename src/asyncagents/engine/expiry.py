@@ -18,10 +18,10 @@ _log = logging.getLogger(__name__)
 class Expiry:
     """Calls `count_stuck` with the kind of each row that is postponed."""
 
-    def __init__(self, store: DueStore, clock: Clock, watch: Observer = NOOP_OBSERVER) -> None:
+    def __init__(self, store: DueStore, clock: Clock, observer: Observer = NOOP_OBSERVER) -> None:
         self._store = store
         self._clock = clock
-        self._observer = watch
+        self._observer = observer
         self._logged: set[tuple[str, str]] = set()
         self.count_stuck: Callable[[str], None] = lambda kind: None
 

@@ -131,10 +131,12 @@ class NoopObserver:
 NOOP_OBSERVER = NoopObserver()
 
 
-async def report_settled(watch: Observer, store: Store, call: Call, began: int) -> Call:
+async def report_settled(observer: Observer, store: Store, call: Call, began: int) -> Call:
     """Report `call` to the observer if it was settled after `began` (not for an idempotent repeat)."""
     if isinstance(call.state, Settled) and call.state.at >= began:
-        watch.report_settled(call, await store.trace(call.session_id) if watch.is_tracing else None, began)
+        observer.report_settled(
+            call, await store.trace(call.session_id) if observer.is_tracing else None, began
+        )
     return call
 
 

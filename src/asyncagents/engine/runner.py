@@ -70,18 +70,18 @@ class Runner:
         self,
         *,
         store: Store,
-        turn: StepRunner,
+        step_runner: StepRunner,
         calls: CallExecutor,
         before_rest: BeforeRest,
         clock: Clock,
-        watch: Observer = NOOP_OBSERVER,
+        observer: Observer = NOOP_OBSERVER,
     ) -> None:
-        self._observer = watch
+        self._observer = observer
         self._file_changes = calls.file_changes
         self.reverts = calls.file_changes.reverts
         self._store = store
         self._clock = clock
-        self._step_runner = turn
+        self._step_runner = step_runner
         self._calls = calls
         self._before_rest = before_rest
 
@@ -90,74 +90,74 @@ class Runner:
         snapshot = await self._store.claim(run.session_id, owner, dead=dead, counts=counts)
         if snapshot is None:
             return
-        run.lease = lease = Claim(run.session_id, snapshot.control.fence)
+        run.lease = claim = Claim(run.session_id, snapshot.control.fence)
         try:
             with self._observer.run_span(run, snapshot) as seen:
                 if seen.trace is not None and snapshot.control.trace is None:
-                    await self._store.save_trace(lease, seen.trace)  # for the run after a park
-                await self._work(run, lease, snapshot)
+                    await self._store.save_trace(claim, seen.trace)  # for the run after a park
+                await self._work(run, claim, snapshot)
         except LeaseLost:
             _log.info("session=%s action=run the claim went to another run", run.session_id)
         finally:
             await _stop_calls(run)
 
-    async def _work(self, run: Run, lease: Claim, snapshot: Snapshot | None) -> None:
+    async def _work(self, run: Run, claim: Claim, snapshot: Snapshot | None) -> None:
         interrupts = 0
         while snapshot is not None:
             run.clear_interrupt(snapshot, interrupts)
             interrupts = run.interrupts
-            await self._file_changes.catch_up(run, lease, snapshot)
-            snapshot = await self._perform(run, lease, snapshot)
+            await self._file_changes.catch_up(run, claim, snapshot)
+            snapshot = await self._perform(run, claim, snapshot)
 
     async def _perform(  # noqa: C901  one arm each
-        self, run: Run, lease: Claim, snapshot: Snapshot
+        self, run: Run, claim: Claim, snapshot: Snapshot
     ) -> Snapshot | None:
         """Perform the next action. Returns None if the run is over."""
         match decide(snapshot):
             case ReconcileCalls():
-                return await self._calls.reconcile(run, lease, snapshot)
+                return await self._calls.reconcile(run, claim, snapshot)
             case RunCalls():
-                return await self._calls.start(run, lease, snapshot)
+                return await self._calls.start(run, claim, snapshot)
             case AwaitCalls():
                 await run.wait()
-                return await self._store.snapshot(lease)
+                return await self._store.snapshot(claim)
             case CallModel():
-                after = await self._step_runner.run_step(run, lease, snapshot)
+                after = await self._step_runner.run_step(run, claim, snapshot)
                 run.outcome = "" if after.control.state == "running" else "done"
                 return None if run.outcome else after
             case BackOff(until) if until - self._clock.now() <= MAX_INLINE_WAIT_MS:
                 await run.wait(until - self._clock.now())
-                return await self._store.snapshot(lease)
+                return await self._store.snapshot(claim)
             case Park() | BackOff() | Rest("done" | "blocked" | "error" | "ran") if run.starting:
                 await run.wait_for_starting(STARTING_WAIT_MS)
-                return await self._store.snapshot(lease)
+                return await self._store.snapshot(claim)
             case Park() | BackOff():
                 run.clear_wake()
-                parked = await self._store.park(lease, snapshot.control.wake_seq)
+                parked = await self._store.park(claim, snapshot.control.wake_seq)
                 run.outcome = PARKED if parked else ""
-                return None if parked else await self._store.snapshot(lease)
+                return None if parked else await self._store.snapshot(claim)
             case Rest(reason):
                 await _stop_calls(run)
-                return await self._rest(run, lease, snapshot, reason)
+                return await self._rest(run, claim, snapshot, reason)
             case decision:
                 assert_never(decision)
 
-    async def _rest(self, run: Run, lease: Claim, snapshot: Snapshot, reason: RestReason) -> Snapshot | None:
+    async def _rest(self, run: Run, claim: Claim, snapshot: Snapshot, reason: RestReason) -> Snapshot | None:
         if reason == "done" and snapshot.info is not None:
-            await self._step_runner.prune(run, lease, snapshot.info.directory)
-        await self._file_changes.end_turn(run, lease, snapshot)
+            await self._step_runner.prune(run, claim, snapshot.info.directory)
+        await self._file_changes.end_turn(run, claim, snapshot)
         run.clear_wake()
         facts: tuple[Fact, ...] = tuple(run.final_results) if reason == "aborted" else ()
         if snapshot.control.in_turn and reason not in ("aborted", "crash_loop", "ran"):
             verdict = await self._before_rest(snapshot, reason)
             if isinstance(verdict, Continue):
                 if reason == "done" and (await self._store.admit(verdict.fact)).new:
-                    return await self._store.snapshot(lease)
+                    return await self._store.snapshot(claim)
                 verdict = (verdict.fact,)
             facts = verdict
-        rested = await self._store.rest(lease, snapshot.control.wake_seq, reason, facts)
+        rested = await self._store.rest(claim, snapshot.control.wake_seq, reason, facts)
         run.outcome = reason if rested else ""
-        return None if rested else await self._store.snapshot(lease)
+        return None if rested else await self._store.snapshot(claim)
 
 
 async def _stop_calls(run: Run) -> None:

@@ -217,7 +217,7 @@ class Tool(Generic[A]):
         reconcile: Reconcile[A] | None = None,
         description: str = "",
         parameters: dict[str, Any] | None = None,
-        lasting: AsyncSpec | None = None,
+        spec: AsyncSpec | None = None,
     ) -> None:
         """`parameters`: a JSON schema from elsewhere; the arguments are then a plain dict."""
         self.name = name
@@ -228,7 +228,7 @@ class Tool(Generic[A]):
         self.timeout = timeout
         self.reconcile = reconcile
         self.parameters = parameters
-        self.async_spec = lasting
+        self.async_spec = spec
         self.description = description or (self.args.__doc__ or name).strip()
 
     def with_plan(self, plan: Plan[A]) -> "Tool[A]":

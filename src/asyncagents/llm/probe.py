@@ -27,16 +27,16 @@ class Probe(Struct, frozen=True):
     text: str
 
 
-async def probe_provider(offer: UsableModel) -> Probe:
+async def probe_provider(usable: UsableModel) -> Probe:
     """Probe the provider of any of its models. A failure of the provider is a result, never an exception."""
-    if offer.wire.adapter == "longtail":
+    if usable.wire.adapter == "longtail":
         return Probe(None, "it has no list of models that could be asked for here")
-    target = _target(offer)
+    target = _target(usable)
     try:
         timeout = aiohttp.ClientTimeout(total=SECONDS)
         async with (
             aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session,
-            session.get(_url(offer), headers=_headers(offer), allow_redirects=False) as response,
+            session.get(_url(usable), headers=_headers(usable), allow_redirects=False) as response,
         ):
             answer = ProviderResponse(
                 body=await response.content.read(LONGEST), status=response.status, headers=response.headers
@@ -63,35 +63,35 @@ def _count_models(body: bytes) -> Probe:
     return Probe(True, f"it answers, and lists {len(data)} model{'' if len(data) == 1 else 's'}")
 
 
-def _target(offer: UsableModel) -> RequestTarget:
-    headers = {**offer.provider.headers, **offer.config.headers}
+def _target(usable: UsableModel) -> RequestTarget:
+    headers = {**usable.provider.headers, **usable.config.headers}
     return RequestTarget(
-        provider_id=offer.ref.provider_id,
-        model_id=offer.ref.model_id,
-        url=redact_url(_url(offer)),
-        has_key=offer.provider.api_key is not None,
-        secrets=secrets_of(offer.provider.api_key, tuple(headers.values()), offer.base_url),
+        provider_id=usable.ref.provider_id,
+        model_id=usable.ref.model_id,
+        url=redact_url(_url(usable)),
+        has_key=usable.provider.api_key is not None,
+        secrets=secrets_of(usable.provider.api_key, tuple(headers.values()), usable.base_url),
     )
 
 
-def _url(offer: UsableModel) -> str:
-    base = offer.base_url.partition("?")[0].rstrip("/")
+def _url(usable: UsableModel) -> str:
+    base = usable.base_url.partition("?")[0].rstrip("/")
     last = base.rpartition("/")[2]
     has_version = last[:1] == "v" and last[1:2].isdigit()
-    is_anthropic = offer.wire.adapter == "anthropic"
-    return join_url(offer.base_url, "/v1/models" if is_anthropic and not has_version else "/models")
+    is_anthropic = usable.wire.adapter == "anthropic"
+    return join_url(usable.base_url, "/v1/models" if is_anthropic and not has_version else "/models")
 
 
-def _headers(offer: UsableModel) -> dict[str, str]:
-    secret = clean_key(offer.provider.api_key).reveal() if offer.provider.api_key is not None else None
-    given = {**offer.provider.headers, **offer.config.headers}
-    match offer.wire.adapter:
+def _headers(usable: UsableModel) -> dict[str, str]:
+    secret = clean_key(usable.provider.api_key).reveal() if usable.provider.api_key is not None else None
+    given = {**usable.provider.headers, **usable.config.headers}
+    match usable.wire.adapter:
         case "anthropic":
             own = {"anthropic-version": API_VERSION} | ({"x-api-key": secret} if secret else {})
         case "openai" | "longtail":
             own = {"authorization": f"Bearer {secret}"} if secret else {}
         case _:
-            assert_never(offer.wire.adapter)
+            assert_never(usable.wire.adapter)
     return {**own, **{name.lower(): value for name, value in given.items()}}
 
 

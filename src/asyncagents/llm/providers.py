@@ -109,27 +109,27 @@ class Providers:
         while self._to_close:
             await self._to_close.pop().close()
 
-    async def _adapter(self, offer: UsableModel) -> Model:
-        headers = {**offer.provider.headers, **offer.config.headers}
-        at = offer.ref.provider_id, offer.wire, tuple(sorted(headers.items())), offer.config.deadlines
+    async def _adapter(self, usable: UsableModel) -> Model:
+        headers = {**usable.provider.headers, **usable.config.headers}
+        at = usable.ref.provider_id, usable.wire, tuple(sorted(headers.items())), usable.config.deadlines
         if at not in self._adapters:
-            made = await self._build_adapter(offer, _endpoint(offer, headers))
+            made = await self._build_adapter(usable, _endpoint(usable, headers))
             self._adapters.setdefault(at, made)  # a concurrent request may have built it first
         return self._adapters[at]
 
-    async def _build_adapter(self, offer: UsableModel, endpoint: Endpoint) -> Model:
-        match offer.wire.adapter:
+    async def _build_adapter(self, usable: UsableModel, endpoint: Endpoint) -> Model:
+        match usable.wire.adapter:
             case "openai":
                 return OpenAIChat(self._http, endpoint)
             case "anthropic":
                 return AnthropicMessages(self._http, endpoint)
             case "longtail":
-                return await self._build_pydantic_ai(offer, endpoint)
+                return await self._build_pydantic_ai(usable, endpoint)
             case _:
-                assert_never(offer.wire.adapter)
+                assert_never(usable.wire.adapter)
 
-    async def _build_pydantic_ai(self, offer: UsableModel, endpoint: Endpoint) -> Model:
-        adapter = await asyncio.to_thread(_load_pydantic_ai, offer, endpoint)  # the import takes a second
+    async def _build_pydantic_ai(self, usable: UsableModel, endpoint: Endpoint) -> Model:
+        adapter = await asyncio.to_thread(_load_pydantic_ai, usable, endpoint)  # the import takes a second
         self._to_close.append(adapter)
         return adapter
 
@@ -138,18 +138,18 @@ class ClosableModel(Model, Closable, Protocol):
     pass
 
 
-def _load_pydantic_ai(offer: UsableModel, endpoint: Endpoint) -> ClosableModel:
+def _load_pydantic_ai(usable: UsableModel, endpoint: Endpoint) -> ClosableModel:
     from asyncagents.llm.pydantic_ai.adapter import PydanticAiModel  # optional extra
 
-    return PydanticAiModel(offer.wire.kind, endpoint, offer.provider.options)
+    return PydanticAiModel(usable.wire.kind, endpoint, usable.provider.options)
 
 
-def _endpoint(offer: UsableModel, headers: dict[str, str]) -> Endpoint:
-    own, its = offer.config.deadlines, offer.provider.deadlines
+def _endpoint(usable: UsableModel, headers: dict[str, str]) -> Endpoint:
+    own, its = usable.config.deadlines, usable.provider.deadlines
     return Endpoint(
-        provider_id=offer.ref.provider_id,
-        base_url=offer.base_url,
-        api_key=offer.provider.api_key,
+        provider_id=usable.ref.provider_id,
+        base_url=usable.base_url,
+        api_key=usable.provider.api_key,
         headers=headers,
         first_seconds=_first_set(own.first_seconds, its.first_seconds, FIRST_SECONDS),
         idle_seconds=_first_set(own.idle_seconds, its.idle_seconds, IDLE_SECONDS),
@@ -160,37 +160,37 @@ def _first_set(*given: float | None) -> float:
     return next(each for each in given if each is not None)
 
 
-def adapt_request(offer: UsableModel, request: ChatRequest) -> ChatRequest:
+def adapt_request(usable: UsableModel, request: ChatRequest) -> ChatRequest:
     """Adapt the request to the provider: its model name and options, without what this model refuses."""
-    facts = offer.facts
+    facts = usable.facts
     return replace(
         request,
-        model=ModelRef(provider_id=offer.ref.provider_id, model_id=offer.own_id),
-        messages=_supported_messages(request.messages, facts, everything=offer.wire.adapter == "longtail"),
+        model=ModelRef(provider_id=usable.ref.provider_id, model_id=usable.own_id),
+        messages=_supported_messages(request.messages, facts, everything=usable.wire.adapter == "longtail"),
         tools=() if facts.tools is False else request.tools,
-        options=_request_options(offer, request),
+        options=_request_options(usable, request),
     )
 
 
-def _request_options(offer: UsableModel, request: ChatRequest) -> Options:
+def _request_options(usable: UsableModel, request: ChatRequest) -> Options:
     """Merge the options of provider, model, variant and request; a later one wins."""
-    of_provider = {key: value for key, value in offer.provider.options.items() if key not in CLIENT_OPTIONS}
-    body = merge_options((of_provider, offer.config.options, offer.variant, request.options.body))
-    options = resolve_options(request.options, body, offer.facts)
-    match offer.wire.adapter:
+    of_provider = {key: value for key, value in usable.provider.options.items() if key not in CLIENT_OPTIONS}
+    body = merge_options((of_provider, usable.config.options, usable.variant, request.options.body))
+    options = resolve_options(request.options, body, usable.facts)
+    match usable.wire.adapter:
         case "openai":
-            return _without_thinking(openai_options(options), offer, request)
+            return _without_thinking(openai_options(options), usable, request)
         case "anthropic":
-            return anthropic_options(options, offer.facts)
+            return anthropic_options(options, usable.facts)
         case "longtail":
             return options
         case _:
-            assert_never(offer.wire.adapter)
+            assert_never(usable.wire.adapter)
 
 
-def _without_thinking(options: Options, offer: UsableModel, request: ChatRequest) -> Options:
+def _without_thinking(options: Options, usable: UsableModel, request: ChatRequest) -> Options:
     """Disable reasoning where OpenAI's chat completions refuse tools to a reasoning model."""
-    if offer.provider.npm != OPENAI or offer.facts.api == "chat" or not request.tools:
+    if usable.provider.npm != OPENAI or usable.facts.api == "chat" or not request.tools:
         return options
     return replace(options, body={**options.body, "reasoning_effort": "none"})
 

@@ -125,7 +125,7 @@ class Roster:
             return Problem("unknown", ref.provider_id, text)
         config = provider.models.get(ref.model_id, ModelConfig())
         facts = self.catalog.find(ref)
-        offer = UsableModel(
+        usable = UsableModel(
             ref=ref,
             own_id=config.id or ref.model_id,
             provider=provider,
@@ -133,8 +133,8 @@ class Roster:
             facts=facts,
             wire=choose_wire(npm, wire, facts, tools=tools),
         )
-        problem = self._find_problem(offer)
-        return self._blame_untrusted(problem) if problem is not None else offer
+        problem = self._find_problem(usable)
+        return self._blame_untrusted(problem) if problem is not None else usable
 
     def _blame_untrusted(self, problem: Problem) -> Problem:
         """Name the untrusted file that configures the provider, if there is one: that may be the cause."""
@@ -150,16 +150,16 @@ class Roster:
         provider = self._providers.get(ref.provider_id)
         return provider.concurrency if provider else None
 
-    def _find_problem(self, offer: UsableModel) -> Problem | None:
-        ref, provider = offer.ref, offer.provider
+    def _find_problem(self, usable: UsableModel) -> Problem | None:
+        ref, provider = usable.ref, usable.provider
         if unlisted := self._why_unlisted(ref, provider):
             return Problem("unknown", ref.provider_id, unlisted)
-        if not offer.is_reachable:
+        if not usable.is_reachable:
             key = f"provider.{ref.provider_id}.options.baseURL"
             return Problem("unknown", ref.provider_id, f"{ref.provider_id} has no address: set {key}")
         if provider.key_required and provider.api_key is None:
             return Problem("key", ref.provider_id, _missing_key_text(ref.provider_id, provider))
-        install = missing_extra(offer.wire.kind) if offer.wire.adapter == "longtail" else None
+        install = missing_extra(usable.wire.kind) if usable.wire.adapter == "longtail" else None
         if install:
             text = f"{_model_name(ref)} needs a package that is not installed: {install}"
             return Problem("extra", ref.provider_id, text)

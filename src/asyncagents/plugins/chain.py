@@ -83,24 +83,20 @@ class HookChain:
                     health.record_end()
         return config
 
-    async def chat_message(self, arriving: IncomingPrompt) -> IncomingPrompt:
+    async def chat_message(self, prompt: IncomingPrompt) -> IncomingPrompt:
         about = {
-            "sessionID": arriving.session_id,
-            "messageID": arriving.message_id,
-            "agent": arriving.agent,
-            "model": msgspec.to_builtins(arriving.model),
+            "sessionID": prompt.session_id,
+            "messageID": prompt.message_id,
+            "agent": prompt.agent,
+            "model": msgspec.to_builtins(prompt.model),
         }
         for plugin in self._plugins_with("chat.message"):
-            before = MessageOutput(
-                MessageHeader(arriving.agent, arriving.model), encode_parts(arriving.parts)
-            )
+            before = MessageOutput(MessageHeader(prompt.agent, prompt.model), encode_parts(prompt.parts))
             after = await plugin.apply_hook("chat.message", about, before)
             if after != before:
-                parts = self._read_parts(plugin, "chat.message", after.parts, arriving.parts)
-                arriving = replace(
-                    arriving, agent=after.message.agent, model=after.message.model, parts=parts
-                )
-        return arriving
+                parts = self._read_parts(plugin, "chat.message", after.parts, prompt.parts)
+                prompt = replace(prompt, agent=after.message.agent, model=after.message.model, parts=parts)
+        return prompt
 
     async def command(self, commanded: ExpandedCommand) -> tuple[Part, ...]:
         about = {

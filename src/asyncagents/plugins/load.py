@@ -26,8 +26,8 @@ HOOK_NAMES: tuple[str, ...] = get_args(HookName)
 class PluginImporter:
     """Imports files and modules; a changed file takes effect when the process restarts."""
 
-    def __init__(self, custody: GuardedRunner) -> None:
-        self._custody = custody
+    def __init__(self, runner: GuardedRunner) -> None:
+        self._custody = runner
         self._files: dict[Path, ModuleType | str] = {}
 
     async def import_file(self, path: Path) -> ModuleType:

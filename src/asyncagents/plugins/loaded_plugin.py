@@ -31,7 +31,7 @@ class LoadedPlugin:
         name: str,
         origin: str,
         scope: Scope,
-        custody: GuardedRunner,
+        runner: GuardedRunner,
         seconds: float,
         error: str | None = None,
     ) -> None:
@@ -40,7 +40,7 @@ class LoadedPlugin:
         self.scope: Scope = scope
         self.error = error
         self.tools: tuple[AnyTool, ...] = ()
-        self._custody = custody
+        self._custody = runner
         self._seconds = seconds
         self._hooks: Mapping[HookName, Callable[..., Any]] = {}
         self._health: dict[HookName, HookHealth] = {}

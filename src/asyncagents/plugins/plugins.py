@@ -103,13 +103,13 @@ class Plugins:
                 if oldest in self._events and self._events[oldest].trusted == trusted:
                     self._events.pop(oldest).close()
         self._directories.move_to_end(key)
-        here = self._directories[key]
-        self._listen(found, here)
+        plugins = self._directories[key]
+        self._listen(found, plugins)
         return Additions(
-            config=await here.chain.config(config) if "config" in here.chain.names else config,
-            tools=here.added,
-            hooks=here.chain,
-            warnings=here.warnings,
+            config=await plugins.chain.config(config) if "config" in plugins.chain.names else config,
+            tools=plugins.added,
+            hooks=plugins.chain,
+            warnings=plugins.warnings,
         )
 
     async def _load_once(
@@ -155,14 +155,16 @@ class Plugins:
             tuple(plugin for plugin in plugins if "event" in plugin.hooks),
         )
 
-    def _listen(self, found: FoundPlugins, here: DirectoryPlugins) -> None:
+    def _listen(self, found: FoundPlugins, plugins: DirectoryPlugins) -> None:
         """Start the listeners of a directory; stop those of its other trust state: no event comes twice."""
         before = self._events.get(found.directory)
         if self._bus is None or self._group is None or (before and before.trusted == found.trusted):
             return
         if before is not None:
             before.close()
-        listeners = [PluginListener(plugin, found.directory, self._directory_of) for plugin in here.listening]
+        listeners = [
+            PluginListener(plugin, found.directory, self._directory_of) for plugin in plugins.listening
+        ]
         tasks = tuple(self._group.create_task(listener.listen(self._bus)) for listener in listeners)
         self._events[found.directory] = PluginEvents(found.trusted, tasks)
 
@@ -204,7 +206,7 @@ class Plugins:
             name=source.name,
             origin=source.origin,
             scope=source.scope,
-            custody=self._custody,
+            runner=self._custody,
             seconds=config.hook_seconds,
         )
 
@@ -251,12 +253,12 @@ class Plugins:
         processes = Processes(variables, folder=self._output, root=root)
 
         async def run(command: str, timeout: float) -> ShellResult:
-            ended = await processes.run(("bash", "-c", command), cwd=directory, timeout=timeout)
+            result = await processes.run(("bash", "-c", command), cwd=directory, timeout=timeout)
             return ShellResult(
-                exit=ended.exit_code,
-                output=ended.output,
-                truncated=ended.truncated,
-                timed_out=ended.timed_out,
+                exit=result.exit_code,
+                output=result.output,
+                truncated=result.truncated,
+                timed_out=result.timed_out,
             )
 
         return run

@@ -47,27 +47,29 @@ class TodoEnforcer:
 
     async def _may_keep_todos(self, session: Session, agent: str) -> bool:
         """Tell whether the agent may write todos."""
-        place = await workplace_at(self._workplaces, session.directory)
+        workplace = await workplace_at(self._workplaces, session.directory)
         try:
-            rules = await self._standing.effective_rules(place, agent, session)
+            rules = await self._standing.effective_rules(workplace, agent, session)
         except InvalidInput:  # the agent is gone
             return False
-        return "todowrite" in place.tools and not (rules is not None and rules.hides("todowrite"))
+        return "todowrite" in workplace.tools and not (rules is not None and rules.hides("todowrite"))
 
     async def _new_key(self, session: Session, left: tuple[Todo, ...]) -> str | None:
         """Return the next reminder's key; None at the limit since the last prompt, or without progress."""
-        place = await workplace_at(self._workplaces, session.directory)
+        workplace = await workplace_at(self._workplaces, session.directory)
         spoken = continuation_key_prefix(await self._store.newest_prompt(session.id))
         worked = await self._store.last_call_id(session.id)
         key = spoken + hashlib.sha256(encode((left, worked))).hexdigest()[:16]
         if await self._store.count_inputs(session.id, key):
             return None
-        return key if await self._store.count_inputs(session.id, spoken) < place.nudges else None
+        return key if await self._store.count_inputs(session.id, spoken) < workplace.nudges else None
 
     def _nudge(self, session: Session, step: AssistantMessage, left: tuple[Todo, ...], key: str) -> Admit:
-        to = MessageTarget(session.id, step.agent, step.model_ref)
-        said = build_system_message(to, todo_reminder(left), ids=self._ids, now=self._clock.now())
-        return Admit(message=said.message, parts=(said.part,), key=key, source="system")
+        target = MessageTarget(session.id, step.agent, step.model_ref)
+        system_message = build_system_message(
+            target, todo_reminder(left), ids=self._ids, now=self._clock.now()
+        )
+        return Admit(message=system_message.message, parts=(system_message.part,), key=key, source="system")
 
 
 def todo_reminder(left: tuple[Todo, ...]) -> str:

@@ -21,8 +21,8 @@ class PluginWorkplaces:
     has_hooks = True
     mcp_control: McpControl | None = None
 
-    def __init__(self, without: FixedWorkplace, policy: Policy, plugins: Plugins, config: Config) -> None:
-        self._fixed = without
+    def __init__(self, workplace: FixedWorkplace, policy: Policy, plugins: Plugins, config: Config) -> None:
+        self._fixed = workplace
         self._policy = policy
         self._plugins = plugins
         self._config = config

@@ -64,15 +64,15 @@ class Application:
 
     def __init__(
         self,
-        site: ServerContext,
-        gate: Authorizer,
+        server: ServerContext,
+        authorizer: Authorizer,
         routes: Iterable[Route],
         rates: RateLimit,
         *,
         timeouts: Timeouts | None = None,
     ) -> None:
-        self._context = site
-        self._authorizer = gate
+        self._context = server
+        self._authorizer = authorizer
         self._table = RouteTable(routes)
         self._rate_limit = rates
         self._timeouts = timeouts or Timeouts()
@@ -190,21 +190,23 @@ class Application:
             return await self._dispatch(found, request, body, fits)
 
     async def _dispatch(
-        self, found: RouteMatch, request: Request, body: RequestBody, fits: Fits
+        self, route_match: RouteMatch, request: Request, body: RequestBody, fits: Fits
     ) -> AnyResponse:
         content: bytes | Response = b""
-        if found.route.changes:
-            content = await body.read(found.route.most_bytes, self._timeouts.body_seconds, fits)
+        if route_match.route.changes:
+            content = await body.read(route_match.route.most_bytes, self._timeouts.body_seconds, fits)
         if isinstance(content, Response):
             return content
-        if content and found.route.access != "signature" and not is_json(request):
+        if content and route_match.route.access != "signature" and not is_json(request):
             return error_response(415, "send JSON, with content-type: application/json")
         request = replace(
-            request, body=content, params=found.params, wait_for_disconnect=body.wait_for_disconnect
+            request, body=content, params=route_match.params, wait_for_disconnect=body.wait_for_disconnect
         )
         with self._context.runtime.counters.use_parent(request.header("traceparent")):
             return await handle_errors(
-                found.route.handler(self._context, request), request, _error_writer(found.route, request)
+                route_match.route.handler(self._context, request),
+                request,
+                _error_writer(route_match.route, request),
             )
 
     async def _send_stream(

@@ -116,16 +116,16 @@ class FileIndex:
         self._kept: BoundedDict[str, tuple[float, FileNames]] = BoundedDict(MOST_KEPT)
         self._walking: dict[str, asyncio.Future[FileNames]] = {}
 
-    async def names(self, errands: BlockingWork, where: str, walk: Walk) -> FileNames:
+    async def names(self, blocking: BlockingWork, where: str, walk: Walk) -> FileNames:
         """Return cached names, or join the walk in progress; a cancelled request does not cancel the walk."""
         until, known = self._kept.get(where, (0.0, None))
         if known is not None and asyncio.get_running_loop().time() < until:
             return known
         if where not in self._walking:
-            self._walking[where] = errands.start(partial(walk, where, errands.closing))
+            self._walking[where] = blocking.start(partial(walk, where, blocking.closing))
             began = asyncio.get_running_loop().time()
             self._walking[where].add_done_callback(partial(self._keep_result, where, began))
-        return await errands.wait_for(asyncio.shield(self._walking[where]))
+        return await blocking.wait_for(asyncio.shield(self._walking[where]))
 
     def _keep_result(self, where: str, began: float, walked: asyncio.Future[FileNames]) -> None:
         del self._walking[where]

@@ -111,7 +111,7 @@ def with_document(routes: Iterable[Route]) -> tuple[Route, ...]:
         return encode(document(every))
 
     @every.get(PATH, access="local", response=dict[str, Any])
-    async def get_document(site: ServerContext, request: Request) -> Response:
+    async def get_document(server: ServerContext, request: Request) -> Response:
         """Get this document."""
         return Response(200, encoded_document())
 

@@ -51,8 +51,8 @@ def idempotency_key(request: Request) -> str | None:
     return given
 
 
-def directory(site: ServerContext, request: Request) -> str:
-    return named_directory(request, beneath=site.directory) or site.directory
+def directory(server: ServerContext, request: Request) -> str:
+    return named_directory(request, beneath=server.directory) or server.directory
 
 
 def named_directory(request: Request, *, beneath: str | None = None) -> str | None:

@@ -57,7 +57,7 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
 async def open_server(
     runtime: Runtime,
     data: str | Path,
-    listening: ServerOptions | None = None,
+    server_options: ServerOptions | None = None,
     *,
     directory: str | Path = ".",
     lock: ServerLock | None = None,
@@ -67,30 +67,32 @@ async def open_server(
     `directory`: for sessions and requests that name none. Raises `Conflict` if another server holds the
     lock of `data`, unless the caller passes the `lock` that it holds.
     """
-    data, listening = Path(data), listening or ServerOptions()
-    clock, address, users = SystemClock(), resolve_address(listening.hostname), UserLookup()
-    if not listening.auth and not address.is_loopback:
+    data, server_options = Path(data), server_options or ServerOptions()
+    clock, address, users = SystemClock(), resolve_address(server_options.hostname), UserLookup()
+    if not server_options.auth and not address.is_loopback:
         raise ConfigError("--no-auth requires a loopback address: drop --no-auth or --hostname")
-    token = read_token(data, SystemRng()) if listening.auth else None
-    site = _server_context(runtime, data, listening, clock, directory=_absolute(directory))
-    gate = _authorizer(listening, token, users, is_loopback=address.is_loopback)
-    timeouts = replace(listening.timeouts, connections=_connection_limit(listening.timeouts.connections))
-    app = Application(site, gate, ROUTES, RateLimit(clock), timeouts=timeouts)
+    token = read_token(data, SystemRng()) if server_options.auth else None
+    server = _server_context(runtime, data, server_options, clock, directory=_absolute(directory))
+    authorizer = _authorizer(server_options, token, users, is_loopback=address.is_loopback)
+    timeouts = replace(
+        server_options.timeouts, connections=_connection_limit(server_options.timeouts.connections)
+    )
+    app = Application(server, authorizer, ROUTES, RateLimit(clock), timeouts=timeouts)
     config = _uvicorn_config(app, timeouts, users)
     with (
-        closing(site.blocking),
+        closing(server.blocking),
         closing(users),
         closing(ServerLock(data)) if lock is None else nullcontext(),
-        closing(address.bind(listening.port)) as bound,
+        closing(address.bind(server_options.port)) as bound,
     ):
-        listing = _listing(bound, address, site, listening, token=token)
-        async with _serve(config, app, bound, site):
+        listing = _listing(bound, address, server, server_options, token=token)
+        async with _serve(config, app, bound, server):
             with _publish_listing(data, listing), runtime.incoming_webhook.use_server_url(listing.url):
                 yield listing
 
 
 def _server_context(
-    runtime: Runtime, data: Path, listening: ServerOptions, clock: Clock, *, directory: str
+    runtime: Runtime, data: Path, server_options: ServerOptions, clock: Clock, *, directory: str
 ) -> ServerContext:
     return ServerContext(
         runtime=runtime,
@@ -98,20 +100,20 @@ def _server_context(
         started=clock.now(),
         closing=asyncio.Event(),
         directory=directory,
-        idle_heartbeat_seconds=listening.idle_heartbeat_seconds,
-        heartbeat_seconds=listening.heartbeat_seconds,
+        idle_heartbeat_seconds=server_options.idle_heartbeat_seconds,
+        heartbeat_seconds=server_options.heartbeat_seconds,
         blocking=BlockingWork(data),
     )
 
 
 def _authorizer(
-    listening: ServerOptions, token: str | None, users: UserLookup, *, is_loopback: bool
+    server_options: ServerOptions, token: str | None, users: UserLookup, *, is_loopback: bool
 ) -> Authorizer:
     return Authorizer(
         token=token,
         is_loopback=is_loopback,
-        hosts=normalize_hosts(listening.hosts),
-        origins=normalize_origins(listening.origins),
+        hosts=normalize_hosts(server_options.hosts),
+        origins=normalize_origins(server_options.origins),
         owner=users.describe_own_user(),
     )
 
@@ -186,8 +188,8 @@ def _publish_listing(data: Path, listing: Listing) -> Iterator[None]:
 def _listing(
     bound: socket.socket,
     address: BindAddress,
-    site: ServerContext,
-    listening: ServerOptions,
+    server: ServerContext,
+    server_options: ServerOptions,
     *,
     token: str | None,
 ) -> Listing:
@@ -195,11 +197,11 @@ def _listing(
     return Listing(
         port=port,
         pid=os.getpid(),
-        started_at=iso_time(site.started),
+        started_at=iso_time(server.started),
         url=address.url(port),
         token=token,
-        serves_all=listening.serves_all,
-        runs=listening.runs,
+        serves_all=server_options.serves_all,
+        runs=server_options.runs,
     )
 
 

@@ -91,14 +91,14 @@ class DueStore(VerbRunner):
 
         Raises `StuckRow`, with nothing committed, if a row fails for a reason of its own.
         """
-        place = expire.SweepPosition()
+        position = expire.SweepPosition()
         try:
-            return await self._write(lambda tx: expire.expire_due(tx, limit, place))
+            return await self._write(lambda tx: expire.expire_due(tx, limit, position))
         except Exception as error:
             of_a_row = isinstance(error, Damaged) or not isinstance(error, StoreError)
-            if place.kind is None or not of_a_row:
+            if position.kind is None or not of_a_row:
                 raise
-            raise StuckRow(place.kind, place.id, f"{type(error).__name__}: {error}") from error
+            raise StuckRow(position.kind, position.id, f"{type(error).__name__}: {error}") from error
 
 
 class HealthStore(VerbRunner):

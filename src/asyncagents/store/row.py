@@ -68,18 +68,18 @@ async def require_session(tx: Tx, session_id: SessionId) -> SessionRow:
     return row
 
 
-async def claimed_session(tx: Tx, lease: Claim) -> SessionRow:
+async def claimed_session(tx: Tx, claim: Claim) -> SessionRow:
     """Read the session if the lease is still valid; every write of a run begins here. Raises `LeaseLost`."""
-    row = await find_session(tx, lease.session_id)
-    if row is None or row.control.fence != lease.fence or row.control.state != "running":
-        raise LeaseLost(lease.session_id)
+    row = await find_session(tx, claim.session_id)
+    if row is None or row.control.fence != claim.fence or row.control.state != "running":
+        raise LeaseLost(claim.session_id)
     return row
 
 
-async def check_claim(tx: Tx, lease: Claim) -> None:
+async def check_claim(tx: Tx, claim: Claim) -> None:
     """Raise `LeaseLost` as `claimed_session` does, for a write that needs nothing of the session."""
-    if await tx.one("lease", lease.session_id) != (lease.fence, "running"):
-        raise LeaseLost(lease.session_id)
+    if await tx.one("lease", claim.session_id) != (claim.fence, "running"):
+        raise LeaseLost(claim.session_id)
 
 
 async def save_session(
@@ -303,11 +303,11 @@ async def sort_id_of(tx: Tx, message_id: str) -> str:
     return str(row[0]) if row else sort_id(message_id, tx.now)
 
 
-async def append_system_message(tx: Tx, control: Control, said: SystemMessage) -> Control:
+async def append_system_message(tx: Tx, control: Control, system_message: SystemMessage) -> Control:
     """Append a message of the runtime at the next position that the model reads."""
     control = replace(control, positions=control.positions + 1)
-    await insert_message(tx, said.message, position=control.positions, turn=control.turn)
-    await put_part(tx, said.part)
+    await insert_message(tx, system_message.message, position=control.positions, turn=control.turn)
+    await put_part(tx, system_message.part)
     return control
 
 

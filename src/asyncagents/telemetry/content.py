@@ -28,8 +28,8 @@ def request_attributes(request: ChatRequest) -> dict[str, str]:
     return said
 
 
-def response_attributes(said: ModelTurn, finish: str) -> dict[str, str]:
-    return {"gen_ai.output.messages": _encode_text([_message(said) | {"finish_reason": finish}])}
+def response_attributes(turn: ModelTurn, finish: str) -> dict[str, str]:
+    return {"gen_ai.output.messages": _encode_text([_message(turn) | {"finish_reason": finish}])}
 
 
 def argument_attributes(given: Json) -> dict[str, str]:

@@ -131,9 +131,9 @@ def _attach_context(trace: str) -> Iterator[None]:
 
 
 class _TracedRun(TracedBlock):
-    def __init__(self, tracing: OtelObserver, plan: SpanPlan, run: Run) -> None:
-        super().__init__(tracing._tracer, tracing._clock, plan)
-        self._metrics = tracing._metrics
+    def __init__(self, observer: OtelObserver, plan: SpanPlan, run: Run) -> None:
+        super().__init__(observer._tracer, observer._clock, plan)
+        self._metrics = observer._metrics
         self._agent = str(plan.attributes.get("gen_ai.agent.name", ""))
         self._run = run
 
@@ -148,10 +148,10 @@ class _TracedRun(TracedBlock):
 
 
 class _TracedModel(TracedBlock):
-    def __init__(self, tracing: OtelObserver, plan: SpanPlan, request: ChatRequest) -> None:
-        super().__init__(tracing._tracer, tracing._clock, plan)
-        self._metrics = tracing._metrics
-        self._content = tracing._content
+    def __init__(self, observer: OtelObserver, plan: SpanPlan, request: ChatRequest) -> None:
+        super().__init__(observer._tracer, observer._clock, plan)
+        self._metrics = observer._metrics
+        self._content = observer._content
         self._labels = {"gen_ai.operation.name": "chat", **model_attributes(request.model)}
 
     def record_outcome(
@@ -172,10 +172,10 @@ class _TracedModel(TracedBlock):
 
 
 class _TracedTool(TracedBlock):
-    def __init__(self, tracing: OtelObserver, plan: SpanPlan, call: Call) -> None:
-        super().__init__(tracing._tracer, tracing._clock, plan)
-        self._metrics = tracing._metrics
-        self._content = tracing._content
+    def __init__(self, observer: OtelObserver, plan: SpanPlan, call: Call) -> None:
+        super().__init__(observer._tracer, observer._clock, plan)
+        self._metrics = observer._metrics
+        self._content = observer._content
         self._labels = {"gen_ai.tool.name": call.tool, "gen_ai.tool.type": "function"}
 
     def record_outcome(self, outcome: CallOutcome) -> None:

@@ -21,7 +21,7 @@ class InlineWriter:
 
     def __init__(
         self,
-        batches: GroupCommit,
+        group_commit: GroupCommit,
         report: Report,
         *,
         rng: Rng,
@@ -29,7 +29,7 @@ class InlineWriter:
         max_batch: int = MAX_BATCH,
     ) -> None:
         self._max_batch = max_batch
-        self._batches = batches
+        self._batches = group_commit
         self._report = report
         self._rng = rng
         self._on_crash = died
@@ -78,26 +78,26 @@ class InlineWriter:
         size = min(len(self._queue), 1 + self._rng.below(self._max_batch))
         batch = [self._queue.popleft() for _ in range(size)]
         try:
-            outcomes, report = self._commit_batch([verb for verb, _ in batch])
+            outcomes, commit_report = self._commit_batch([verb for verb, _ in batch])
         except Crash:
             self._on_crash()
             return
-        self._done.append(([future for _, future in batch], outcomes, report))
+        self._done.append(([future for _, future in batch], outcomes, commit_report))
         self._call_later(self._deliver)
         if self._queue:
             self._tick_soon()
 
     def _commit_batch(self, verbs: list[Verb[Any]]) -> tuple[list[VerbOutcome], Commit]:
         """Commit as the real writer does: `begin` and `finish`, or `run` where that is not possible."""
-        worked = self._batches.begin(verbs)
-        return self._batches.run(verbs) if worked is None else self._batches.finish(verbs, worked)
+        batch = self._batches.begin(verbs)
+        return self._batches.run(verbs) if batch is None else self._batches.finish(verbs, batch)
 
     def _deliver(self) -> None:
         if self.dead:
             return
-        futures, outcomes, report = self._done.popleft()
+        futures, outcomes, commit_report = self._done.popleft()
         try:
-            self._report(report)
+            self._report(commit_report)
         finally:
             for future, outcome in zip(futures, outcomes, strict=True):
                 resolve_future(future, outcome)

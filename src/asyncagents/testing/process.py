@@ -135,9 +135,9 @@ class Process:
     def _connect(self, path: Path) -> Connection:
         return FaultyConnection(connect_with(path, synchronous="OFF"), self)
 
-    def _make_writer(self, batches: GroupCommit, report: Report) -> InlineWriter:
+    def _make_writer(self, group_commit: GroupCommit, report: Report) -> InlineWriter:
         self._writer = InlineWriter(
-            batches, report, rng=SeededRng(self._machine.rng.below(2**32)), died=self.crash
+            group_commit, report, rng=SeededRng(self._machine.rng.below(2**32)), died=self.crash
         )
         return self._writer
 

@@ -58,10 +58,10 @@ def test_the_steps_of_a_turn_are_those_since_its_prompt(now: int) -> None:
 @pytest.mark.parametrize("now", NOW)
 def test_what_was_answered_before_a_terminal_prompted_last_is_not_shown_as_new(now: int) -> None:
     said = talk(now)[:3]
-    words = TextTracker(SESSION, said[-1])
+    tracker = TextTracker(SESSION, said[-1])
     fresh = answer(now + 3 * SECOND)
     shown: list[str] = []
     for each in (said[1], fresh):
         for event in (updated(each.info), *(updated(part) for part in each.parts)):
-            shown += [one.words for one in words.new_text(event)]
+            shown += [one.words for one in tracker.new_text(event)]
     assert shown == ["Yes."], "the new one alone"

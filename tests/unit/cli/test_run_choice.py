@@ -45,8 +45,8 @@ def session(*, agent: str | None = "build", model: str | None = "c") -> Session:
     )
 
 
-def chosen_by(config: Config, order: RunArguments, before: Session | None) -> AgentChoice:
-    return choose_agent_and_model(config, Agents(config, FoundAgents(), home="/home/ada"), order, before)
+def chosen_by(config: Config, arguments: RunArguments, before: Session | None) -> AgentChoice:
+    return choose_agent_and_model(config, Agents(config, FoundAgents(), home="/home/ada"), arguments, before)
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def chosen_by(config: Config, order: RunArguments, before: Session | None) -> Ag
 def test_who_answers(
     desk: Desk, asked: dict[str, str], before: Session | None, expected: tuple[str, str]
 ) -> None:
-    chosen = chosen_by(config(desk), RunArguments(prompt="Hi", directory=desk.project, **asked), before)  # type: ignore[arg-type]
-    assert chosen.model is not None
-    assert (chosen.agent, chosen.model.model_id) == expected
+    choice = chosen_by(config(desk), RunArguments(prompt="Hi", directory=desk.project, **asked), before)  # type: ignore[arg-type]
+    assert choice.model is not None
+    assert (choice.agent, choice.model.model_id) == expected
 
 
 def test_the_config_names_the_agent_if_nobody_else_does(desk: Desk) -> None:
-    order = RunArguments(prompt="Hi", directory=desk.project)
-    assert chosen_by(config(desk, default_agent="plan"), order, None).agent == "plan"
+    arguments = RunArguments(prompt="Hi", directory=desk.project)
+    assert chosen_by(config(desk, default_agent="plan"), arguments, None).agent == "plan"
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_the_config_names_the_agent_if_nobody_else_does(desk: Desk) -> None:
     ],
 )
 def test_who_cannot_answer(desk: Desk, asked: dict[str, str], before: Session | None, said: str) -> None:
-    order = RunArguments(prompt="Hi", directory=desk.project, **asked)  # type: ignore[arg-type]
+    arguments = RunArguments(prompt="Hi", directory=desk.project, **asked)  # type: ignore[arg-type]
     with pytest.raises(CliError, match=said) as caught:
-        chosen_by(config(desk), order, before)
+        chosen_by(config(desk), arguments, before)
     assert caught.value.exit_code == 2
     assert ("another" in caught.value.hint) == (before is not None)
 

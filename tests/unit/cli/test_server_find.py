@@ -63,9 +63,9 @@ def test_one_that_belongs_to_a_run_gets_no_other_work(tmp_path: Path) -> None:
     ["http://127.0.0.1:5170", "http://localhost:5170/", " http://[::1]:5170 "],
 )
 def test_the_token_of_the_data_is_for_its_own_server(served: Path, url: str) -> None:
-    there = find_target_server(served, url, None)
-    assert there is not None
-    assert (there.own, there.token) == (True, Secret("of-the-data"))
+    server = find_target_server(served, url, None)
+    assert server is not None
+    assert (server.own, server.token) == (True, Secret("of-the-data"))
 
 
 @pytest.mark.parametrize(

@@ -157,8 +157,8 @@ def test_what_notices_lead_to_belongs_to_the_prompt_before_them() -> None:
     end = TaskEnd(
         id=SessionId("ses_2"), run=0, description="A", agent="general", batch="b", status="completed", ms=1
     )
-    told = build_notice([end], {"b": BatchCount(1, 1)}, 0, NoticeFormat())
-    parts = [text("msg_3", told.visible[0]), text("msg_3", told.hidden, id="prt_2", synthetic=True)]
+    notice = build_notice([end], {"b": BatchCount(1, 1)}, 0, NoticeFormat())
+    parts = [text("msg_3", notice.visible[0]), text("msg_3", notice.hidden, id="prt_2", synthetic=True)]
     woken = entry(asked("msg_3"), *parts)
     asks = entry(asked("msg_1"), text("msg_1", "Fan out"))
     first, last = (entry(step(each, done=True), text(each, each)) for each in ("msg_2", "msg_4"))

@@ -15,8 +15,8 @@ from tests.unit.cli.build import SESSION, asked, delta, entry, step, text, thoug
 
 
 def shown(events: Iterable[Event], last: MessageWithParts | None = None, *, live: bool = False) -> str:
-    words = TextTracker(SESSION, last, live=live)
-    return "".join(fresh.words for event in events for fresh in words.new_text(event))
+    tracker = TextTracker(SESSION, last, live=live)
+    return "".join(fresh.words for event in events for fresh in tracker.new_text(event))
 
 
 NEW = updated(step("msg_2"))
@@ -108,8 +108,8 @@ def test_a_summary_is_an_answer_only_to_whoever_asked_for_it() -> None:
     summary = replace(step("msg_2"), summary=True, parent_id=MessageId("msg_1"))
     events = [updated(summary), updated(text("msg_2", "Goal: ship it.")), delta("!", 14)]
     for asked_id, expected in ((None, ""), (MessageId("msg_9"), ""), (MessageId("msg_1"), "Goal: ship it.!")):
-        words = TextTracker(SESSION, None, asked=asked_id)
-        assert "".join(fresh.words for event in events for fresh in words.new_text(event)) == expected
+        tracker = TextTracker(SESSION, None, asked=asked_id)
+        assert "".join(fresh.words for event in events for fresh in tracker.new_text(event)) == expected
 
 
 def test_a_summary_that_was_under_way_before_is_no_answer_either() -> None:

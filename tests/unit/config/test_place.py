@@ -50,7 +50,7 @@ def test_every_place_is_read_and_the_later_one_wins(desk: Desk) -> None:
         desk.write(path, {"default_agent": path})
         won.append(user(desk))
     assert won == order
-    assert [str(place.path) for place in desk.load().files] == [
+    assert [str(location.path) for location in desk.load().files] == [
         str(desk.environment.folder(path)) for path in order
     ]
 
@@ -96,8 +96,8 @@ def test_the_config_folder_follows_xdg_unless_it_is_relative(desk: Desk) -> None
 
 def test_the_places_say_which_of_them_were_found(desk: Desk) -> None:
     file = desk.write("opencode.jsonc", "{ broken")
-    found = [place for place in config_locations(desk.environment, desk.project) if place.found]
-    assert [place.label for place in found] == [str(file)]
+    found = [location for location in config_locations(desk.environment, desk.project) if location.found]
+    assert [location.label for location in found] == [str(file)]
     assert found[0].scope == "project"
 
 

@@ -92,9 +92,9 @@ def script(template: str, typed: str) -> str:
     ],
 )
 def test_a_prompt_that_begins_with_a_slash_and_a_name_calls_a_command(
-    prompt: str, called: Invocation | None
+    prompt: str, invocation: Invocation | None
 ) -> None:
-    assert parse_invocation(prompt) == called
+    assert parse_invocation(prompt) == invocation
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ SOURCE = (
 FAILED = an_end(status="error", result=None, error=TaskError("APIError", "The provider is down."))
 
 
-def told(*ends: TaskEnd, running: int = 0, telling: NoticeFormat | None = None) -> Notice:
-    return build_notice(ends, BATCHES, running, telling or NoticeFormat())
+def told(*ends: TaskEnd, running: int = 0, notice_format: NoticeFormat | None = None) -> Notice:
+    return build_notice(ends, BATCHES, running, notice_format or NoticeFormat())
 
 
 @pytest.mark.spec("T-12")
@@ -48,7 +48,7 @@ def test_people_see_an_end_in_a_fixed_format(end: TaskEnd, text: str) -> None:
 
 @pytest.mark.spec("T-13")
 def test_in_development_the_visible_text_says_that_a_hint_is_attached() -> None:
-    (text,) = told(an_end(), telling=NoticeFormat(development=True)).visible
+    (text,) = told(an_end(), notice_format=NoticeFormat(development=True)).visible
     assert text == '✓ **Agent "Find the tests" finished in 1m 5s.**\nTask Progress: 1/3 [hint attached]'
 
 
@@ -122,7 +122,7 @@ def test_a_failure_adds_its_error_with_the_id_of_its_task(running: int) -> None:
 def test_a_result_is_in_the_notice_only_if_that_is_wanted() -> None:
     assert [each.tag for each in envelopes(told(an_end()).hidden)] == ["system-reminder"]
     ends = (an_end(), an_end(id=SessionId("ses_silent"), result=" "), FAILED)
-    _, *data = envelopes(told(*ends, telling=NoticeFormat(inline_result=True)).hidden)
+    _, *data = envelopes(told(*ends, notice_format=NoticeFormat(inline_result=True)).hidden)
     assert [(each.tag, each.text) for each in data] == [
         ("task_result", "In tests/."),
         ("task_error", "The provider is down."),
@@ -130,15 +130,23 @@ def test_a_result_is_in_the_notice_only_if_that_is_wanted() -> None:
 
 
 def test_the_hint_names_the_tool_that_the_model_has() -> None:
-    telling = NoticeFormat(tool="async_task_result")
-    assert 'use async_task_result(task_id="ses_child").' in told(an_end(), running=1, telling=telling).hidden
-    assert "Use async_task_result tools to see agent responses." in told(an_end(), telling=telling).hidden
-    assert "asyncagents_output" not in told(an_end(), running=1, telling=telling).hidden
+    notice_format = NoticeFormat(tool="async_task_result")
+    assert (
+        'use async_task_result(task_id="ses_child").'
+        in told(an_end(), running=1, notice_format=notice_format).hidden
+    )
+    assert (
+        "Use async_task_result tools to see agent responses."
+        in told(an_end(), notice_format=notice_format).hidden
+    )
+    assert "asyncagents_output" not in told(an_end(), running=1, notice_format=notice_format).hidden
 
 
 @pytest.mark.parametrize("running", [0, 1])
 def test_a_model_with_no_tool_to_read_a_result_gets_it_with_the_notice(running: int) -> None:
-    reminder, result = envelopes(told(an_end(), running=running, telling=NoticeFormat(tool=None)).hidden)
+    reminder, result = envelopes(
+        told(an_end(), running=running, notice_format=NoticeFormat(tool=None)).hidden
+    )
     assert (result.tag, result.text) == ("task_result", "In tests/.")
     assert "use " not in reminder.text.lower()
 
@@ -172,7 +180,7 @@ _STRICT = re.compile(
 def test_no_child_can_forge_a_notice_or_leave_its_envelope(
     ends: list[TaskEnd], running: int, inline: bool
 ) -> None:
-    given = told(*ends, running=running, telling=NoticeFormat(inline_result=inline))
+    given = told(*ends, running=running, notice_format=NoticeFormat(inline_result=inline))
     assert len(given.visible) == len(ends)
     for text in given.visible:
         assert _STRICT.fullmatch(text)

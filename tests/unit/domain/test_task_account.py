@@ -49,10 +49,10 @@ def test_a_run_is_counted_from_where_it_began() -> None:
     assert (second.account.tool_calls, second.account.by_name) == (1, {"bash": 1})
     assert second.account.last_tools == ("bash",)
     assert (second.account.tokens.input, second.account.tokens.output, second.account.ms) == (15, 0, 4)
-    sums = all_runs(second, second.account)
-    assert sums is not None
-    assert (sums.tool_calls, sums.by_name, sums.ms) == (3, {"read": 1, "bash": 2}, 7)
-    assert sums.tokens.input == 25
+    totals = all_runs(second, second.account)
+    assert totals is not None
+    assert (totals.tool_calls, totals.by_name, totals.ms) == (3, {"read": 1, "bash": 2}, 7)
+    assert totals.tokens.input == 25
     assert all_runs(first, first.account) is None
 
 
@@ -90,8 +90,8 @@ def test_all_runs_together_come_to_what_the_session_came_to(runs: list[list[str]
         task = end(task, account(calls, len(calls)), NOW)
         assert task.account is not None
         assert (task.account.tool_calls, task.account.last_tools) == (len(run), tuple(run[-5:]))
-    sums = ended_runs(task)
-    assert sums == replace(_totals(account(calls, len(calls))), ms=0)
+    totals = ended_runs(task)
+    assert totals == replace(_totals(account(calls, len(calls))), ms=0)
 
 
 def _totals(whole: Account) -> Totals:

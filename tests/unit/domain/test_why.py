@@ -86,11 +86,11 @@ CASES: list[tuple[Situation, WhyCode, str]] = [
 
 @pytest.mark.spec("X-09")
 @pytest.mark.parametrize(("about", "code", "words"), CASES)
-def test_a_situation_has_a_code_and_a_sentence(about: Situation, code: WhyCode, words: str) -> None:
-    found = explain_session(about)
-    assert (found.code, found.session_id) == (code, SESSION)
-    assert words in found.sentence
-    assert "\n" not in found.sentence
+def test_a_situation_has_a_code_and_a_sentence(situation: Situation, code: WhyCode, words: str) -> None:
+    why = explain_session(situation)
+    assert (why.code, why.session_id) == (code, SESSION)
+    assert words in why.sentence
+    assert "\n" not in why.sentence
 
 
 def test_every_code_has_a_situation() -> None:

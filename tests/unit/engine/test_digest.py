@@ -160,12 +160,12 @@ def test_an_operator_may_say_how_much_is_kept() -> None:
 @pytest.mark.parametrize(
     "keeping", [CompactionPolicy(), CompactionPolicy(recent=0), CompactionPolicy(turns=1)]
 )
-def test_what_no_model_has_read_is_kept_up_to_half_of_the_room(keeping: CompactionPolicy) -> None:
+def test_what_no_model_has_read_is_kept_up_to_half_of_the_room(policy: CompactionPolicy) -> None:
     history = [said("old", 1), worked("done", 2), *(said("x" * 40_000, n) for n in range(3, 9))]
-    assert tail_start(history, keeping, 200_000) == MessageId("msg_0003")
-    assert tail_start(history, keeping, 50_000) == MessageId("msg_0007")
-    assert tail_start(history, keeping, 10_000) is None
-    assert tail_start(history, keeping, 10_000, known=False) == MessageId("msg_0003")
+    assert tail_start(history, policy, 200_000) == MessageId("msg_0003")
+    assert tail_start(history, policy, 50_000) == MessageId("msg_0007")
+    assert tail_start(history, policy, 10_000) is None
+    assert tail_start(history, policy, 10_000, known=False) == MessageId("msg_0003")
 
 
 def test_a_message_that_is_too_long_is_not_kept_nor_what_came_before_it() -> None:

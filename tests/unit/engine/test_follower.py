@@ -28,10 +28,10 @@ def change(
 
 
 def told(
-    follower: BoardSubscriber, *changes: TaskChange, upto: int, more: bool = False, **moved: str
+    subscriber: BoardSubscriber, *changes: TaskChange, upto: int, more: bool = False, **moved: str
 ) -> list[str]:
     """Types and bodies."""
-    news = follower.apply(
+    news = subscriber.apply(
         BoardChanges(
             point=at(upto, level=upto if moved else 0),
             changes=changes,
@@ -43,36 +43,40 @@ def told(
 
 
 def test_a_look_that_was_read_before_its_own_tells_it_nothing() -> None:
-    follower = BoardSubscriber(at(10))
-    assert told(follower, change("a", 9), change("b", 10), upto=10, c="old") == []
-    assert follower.point == at(10)
+    subscriber = BoardSubscriber(at(10))
+    assert told(subscriber, change("a", 9), change("b", 10), upto=10, c="old") == []
+    assert subscriber.point == at(10)
 
 
 def test_of_a_look_that_goes_further_than_its_own_it_takes_what_is_new() -> None:
-    follower = BoardSubscriber(at(10))
-    heard = told(follower, change("a", 9, born=9), change("b", 12, born=10), upto=12, c="new")
+    subscriber = BoardSubscriber(at(10))
+    heard = told(subscriber, change("a", 9, born=9), change("b", 12, born=10), upto=12, c="new")
     assert heard == ["updated b@12", "updated a@9", "updated new"], "a may have done more than its row tells"
-    assert follower.point == at(12)
+    assert subscriber.point == at(12)
 
 
 def test_what_came_and_ended_meanwhile_is_told_as_both_and_an_end_once() -> None:
-    follower = BoardSubscriber(at(10))
+    subscriber = BoardSubscriber(at(10))
     ended = change("a", 14, "task.completed", born=11, done=14)
-    assert told(follower, ended, upto=14) == ["created a@14", "completed a@14"]
+    assert told(subscriber, ended, upto=14) == ["created a@14", "completed a@14"]
     read = change("a", 20, "task.completed", born=11, done=14)
-    assert told(follower, read, upto=20) == ["updated a@20"]
+    assert told(subscriber, read, upto=20) == ["updated a@20"]
 
 
 def test_who_reads_piece_by_piece_is_told_of_launches_that_earlier_pieces_passed_by() -> None:
-    follower = BoardSubscriber(at(0))
-    assert told(follower, change("b", 5, born=5), upto=5, more=True) == ["created b@5"]
+    subscriber = BoardSubscriber(at(0))
+    assert told(subscriber, change("b", 5, born=5), upto=5, more=True) == ["created b@5"]
     late = change("a", 9, "task.error", born=2, done=9)
-    assert told(follower, change("b", 8, born=5), late, upto=9) == ["updated b@8", "created a@9", "error a@9"]
+    assert told(subscriber, change("b", 8, born=5), late, upto=9) == [
+        "updated b@8",
+        "created a@9",
+        "error a@9",
+    ]
 
 
 def test_a_cursor_never_promises_what_was_not_told() -> None:
-    follower = BoardSubscriber(at(3, level=2))
-    look = BoardChanges(
+    subscriber = BoardSubscriber(at(3, level=2))
+    board_changes = BoardChanges(
         point=at(9, level=9),
         changes=(
             change("a", 7, born=5),
@@ -81,7 +85,7 @@ def test_a_cursor_never_promises_what_was_not_told() -> None:
         ),
         moved=(TaskProgressed(SessionId("d"), b"d"), TaskProgressed(SessionId("e"), b"e")),
     )
-    news = list(follower.apply(look))
+    news = list(subscriber.apply(board_changes))
     assert [(each.type, parse_board_cursor(each.cursor)) for each in news] == [
         ("task.created", at(3, level=2)),
         ("task.created", at(3, level=2)),
@@ -94,24 +98,24 @@ def test_a_cursor_never_promises_what_was_not_told() -> None:
 
 
 async def test_one_that_does_not_keep_up_is_cut_off_and_holds_nothing() -> None:
-    follower = BoardSubscriber(at(0), size=2)
-    follower.attach()
+    subscriber = BoardSubscriber(at(0), size=2)
+    subscriber.attach()
     looks = [BoardChanges(point=at(rev), changes=(change("a", rev),)) for rev in (1, 2, 3)]
-    assert [follower.push(look) for look in looks] == [True, True, False]
+    assert [subscriber.push(board_changes) for board_changes in looks] == [True, True, False]
     async with asyncio.timeout(5):
-        assert await follower.next() is None
-    assert follower.point == at(0)
+        assert await subscriber.next() is None
+    assert subscriber.point == at(0)
 
 
 async def test_one_look_however_long_is_taken_by_one_that_has_taken_all_before() -> None:
-    follower = BoardSubscriber(at(0), size=2)
-    follower.attach()
+    subscriber = BoardSubscriber(at(0), size=2)
+    subscriber.attach()
     long = BoardChanges(point=at(9), changes=tuple(change("a", rev) for rev in range(1, 9)))
-    assert follower.push(long)
-    assert await follower.next() is long
+    assert subscriber.push(long)
+    assert await subscriber.next() is long
 
 
 def test_a_reset_begins_again_where_it_says() -> None:
-    follower = BoardSubscriber(at(3))
-    assert follower.reset_to(BoardChanges(point=at(9), reset=True)) == BoardUpdate("e-0-9", "reset", b"{}")
-    assert told(follower, change("a", 12, born=10), upto=12) == ["created a@12"]
+    subscriber = BoardSubscriber(at(3))
+    assert subscriber.reset_to(BoardChanges(point=at(9), reset=True)) == BoardUpdate("e-0-9", "reset", b"{}")
+    assert told(subscriber, change("a", 12, born=10), upto=12) == ["created a@12"]

@@ -134,26 +134,26 @@ async def test_a_runtime_that_tells_nobody_says_how_to_change_that() -> None:
 def test_a_letter_is_signed_in_both_ways_with_what_was_agreed() -> None:
     raw = b"0123456789abcdef0123456789abcdef"
     secret = "whsec_" + base64.b64encode(raw).decode()
-    letter = sign_delivery(parcel(), (Secret(secret),), NOW)
+    request = sign_delivery(parcel(), (Secret(secret),), NOW)
 
-    signed = b"dlv_1.1700000000." + letter.body
-    assert letter.headers["webhook-id"] == "dlv_1"
-    assert letter.headers["webhook-timestamp"] == "1700000000"
+    signed = b"dlv_1.1700000000." + request.body
+    assert request.headers["webhook-id"] == "dlv_1"
+    assert request.headers["webhook-timestamp"] == "1700000000"
     expected = base64.b64encode(hmac.digest(raw, signed, sha256)).decode()
-    assert letter.headers["webhook-signature"] == f"v1,{expected}"
-    plain = hmac.digest(secret.encode(), letter.body, sha256).hex()
-    assert letter.headers["x-webhook-signature"] == f"sha256={plain}"
-    assert letter.headers["content-type"] == "application/json"
-    assert letter.headers["user-agent"].startswith("asyncagents")
+    assert request.headers["webhook-signature"] == f"v1,{expected}"
+    plain = hmac.digest(secret.encode(), request.body, sha256).hex()
+    assert request.headers["x-webhook-signature"] == f"sha256={plain}"
+    assert request.headers["content-type"] == "application/json"
+    assert request.headers["user-agent"].startswith("asyncagents")
 
 
 def test_while_keys_change_every_one_of_them_verifies_and_the_first_signs_plainly() -> None:
     told, newer = "whsec_dG9sZA==", "whsec_bmV3ZXI="
-    letter = sign_delivery(parcel(), (Secret(told), Secret(newer)), NOW)
+    request = sign_delivery(parcel(), (Secret(told), Secret(newer)), NOW)
     for known in (told, newer):
-        assert verify_signature(letter.headers, letter.body, [known], NOW) == ValidSignature()
-    plain = {"x-webhook-signature": letter.headers["x-webhook-signature"]}
-    assert verify_signature(plain, letter.body, [told], NOW) == ValidSignature()
+        assert verify_signature(request.headers, request.body, [known], NOW) == ValidSignature()
+    plain = {"x-webhook-signature": request.headers["x-webhook-signature"]}
+    assert verify_signature(plain, request.body, [told], NOW) == ValidSignature()
 
 
 def test_no_secret_shows_in_what_is_printed_of_a_parcel() -> None:

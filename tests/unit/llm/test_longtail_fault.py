@@ -47,16 +47,16 @@ def http_error(status: int, body: object = None, **headers: str) -> theirs.Model
 )
 def test_each_error_of_the_library_has_its_failure(error: Exception, failure: type, again: bool) -> None:
     """Most of these only come from clouds that no local server can play."""
-    told = map_error(TARGET, error)
-    assert isinstance(told.failure, failure)
-    assert (isinstance(told.failure, APIError) and told.failure.data.is_retryable) == again
+    stream_error = map_error(TARGET, error)
+    assert isinstance(stream_error.failure, failure)
+    assert (isinstance(stream_error.failure, APIError) and stream_error.failure.data.is_retryable) == again
 
 
 def test_a_wait_that_came_without_a_header_is_kept() -> None:
-    told = map_error(TARGET, theirs.ModelRateLimitError("m", "Slow down.", retry_after=9))
-    assert told.retry_after == 9
-    assert isinstance(told.failure, APIError)
-    assert told.failure.data.status_code == 429
+    stream_error = map_error(TARGET, theirs.ModelRateLimitError("m", "Slow down.", retry_after=9))
+    assert stream_error.retry_after == 9
+    assert isinstance(stream_error.failure, APIError)
+    assert stream_error.failure.data.status_code == 429
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ def test_a_wait_that_came_without_a_header_is_kept() -> None:
 def test_the_library_knows_what_a_status_does_not_say(category: Any, status: int, failure: type) -> None:
     body = {"message": "in words that nobody here has heard"}
     error = theirs.ModelHTTPError.for_category(category, status_code=status, model_name="m", body=body)
-    told = map_error(TARGET, error)
-    assert isinstance(told.failure, failure)
-    assert not (isinstance(told.failure, APIError) and told.failure.data.is_retryable)
+    stream_error = map_error(TARGET, error)
+    assert isinstance(stream_error.failure, failure)
+    assert not (isinstance(stream_error.failure, APIError) and stream_error.failure.data.is_retryable)
 
 
 def test_no_error_is_too_odd_to_be_kept() -> None:

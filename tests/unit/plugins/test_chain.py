@@ -29,7 +29,7 @@ def chain(hook: HookName, *hooks: Hook) -> HookChain:
     plugins = []
     for number, each in enumerate(hooks):
         plugin = LoadedPlugin(
-            name=f"p{number}", origin="test", scope="user", custody=GuardedRunner(), seconds=5
+            name=f"p{number}", origin="test", scope="user", runner=GuardedRunner(), seconds=5
         )
         plugin.set_hooks({hook: each}, ())
         plugins.append(plugin)

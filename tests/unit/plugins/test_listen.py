@@ -31,7 +31,7 @@ async def test_a_slow_plugin_loses_the_oldest_and_that_is_reported() -> None:
         first.set()
         await go.wait()
 
-    plugin = LoadedPlugin(name="slow", origin="test", scope="user", custody=GuardedRunner(), seconds=60)
+    plugin = LoadedPlugin(name="slow", origin="test", scope="user", runner=GuardedRunner(), seconds=60)
     plugin.set_hooks({"event": hook}, ())
     bus, ring = Bus(), EventRing(3)
     async with asyncio.TaskGroup() as group:
@@ -50,7 +50,7 @@ async def test_a_slow_plugin_loses_the_oldest_and_that_is_reported() -> None:
 
 async def test_what_happens_elsewhere_or_to_nobody_known_is_not_told() -> None:
     heard: list[str | None] = []
-    plugin = LoadedPlugin(name="p", origin="test", scope="user", custody=GuardedRunner(), seconds=60)
+    plugin = LoadedPlugin(name="p", origin="test", scope="user", runner=GuardedRunner(), seconds=60)
     plugin.set_hooks({"event": lambda event: heard.append(event.session_id)}, ())
     bus = Bus()
     async with asyncio.TaskGroup() as group:
@@ -71,7 +71,7 @@ async def test_one_that_keeps_hanging_is_told_no_more() -> None:
         calls += 1
         await asyncio.Event().wait()
 
-    plugin = LoadedPlugin(name="p", origin="test", scope="user", custody=GuardedRunner(), seconds=0.01)
+    plugin = LoadedPlugin(name="p", origin="test", scope="user", runner=GuardedRunner(), seconds=0.01)
     plugin.set_hooks({"event": hook}, ())
     bus = Bus()
     async with asyncio.TaskGroup() as group:

@@ -21,14 +21,14 @@ async def test_who_gives_up_leaves_what_was_begun_to_whoever_asks_next() -> None
         assert go.wait(30)
         return FOUND
 
-    errands, index = BlockingWork(), FileIndex()
+    blocking, index = BlockingWork(), FileIndex()
     async with asyncio.TaskGroup() as group:
-        first = group.create_task(index.names(errands, "/x", walk))
+        first = group.create_task(index.names(blocking, "/x", walk))
         await begun.wait()
         first.cancel()
-        others = [group.create_task(index.names(errands, "/x", walk)) for _ in range(5)]
+        others = [group.create_task(index.names(blocking, "/x", walk)) for _ in range(5)]
         loop.call_soon(go.set)
-    errands.close()
+    blocking.close()
 
     assert [each.result() for each in others] == [FOUND] * 5
     assert walks == ["/x"]
@@ -43,21 +43,21 @@ async def test_a_walk_that_fails_is_told_and_tried_again() -> None:
             raise ToolError("It cannot be read.")
         return FOUND
 
-    errands, index = BlockingWork(), FileIndex()
+    blocking, index = BlockingWork(), FileIndex()
     with pytest.raises(InvalidInput, match="cannot be read"):
-        await index.names(errands, "/x", walk)
-    assert await index.names(errands, "/x", walk) is FOUND
-    errands.close()
+        await index.names(blocking, "/x", walk)
+    assert await index.names(blocking, "/x", walk) is FOUND
+    blocking.close()
     assert tries == [False, False]
-    assert errands.closing.is_set()
+    assert blocking.closing.is_set()
 
 
 async def test_a_disk_that_does_not_answer_keeps_nobody_waiting_for_ever() -> None:
-    errands, go = BlockingWork(), Event()
-    errands.seconds = 0.01
+    blocking, go = BlockingWork(), Event()
+    blocking.seconds = 0.01
     try:
         with pytest.raises(Unavailable, match="did not answer"):
-            await errands.run(lambda: go.wait(30))
+            await blocking.run(lambda: go.wait(30))
     finally:
         go.set()
-        errands.close()
+        blocking.close()

@@ -17,7 +17,7 @@ from asyncagents.server.routes import ROUTES
 DOCUMENT = document(ROUTES)
 
 
-async def handler(site: ServerContext, request: Request) -> Response:
+async def handler(server: ServerContext, request: Request) -> Response:
     """Things.
 
     Does nothing,

@@ -18,7 +18,7 @@ from asyncagents.server.routes import ROUTES
 X = Param("x", "A number")
 
 
-async def handler(site: ServerContext, request: Request) -> Response:
+async def handler(server: ServerContext, request: Request) -> Response:
     """Get a thing.
 
     A second sentence,
@@ -39,7 +39,7 @@ def test_a_handler_of_several_routes_may_have_a_summary_for_each() -> None:
 
     @routes.delete("/b", access="local", summary="Delete a thing")
     @routes.put("/a", access="token")
-    async def put(site: ServerContext, request: Request) -> Response:
+    async def put(server: ServerContext, request: Request) -> Response:
         """Put a thing."""
         return Response(204)
 

@@ -78,7 +78,7 @@ class FaultyConnection:
 def open_batches(path: Path, *, seed: int, faults: Faults | None = None) -> Iterator[GroupCommit]:
     """The writing half of another process, driven by hand: the file must be there."""
     clock, rng = FakeClock(), SeededRng(seed)
-    batches = GroupCommit(
+    group_commit = GroupCommit(
         path,
         (faults or Faults()).connect,
         name=f"writer-{seed}",
@@ -87,6 +87,6 @@ def open_batches(path: Path, *, seed: int, faults: Faults | None = None) -> Iter
         ids=Ids(clock, rng),
     )
     try:
-        yield batches
+        yield group_commit
     finally:
-        batches.close()
+        group_commit.close()

@@ -54,8 +54,8 @@ async def _claim(lab: Lab) -> Act:
 
 
 async def _claim_from_the_dead(lab: Lab) -> Act:
-    session_id, _, lease = await lab.prompted()
-    await lab.step(lease)
+    session_id, _, claim = await lab.prompted()
+    await lab.step(claim)
     return lambda: lab.store.claim(session_id, BOB, dead=ALICE)
 
 
@@ -65,40 +65,40 @@ async def _claim_what_is_mine(lab: Lab) -> Act:
 
 
 async def _release(lab: Lab) -> Act:
-    _, _, lease = await lab.prompted()
-    return lambda: lab.store.release(lease)
+    _, _, claim = await lab.prompted()
+    return lambda: lab.store.release(claim)
 
 
 async def _start_step(lab: Lab) -> Act:
-    _, _, lease = await lab.prompted()
+    _, _, claim = await lab.prompted()
     new = lab.new_step()
-    return lambda: lab.store.start_step(lease, new)
+    return lambda: lab.store.start_step(claim, new)
 
 
 async def _write_parts(lab: Lab) -> Act:
-    _, _, lease = await lab.prompted()
-    part = lab.text(await lab.step(lease), "once")
-    return lambda: lab.write(lease, part)
+    _, _, claim = await lab.prompted()
+    part = lab.text(await lab.step(claim), "once")
+    return lambda: lab.write(claim, part)
 
 
 async def _finish_step(lab: Lab) -> Act:
-    _, _, lease = await lab.prompted()
-    step = await lab.step(lease)
+    _, _, claim = await lab.prompted()
+    step = await lab.step(claim)
     end = lab.step_end(step, lab.call(step))
-    return lambda: lab.store.finish_step(lease, end)
+    return lambda: lab.store.finish_step(claim, end)
 
 
 async def _advance(lab: Lab) -> Act:
-    session_id, lease, (one, other) = await lab.called(None, None)
-    moves = (CallMove(one.id, Running(lease.fence)), CallMove(other.id, lab.ask(session_id)))
-    return lambda: lab.store.advance(lease, moves)
+    session_id, claim, (one, other) = await lab.called(None, None)
+    moves = (CallMove(one.id, Running(claim.fence)), CallMove(other.id, lab.ask(session_id)))
+    return lambda: lab.store.advance(claim, moves)
 
 
 async def _finish_call(lab: Lab) -> Act:
-    session_id, lease, (call,) = await lab.called(None)
-    await lab.start(lease, call)
+    session_id, claim, (call,) = await lab.called(None)
+    await lab.start(claim, call)
     fact = lab.input(session_id, source="system")
-    return lambda: lab.store.finish_call(lease, call.id, done(), (fact,))
+    return lambda: lab.store.finish_call(claim, call.id, done(), (fact,))
 
 
 async def _settle(lab: Lab) -> Act:
@@ -107,9 +107,9 @@ async def _settle(lab: Lab) -> Act:
 
 
 async def _settle_what_was_shown(lab: Lab) -> Act:
-    session_id, lease, (call,) = await lab.called(lab.waiting())
+    session_id, claim, (call,) = await lab.called(lab.waiting())
     await lab.prompt(session_id, source="system")
-    await lab.step(lease)
+    await lab.step(claim)
     return lambda: lab.store.settle(call.id, done())
 
 
@@ -129,8 +129,8 @@ async def _expire(lab: Lab) -> Act:
 
 
 async def _cancel(lab: Lab) -> Act:
-    session_id, _, lease = await lab.prompted()
-    await lab.step(lease)
+    session_id, _, claim = await lab.prompted()
+    await lab.step(claim)
     await lab.prompt(session_id)
     return lambda: lab.store.cancel(session_id)
 
@@ -146,28 +146,28 @@ async def _delete(lab: Lab) -> Act:
     return lambda: lab.store.delete_session(session_id)
 
 
-async def _wake_seq(lab: Lab, lease: Claim) -> int:
-    return (await lab.store.snapshot(lease)).control.wake_seq
+async def _wake_seq(lab: Lab, claim: Claim) -> int:
+    return (await lab.store.snapshot(claim)).control.wake_seq
 
 
 async def _park(lab: Lab) -> Act:
-    _, lease, _ = await lab.called(lab.waiting())
-    seen = await _wake_seq(lab, lease)
-    return lambda: lab.store.park(lease, seen)
+    _, claim, _ = await lab.called(lab.waiting())
+    seen = await _wake_seq(lab, claim)
+    return lambda: lab.store.park(claim, seen)
 
 
 async def _rest(lab: Lab) -> Act:
-    _, _, lease = await lab.prompted()
-    await lab.end(lease, await lab.step(lease))
-    seen = await _wake_seq(lab, lease)
-    return lambda: lab.store.rest(lease, seen, "done")
+    _, _, claim = await lab.prompted()
+    await lab.end(claim, await lab.step(claim))
+    seen = await _wake_seq(lab, claim)
+    return lambda: lab.store.rest(claim, seen, "done")
 
 
 async def _abort(lab: Lab) -> Act:
-    session_id, _, lease = await lab.prompted()
+    session_id, _, claim = await lab.prompted()
     await lab.store.cancel(session_id)
-    seen = await _wake_seq(lab, lease)
-    return lambda: lab.store.rest(lease, seen, "aborted")
+    seen = await _wake_seq(lab, claim)
+    return lambda: lab.store.rest(claim, seen, "aborted")
 
 
 SCENES: list[Scene] = [
@@ -248,19 +248,19 @@ async def test_a_store_with_a_bad_disk_goes_the_same_way_as_one_with_a_good_disk
 async def test_an_answer_that_overtakes_the_commit_of_its_ask_stays(tmp_path: Path) -> None:
     path, faults = tmp_path / "store.db", Faults()
     async with _lab(path, faults) as lab:
-        session_id, lease, (call,) = await lab.called(None)
+        session_id, claim, (call,) = await lab.called(None)
         state = lab.ask(session_id)
         assert state.ask is not None
         ask = state.ask.id
         faults.commits = ["after"]
         faults.on_commit = lambda: _in_another_process(path, lambda tx: answer(tx, ask, Once()))
-        await lab.store.advance(lease, (CallMove(call.id, state),))
+        await lab.store.advance(claim, (CallMove(call.id, state),))
         assert (await lab.store.call(call.id)).granted == ("h1",)
 
 
 def _in_another_process(path: Path, verb: Verb[Any]) -> None:
-    with open_batches(path, seed=9) as batches:
-        ((outcome,), _) = batches.run([verb])
+    with open_batches(path, seed=9) as group_commit:
+        ((outcome,), _) = group_commit.run([verb])
         assert outcome.error is None
 
 

@@ -57,8 +57,8 @@ async def test_a_member_that_fails_leaves_its_neighbours_whole(
 ) -> None:
     session_id = await lab.session()
     good, bad, late = (lab.input(session_id, text) for text in ("good", "bad", "late"))
-    with open_batches(tmp_path / "store.db", seed=5) as batches:
-        outcomes, report = batches.run([_admit(good), _then(bad, error), _admit(late)])
+    with open_batches(tmp_path / "store.db", seed=5) as group_commit:
+        outcomes, commit_report = group_commit.run([_admit(good), _then(bad, error), _admit(late)])
     first, failed, last = outcomes
     assert (first.value, last.value) == (
         AdmitResult(good.message.id, new=True),
@@ -66,8 +66,8 @@ async def test_a_member_that_fails_leaves_its_neighbours_whole(
     )
     expected = StoreError if isinstance(error, sqlite3.Error) else type(error)
     assert isinstance(failed.error, expected)
-    assert _published(report.events) == [good.message.id, late.message.id]
-    assert report.woken == [session_id, session_id]
+    assert _published(commit_report.events) == [good.message.id, late.message.id]
+    assert commit_report.woken == [session_id, session_id]
     assert [e.info.id for e in await lab.store.messages(session_id)] == [good.message.id, late.message.id]
     assert (await lab.store.control(session_id)).wake_seq == 2
 
@@ -76,10 +76,10 @@ async def test_a_batch_of_failures_writes_nothing(lab: Lab, tmp_path: Path) -> N
     session_id = await lab.session()
     before, cursor = await lab.everything(), await lab.store.cursor()
     verbs = [_then(lab.input(session_id), Conflict("no")) for _ in range(3)]
-    with open_batches(tmp_path / "store.db", seed=5) as batches:
-        outcomes, report = batches.run(verbs)
+    with open_batches(tmp_path / "store.db", seed=5) as group_commit:
+        outcomes, commit_report = group_commit.run(verbs)
     assert [type(outcome.error) for outcome in outcomes] == [Conflict] * 3
-    assert report == Commit([], [], [], [], upto=report.upto)
+    assert commit_report == Commit([], [], [], [], upto=commit_report.upto)
     assert await lab.everything() == before
     assert await lab.store.cursor() == cursor
 
@@ -89,16 +89,16 @@ async def test_a_failed_commit_of_many_is_done_once_for_each(lab: Lab, tmp_path:
     session_id = await lab.session()
     facts = [lab.input(session_id, f"no. {n}") for n in range(20)]
     faults = Faults()
-    with open_batches(tmp_path / "store.db", seed=5, faults=faults) as batches:
+    with open_batches(tmp_path / "store.db", seed=5, faults=faults) as group_commit:
         faults.commits = [fault]
-        outcomes, report = batches.run([_admit(fact) for fact in facts])
-        poll = batches.poll()
+        outcomes, commit_report = group_commit.run([_admit(fact) for fact in facts])
+        poll = group_commit.poll()
     assert poll == Commit([], [], [], [], upto=poll.upto)
     assert [outcome.value for outcome in outcomes] == [
         AdmitResult(fact.message.id, new=True) for fact in facts
     ]
-    assert _published(report.events) == [fact.message.id for fact in facts]
-    assert report.woken == [session_id] * 20
+    assert _published(commit_report.events) == [fact.message.id for fact in facts]
+    assert commit_report.woken == [session_id] * 20
     assert (await lab.store.control(session_id)).wake_seq == 20
 
 
@@ -109,13 +109,13 @@ async def test_a_full_disk_takes_only_the_member_that_filled_it(lab: Lab, tmp_pa
     huge = lab.input(session_id, "x" * 2_000_000)
     faults.spare_pages = 60
     with open_batches(path, seed=5, faults=faults) as batches:
-        outcomes, report = batches.run([_admit(fact) for fact in (small[0], huge, small[1])])
+        outcomes, commit_report = batches.run([_admit(fact) for fact in (small[0], huge, small[1])])
         assert isinstance(outcomes[1].error, StoreError)
         assert "full" in str(outcomes[1].error)
         assert [outcomes[n].value.new for n in (0, 2)] == [True, True]
-        assert _published(report.events) == [small[0].message.id, small[1].message.id]
-    with open_batches(path, seed=6) as batches:
-        outcomes, _ = batches.run([_admit(huge), _admit(small[2])])
+        assert _published(commit_report.events) == [small[0].message.id, small[1].message.id]
+    with open_batches(path, seed=6) as group_commit:
+        outcomes, _ = group_commit.run([_admit(huge), _admit(small[2])])
         assert [outcome.value.new for outcome in outcomes] == [True, True]
     assert len(await lab.store.messages(session_id)) == 4
     assert (await lab.store.control(session_id)).wake_seq == 4
@@ -127,18 +127,20 @@ async def test_an_error_that_rolls_everything_back_silently_costs_nobody_their_w
     session_id = await lab.session()
     facts = [lab.input(session_id, f"no. {n}") for n in range(4)]
     faults = Faults()
-    with open_batches(tmp_path / "store.db", seed=5, faults=faults) as batches:
+    with open_batches(tmp_path / "store.db", seed=5, faults=faults) as group_commit:
 
         async def falls(tx: Tx) -> None:
             await admit.admit_input(tx, facts[2])
             faults.rollback("database or disk is full")
             await tx.one("revision")
 
-        outcomes, report = batches.run([_admit(facts[0]), _admit(facts[1]), falls, _admit(facts[3])])
+        outcomes, commit_report = group_commit.run(
+            [_admit(facts[0]), _admit(facts[1]), falls, _admit(facts[3])]
+        )
     assert [outcome.error is None for outcome in outcomes] == [True, True, False, True]
     assert isinstance(outcomes[2].error, StoreError)
     kept = [facts[n].message.id for n in (0, 1, 3)]
-    assert _published(report.events) == kept
+    assert _published(commit_report.events) == kept
     assert [e.info.id for e in await lab.store.messages(session_id)] == kept
 
 
@@ -151,15 +153,15 @@ async def test_an_error_anywhere_is_an_error_or_done_and_the_next_batch_works(
     session_id = await lab.session()
     facts = [lab.input(session_id, f"no. {n}") for n in range(3)]
     faults = Faults()
-    with open_batches(tmp_path / "store.db", seed=5, faults=faults) as batches:
+    with open_batches(tmp_path / "store.db", seed=5, faults=faults) as group_commit:
         faults.statements[start] = sqlite3.OperationalError("disk I/O error")
-        outcomes, report = batches.run([_admit(fact) for fact in facts[:2]])
+        outcomes, commit_report = group_commit.run([_admit(fact) for fact in facts[:2]])
         assert faults.statements == {}
         for outcome in outcomes:
             assert outcome.error is None or isinstance(outcome.error, StoreError)
         done = [outcome.value.message_id for outcome in outcomes if outcome.error is None]
-        assert _published(report.events) == done
-        ((last,), _) = batches.run([_admit(facts[2])])
+        assert _published(commit_report.events) == done
+        ((last,), _) = group_commit.run([_admit(facts[2])])
         assert last.value.new
     assert [e.info.id for e in await lab.store.messages(session_id)] == [*done, facts[2].message.id]
 
@@ -167,12 +169,12 @@ async def test_an_error_anywhere_is_an_error_or_done_and_the_next_batch_works(
 async def test_a_bug_in_a_batch_does_not_keep_the_write_lock(lab: Lab, tmp_path: Path) -> None:
     session_id = await lab.session()
     faults = Faults()
-    with open_batches(tmp_path / "store.db", seed=5, faults=faults) as batches:
+    with open_batches(tmp_path / "store.db", seed=5, faults=faults) as group_commit:
         faults.statements["PRAGMA data_version"] = ZeroDivisionError()  # type: ignore[assignment]
         with pytest.raises(ZeroDivisionError):
-            batches.run([_admit(lab.input(session_id))])
+            group_commit.run([_admit(lab.input(session_id))])
         await lab.prompt(session_id)
-        ((outcome,), _) = batches.run([_admit(lab.input(session_id))])
+        ((outcome,), _) = group_commit.run([_admit(lab.input(session_id))])
         assert outcome.error is None
 
 
@@ -277,15 +279,17 @@ async def test_a_verb_that_waits_is_a_bug_that_harms_nobody(lab: Lab, tmp_path: 
         await asyncio.sleep(1)
 
     fact = lab.input(session_id)
-    with open_batches(tmp_path / "store.db", seed=5) as batches:
-        (first, second), _ = batches.run([sleepy, _admit(fact)])
+    with open_batches(tmp_path / "store.db", seed=5) as group_commit:
+        (first, second), _ = group_commit.run([sleepy, _admit(fact)])
     assert isinstance(first.error, RuntimeError)
     assert second.value.new
 
 
 async def test_a_missing_session_is_its_callers_matter_alone(lab: Lab, tmp_path: Path) -> None:
     session_id = await lab.session()
-    with open_batches(tmp_path / "store.db", seed=5) as batches:
-        outcomes, _ = batches.run([_admit(lab.input(SessionId("ses_nobody"))), _admit(lab.input(session_id))])
+    with open_batches(tmp_path / "store.db", seed=5) as group_commit:
+        outcomes, _ = group_commit.run(
+            [_admit(lab.input(SessionId("ses_nobody"))), _admit(lab.input(session_id))]
+        )
     assert isinstance(outcomes[0].error, NotFound)
     assert outcomes[1].value.new

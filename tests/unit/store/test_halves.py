@@ -113,8 +113,8 @@ async def test_what_others_wrote_is_heard_of_before_quick_work_counts(lab: Lab, 
     session_id = await lab.session()
     heard: list[str] = []
     lab.database.listen(lambda commit: heard.extend(commit.woken))
-    with open_batches(tmp_path / "store.db", seed=9) as batches:
-        batches.run([_admit(lab.input(session_id, "from elsewhere"))])
+    with open_batches(tmp_path / "store.db", seed=9) as group_commit:
+        group_commit.run([_admit(lab.input(session_id, "from elsewhere"))])
     await lab.database.write(_admit(lab.input(session_id, "from here")), quick=True)
     assert heard == [session_id, session_id]
 

@@ -117,8 +117,8 @@ async def test_a_verb_that_fails_halfway_takes_no_revision(here: Process, there:
 
 
 async def test_cancels_and_deletions_reach_the_other(here: Process, there: Process) -> None:
-    session_id, _, lease = await here.prompted()
-    await here.step(lease)
+    session_id, _, claim = await here.prompted()
+    await here.step(claim)
     await there.store.cancel(session_id)
     await here.look()
     assert session_id in here.commits[-1].interrupted

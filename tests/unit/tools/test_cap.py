@@ -56,7 +56,7 @@ def test_a_capped_tool_is_the_same_in_all_but_its_run(tmp_path: Path) -> None:
     async def run(args: Nothing, context: ToolContext) -> Outcome:
         return Completed("")
 
-    tool = Tool("t", Nothing, run, effect="idempotent", timeout=7, lasting=AsyncSpec(seconds=9))
+    tool = Tool("t", Nothing, run, effect="idempotent", timeout=7, spec=AsyncSpec(seconds=9))
     same = limit_output(tool, tmp_path)
     assert {**vars(same), "run": run} == vars(tool)
     assert same.run is not run

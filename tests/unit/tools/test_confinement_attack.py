@@ -84,9 +84,9 @@ async def test_no_way_out_changes_or_tells_anything(tmp_path: Path) -> None:
     kept = (ground.root / ".git/config").read_text(), (ground.root / ".git/hooks").stat().st_mode
     bad = []
     for way in WAYS_OUT:
-        ended = await ground.bash(f"exec 2>&1; {way.format(home=ground.home, data=ground.data)}")
-        if ended.exit_code == 0 or "SECRET" in ended.output:
-            bad.append((way, ended.output))
+        result = await ground.bash(f"exec 2>&1; {way.format(home=ground.home, data=ground.data)}")
+        if result.exit_code == 0 or "SECRET" in result.output:
+            bad.append((way, result.output))
         now = {path: path.read_text() for path in before}
         same = (ground.root / ".git/config").read_text(), (ground.root / ".git/hooks").stat().st_mode
         assert (now, same) == (before, kept), way
@@ -115,8 +115,8 @@ async def test_a_socket_on_the_disk_is_part_of_the_network(tmp_path: Path, netwo
         one.listen()
         two.listen()
         for place in (str(named), abstract):
-            ended = await ground.bash(f'python3 -c "{connect}" {place}', Sandbox(network=network))
-            assert (ended.exit_code == 0) is network, (place, ended.output)
+            result = await ground.bash(f'python3 -c "{connect}" {place}', Sandbox(network=network))
+            assert (result.exit_code == 0) is network, (place, result.output)
 
 
 def test_only_sockets_that_are_there_are_listed(tmp_path: Path) -> None:
@@ -169,18 +169,18 @@ async def test_where_the_temporary_folder_is_a_link_it_is_the_sessions_own_as_we
     ground = lay_out(tmp_path, tmp_path / "project")
     put(tmp_path / "real/of-others", "SECRET")
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    places = SandboxPaths(
+    paths = SandboxPaths(
         root=ground.root,
         home=ground.home,
         scratch=ground.data / "scratch",
         own_paths=(ground.data,),
         temporary=(str(tmp_path / "link"), str(tmp_path / "real")),
     )
-    words = Sandboxes(places).bwrap_arguments(OFFLINE, "ses_1")
+    words = Sandboxes(paths).bwrap_arguments(OFFLINE, "ses_1")
     command = f"ls {tmp_path}/link {tmp_path}/real; echo 1 > $TMPDIR/mine && cat {tmp_path}/link/mine"
-    ended = await ground.processes.run(("bash", "-c", command), cwd=ground.root, timeout=60, sandbox=words)
-    assert "of-others" not in ended.output
-    assert ended.output.endswith("1\n")
+    result = await ground.processes.run(("bash", "-c", command), cwd=ground.root, timeout=60, sandbox=words)
+    assert "of-others" not in result.output
+    assert result.output.endswith("1\n")
     assert not (tmp_path / "real/mine").exists()
 
 
@@ -192,7 +192,7 @@ async def test_a_home_as_project_keeps_what_programs_obey(tmp_path: Path) -> Non
     for each in (".bashrc", ".gitconfig", ".local/bin/tool", "notes"):
         put(home / each, "mine")
     data.mkdir(parents=True)
-    places = SandboxPaths(
+    paths = SandboxPaths(
         root=home,
         home=home,
         scratch=data / "scratch",
@@ -201,16 +201,16 @@ async def test_a_home_as_project_keeps_what_programs_obey(tmp_path: Path) -> Non
         startup_files=tuple(home / each for each in (".bashrc", ".gitconfig", ".local/bin", ".zshrc")),
         temporary=(str(tmp_path / "tmp"),),
     )
-    words = Sandboxes(places).bwrap_arguments(OFFLINE, "ses_1")
+    words = Sandboxes(paths).bwrap_arguments(OFFLINE, "ses_1")
     for way in (
         "echo x >> .bashrc", "mv .bashrc b", "git config --file .gitconfig core.fsmonitor x", "rm .gitconfig",
         "echo x > .local/bin/git", "mv .local l", "mkdir .config/asyncagents/plugins", "mv .config c",
         "rm -rf .config && ln -s /nowhere .config",
     ):  # fmt: skip
-        ended = await ground.processes.run(("bash", "-c", way), cwd=home, timeout=60, sandbox=words)
-        assert ended.exit_code != 0, way
-    ended = await ground.processes.run(("bash", "-c", "echo 1 > notes"), cwd=home, timeout=60, sandbox=words)
-    assert (ended.exit_code, (home / "notes").read_text()) == (0, "1\n")
+        result = await ground.processes.run(("bash", "-c", way), cwd=home, timeout=60, sandbox=words)
+        assert result.exit_code != 0, way
+    result = await ground.processes.run(("bash", "-c", "echo 1 > notes"), cwd=home, timeout=60, sandbox=words)
+    assert (result.exit_code, (home / "notes").read_text()) == (0, "1\n")
     assert (home / ".bashrc").read_text() == (home / ".local/bin/tool").read_text() == "mine"
     assert list(config.iterdir()) == []
 
@@ -249,8 +249,8 @@ async def test_no_library_of_the_project_is_loaded_before_a_command_is_held(
     libraries = f"{root}/lib:{tmp_path}/lib::.:lib:{tmp_path}/link:{root}/gone"
     environment = {"PATH": f"{tmp_path}/bin:{PATH}", "LD_LIBRARY_PATH": libraries}
     processes = Processes(environment, folder=tmp_path, root=root)
-    ended = await processes.run(("true",), cwd=root, timeout=60, sandbox=("--unshare-net",))
-    assert ended.output == f"[{tmp_path}/lib]\n"
+    result = await processes.run(("true",), cwd=root, timeout=60, sandbox=("--unshare-net",))
+    assert result.output == f"[{tmp_path}/lib]\n"
     own = await processes.for_own_programs().run(("env",), cwd=root, timeout=60)
     assert f"LD_LIBRARY_PATH={tmp_path}/lib\n" in own.output
     assert drop_project_libraries({"LD_LIBRARY_PATH": f"{root}/lib"}, outside=root) == {}
@@ -262,8 +262,8 @@ async def test_a_confined_command_has_the_libraries_of_the_user(tmp_path: Path) 
     environment = {"PATH": PATH, "LD_LIBRARY_PATH": f"{ground.root}/lib"}
     processes = Processes(environment, folder=tmp_path, root=ground.root)
     words = ground.sandboxes.bwrap_arguments(OFFLINE, "ses_1")
-    ended = await processes.run(("env",), cwd=ground.root, timeout=60, sandbox=words)
-    assert f"LD_LIBRARY_PATH={ground.root}/lib\n" in ended.output
+    result = await processes.run(("env",), cwd=ground.root, timeout=60, sandbox=words)
+    assert f"LD_LIBRARY_PATH={ground.root}/lib\n" in result.output
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,14 @@ from asyncagents.tools.process.processes import Processes
 
 
 def _tools(folder: Path) -> list[AnyTool]:
-    files, seen = Files(folder), ReadLog()
+    files, read_log = Files(folder), ReadLog()
     processes = Processes({}, folder=folder)
-    return [glob(files, seen, processes), grep(files, seen, processes), patch(files, seen), skill([])]
+    return [
+        glob(files, read_log, processes),
+        grep(files, read_log, processes),
+        patch(files, read_log),
+        skill([]),
+    ]
 
 
 @pytest.mark.spec("A-05")

@@ -263,17 +263,17 @@ def test_not_even_a_link_that_stays_near_is_followed_after_the_plan(desk: Desk, 
 
 
 def test_what_a_session_saw_is_bounded_and_the_oldest_is_forgotten(desk: Desk) -> None:
-    seen = ReadLog(files=2, calls=1)
+    read_log = ReadLog(files=2, calls=1)
     session = SessionId("ses_1")
     places = [desk.files.resolve(name) for name in ("a", "b", "c")]
     for place in places:
-        seen.record(session, place, Fingerprint(1, 2, 3, 4, "sha"))
-    assert [seen.known_fingerprint(session, place) is not None for place in places] == [False, True, True]
+        read_log.record(session, place, Fingerprint(1, 2, 3, 4, "sha"))
+    assert [read_log.known_fingerprint(session, place) is not None for place in places] == [False, True, True]
     for place in places:
-        seen.record_plan(CallId(place.name), CallPlan(place))
-    assert seen.plan_of(CallId("c")).place == places[2]
+        read_log.record_plan(CallId(place.name), CallPlan(place))
+    assert read_log.plan_of(CallId("c")).place == places[2]
     with pytest.raises(ToolError, match="call the tool again"):
-        seen.plan_of(CallId("a"))
+        read_log.plan_of(CallId("a"))
 
 
 @pytest.mark.parametrize("name", ["read", "write", "edit", "list"])

@@ -45,10 +45,10 @@ def _search(desk: Desk, pattern: str, path: str = ".", include: str | None = Non
 
 
 def _found(desk: Desk, pattern: str, **more: Any) -> list[str]:
-    answer = _search(desk, pattern, **more)
-    assert not answer.error
+    result = _search(desk, pattern, **more)
+    assert not result.error
     top = f"{desk.root}/"
-    return sorted(f"{m.path.removeprefix(top)}:{m.number}:{m.text}" for m in answer.matches)
+    return sorted(f"{m.path.removeprefix(top)}:{m.number}:{m.text}" for m in result.matches)
 
 
 @pytest.mark.spec("A-05")
@@ -198,12 +198,12 @@ def test_binary_files_links_and_pipes_are_passed_over_and_what_cannot_be_opened_
     os.mkfifo(desk.root / "pipe")
     with (desk.root / "huge").open("wb") as file:
         file.truncate(65 * 1024 * 1024)
-    answer = _search(desk, "^the secret")
-    assert {Path(match.path).name: match.text for match in answer.matches} == {
+    result = _search(desk, "^the secret")
+    assert {Path(match.path).name: match.text for match in result.matches} == {
         "latin": "the secret caf\ufffd",
         "bom": "the secret",
     }
-    assert answer.unread == 1
+    assert result.unread == 1
 
 
 async def test_a_file_that_is_named_is_searched_even_if_it_is_ignored(desk: Desk) -> None:
@@ -306,6 +306,6 @@ def test_it_finds_what_git_grep_finds(
 )
 def test_any_pattern_ends_in_an_answer(desk: Desk, pattern: str, include: str | None) -> None:
     desk.put("a/b", "a line\nanother\n")
-    answer = _search(desk, pattern, include=include)
-    assert not answer.error or answer.error.endswith(".")
-    msgspec.json.encode(answer)
+    result = _search(desk, pattern, include=include)
+    assert not result.error or result.error.endswith(".")
+    msgspec.json.encode(result)

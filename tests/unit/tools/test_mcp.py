@@ -68,11 +68,11 @@ def test_annotations_may_lower_the_effect(hints: types.ToolAnnotations | None, e
 
 
 def test_a_schema_is_passed_on_as_an_object() -> None:
-    offer = _build_tool(
+    tool = _build_tool(
         types.Tool(name="t", input_schema={"$schema": "x", "required": ["a"], "$defs": {"D": {}}})
     )
-    assert offer.parameters == {"type": "object", "properties": {}, "required": ["a"], "$defs": {"D": {}}}
-    assert offer.description == "t"
+    assert tool.parameters == {"type": "object", "properties": {}, "required": ["a"], "$defs": {"D": {}}}
+    assert tool.description == "t"
 
 
 def test_an_answer_is_told_in_words() -> None:

@@ -186,8 +186,8 @@ async def test_names_of_this_machine_are_not_posted_to(name: str) -> None:
     ],
 )
 def test_a_host_is_allowed_by_its_whole_name_only(host: str, allowed: bool) -> None:
-    gate = HostPolicy(("Hooks.Corp", "10.1.2.3", "[fd00::5]"), lambda address: False)
-    assert gate.allows(host, "10.9.9.9") is allowed
+    policy = HostPolicy(("Hooks.Corp", "10.1.2.3", "[fd00::5]"), lambda address: False)
+    assert policy.allows(host, "10.9.9.9") is allowed
 
 
 @pytest.mark.parametrize("url", [f"http://{PUBLIC}/x?a=b%20c", "https://x.test:8443/a(b)", "http://x_y.test"])

@@ -116,8 +116,8 @@ async def test_nothing_survives_a_timeout_and_what_was_said_is_kept(
 
 
 async def test_nothing_survives_the_end_of_a_command(processes: Processes, tmp_path: Path) -> None:
-    ended = await bash(processes, "setsid nohup sleep 600 & echo done")
-    assert ended == ProcessResult(exit_code=0, timed_out=False, output="done\n", truncated=False)
+    result = await bash(processes, "setsid nohup sleep 600 & echo done")
+    assert result == ProcessResult(exit_code=0, timed_out=False, output="done\n", truncated=False)
     assert alive(tmp_path) == []
 
 
@@ -161,10 +161,10 @@ async def test_exit_codes_are_those_of_a_shell(processes: Processes) -> None:
 
 
 async def test_there_is_no_input_and_no_terminal(processes: Processes) -> None:
-    ended = await bash(
+    result = await bash(
         processes, "cat; test -t 0 || test -t 1 || echo none; ( : < /dev/tty ) 2>/dev/null || echo no"
     )
-    assert ended.output == "none\nno\n"
+    assert result.output == "none\nno\n"
 
 
 async def test_a_command_knows_only_the_given_environment(processes: Processes) -> None:
@@ -181,38 +181,38 @@ async def test_output_is_heard_while_the_command_runs(processes: Processes, tmp_
         (tmp_path / "go").touch()
 
     command = f"echo first; until test -e {tmp_path}/go; do sleep 0.01; done; echo second >&2"
-    ended = await processes.run(("bash", "-c", command), cwd=tmp_path, timeout=60, on_output=listen)
-    assert "".join(heard) == ended.output == "first\nsecond\n"
+    result = await processes.run(("bash", "-c", command), cwd=tmp_path, timeout=60, on_output=listen)
+    assert "".join(heard) == result.output == "first\nsecond\n"
 
 
 @pytest.mark.spec("A-07")
 async def test_a_flood_stays_small_in_memory_and_whole_on_disk(processes: Processes) -> None:
     flood = 100 * 1024 * 1024
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    ended = await bash(processes, f"echo begin; head -c {flood} /dev/zero | tr '\\0' x; echo; echo end")
+    result = await bash(processes, f"echo begin; head -c {flood} /dev/zero | tr '\\0' x; echo; echo end")
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 20 * 1024
-    assert ended.truncated
-    assert len(ended.output) < 31_000
-    assert ended.output.startswith("begin\nxxx")
-    assert ended.output.endswith("xxx\nend\n")
-    assert ended.spill_path is not None
-    assert f"the whole is in {ended.spill_path}" in ended.output
-    assert size(ended.spill_path) == flood + len("begin\n\nend\n")
+    assert result.truncated
+    assert len(result.output) < 31_000
+    assert result.output.startswith("begin\nxxx")
+    assert result.output.endswith("xxx\nend\n")
+    assert result.spill_path is not None
+    assert f"the whole is in {result.spill_path}" in result.output
+    assert size(result.spill_path) == flood + len("begin\n\nend\n")
 
 
 async def test_a_flood_without_end_ends_with_its_time(processes: Processes) -> None:
-    ended = await bash(processes, "yes", timeout=3)
-    assert ended.timed_out
-    assert len(ended.output) < 31_000
-    assert ended.spill_path is not None
-    assert size(ended.spill_path) > 30_000
+    result = await bash(processes, "yes", timeout=3)
+    assert result.timed_out
+    assert len(result.output) < 31_000
+    assert result.spill_path is not None
+    assert size(result.spill_path) > 30_000
 
 
 async def test_short_output_makes_no_file(processes: Processes, tmp_path: Path) -> None:
-    ended = await bash(processes, "printf 12345678901234567890", cap=20)
-    assert ended.output == "12345678901234567890"
-    assert (ended.truncated, ended.spill_path) == (False, None)
+    result = await bash(processes, "printf 12345678901234567890", cap=20)
+    assert result.output == "12345678901234567890"
+    assert (result.truncated, result.spill_path) == (False, None)
     assert not (tmp_path / "output").exists()
 
 
@@ -240,9 +240,9 @@ async def test_what_cannot_start_is_told_to_the_model(
 
 
 async def test_a_hunt_that_finds_nothing_is_over_at_once() -> None:
-    hunt = Reaper("NOBODY=has this mark")
-    assert hunt.survivors() == set()
-    await hunt.end(None)
+    reaper = Reaper("NOBODY=has this mark")
+    assert reaper.survivors() == set()
+    await reaper.end(None)
 
 
 def test_head_tail_and_what_was_left_out_add_up(tmp_path: Path) -> None:

@@ -155,9 +155,11 @@ async def test_a_ghost_does_not_use_up_the_time_of_its_command(
     tmp_path: Path, processes: Processes, token: str
 ) -> None:
     """It is given longer to end than the command had."""
-    ended = await bash(processes, command(GHOST, up=tmp_path / "up", token=token, then="exit 3"), timeout=1.9)
+    result = await bash(
+        processes, command(GHOST, up=tmp_path / "up", token=token, then="exit 3"), timeout=1.9
+    )
     assert survivors(token) == []
-    assert (ended.exit_code, ended.timed_out) == (3, False)
+    assert (result.exit_code, result.timed_out) == (3, False)
 
 
 @pytest.mark.spec("A-05")
@@ -277,22 +279,22 @@ async def test_who_kills_the_keeper_is_found_all_the_same(
     tmp_path: Path, processes: Processes, token: str, daemon: str
 ) -> None:
     script = command(daemon, up=tmp_path / "up", token=token, then="kill -9 $PPID; sleep 600")
-    ended = await bash(processes, script)
+    result = await bash(processes, script)
     assert survivors(token) == []
-    assert (ended.exit_code, ended.timed_out) == (128 + signal.SIGKILL, False)
+    assert (result.exit_code, result.timed_out) == (128 + signal.SIGKILL, False)
 
 
 async def test_a_keeper_that_was_stopped_is_woken(tmp_path: Path, processes: Processes, token: str) -> None:
     script = command(GHOST, up=tmp_path / "up", token=token, then="kill -STOP $PPID; echo done")
-    ended = await bash(processes, script, timeout=2)
+    result = await bash(processes, script, timeout=2)
     assert survivors(token) == []
-    assert (ended.output, ended.timed_out) == ("done\n", True)
+    assert (result.output, result.timed_out) == ("done\n", True)
 
 
 @pytest.mark.parametrize("kind", ["TERM", "INT", "HUP", "USR1", "PIPE", "ALRM", "QUIT"])
 async def test_a_signal_from_the_command_does_not_disturb_its_keeper(processes: Processes, kind: str) -> None:
-    ended = await bash(processes, f"kill -{kind} $PPID; sleep 0.1; echo here; exit 4")
-    assert (ended.exit_code, ended.output) == (4, "here\n")
+    result = await bash(processes, f"kill -{kind} $PPID; sleep 0.1; echo here; exit 4")
+    assert (result.exit_code, result.output) == (4, "here\n")
 
 
 @pytest.mark.parametrize(
@@ -313,10 +315,10 @@ async def test_ends_are_told_as_they_were(processes: Processes, script: str, exi
 
 
 async def test_a_command_has_its_own_session_and_no_stream_but_three(processes: Processes) -> None:
-    ended = await bash(
+    result = await bash(
         processes, "cut -d ' ' -f 6 /proc/$$/stat; echo $$; ls /proc/$$/fd; readlink /proc/$$/fd/0"
     )
-    session, pid, *streams, given = ended.output.splitlines()
+    session, pid, *streams, given = result.output.splitlines()
     assert session == pid
     assert set(streams) <= {"0", "1", "2", "255"}
     assert given == "/dev/null"

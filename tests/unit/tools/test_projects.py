@@ -47,14 +47,14 @@ async def projects(desk: Desk, clock: FakeClock, tmp_path: Path) -> AsyncIterato
         return Completed("x" * 100_000)
 
     async with open_web() as web:
-        bench = ToolDeps(
+        deps = ToolDeps(
             web=web,
             read_todos=_todos,
             ids=Ids(clock, SeededRng(1)),
             home=desk.home,
             output_folder=tmp_path / "output",
         )
-        yield Projects(desk.environment, bench, clock=clock, tools=[Tool("own", Nothing, run)])
+        yield Projects(desk.environment, deps, clock=clock, tools=[Tool("own", Nothing, run)])
 
 
 @pytest.fixture
@@ -71,14 +71,14 @@ async def preloaded(desk: Desk, clock: FakeClock, tmp_path: Path) -> AsyncIterat
     agent.unlink()
     async with open_web() as web:
         ids, output = Ids(clock, SeededRng(1)), tmp_path / "output"
-        bench = ToolDeps(web=web, read_todos=_todos, ids=ids, home=desk.home, output_folder=output)
-        yield Projects(desk.environment, bench, clock=clock, config=loaded)
+        deps = ToolDeps(web=web, read_todos=_todos, ids=ids, home=desk.home, output_folder=output)
+        yield Projects(desk.environment, deps, clock=clock, config=loaded)
 
 
 async def at(projects: Projects, directory: Path) -> Project:
-    place = await projects.at(str(directory))
-    assert isinstance(place, Project)
-    return place
+    workplace = await projects.at(str(directory))
+    assert isinstance(workplace, Project)
+    return workplace
 
 
 def names(place: Project) -> list[str]:

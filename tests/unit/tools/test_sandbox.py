@@ -94,11 +94,11 @@ def ground(tmp_path: Path) -> Ground:
 @needs_bwrap
 async def test_a_command_writes_the_project_a_temporary_folder_and_what_is_named(ground: Ground) -> None:
     cache = ground.home / ".cache/pip"
-    ended = await ground.bash(
+    result = await ground.bash(
         f"echo 1 > new && rm src/a.py && echo 2 > $TMPDIR/t && echo 3 > {cache}/c && cat {ground.home}/notes",
         Sandbox(write=(str(cache),)),
     )
-    assert (ended.exit_code, ended.output) == (0, "plain")
+    assert (result.exit_code, result.output) == (0, "plain")
     assert (ground.root / "new").read_text() == "1\n"
     assert not (ground.root / "src/a.py").exists()
     assert (cache / "c").read_text() == "3\n"
@@ -152,15 +152,15 @@ async def test_the_temporary_folder_is_that_of_the_session(ground: Ground) -> No
 )
 async def test_nothing_else_can_be_written(ground: Ground, command: str) -> None:
     before = put(ground.root / ".git/hooks/kept", "x"), (ground.root / ".git/config").read_text()
-    ended = await ground.bash(command.format(home=ground.home))
-    assert ended.exit_code != 0, ended.output
+    result = await ground.bash(command.format(home=ground.home))
+    assert result.exit_code != 0, result.output
     assert (ground.home / "notes").read_text() == "plain"
     assert (ground.root / "asyncagents.json").read_text() == "{}"
     assert before[0].exists()
     assert not (ground.root / ".git/hooks/pre-commit").exists()
     assert (ground.root / ".git/config").read_text() == before[1]
     assert not (ground.home / ".bashrc").exists()
-    assert "SECRET" not in ended.output
+    assert "SECRET" not in result.output
 
 
 @needs_bwrap
@@ -184,26 +184,26 @@ async def test_secrets_are_not_there(tmp_path: Path, at_home: bool) -> None:
 
 @needs_bwrap
 async def test_skills_are_read_though_they_lie_in_our_folder(ground: Ground) -> None:
-    ended = await ground.bash(
+    result = await ground.bash(
         f"cat {ground.home}/.config/asyncagents/skills/s/run; ls {ground.home}/.config/asyncagents"
     )
-    assert ended.output == "skillskills\n"
+    assert result.output == "skillskills\n"
 
 
 @needs_bwrap
 async def test_a_commit_works(ground: Ground) -> None:
-    ended = await ground.bash(
+    result = await ground.bash(
         "git add -A && git -c user.name=a -c user.email=a@b commit -qm x && git log --oneline | wc -l"
     )
-    assert (ended.exit_code, ended.output) == (0, "1\n")
+    assert (result.exit_code, result.output) == (0, "1\n")
 
 
 @needs_bwrap
 async def test_other_processes_are_neither_seen_nor_reached(ground: Ground) -> None:
-    ended = await ground.bash(
+    result = await ground.bash(
         f"ls -d /proc/[0-9]* | wc -l; kill -0 {os.getpid()} || echo gone; cat /proc/*/environ"
     )
-    count, gone = ended.output.split()[0], "gone" in ended.output
+    count, gone = result.output.split()[0], "gone" in result.output
     assert (int(count) < 10, gone) == (True, True)
 
 
@@ -212,10 +212,10 @@ async def test_other_processes_are_neither_seen_nor_reached(ground: Ground) -> N
 async def test_the_network_is_there_only_if_it_is_allowed(ground: Ground, network: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        ended = await ground.bash(
+        result = await ground.bash(
             f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo reached", Sandbox(network=network)
         )
-    assert ("reached" in ended.output) is network
+    assert ("reached" in result.output) is network
 
 
 @needs_bwrap
@@ -224,8 +224,8 @@ async def test_a_link_that_a_command_made_opens_nothing(ground: Ground) -> None:
     cache = ground.home / ".cache"
     wide = Sandbox(write=(str(cache), str(cache / "pip"), str(ground.root / "out")), network=False)
     await ground.bash(f"ln -s {ground.home} {cache}/pip; ln -s {ground.home} out", wide)
-    ended = await ground.bash(f"echo x >> {ground.home}/notes", wide)
-    assert ended.exit_code != 0
+    result = await ground.bash(f"echo x >> {ground.home}/notes", wide)
+    assert result.exit_code != 0
     assert (ground.home / "notes").read_text() == "plain"
 
 
@@ -239,10 +239,10 @@ async def test_a_guarded_place_that_became_a_link_opens_nothing(ground: Ground, 
     for sandboxes in (ground.sandboxes, open_sandboxes(tmp_path, ground.root)):
         words = sandboxes.bwrap_arguments(Sandbox(network=False), "ses_1")
         command = "cat asyncagents.json/*; echo x >> .git/notes; cat .git/.ssh/*"
-        ended = await ground.processes.run(
+        result = await ground.processes.run(
             ("bash", "-c", command), cwd=ground.root, timeout=60, sandbox=words
         )
-        assert "SECRET" not in ended.output
+        assert "SECRET" not in result.output
     assert (ground.home / "notes").read_text() == "plain"
 
 
@@ -250,9 +250,9 @@ async def test_a_guarded_place_that_became_a_link_opens_nothing(ground: Ground, 
 async def test_a_hidden_folder_is_no_place_to_work_in(ground: Ground) -> None:
     words = ground.sandboxes.bwrap_arguments(Sandbox(network=False), "ses_1")
     (ground.data / "inner").mkdir()
-    ended = await ground.processes.run(("pwd",), cwd=ground.data / "inner", timeout=60, sandbox=words)
-    assert ended.exit_code != 0
-    assert str(ground.data / "inner") + "\n" != ended.output
+    result = await ground.processes.run(("pwd",), cwd=ground.data / "inner", timeout=60, sandbox=words)
+    assert result.exit_code != 0
+    assert str(ground.data / "inner") + "\n" != result.output
 
 
 async def test_where_bwrap_is_missing_nothing_is_run(

@@ -109,11 +109,11 @@ class TreeState(Struct, frozen=True):
         return f"answered; `asyncagents run --session {self.session_id}` continues it"
 
 
-async def give_answer(data: Path, given: AnswerArguments) -> TreeState:
+async def give_answer(data: Path, arguments: AnswerArguments) -> TreeState:
     """Store the answer. Raises `CliError` if the id is unknown, answered differently, or not an ask."""
-    found = await with_runtime(data, lambda runtime: _give_answer(runtime, given), nothing=None)
+    found = await with_runtime(data, lambda runtime: _give_answer(runtime, arguments), nothing=None)
     if found is None:
-        raise _unknown_ask(given.id)
+        raise _unknown_ask(arguments.id)
     return replace(found, server=server_url(data))
 
 
@@ -123,16 +123,16 @@ def server_url(data: Path) -> str:
     return worker.url if worker is not None else ""
 
 
-async def _give_answer(runtime: Runtime, given: AnswerArguments) -> TreeState | None:
-    call = await _find_ask(runtime, given.id)
+async def _give_answer(runtime: Runtime, arguments: AnswerArguments) -> TreeState | None:
+    call = await _find_ask(runtime, arguments.id)
     try:
         if call is not None and call.open is not None:
-            reply = parse_reply(call.open, given.words, message=given.message, given=given.input)
-            call = await runtime.answer(call.ask_id or "", reply, by=given.by)
+            reply = parse_reply(call.open, arguments.words, message=arguments.message, given=arguments.input)
+            call = await runtime.answer(call.ask_id or "", reply, by=arguments.by)
         else:  # it may have been answered before: repeating the same answer is not an error
-            call = await runtime.answer(given.id, _reply_from_words(given), by=given.by)
+            call = await runtime.answer(arguments.id, _reply_from_words(arguments), by=arguments.by)
     except NotFound as error:
-        raise _unknown_ask(given.id) from error
+        raise _unknown_ask(arguments.id) from error
     except (Conflict, InvalidInput) as error:
         raise CliError(
             str(error), hint=ASKS_HINT if isinstance(error, Conflict) else "", code=USAGE
@@ -172,18 +172,18 @@ def _begins(ask_id: str, start: str) -> bool:
     return ask_id.startswith(start) or ask_id.partition("_")[2].startswith(start)
 
 
-def _reply_from_words(given: AnswerArguments) -> Reply | list[list[str]]:
-    match given.words:
-        case ("once",) if given.input is None:
+def _reply_from_words(arguments: AnswerArguments) -> Reply | list[list[str]]:
+    match arguments.words:
+        case ("once",) if arguments.input is None:
             return Once()
         case ("always",):
             return Always()
         case ("reject",):
-            return Reject(given.message)
+            return Reject(arguments.message)
         case ("approve",):
-            return [[APPROVE, given.message] if given.message else [APPROVE]]
+            return [[APPROVE, arguments.message] if arguments.message else [APPROVE]]
         case _:
-            return [[word] for word in given.words]
+            return [[word] for word in arguments.words]
 
 
 def _unknown_ask(start: str) -> CliError:
@@ -195,7 +195,7 @@ def continue_tree(done: TreeState, form: str, data_dir: Path | None) -> int:
     screen = Screen()
     log_to_screen(screen)
     directory = done.directory if done.directory.is_dir() else Path.cwd()
-    order = RunArguments(
+    arguments = RunArguments(
         session=done.session_id, directory=directory, data_dir=data_dir, format=cast("Format", form)
     )
-    return execute_run(order, screen)
+    return execute_run(arguments, screen)

@@ -138,27 +138,32 @@ async def _was_cancelled(runtime: Runtime, node: TaskNode) -> bool:
 
 
 def exit_code(ends: Sequence[CancelOutcome]) -> int:
-    return 0 if all(end.stopped for end in ends) else WAITING
+    return 0 if all(outcome.stopped for outcome in ends) else WAITING
 
 
 def print_outcomes(ends: Sequence[CancelOutcome]) -> None:
-    for end in ends:
-        target = end.target
+    for outcome in ends:
+        target = outcome.target
         what = f"{target.kind} {target.id}, {one_line(target.name)}"
-        if not end.ended:
+        if not outcome.ended:
             rest = "has a result already" if target.kind == "call" else "is at rest"
             click.echo(f"nothing to cancel: {what}, {rest}")
             continue
-        others = len([each for each in end.ended if each != target.id])
+        others = len([each for each in outcome.ended if each != target.id])
         below = f", with {count_text(others, 'task')} below it" if others and target.kind != "batch" else ""
         click.echo(f"cancelled: {what}{below}")
-        if not end.stopped:
+        if not outcome.stopped:
             click.echo("warning: the cancel is stored, but a process has not stopped yet", err=True)
 
 
 def print_json(ends: Sequence[CancelOutcome]) -> None:
-    click.echo(msgspec.json.encode([_builtins(end) for end in ends]))
+    click.echo(msgspec.json.encode([_builtins(outcome) for outcome in ends]))
 
 
-def _builtins(end: CancelOutcome) -> dict[str, Any]:
-    return {"id": end.target.id, "kind": end.target.kind, "ended": end.ended, "stopped": end.stopped}
+def _builtins(outcome: CancelOutcome) -> dict[str, Any]:
+    return {
+        "id": outcome.target.id,
+        "kind": outcome.target.kind,
+        "ended": outcome.ended,
+        "stopped": outcome.stopped,
+    }

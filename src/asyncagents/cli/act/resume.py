@@ -84,28 +84,33 @@ def send_followup(follow: Followup, form: str, data_dir: Path | None) -> int:
         raise unknown_session(follow.start)
     screen = Screen()
     log_to_screen(screen)
-    order = _run_arguments(session, form, data_dir)
+    arguments = _run_arguments(session, form, data_dir)
     server = server_url(data_directory(data_dir))
-    here = with_trust(
-        order.directory, screen, lambda: _load_project(order, follow, session, screen), offers=form == "text"
+    project = with_trust(
+        arguments.directory,
+        screen,
+        lambda: _load_project(arguments, follow, session, screen),
+        offers=form == "text",
     )
-    is_run = asyncio.run(_send(follow, here, session))
+    is_run = asyncio.run(_send(follow, project, session))
     if follow.detach or (is_run and not server):
         click.echo(_sent_text(session, is_run=is_run, server=server), err=True)
         return 0
-    return execute_run(order, screen) if server else asyncio.run(run_locally(order, here, screen))
+    return execute_run(arguments, screen) if server else asyncio.run(run_locally(arguments, project, screen))
 
 
-def _load_project(order: RunArguments, follow: Followup, session: Session, screen: Screen) -> LocalProject:
+def _load_project(
+    arguments: RunArguments, follow: Followup, session: Session, screen: Screen
+) -> LocalProject:
     """Load the session's project and check its model, before anything is stored.
 
     If a server runs the session, the server checks the model.
     """
-    if server_url(data_directory(order.data_dir)):
-        return load_project(order, Screen())
-    here = load_project(order, screen)
-    choose_and_warn(here, replace(order, prompt=follow.prompt), session, screen)
-    return here
+    if server_url(data_directory(arguments.data_dir)):
+        return load_project(arguments, Screen())
+    project = load_project(arguments, screen)
+    choose_and_warn(project, replace(arguments, prompt=follow.prompt), session, screen)
+    return project
 
 
 async def _find_session(runtime: Runtime, follow: Followup) -> Session:
@@ -123,10 +128,10 @@ def _run_arguments(session: Session, form: str, data_dir: Path | None) -> RunArg
     )
 
 
-async def _send(follow: Followup, here: LocalProject, session: Session) -> bool:
+async def _send(follow: Followup, project: LocalProject, session: Session) -> bool:
     """Store the follow-up; return whether a living process runs the tree."""
     async with open_runtime(
-        here.config.data_dir, config=here.config, coding=here.files, serve=False
+        project.config.data_dir, config=project.config, coding=project.files, serve=False
     ) as runtime:
         await runtime.tasks.resume(session.id, follow.prompt, key=follow.key)
         return await is_tree_running(runtime, await runtime.root_of(session.id))

@@ -63,11 +63,11 @@ def submit(  # noqa: PLR0913  its options
     """
     import asyncio
 
-    given = SubmitArguments(id, read_text(output), title=title, metadata=metadata, failed=failed)
-    done = asyncio.run(submit_result(data_directory(data_dir), given))
-    if goes_on and not done.root.is_left_to_others:
-        context.exit(continue_session(done, "json" if as_json else form, data_dir))
-    print_outcome(done, as_json=as_json)
+    arguments = SubmitArguments(id, read_text(output), title=title, metadata=metadata, failed=failed)
+    outcome = asyncio.run(submit_result(data_directory(data_dir), arguments))
+    if goes_on and not outcome.root.is_left_to_others:
+        context.exit(continue_session(outcome, "json" if as_json else form, data_dir))
+    print_outcome(outcome, as_json=as_json)
 
 
 PENDING_HINT = "`asyncagents pending` lists pending calls"
@@ -133,21 +133,21 @@ def read_text(word: str | None) -> str:
         raise CliError("stdin is not UTF-8 text", code=USAGE) from error
 
 
-async def submit_result(data: Path, given: SubmitArguments) -> SubmitOutcome:
+async def submit_result(data: Path, arguments: SubmitArguments) -> SubmitOutcome:
     """Store the result. Raises `CliError` if the call is unknown, has another result, or refuses this one."""
-    metadata = _metadata(given)
+    metadata = _metadata(arguments)
     if is_empty(data):
-        raise unknown_call(given.id)
+        raise unknown_call(arguments.id)
     log_to_screen(Screen())
     # With the tools of the session's own directory: the call's tool may check the result.
     async with open_runtime(data, serve=False, coding="each directory") as runtime:
-        call = await find_pending(runtime, given.id)
+        call = await find_pending(runtime, arguments.id)
         try:
-            if given.failed:
-                done = await runtime.async_tools.submit_error(call.id, given.text)
+            if arguments.failed:
+                pending_call = await runtime.async_tools.submit_error(call.id, arguments.text)
             else:
-                done = await runtime.async_tools.submit_result(
-                    call.id, given.text, title=given.title, metadata=metadata
+                pending_call = await runtime.async_tools.submit_result(
+                    call.id, arguments.text, title=arguments.title, metadata=metadata
                 )
         except ResultRefused as error:
             raise CliError(str(error), hint="the call still waits", code=REFUSED) from error
@@ -157,7 +157,7 @@ async def submit_result(data: Path, given: SubmitArguments) -> SubmitOutcome:
             raise CliError(str(error), code=CONFLICT) from error
         except InvalidInput as error:
             raise CliError(str(error), code=USAGE) from error
-        submitted = await _read_outcome(runtime, done, before=call.time.completed is not None)
+        submitted = await _read_outcome(runtime, pending_call, before=call.time.completed is not None)
         return replace(submitted, root=replace(submitted.root, server=server_url(data)))
 
 
@@ -196,32 +196,36 @@ async def _unavailable_error(runtime: Runtime, call: PendingToolCall, error: Una
     return CliError(str(error), hint=hint)
 
 
-def _metadata(given: SubmitArguments) -> dict[str, Any] | None:
-    if given.failed and (given.title or given.metadata is not None):
+def _metadata(arguments: SubmitArguments) -> dict[str, Any] | None:
+    if arguments.failed and (arguments.title or arguments.metadata is not None):
         raise CliError("--error excludes --title and --metadata: put everything into RESULT", code=USAGE)
-    if given.metadata is None:
+    if arguments.metadata is None:
         return None
     try:
-        return msgspec.json.decode(given.metadata.encode(), type=dict[str, Any])
+        return msgspec.json.decode(arguments.metadata.encode(), type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise CliError(
             f'--metadata must be a JSON object, such as {{"exit": 0}}: {error}', code=USAGE
         ) from error
 
 
-async def _read_outcome(runtime: Runtime, done: PendingToolCall, *, before: bool) -> SubmitOutcome:
-    root = await runtime.session(await runtime.root_of(done.session_id))
-    waits = [each for each in await runtime.open_calls(done.session_id) if each.message_id == done.message_id]
+async def _read_outcome(runtime: Runtime, pending_call: PendingToolCall, *, before: bool) -> SubmitOutcome:
+    root = await runtime.session(await runtime.root_of(pending_call.session_id))
+    waits = [
+        each
+        for each in await runtime.open_calls(pending_call.session_id)
+        if each.message_id == pending_call.message_id
+    ]
     is_run = await is_tree_running(runtime, root.id)
-    return SubmitOutcome(done, before, len(waits), TreeState(root.id, Path(root.directory), is_run))
+    return SubmitOutcome(pending_call, before, len(waits), TreeState(root.id, Path(root.directory), is_run))
 
 
-def print_outcome(done: SubmitOutcome, *, as_json: bool) -> None:
+def print_outcome(outcome: SubmitOutcome, *, as_json: bool) -> None:
     if as_json:
-        click.echo(encode(done.call))
+        click.echo(encode(outcome.call))
     else:
-        click.echo(done.text(), err=True)
+        click.echo(outcome.text(), err=True)
 
 
-def continue_session(done: SubmitOutcome, form: str, data_dir: Path | None) -> int:
-    return work_on(done.root, form, data_dir)
+def continue_session(outcome: SubmitOutcome, form: str, data_dir: Path | None) -> int:
+    return work_on(outcome.root, form, data_dir)

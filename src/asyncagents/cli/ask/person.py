@@ -70,9 +70,11 @@ class Asker:
         try:
             while not self._stopped:
                 await self._wait_for_change()  # events before an ask are shown before it
-                waiting = next(iter(await self._open_asks()), None) if self._keyboard.is_foreground else None
-                if waiting is not None:
-                    await self._ask(waiting)
+                open_call = (
+                    next(iter(await self._open_asks()), None) if self._keyboard.is_foreground else None
+                )
+                if open_call is not None:
+                    await self._ask(open_call)
                     self._changed.set()
         finally:
             self._screen.clear_prompt()
@@ -81,12 +83,12 @@ class Asker:
         await self._changed.wait()
         self._changed.clear()
 
-    async def _ask(self, waiting: OpenCall) -> None:
+    async def _ask(self, open_call: OpenCall) -> None:
         self._keyboard.discard_input()
-        self._screen.show_lines(ask_lines(waiting))
-        self._current_ask_id = ask_id = waiting.ask_id
+        self._screen.show_lines(ask_lines(open_call))
+        self._current_ask_id = ask_id = open_call.ask_id
         async with asyncio.TaskGroup() as group:
-            talk = group.create_task(self._handle_ask(waiting))
+            talk = group.create_task(self._handle_ask(open_call))
             watch = group.create_task(self._watch_ask(ask_id, talk))
             talk.add_done_callback(lambda done: watch.cancel())
 
@@ -116,12 +118,12 @@ class Asker:
             self._screen.print_line("no longer asked: it was answered elsewhere, or its deadline has passed")
             self._current_ask_id = None
 
-    async def _handle_ask(self, waiting: OpenCall) -> None:
-        if waiting.permission is not None:
-            reply = await self._ask_permission(waiting, waiting.permission)
+    async def _handle_ask(self, open_call: OpenCall) -> None:
+        if open_call.permission is not None:
+            reply = await self._ask_permission(open_call, open_call.permission)
         else:
-            assert waiting.question is not None, "an ask is a permission or a question"
-            reply = await self._ask_questions(waiting.question, remark=waiting.approval)
+            assert open_call.question is not None, "an ask is a permission or a question"
+            reply = await self._ask_questions(open_call.question, remark=open_call.approval)
         ask_id, self._current_ask_id = self._current_ask_id, None
         if reply is None:
             self._stopped = True
@@ -135,33 +137,33 @@ class Asker:
         except (Conflict, NotFound) as error:
             self._screen.print_line(f"warning: {one_line(str(error))}")
 
-    async def _ask_permission(self, waiting: OpenCall, request: PermissionRequest) -> Reply | None:
+    async def _ask_permission(self, open_call: OpenCall, request: PermissionRequest) -> Reply | None:
         while (line := await self._read_line(choice_prompt(request))) is not None:
             try:
                 choice = parse_choice(line, request)
                 if choice.choice == "leave":
                     return None
                 if choice.choice not in ("show", "help"):
-                    return await self._build_reply(choice, waiting)
-                shown = full_lines(waiting, request) if choice.choice == "show" else help_lines(request)
+                    return await self._build_reply(choice, open_call)
+                shown = full_lines(open_call, request) if choice.choice == "show" else help_lines(request)
                 self._screen.show_lines(shown)
             except InvalidInput as error:
                 self._screen.print_line(str(error))
         return None
 
-    async def _build_reply(self, choice: PermissionChoice, waiting: OpenCall) -> Reply:
+    async def _build_reply(self, choice: PermissionChoice, open_call: OpenCall) -> Reply:
         match choice.choice:
             case "always":
                 return Always()
             case "edit":
-                return Once(await self._edit_input(waiting))
+                return Once(await self._edit_input(open_call))
             case "reject":
                 return Reject(choice.message or await self._read_line(REASON_PROMPT) or "")
             case _:
                 return Once()
 
-    async def _edit_input(self, waiting: OpenCall) -> dict[str, Any]:
-        return await edit_input(waiting.input, typed=self._read_line, lent=self._release_terminal)
+    async def _edit_input(self, open_call: OpenCall) -> dict[str, Any]:
+        return await edit_input(open_call.input, typed=self._read_line, lent=self._release_terminal)
 
     @contextmanager
     def _release_terminal(self) -> Iterator[None]:

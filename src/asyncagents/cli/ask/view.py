@@ -18,20 +18,20 @@ LONGEST_CHOICE = 30
 """Characters of what `always` allows, in the line of choices."""
 
 
-def ask_lines(waiting: OpenCall) -> list[ScreenLine]:
+def ask_lines(open_call: OpenCall) -> list[ScreenLine]:
     """Render which tool asks for what, with all that helps to decide; options of questions come later."""
-    ask = waiting.permission
-    head = f"{waiting.tool} asks{f' {waiting.who}' if waiting.who else ''}"
+    ask = open_call.permission
+    head = f"{open_call.tool} asks{f' {open_call.who}' if open_call.who else ''}"
     if ask is not None:
         head = f"{head} for the permission {ask.permission!r}: {', '.join(ask.patterns)}"
-    if waiting.due is not None:
-        head = f"{head}, until {utc_time(waiting.due)}"
+    if open_call.due is not None:
+        head = f"{head}, until {utc_time(open_call.due)}"
     lines = [ScreenLine(one_line(head, MOST_HEAD), "loud")]
-    if len(waiting.lineage) > 1:
-        lines.append(ScreenLine(f"  for {lineage_text(waiting.lineage)}", "loud"))
+    if len(open_call.lineage) > 1:
+        lines.append(ScreenLine(f"  for {lineage_text(open_call.lineage)}", "loud"))
     if ask is None:
         return lines
-    return [*lines, *_cut(_request_lines(waiting, ask)), *always_lines(ask)]
+    return [*lines, *_cut(_request_lines(open_call, ask)), *always_lines(ask)]
 
 
 def _cut(wanted: Iterable[ScreenLine]) -> list[ScreenLine]:
@@ -41,14 +41,14 @@ def _cut(wanted: Iterable[ScreenLine]) -> list[ScreenLine]:
     return [*lines[:MOST_LINES], ScreenLine(f"  … {len(lines) - MOST_LINES} more lines: s shows all", "loud")]
 
 
-def full_lines(waiting: OpenCall, request: PermissionRequest) -> list[ScreenLine]:
+def full_lines(open_call: OpenCall, request: PermissionRequest) -> list[ScreenLine]:
     """Render all that an approval would cover, uncut."""
     patterns = [ScreenLine(f"  {plain(pattern)}", "loud") for pattern in request.patterns]
-    given = [ScreenLine(f"  {key} = {value!r}", "loud") for key, value in waiting.input.items()]
-    return [*patterns, *_request_lines(waiting, request), *given]
+    given = [ScreenLine(f"  {key} = {value!r}", "loud") for key, value in open_call.input.items()]
+    return [*patterns, *_request_lines(open_call, request), *given]
 
 
-def _request_lines(waiting: OpenCall, request: PermissionRequest) -> Iterator[ScreenLine]:
+def _request_lines(open_call: OpenCall, request: PermissionRequest) -> Iterator[ScreenLine]:
     command, diff = request.metadata.get("command"), request.metadata.get("diff")
     if request.permission == "doom_loop":
         yield ScreenLine("  the agent repeats the same call; it may be stuck in a loop", "loud")
@@ -60,7 +60,7 @@ def _request_lines(waiting: OpenCall, request: PermissionRequest) -> Iterator[Sc
     if isinstance(diff, str) and diff:
         yield from diff_lines(diff, most=None)
     elif not isinstance(command, str):
-        yield ScreenLine(f"  {tool_call_text(waiting.tool, waiting.input)}", "loud")
+        yield ScreenLine(f"  {tool_call_text(open_call.tool, open_call.input)}", "loud")
 
 
 def _reason_lines(metadata: dict[str, Any]) -> Iterator[ScreenLine]:

@@ -115,8 +115,8 @@ async def _play(stage: Stage) -> None:
             "everything is kept in."
         )
         before = await _play_before_crash(stage)
-        cut = await act_crash(stage)
-        await act_recovery(stage, before, cut)
+        state = await act_crash(stage)
+        await act_recovery(stage, before, state)
         await act_team(stage.data, stage.screen)
         await act_team_crash(stage.data, stage.screen)
         session_id = await act_late(stage.data, stage.screen)
@@ -192,7 +192,7 @@ async def act_crash(stage: Stage) -> CrashState:
     return CrashState(letter, order, kept)
 
 
-async def act_recovery(stage: Stage, before: SessionBeforeCrash, cut: CrashState) -> None:
+async def act_recovery(stage: Stage, before: SessionBeforeCrash, state: CrashState) -> None:
     screen, ledger = stage.screen, Ledger(stage.data)
     async with (
         open_runtime(stage.data, model=shop_model(), serve=False) as runtime,
@@ -203,11 +203,11 @@ async def act_recovery(stage: Stage, before: SessionBeforeCrash, cut: CrashState
             f"A new process, {process.pid}, takes over; it reads only the file. We send the same "
             "prompts with the same keys again, as a client does that got no response.",
         )
-        history = await send_again(screen, runtime, cut.letter)
-        check_prompt(screen, history, cut.letter.message_id)
-        check_text(screen, history, cut.kept)
-        history = await send_again(screen, runtime, cut.order)
-        check_prompt(screen, history, cut.order.message_id)
+        history = await send_again(screen, runtime, state.letter)
+        check_prompt(screen, history, state.letter.message_id)
+        check_text(screen, history, state.kept)
+        history = await send_again(screen, runtime, state.order)
+        check_prompt(screen, history, state.order.message_id)
         check_rerun(screen, history, ledger)
         check_in_doubt(screen, history, ledger)
         screen.explain("The manager is back, and did not notice any of this:")

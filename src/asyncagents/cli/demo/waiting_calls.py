@@ -46,48 +46,49 @@ def _is_prompt(info: object, prompt: str, text: str) -> bool:
     return isinstance(info, UserMessage) and text == prompt
 
 
-def check_waits(screen: DemoScreen, seen: SessionFacts) -> None:
+def check_waits(screen: DemoScreen, facts: SessionFacts) -> None:
     screen.check(
         "The agent's process exited with code 0, and the file holds the waiting call.",
-        holds=seen.call.status == "waiting" and (seen.why.code, seen.why.on) == ("async", (seen.call.id,)),
-        seen=seen,
+        holds=facts.call.status == "waiting"
+        and (facts.why.code, facts.why.on) == ("async", (facts.call.id,)),
+        seen=facts,
     )
 
 
-def check_submissions(screen: DemoScreen, brought: WorkerReport) -> None:
-    first = brought.first
+def check_submissions(screen: DemoScreen, report: WorkerReport) -> None:
+    first = report.first
     screen.check(
         "The call took one result: the same again was answered alike, the other one was refused.",
-        holds=first == brought.again
+        holds=first == report.again
         and first.status == "completed"
         and first.result is not None
-        and first.result.output in brought.refused,
-        seen=brought,
+        and first.result.output in report.refused,
+        seen=report,
     )
 
 
 def check_resumed(
-    screen: DemoScreen, seen: SessionFacts, done: PendingToolCall, runs: Sequence[Effect]
+    screen: DemoScreen, facts: SessionFacts, pending_call: PendingToolCall, runs: Sequence[Effect]
 ) -> None:
     """Check for two steps: the call, and an answer with the result that only the worker could know."""
-    result = done.result.output if done.result else ""
-    started = [run.key for run in runs].count(done.id)
+    result = pending_call.result.output if pending_call.result else ""
+    started = [run.key for run in runs].count(pending_call.id)
     screen.check(
         "The session went on exactly once, with the worker's words; the deploy was started once.",
-        holds=seen.answers_to(SHIP) == ["", report_text(result)] and started == 1,
-        seen=(seen.history, runs),
+        holds=facts.answers_to(SHIP) == ["", report_text(result)] and started == 1,
+        seen=(facts.history, runs),
     )
 
 
-def check_expired(screen: DemoScreen, seen: SessionFacts) -> None:
-    call = seen.call
+def check_expired(screen: DemoScreen, facts: SessionFacts) -> None:
+    call = facts.call
     screen.check(
         f'The call has expired, once; the agent was told "{TIMED_OUT}" and went on.',
         holds=(call.status, call.error) == ("expired", TIMED_OUT)
         and (call.time.completed or 0) > (call.timeout or 0)
-        and seen.answers_to(SHIP_LATE) == ["", report_text(TIMED_OUT)]
-        and seen.why.code == "idle",
-        seen=seen,
+        and facts.answers_to(SHIP_LATE) == ["", report_text(TIMED_OUT)]
+        and facts.why.code == "idle",
+        seen=facts,
     )
 
 
@@ -110,13 +111,13 @@ async def act_late(data: Path, screen: DemoScreen) -> SessionId:
     waits = await _inspect_session(data, session_id, call)
     screen.line("why", waits.why.sentence)
     check_waits(screen, waits)
-    brought = await _run_worker(screen, data, call)
-    check_submissions(screen, brought)
+    report = await _run_worker(screen, data, call)
+    check_submissions(screen, report)
     agent = await _run_process("agent", str(data), session_id, "")
     screen.explain(f"A new agent, process {agent.pid}, reads only the file:")
-    seen = await _inspect_session(data, session_id, call)
-    screen.line("agent", seen.answers_to(SHIP)[-1])
-    check_resumed(screen, seen, brought.first, Ledger(data).effects_of("deploy"))
+    facts = await _inspect_session(data, session_id, call)
+    screen.line("agent", facts.answers_to(SHIP)[-1])
+    check_resumed(screen, facts, report.first, Ledger(data).effects_of("deploy"))
     return session_id
 
 
@@ -131,9 +132,9 @@ async def act_expiry(data: Path, screen: DemoScreen, session_id: SessionId) -> N
         await asyncio.sleep(POLL_SECONDS)
     agent = await _run_process("agent", str(data), session_id, "")
     screen.explain(f"A new agent, process {agent.pid}, finds it overdue:")
-    seen = await _inspect_session(data, session_id, call)
-    screen.line("agent", seen.answers_to(SHIP_LATE)[-1])
-    check_expired(screen, seen)
+    facts = await _inspect_session(data, session_id, call)
+    screen.line("agent", facts.answers_to(SHIP_LATE)[-1])
+    check_expired(screen, facts)
 
 
 async def _run_until_waiting(
@@ -153,11 +154,11 @@ async def _run_until_waiting(
 async def _run_worker(screen: DemoScreen, data: Path, call: PendingToolCall) -> WorkerReport:
     worker = await _run_process("worker", str(data), call.id)
     screen.explain(f"The worker, process {worker.pid}, knows the id of the call. It submits the result:")
-    brought = msgspec.json.decode(worker.output, type=WorkerReport)
-    for done in (brought.first, brought.again):
-        screen.line("worker", f"{done.result.output if done.result else done.error} -> {done.status}")
-    screen.line("worker", f"no machine answers -> {brought.refused}")
-    return brought
+    report = msgspec.json.decode(worker.output, type=WorkerReport)
+    for answer in (report.first, report.again):
+        screen.line("worker", f"{answer.result.output if answer.result else answer.error} -> {answer.status}")
+    screen.line("worker", f"no machine answers -> {report.refused}")
+    return report
 
 
 async def _inspect_session(data: Path, session_id: SessionId, call: PendingToolCall) -> SessionFacts:

@@ -118,20 +118,20 @@ def _check_database(path: Path) -> Iterator[Check]:
         return
     owners = owners_in(path.parent / "owners")
     try:
-        seen = inspect(path, owners)
+        inspection = inspect(path, owners)
     except StoreError as error:
         told = as_cli_error(error)
         yield Check("fail", "database", told.message, told.hint)
         return
-    yield _check_inspection(path, seen)
+    yield _check_inspection(path, inspection)
     yield _check_server(path.parent)
     alive, dead = sum(owners.values()), sum(not lives for lives in owners.values())
     yield Check("ok", "processes", f"{alive} running" + (f", {dead} died" if dead else ""))
-    if seen.left and find_worker(path.parent) is None:
+    if inspection.left and find_worker(path.parent) is None:
         yield Check(
             "warn",
             "sessions",
-            f"{seen.left} have work that no process does",
+            f"{inspection.left} have work that no process does",
             "`asyncagents sessions --all` lists them; `asyncagents run --session ID` continues one",
         )
 
@@ -145,29 +145,29 @@ def _check_server(data: Path) -> Check:
     return Check("ok", "server", f"{found.url}, process {found.pid}, {what}")
 
 
-def _check_inspection(path: Path, seen: SqliteInspection) -> Check:
+def _check_inspection(path: Path, inspection: SqliteInspection) -> Check:
     files = [path, path.with_name(f"{path.name}-wal")]
     size = sum(file.stat().st_size for file in files if file.exists()) / MIB
-    text = f"{path.name}: schema {seen.schema}, {seen.sessions} sessions, {size:.1f} MiB"
-    if seen.needs > seen.ours:
-        newer = f"{path.name} has schema {seen.schema}; this version supports {seen.ours}"
+    text = f"{path.name}: schema {inspection.schema}, {inspection.sessions} sessions, {size:.1f} MiB"
+    if inspection.needs > inspection.ours:
+        newer = f"{path.name} has schema {inspection.schema}; this version supports {inspection.ours}"
         return Check("fail", "database", newer, "`pip install --upgrade asyncagents`")
-    if seen.complaint:
+    if inspection.complaint:
         hint = "keep a copy of the file, then restore a backup"
-        return Check("fail", "database", f"{path.name} is damaged: {seen.complaint}", hint)
-    if seen.locked:
+        return Check("fail", "database", f"{path.name} is damaged: {inspection.complaint}", hint)
+    if inspection.locked:
         return Check("warn", "database", f"{text}; another program has it locked", "stop that program")
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         return Check("warn", "database", f"{text}; other users can read it", f"`chmod 600 {path}`")
-    if seen.schema < seen.ours:
+    if inspection.schema < inspection.ours:
         return Check("ok", "database", f"{text}; the next run upgrades it and keeps a backup")
     return Check("ok", "database", text)
 
 
 def _check_config(loaded: LoadedConfig) -> Iterator[Check]:
-    read = [place.label for place in loaded.files if place.found]
+    read = [location.label for location in loaded.files if location.found]
     yield Check("ok", "config", ", ".join(read) if read else "no file; the environment and defaults apply")
-    if any(place.found and place.scope == "project" for place in loaded.files):
+    if any(location.found and location.scope == "project" for location in loaded.files):
         yield _check_trust(loaded)
     for warning in loaded.warnings:
         yield Check("warn", "config", warning)

@@ -105,7 +105,7 @@ async def _map_bounded(
     return [task.result() for task in tasks]
 
 
-async def _import_in_child(order: ImportRequest) -> ImportFinding:
+async def _import_in_child(request: ImportRequest) -> ImportFinding:
     """Import in a child process; kill it and its process group after `IMPORT_SECONDS`."""
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "asyncagents.cli.doctor.import_child"),
@@ -116,7 +116,7 @@ async def _import_in_child(order: ImportRequest) -> ImportFinding:
     )
     try:
         async with asyncio.timeout(IMPORT_SECONDS):
-            told, _ = await child.communicate(msgspec.json.encode(order))
+            told, _ = await child.communicate(msgspec.json.encode(request))
     except TimeoutError:
         return ImportFinding(why=(f"cannot be imported: timed out after {IMPORT_SECONDS:g} s",))
     finally:

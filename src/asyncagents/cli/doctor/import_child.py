@@ -35,14 +35,14 @@ class ImportFinding(Struct, frozen=True, kw_only=True):
     why: tuple[str, ...] = ()
 
 
-async def import_extension(order: ImportRequest) -> ImportFinding:
+async def import_extension(request: ImportRequest) -> ImportFinding:
     importer = PluginImporter(GuardedRunner())
     try:
-        if order.tools is None:
-            strangers = PluginFinder(system_environment()).untrusted_roots(Path(order.directory))
-            await importer.import_plugin(_source(order), strangers)
+        if request.tools is None:
+            strangers = PluginFinder(system_environment()).untrusted_roots(Path(request.directory))
+            await importer.import_plugin(_source(request), strangers)
             return ImportFinding()
-        tools, odd = usable_tools(tools_in(await importer.import_file(Path(order.tools))))
+        tools, odd = usable_tools(tools_in(await importer.import_file(Path(request.tools))))
     except ConfigError as error:
         return ImportFinding(why=(str(error),))
     if not (tools or odd):
@@ -50,10 +50,10 @@ async def import_extension(order: ImportRequest) -> ImportFinding:
     return ImportFinding(names=tuple(tool.name for tool in tools), why=tuple(odd))
 
 
-def _source(order: ImportRequest) -> PluginSource:
-    file = Path(order.file) if order.file else None
+def _source(request: ImportRequest) -> PluginSource:
+    file = Path(request.file) if request.file else None
     return PluginSource(
-        name=order.name, origin="", scope="user", file=file, module=order.module, error=order.error
+        name=request.name, origin="", scope="user", file=file, module=request.module, error=request.error
     )
 
 
@@ -62,10 +62,10 @@ def main() -> None:
     conceal_environment()
     answer = os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
-    order = msgspec.json.decode(sys.stdin.buffer.read(), type=ImportRequest)
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=ImportRequest)
     for number in range(3):
         os.dup2(nowhere, number)
-    found = asyncio.run(import_extension(order))
+    found = asyncio.run(import_extension(request))
     with os.fdopen(answer, "wb") as pipe:
         pipe.write(msgspec.json.encode(found))
     os._exit(0)

@@ -47,10 +47,10 @@ def asks(
     from asyncagents.cli.lookup import with_runtime
 
     scope = AskScope(session, None if everywhere or session else project_folder(directory))
-    found = asyncio.run(
+    asks = asyncio.run(
         with_runtime(data_directory(data_dir), lambda runtime: list_asks(runtime, scope), nothing=NONE)
     )
-    print_json(found) if as_json else print_all(found, scope)
+    print_json(asks) if as_json else print_all(asks, scope)
 
 
 class AskScope(Struct, frozen=True):
@@ -101,13 +101,13 @@ def _since(waiting: WaitingCall) -> int:
     return waiting.call.open.since if waiting.call.open else 0
 
 
-def print_all(found: AskList, scope: AskScope) -> None:
-    _print_rows(found.asks)
-    _print_always(found.asks)
-    if found.calls:
-        click.echo(("\n" if found.asks else "") + "waiting for an outside result:")
-        _print_rows(found.calls)
-    if not found.asks:
+def print_all(asks: AskList, scope: AskScope) -> None:
+    _print_rows(asks.asks)
+    _print_always(asks.asks)
+    if asks.calls:
+        click.echo(("\n" if asks.asks else "") + "waiting for an outside result:")
+        _print_rows(asks.calls)
+    if not asks.asks:
         where = f" in {scope.directory}; --all looks everywhere" if scope.directory else ""
         click.echo(f"no open asks{where}", err=True)
 
@@ -137,8 +137,8 @@ def _id(call: Call) -> str:
     return call.ask_id if call.asking and call.ask_id else call.id
 
 
-def print_json(found: AskList) -> None:
-    rows = {"asks": [_row(each) for each in found.asks], "calls": [_row(each) for each in found.calls]}
+def print_json(asks: AskList) -> None:
+    rows = {"asks": [_row(each) for each in asks.asks], "calls": [_row(each) for each in asks.calls]}
     click.echo(msgspec.json.encode(rows))
 
 

@@ -94,43 +94,43 @@ NONE: tuple[PendingRow, ...] = ()
 
 def print_rows(found: Sequence[PendingRow], status: PendingStatus) -> None:
     now = SystemClock().now()
-    print_table([tuple(_cells(each, now)) for each in found], flexible=4)
+    print_table([tuple(_cells(pending_row, now)) for pending_row in found], flexible=4)
     if not found:
         click.echo(f"no call is {status}" if status != "waiting" else "no call waits for a result", err=True)
 
 
-def _cells(each: PendingRow, now: int) -> Iterator[str]:
-    told = each.pending
+def _cells(pending_row: PendingRow, now: int) -> Iterator[str]:
+    told = pending_row.pending
     yield told.id
     yield ago(told.time.completed or told.time.created, now)
     yield time_left(told.timeout, now) if told.time.completed is None else ""
     yield told.tool
-    yield _what(each)
+    yield _what(pending_row)
     yield told.external_ref or ""
     yield told.session_id
 
 
-def _what(each: PendingRow) -> str:
-    told = each.pending
+def _what(pending_row: PendingRow) -> str:
+    told = pending_row.pending
     if told.result is not None:
         return f"-> {told.result.title or told.result.output}"
     if told.error is not None:
         return f"failed: {told.error}"
-    said = open_call_text(each.call) if each.call is not None else ""
+    said = open_call_text(pending_row.call) if pending_row.call is not None else ""
     return said or tool_call_text(told.tool, told.input)
 
 
 def print_json(found: Sequence[PendingRow]) -> None:
-    click.echo(msgspec.json.encode([_builtins(each) for each in found]))
+    click.echo(msgspec.json.encode([_builtins(pending_row) for pending_row in found]))
 
 
-def _builtins(each: PendingRow) -> dict[str, Any]:
+def _builtins(pending_row: PendingRow) -> dict[str, Any]:
     """Return the pending call as JSON, with the note and questions that the table shows."""
-    row: dict[str, Any] = msgspec.json.decode(encode(each.pending))
-    state = each.call.open if each.call else None
-    if state is None or each.call is None:
+    row: dict[str, Any] = msgspec.json.decode(encode(pending_row.pending))
+    state = pending_row.call.open if pending_row.call else None
+    if state is None or pending_row.call is None:
         return row
     row |= {"note": state.note, "who": state.who}
     if state.question is not None:
-        row |= {"ask": each.call.ask_id, "questions": [q.question for q in state.question.questions]}
+        row |= {"ask": pending_row.call.ask_id, "questions": [q.question for q in state.question.questions]}
     return row

@@ -56,14 +56,14 @@ def show(*, session: str | None, as_json: bool, directory: Path, data_dir: Path 
     from asyncagents.cli.lookup import with_runtime
 
     where = project_folder(directory)
-    found = asyncio.run(
+    transcript = asyncio.run(
         with_runtime(
             data_directory(data_dir), lambda runtime: read_transcript(runtime, session, where), nothing=None
         )
     )
-    if found is None:
+    if transcript is None:
         raise no_session(session, where)
-    print_json(found) if as_json else print_transcript(found)
+    print_json(transcript) if as_json else print_transcript(transcript)
 
 
 MAX_ASIDE_LINES = 6
@@ -112,27 +112,27 @@ def no_session(start: str | None, directory: Path) -> CliError:
     return CliError(f"there is no session of {directory}", hint=hint, code=USAGE)
 
 
-def print_json(found: SessionTranscript) -> None:
-    click.echo(encode(found.entries))
+def print_json(transcript: SessionTranscript) -> None:
+    click.echo(encode(transcript.entries))
 
 
-def print_transcript(found: SessionTranscript) -> None:
-    session = found.session
+def print_transcript(transcript: SessionTranscript) -> None:
+    session = transcript.session
     click.echo(one_line(session.title))
-    about = (session.id, session.directory, found.status, f"{token_text(session.tokens)} tokens")
+    about = (session.id, session.directory, transcript.status, f"{token_text(session.tokens)} tokens")
     click.echo("  ".join((*about, dollars(session.cost))))
-    for entry in found.entries:
+    for entry in transcript.entries:
         click.echo()
         click.echo(_speaker(entry))
         for line in _lines(entry):
             click.echo(f"  {line}".rstrip())
-    if found.todos:
+    if transcript.todos:
         click.echo()
-        for todo in todo_lines(found.todos):
+        for todo in todo_lines(transcript.todos):
             click.echo(plain(todo.text))
-    for wait in found.waits:
+    for wait in transcript.waits:
         click.echo(f"\nwaiting: {one_line(wait.what)}, {wait.ask or wait.call}")
-    for child in found.children:
+    for child in transcript.children:
         click.echo(f"\nstarted: {child.id}  {one_line(child.title)}")
 
 

@@ -35,12 +35,12 @@ def task(*, id: str, as_json: bool, data_dir: Path | None) -> None:
 
     from asyncagents.cli.lookup import unknown_session, with_runtime
 
-    found = asyncio.run(
+    details = asyncio.run(
         with_runtime(data_directory(data_dir), lambda runtime: read_task(runtime, id), nothing=None)
     )
-    if found is None:
+    if details is None:
         raise unknown_session(id)
-    print_json(found) if as_json else print_task(found)
+    print_json(details) if as_json else print_task(details)
 
 
 class TaskDetails(Struct, frozen=True):
@@ -55,24 +55,24 @@ async def read_task(runtime: Runtime, start: str) -> TaskDetails:
     return TaskDetails(node.task or task, node, await runtime.tasks.why(task.session_id))
 
 
-def print_json(found: TaskDetails) -> None:
+def print_json(details: TaskDetails) -> None:
     """Print the task as clients see it, with tokens, cost, why it does not proceed, and its own tasks."""
-    session = found.node.session
+    session = details.node.session
     more = {
         "tokens": session.tokens or Tokens.zero(),
         "cost": session.cost or 0,
-        "why": {"code": found.why.code, "sentence": found.why.sentence, "on": found.why.on},
-        "tasks": [each.task for each in found.node.below],
+        "why": {"code": details.why.code, "sentence": details.why.sentence, "on": details.why.on},
+        "tasks": [each.task for each in details.node.below],
     }
-    task = msgspec.json.decode(encode(found.task))
+    task = msgspec.json.decode(encode(details.task))
     click.echo(msgspec.json.encode({**task, **msgspec.json.decode(encode(more))}))
 
 
-def print_task(found: TaskDetails) -> None:
-    click.echo(node_name(found.node))
-    for name, value in _facts(found):
+def print_task(details: TaskDetails) -> None:
+    click.echo(node_name(details.node))
+    for name, value in _facts(details):
         click.echo(f"  {name:<10} {one_line(value, 300)}")
-    task = found.task
+    task = details.task
     _print_text("prompt", task.prompt)
     if task.pending_resume:
         _print_text("follow-up, not read yet", task.pending_resume.prompt)
@@ -80,9 +80,9 @@ def print_task(found: TaskDetails) -> None:
         _print_text("error", task.error)
     if task.result is not None:
         _print_text("result", task.result or "(empty)")
-    if found.node.below:
+    if details.node.below:
         click.echo("\ntasks:")
-        for line in draw_forest(found.node.below, TreeStyle()):
+        for line in draw_forest(details.node.below, TreeStyle()):
             click.echo(f"  {line.text}")
 
 
@@ -98,15 +98,15 @@ def _print_text(name: str, text: str) -> None:
         click.echo(f"  {line}".rstrip())
 
 
-def _facts(found: TaskDetails) -> Iterator[tuple[str, str]]:
-    task, session = found.task, found.node.session
+def _facts(details: TaskDetails) -> Iterator[tuple[str, str]]:
+    task, session = details.task, details.node.session
     progress = task.progress
     yield "id", task.session_id
-    yield "state", state_text(found.node)
+    yield "state", state_text(details.node)
     if task.ended_by:
         yield "ended by", f"{task.ended_by}: {ENDED_BY[task.ended_by]}"
-    if not found.node.has_ended:
-        yield "why", f"{found.why.sentence} ({found.why.code})"
+    if not details.node.has_ended:
+        yield "why", f"{details.why.sentence} ({details.why.code})"
     yield "agent", task.agent
     yield "launched", f"by {task.parent_agent}, {task.parent_session_id}, {task.started_at}"
     yield "kind", task.kind

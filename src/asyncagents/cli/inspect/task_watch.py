@@ -54,10 +54,10 @@ class WatchResult(Struct, frozen=True):
 def show_tasks(data: Path, scope: TaskScope, style: TreeStyle, *, watch: bool) -> None:
     """Print the forest once, or show it until nothing is at work."""
     if watch:
-        seen = asyncio.run(
+        result = asyncio.run(
             with_runtime(data, lambda runtime: watch_forest(runtime, scope, style), nothing=WatchResult())
         )
-        shown = nodes_or_exit(seen)
+        shown = nodes_or_exit(result)
     else:
         shown = asyncio.run(with_runtime(data, lambda runtime: read_forest(runtime, scope), nothing=NONE))
         print_json(shown) if style.as_json else print_forest(shown, style)
@@ -82,10 +82,10 @@ async def watch_forest(runtime: Runtime, scope: TaskScope, style: TreeStyle) -> 
             await asyncio.sleep(POLL_SECONDS)
 
 
-def nodes_or_exit(seen: WatchResult) -> tuple[TaskNode, ...]:
+def nodes_or_exit(result: WatchResult) -> tuple[TaskNode, ...]:
     """Return the last forest; exit with code 3 if no process does the work that is left."""
-    if not seen.stranded:
-        return seen.nodes
+    if not result.stranded:
+        return result.nodes
     click.echo(
         "no process does the work that is left, and without a terminal --watch does not wait for one",
         err=True,

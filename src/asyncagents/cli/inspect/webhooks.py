@@ -52,15 +52,15 @@ def webhooks(
     from asyncagents.cli.lookup import with_runtime
     from asyncagents.errors import NotFound
 
-    wanted = WebhookQuery(cast("DeliveryState | None", state), after, limit)
+    query = WebhookQuery(cast("DeliveryState | None", state), after, limit)
     found = asyncio.run(
         with_runtime(
-            data_directory(data_dir), lambda runtime: list_webhooks(runtime, wanted, retry), nothing=NONE
+            data_directory(data_dir), lambda runtime: list_webhooks(runtime, query, retry), nothing=NONE
         )
     )
     if retry and not found:
         raise NotFound("delivery", retry[0])
-    print_json(found) if as_json else print_rows(found, wanted)
+    print_json(found) if as_json else print_rows(found, query)
 
 
 NONE: tuple[Delivery, ...] = ()
@@ -72,10 +72,10 @@ class WebhookQuery(Struct, frozen=True):
     limit: int
 
 
-async def list_webhooks(runtime: Runtime, wanted: WebhookQuery, retry: Sequence[str]) -> tuple[Delivery, ...]:
+async def list_webhooks(runtime: Runtime, query: WebhookQuery, retry: Sequence[str]) -> tuple[Delivery, ...]:
     if retry:
         return await _retry_webhooks(runtime, tuple(dict.fromkeys(retry)))
-    return await runtime.deliveries.list(wanted.state, after=wanted.after, limit=wanted.limit)
+    return await runtime.deliveries.list(query.state, after=query.after, limit=query.limit)
 
 
 async def _retry_webhooks(runtime: Runtime, ids: tuple[str, ...]) -> tuple[Delivery, ...]:
@@ -86,25 +86,25 @@ async def _retry_webhooks(runtime: Runtime, ids: tuple[str, ...]) -> tuple[Deliv
     return tuple([await runtime.deliveries.redeliver(each) for each in ids])
 
 
-def print_rows(found: Sequence[Delivery], wanted: WebhookQuery) -> None:
+def print_rows(found: Sequence[Delivery], query: WebhookQuery) -> None:
     if not found:
-        click.echo(f"no webhooks are {wanted.state}" if wanted.state else "no webhooks", err=True)
+        click.echo(f"no webhooks are {query.state}" if query.state else "no webhooks", err=True)
         return
     now = SystemClock().now()
     print_table([(*_cells(each, now), each.url, each.error or "") for each in found], flexible=4)
-    if len(found) == wanted.limit:
+    if len(found) == query.limit:
         click.echo(f"there may be more: --after {found[-1].id}", err=True)
 
 
-def _cells(known: Delivery, now: int) -> tuple[str, str, str, str]:
-    tries = "1 try" if known.attempts == 1 else f"{known.attempts} tries"
-    return known.id, known.state, _when(known, now), tries
+def _cells(known_delivery: Delivery, now: int) -> tuple[str, str, str, str]:
+    tries = "1 try" if known_delivery.attempts == 1 else f"{known_delivery.attempts} tries"
+    return known_delivery.id, known_delivery.state, _when(known_delivery, now), tries
 
 
-def _when(known: Delivery, now: int) -> str:
-    if known.time.next is None:
-        return ago(known.time.ended or known.time.created, now)
-    wait = max(0, known.time.next - now) // 1000
+def _when(known_delivery: Delivery, now: int) -> str:
+    if known_delivery.time.next is None:
+        return ago(known_delivery.time.ended or known_delivery.time.created, now)
+    wait = max(0, known_delivery.time.next - now) // 1000
     return "due now" if wait == 0 else f"in {_span(wait)}"
 
 

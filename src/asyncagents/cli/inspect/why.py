@@ -79,17 +79,17 @@ async def _title(runtime: Runtime, session_id: SessionId) -> str:
         return ""
 
 
-def print_reasons(reason: WhyNode, indent: str = "", named: set[str] | None = None) -> None:
+def print_reasons(node: WhyNode, indent: str = "", named: set[str] | None = None) -> None:
     """Print a reason and those below it; a command already suggested above is left out."""
     named = set() if named is None else named
-    click.echo(f"{indent}{reason.why.session_id}  {one_line(reason.title)}".rstrip())
+    click.echo(f"{indent}{node.why.session_id}  {one_line(node.title)}".rstrip())
     click.echo(
-        f"{indent}  {reason.why.code}: {_drop_repeated_command(one_line(reason.why.sentence, 1000), named)}"
+        f"{indent}  {node.why.code}: {_drop_repeated_command(one_line(node.why.sentence, 1000), named)}"
     )
-    for each in reason.below[:MAX_SHOWN]:
+    for each in node.below[:MAX_SHOWN]:
         print_reasons(each, f"{indent}    ", named)
-    if len(reason.below) > MAX_SHOWN:
-        click.echo(f"{indent}    … and {len(reason.below) - MAX_SHOWN} more; --json has them all")
+    if len(node.below) > MAX_SHOWN:
+        click.echo(f"{indent}    … and {len(node.below) - MAX_SHOWN} more; --json has them all")
 
 
 def _drop_repeated_command(sentence: str, named: set[str]) -> str:
@@ -102,16 +102,16 @@ def _drop_repeated_command(sentence: str, named: set[str]) -> str:
     return sentence
 
 
-def print_json(reason: WhyNode) -> None:
-    click.echo(msgspec.json.encode(_builtins(reason)))
+def print_json(node: WhyNode) -> None:
+    click.echo(msgspec.json.encode(_builtins(node)))
 
 
-def _builtins(reason: WhyNode) -> dict[str, Any]:
+def _builtins(node: WhyNode) -> dict[str, Any]:
     return {
-        "session": reason.why.session_id,
-        "title": reason.title,
-        "code": reason.why.code,
-        "sentence": reason.why.sentence,
-        "on": list(reason.why.on),
-        "below": [_builtins(each) for each in reason.below],
+        "session": node.why.session_id,
+        "title": node.title,
+        "code": node.why.code,
+        "sentence": node.why.sentence,
+        "on": list(node.why.on),
+        "below": [_builtins(each) for each in node.below],
     }

@@ -66,11 +66,11 @@ def withdraw(*, ids: tuple[str, ...], everything: bool, directory: Path, data_di
 
     from asyncagents.cli.lookup import with_runtime
 
-    wanted = withdraw_scope(ids, project_folder(directory) if everything else None)
+    scope = withdraw_scope(ids, project_folder(directory) if everything else None)
     data = data_directory(data_dir)
     print_withdrawn(
-        asyncio.run(with_runtime(data, lambda runtime: withdraw_approvals(runtime, wanted), nothing=None)),
-        wanted,
+        asyncio.run(with_runtime(data, lambda runtime: withdraw_approvals(runtime, scope), nothing=None)),
+        scope,
     )
 
 
@@ -99,12 +99,12 @@ async def list_approvals(runtime: Runtime, directory: Path | None) -> tuple[Appr
     return await runtime.approvals.list(directory)
 
 
-async def withdraw_approvals(runtime: Runtime, wanted: WithdrawScope) -> int:
+async def withdraw_approvals(runtime: Runtime, scope: WithdrawScope) -> int:
     """Withdraw the approvals and return their number. All ids are resolved before the first is withdrawn."""
-    if wanted.directory is not None:
-        return await runtime.approvals.withdraw_all(wanted.directory)
+    if scope.directory is not None:
+        return await runtime.approvals.withdraw_all(scope.directory)
     known = await runtime.approvals.list(None)
-    found = dict.fromkeys([_find_id(known, each) for each in wanted.ids])
+    found = dict.fromkeys([_find_id(known, each) for each in scope.ids])
     for approval_id in found:
         try:
             await runtime.approvals.withdraw(approval_id)
@@ -128,10 +128,10 @@ def _unknown_approval(start: str) -> CliError:
     return CliError(str(NotFound("approval", start)), hint=HINT, code=USAGE)
 
 
-def print_withdrawn(count: int | None, wanted: WithdrawScope) -> None:
+def print_withdrawn(count: int | None, scope: WithdrawScope) -> None:
     """Print the number of withdrawn approvals; None means that there is no store yet."""
-    if count is None and wanted.ids:
-        raise _unknown_approval(wanted.ids[0])
+    if count is None and scope.ids:
+        raise _unknown_approval(scope.ids[0])
     click.echo(
         f"withdrawn: {count or 0}; these calls ask again from now on" if count else "nothing to withdraw"
     )

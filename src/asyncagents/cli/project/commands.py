@@ -44,14 +44,14 @@ class CommandRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 async def show_commands(directory: Path, data_dir: Path | None, *, as_json: bool) -> None:
     async with open_project(directory, data_dir) as opened:
-        material = opened.project.prompt_sources
-        assert material is not None, "a project has one"
-        rows = [*map(_row, command_infos(material)), *_unusable(material.commands)]
+        sources = opened.project.prompt_sources
+        assert sources is not None, "a project has one"
+        rows = [*map(_row, command_infos(sources)), *_unusable(sources.commands)]
         if as_json:
             click.echo(msgspec.json.encode(rows))
         else:
             _print_rows(rows)
-            print_warnings(material.commands.warnings)
+            print_warnings(sources.commands.warnings)
 
 
 def _row(info: CommandInfo) -> CommandRow:

@@ -46,8 +46,8 @@ def config(*, as_json: bool, schema: bool, paths: bool, directory: Path, data_di
 
 
 def _print_paths(found: tuple[ConfigLocation, ...]) -> None:
-    for place in found:
-        click.echo(f"{'read' if place.found else '-':<5} {place.scope:<9} {place.label}")
+    for location in found:
+        click.echo(f"{'read' if location.found else '-':<5} {location.scope:<9} {location.label}")
 
 
 def _print_json(loaded: LoadedConfig) -> None:

@@ -97,32 +97,32 @@ async def query_servers(wanted: Sequence[ServerSpec], output: Path) -> list[McpS
     """Start and query the servers concurrently."""
     async with open_servers(output) as servers:
         servers.set_servers("", tuple(wanted))
-        links = {link.name: link for link in servers.clients("")}
+        links = {client.name: client for client in servers.clients("")}
         async with asyncio.TaskGroup() as group:
-            asked = {name: group.create_task(_query_server(link)) for name, link in links.items()}
+            asked = {name: group.create_task(_query_server(client)) for name, client in links.items()}
         return [asked[each.name].result() if each.name in asked else _disabled_row(each) for each in wanted]
 
 
-async def _query_server(link: McpClient) -> McpServerRow:
+async def _query_server(client: McpClient) -> McpServerRow:
     try:
-        resources = len(await link.request(lambda line: line.list_resources()))
-        prompts = len(await link.request(lambda line: line.list_prompts()))
+        resources = len(await client.request(lambda connection: connection.list_resources()))
+        prompts = len(await client.request(lambda connection: connection.list_prompts()))
     except ToolError as error:
         return McpServerRow(
-            name=link.name,
-            transport=_transport(link.spec),
+            name=client.name,
+            transport=_transport(client.spec),
             enabled=True,
             connected=False,
-            why=link.failure or str(error),
-            said=link.tail.lines,
+            why=client.failure or str(error),
+            said=client.tail.lines,
         )
     tools = (
-        McpToolRow(name=tool_name(link.name, each.name), description=each.description, effect=each.effect)
-        for each in link.tools
+        McpToolRow(name=tool_name(client.name, each.name), description=each.description, effect=each.effect)
+        for each in client.tools
     )
     return McpServerRow(
-        name=link.name,
-        transport=_transport(link.spec),
+        name=client.name,
+        transport=_transport(client.spec),
         enabled=True,
         connected=True,
         tools=tuple(tools),
@@ -131,12 +131,12 @@ async def _query_server(link: McpClient) -> McpServerRow:
     )
 
 
-def _disabled_row(wanted: ServerSpec) -> McpServerRow:
-    return McpServerRow(name=wanted.name, transport=_transport(wanted), enabled=False, connected=False)
+def _disabled_row(spec: ServerSpec) -> McpServerRow:
+    return McpServerRow(name=spec.name, transport=_transport(spec), enabled=False, connected=False)
 
 
-def _transport(wanted: ServerSpec) -> str:
-    return "stdio" if wanted.config.type == "local" else "http"
+def _transport(spec: ServerSpec) -> str:
+    return "stdio" if spec.config.type == "local" else "http"
 
 
 def _print(rows: Sequence[McpServerRow]) -> None:

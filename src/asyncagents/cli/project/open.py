@@ -23,9 +23,9 @@ async def open_project(directory: Path, data_dir: Path | None) -> AsyncIterator[
     output = data_folder(environment, data_dir)[0] / "tool-output"
     async with open_web() as web:
         ids = Ids(clock, SystemRng())
-        bench = ToolDeps(web=web, read_todos=_no_todos, ids=ids, home=environment.home, output_folder=output)
+        deps = ToolDeps(web=web, read_todos=_no_todos, ids=ids, home=environment.home, output_folder=output)
         plugins = Plugins(environment, output=output)
-        projects = Projects(environment, bench, clock=clock, extensions=plugins)
+        projects = Projects(environment, deps, clock=clock, extensions=plugins)
         try:
             with redirect_stdout(sys.stderr):  # plugins may print; stdout is the command's output
                 opened = await projects.open_project(str(directory))

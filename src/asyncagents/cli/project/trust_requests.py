@@ -55,11 +55,11 @@ def settings_needing_trust(environment: Environment, directory: Path, root: Path
     for kind in ("plugins", "tools"):
         for file in project_files(environment, directory, kind):
             yield TrustSetting(str(file), kind, "Python, run by every session here")
-    for place, found in _project_configs(environment, directory, root):
+    for location, found in _project_configs(environment, directory, root):
         for top, value in found.left_out:
             for path, leaf in _leaves(top, value):
                 shown = "***" if is_secret_value(path, leaf) else leaf
-                yield TrustSetting(place.label, dotted_path(path), shown)
+                yield TrustSetting(location.label, dotted_path(path), shown)
 
 
 def trust_requests(environment: Environment, directory: Path, root: Path) -> list[TrustRequest]:
@@ -99,10 +99,10 @@ def escape_unprintable(text: str) -> str:
 def _project_configs(
     environment: Environment, directory: Path, root: Path
 ) -> Iterator[tuple[ConfigLocation, FilteredData]]:
-    for place in config_locations(environment, directory):
-        found = read_filtered(place, root) if place.scope == "project" else None
+    for location in config_locations(environment, directory):
+        found = read_filtered(location, root) if location.scope == "project" else None
         if found is not None:
-            yield place, found
+            yield location, found
 
 
 def _leaves(top: KeyPath, value: Any) -> Iterator[tuple[KeyPath, Any]]:

@@ -75,36 +75,36 @@ def parse_arguments(
     return RunArguments(prompt=read_prompt(prompt), rules=rules, token=secret, **given)
 
 
-def check_arguments(order: RunArguments) -> None:
+def check_arguments(arguments: RunArguments) -> None:
     """Raise for contradicting options, before anything is opened."""
-    if order.session is not None and order.newest:
+    if arguments.session is not None and arguments.newest:
         raise click.UsageError("--session and --continue both choose the session: give one of them.")
-    if order.title is not None and order.resumes:
+    if arguments.title is not None and arguments.resumes:
         raise click.UsageError("--title is for a new session; leave out --session and --continue.")
-    if order.rules and order.resumes:
+    if arguments.rules and arguments.resumes:
         raise click.UsageError(
             "--allow and --deny are for a new session; leave out --session and --continue."
         )
-    if not order.has_prompt and not order.resumes:
+    if not arguments.has_prompt and not arguments.resumes:
         raise CliError(
             "the prompt is empty",
             hint='pass one, as in `asyncagents run "Hello"`, or pipe it in; '
             "`--continue` continues the last session",
             code=USAGE,
         )
-    _check_server_options(order)
-    for option, given in (("--detach", order.detach), ("--key", order.key is not None)):
-        if given and not order.has_prompt:
+    _check_server_options(arguments)
+    for option, given in (("--detach", arguments.detach), ("--key", arguments.key is not None)):
+        if given and not arguments.has_prompt:
             raise click.UsageError(f"{option} needs a prompt.")
 
 
-def _check_server_options(order: RunArguments) -> None:
-    if order.api and (order.attach is not None or order.detach):
-        other = "--attach" if order.attach is not None else "--detach"
+def _check_server_options(arguments: RunArguments) -> None:
+    if arguments.api and (arguments.attach is not None or arguments.detach):
+        other = "--attach" if arguments.attach is not None else "--detach"
         raise click.UsageError(f"--api is for runs in this process; leave out {other}.")
-    if order.port is not None and not order.api:
+    if arguments.port is not None and not arguments.api:
         raise click.UsageError("--port requires --api.")
-    if order.token is not None and order.attach is None:
+    if arguments.token is not None and arguments.attach is None:
         raise click.UsageError("--token requires --attach.")
 
 

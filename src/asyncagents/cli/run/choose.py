@@ -26,15 +26,15 @@ class AgentChoice(Struct, frozen=True):
 
 
 def choose_agent_and_model(
-    config: Config, agents: Agents, order: RunArguments, session: Session | None
+    config: Config, agents: Agents, arguments: RunArguments, session: Session | None
 ) -> AgentChoice:
     """Choose agent and model. Raises if they are known to be unusable without a request."""
     roster = Roster(config)
-    agent = _choose_agent(agents, order, session)
+    agent = _choose_agent(agents, arguments, session)
     own = agents.get(agent).model
     candidates = (
-        parse_model(order.model, config),
-        own if order.agent else None,
+        parse_model(arguments.model, config),
+        own if arguments.agent else None,
         _last_model(session),
         own,
         roster.default_model(),
@@ -48,7 +48,7 @@ def choose_agent_and_model(
     except NotTrusted:
         raise
     except (InvalidInput, ModelError) as error:
-        mine = order.model is None and model == _last_model(session)
+        mine = arguments.model is None and model == _last_model(session)
         hint = "this session used it last; --model chooses another" if mine else MODELS_HINT
         raise CliError(str(error), hint=hint, code=USAGE) from error
     return AgentChoice(agent, model)
@@ -68,10 +68,10 @@ def _last_model(session: Session | None) -> ModelRef | None:
     return ModelRef(provider_id=used.provider_id, model_id=used.id, variant=used.variant) if used else None
 
 
-def _choose_agent(agents: Agents, order: RunArguments, session: Session | None) -> str:
+def _choose_agent(agents: Agents, arguments: RunArguments, session: Session | None) -> str:
     """Choose the agent: --agent, else the session's, else the default. Raises if it is not defined here."""
     before = session.agent if session is not None else None
-    name = order.agent or before or agents.default().name
+    name = arguments.agent or before or agents.default().name
     known = [agent.name for agent in agents.list(hidden=True)]
     agents.check_trust(name)
     if name not in known:
@@ -79,9 +79,11 @@ def _choose_agent(agents: Agents, order: RunArguments, session: Session | None) 
         near = suggestion(name, known)
         instead = f"did you mean {near!r}?" if near else f"there are {', '.join(shown)}"
         gone = (
-            f"this session's agent {name!r} is gone" if order.agent is None else f"there is no agent {name!r}"
+            f"this session's agent {name!r} is gone"
+            if arguments.agent is None
+            else f"there is no agent {name!r}"
         )
         raise CliError(f"{gone}: {instead}", hint="--agent chooses another" if before else "", code=USAGE)
-    if order.agent and not agents.get(name).speaks_to_people:
+    if arguments.agent and not agents.get(name).speaks_to_people:
         raise CliError(f"{name!r} is a subagent: only other agents can call it", code=USAGE)
     return name

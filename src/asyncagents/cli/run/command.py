@@ -91,29 +91,29 @@ def run(context: click.Context, /, *, directory: Path, **given: Any) -> None:
     from asyncagents.cli.terminal.screen import Screen, log_to_screen
 
     named = context.get_parameter_source("directory") is ParameterSource.COMMANDLINE
-    order = parse_arguments(directory=project_folder(directory), placed=named, **given)
-    check_arguments(order)
-    data_directory(order.data_dir)
+    arguments = parse_arguments(directory=project_folder(directory), placed=named, **given)
+    check_arguments(arguments)
+    data_directory(arguments.data_dir)
     screen = Screen()
     log_to_screen(screen)
-    context.exit(execute_run(order, screen))
+    context.exit(execute_run(arguments, screen))
 
 
-def execute_run(order: RunArguments, screen: Screen) -> int:
+def execute_run(arguments: RunArguments, screen: Screen) -> int:
     """Run and return the exit code; if the project must be trusted, offer that at the terminal."""
     from asyncagents.cli.project.trust_offer import with_trust  # start-up: as below
 
-    text = order.format == "text"
-    return with_trust(order.directory, screen, lambda: _execute_run(order, screen), offers=text)
+    text = arguments.format == "text"
+    return with_trust(arguments.directory, screen, lambda: _execute_run(arguments, screen), offers=text)
 
 
-def _execute_run(order: RunArguments, screen: Screen) -> int:
-    data = data_directory(order.data_dir)
-    there = find_target_server(data, order.attach, order.token)
-    if there is None:
+def _execute_run(arguments: RunArguments, screen: Screen) -> int:
+    data = data_directory(arguments.data_dir)
+    server = find_target_server(data, arguments.attach, arguments.token)
+    if server is None:
         from asyncagents.cli.run.local import load_project, run_locally  # start-up: as below
 
-        return asyncio.run(run_locally(order, load_project(order, screen), screen))
+        return asyncio.run(run_locally(arguments, load_project(arguments, screen), screen))
     from asyncagents.cli.run.remote import run_remotely  # start-up: a client needs no runtime
 
-    return asyncio.run(run_remotely(order, there, data, screen))
+    return asyncio.run(run_remotely(arguments, server, data, screen))

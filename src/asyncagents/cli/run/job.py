@@ -47,10 +47,10 @@ MAX_STEPS = 1000
 """Messages read for the result: tokens and cost of a longer turn are summed up to this."""
 
 
-async def run_with_signals(job: "RunJob", signals: Signals, chosen: AgentChoice | None = None) -> int:
-    """Run the job until it ends or a signal comes; return the exit code. `chosen`: see `RunJob.work`."""
+async def run_with_signals(job: "RunJob", signals: Signals, choice: AgentChoice | None = None) -> int:
+    """Run the job until it ends or a signal comes; return the exit code. `choice`: see `RunJob.work`."""
     async with asyncio.TaskGroup() as group:
-        work = group.create_task(job.work(chosen))
+        work = group.create_task(job.work(choice))
         obedience = group.create_task(job.obey_signals(signals, work))
         work.add_done_callback(lambda done: obedience.cancel())
     if work.cancelled():
@@ -73,17 +73,17 @@ class RunJob:
     def __init__(
         self,
         host: Host,
-        order: RunArguments,
+        arguments: RunArguments,
         choose: ChooseAgent,
         *,
         screen: Screen,
-        where: RunLocation = LOCAL,
+        location: RunLocation = LOCAL,
     ) -> None:
         self._host = host
-        self._order = order
+        self._order = arguments
         self._choose = choose
         self._screen = screen
-        self._where = where
+        self._where = location
         self._view: View = JsonView()
         self._last_before: MessageWithParts | None = None
         """The newest message when this run began."""
@@ -94,18 +94,18 @@ class RunJob:
         self._session_id: SessionId | None = None
         """Set once there is a session to continue."""
         self._status: RunStatus = "stopped"
-        self._keyboard = find_keyboard() if order.format == "text" and not order.detach else None
+        self._keyboard = find_keyboard() if arguments.format == "text" and not arguments.detach else None
         self._asker: Asker | None = None
 
-    async def work(self, chosen: AgentChoice | None) -> RunResult:
-        """Admit the prompt and follow the tree. `chosen`: agent and model, if independent of the session."""
+    async def work(self, choice: AgentChoice | None) -> RunResult:
+        """Admit the prompt and follow the tree. `choice`: agent and model, if independent of the session."""
         session = await self._known_session()
-        if self._order.has_prompt and chosen is None:
-            chosen = self._choose(session)
+        if self._order.has_prompt and choice is None:
+            choice = self._choose(session)
         async with self._host.events() as events:  # subscribe before the prompt is admitted
             if session is not None:
                 await self._read_history(session.id)
-            session_id, message_id = await self._admit(session, chosen)
+            session_id, message_id = await self._admit(session, choice)
             self._session_id = session_id
             if session is None and not self._is_new_prompt:
                 await self._read_history(session_id)
@@ -125,24 +125,26 @@ class RunJob:
         self._tasks_before = await self._host.tasks.list(session_id)
 
     async def _admit(
-        self, session: Session | None, chosen: AgentChoice | None
+        self, session: Session | None, choice: AgentChoice | None
     ) -> tuple[SessionId, MessageId | None]:
         """Admit the prompt; a new session is created in the same transaction."""
-        order = self._order
-        if chosen is None:
+        arguments = self._order
+        if choice is None:
             assert session is not None, "without a prompt a session is given"
             return session.id, None
-        files = [path.absolute() for path in order.files]  # relative to the cwd, not to the session
-        to = PromptOptions(agent=chosen.agent, model=chosen.model, files=files)
+        files = [path.absolute() for path in arguments.files]  # relative to the cwd, not to the session
+        options = PromptOptions(agent=choice.agent, model=choice.model, files=files)
         if session is not None:
-            return session.id, await self._host.send(session.id, order.prompt, key=order.key, **to)
+            return session.id, await self._host.send(
+                session.id, arguments.prompt, key=arguments.key, **options
+            )
         session, message_id = await self._host.begin(
-            order.prompt,
-            title=order.title,
-            directory=order.directory,
-            key=order.key,
-            permission=order.rules,
-            **to,
+            arguments.prompt,
+            title=arguments.title,
+            directory=arguments.directory,
+            key=arguments.key,
+            permission=arguments.rules,
+            **options,
         )
         return session.id, message_id
 
@@ -273,11 +275,11 @@ class RunJob:
                 tree = {session.id for session in await self._read_tree(session_id)}
                 return StreamView(Ids(SystemClock(), SystemRng()), tree)
             case "text":
-                words = TextTracker(session_id, self._last_before, live=self._was_running, asked=message_id)
+                tracker = TextTracker(session_id, self._last_before, live=self._was_running, asked=message_id)
                 sessions, asked = await self._read_tree(session_id), self._keyboard is not None
                 tools = ToolView(self._screen, session_id, sessions, asked=asked)
                 tools.mark_known(await self._old_entries(session_id), self._tasks_before)
-                return TextView(self._screen, words, tools=tools, clock=SystemClock())
+                return TextView(self._screen, tracker, tools=tools, clock=SystemClock())
 
     async def _old_entries(self, session_id: SessionId) -> list[MessageWithParts]:
         """Return the messages complete when this run began, without the one another process is writing."""

@@ -41,19 +41,19 @@ class LocalProject(Struct, frozen=True):
     """Warnings about settings that are ignored because the project is not trusted."""
 
 
-def load_project(order: RunArguments, screen: Screen) -> LocalProject:
+def load_project(arguments: RunArguments, screen: Screen) -> LocalProject:
     """Load config and agents of the directory, and print their warnings once."""
     environment, read_at = system_environment(), SystemClock().now()
-    loaded = load_config(environment, directory=order.directory, data_dir=order.data_dir)
+    loaded = load_config(environment, directory=arguments.directory, data_dir=arguments.data_dir)
     alias = partial(find_alias, loaded.config)
-    found = find_agents(environment, order.directory, trusted=loaded.trusted, alias=alias)
+    found = find_agents(environment, arguments.directory, trusted=loaded.trusted, alias=alias)
     distrust = (*loaded.distrust, *found.distrust)
     for warning in (*loaded.warnings, *found.all_warnings):
         if warning not in distrust:
             screen.warn(warning)
     agents = Agents(loaded.config, found, home=str(environment.home))
     files = LoadedProject(
-        directory=str(order.directory),
+        directory=str(arguments.directory),
         read_at=read_at,
         # Sandboxes protect the default data directory, too.
         config=replace(loaded.config, data_dir=data_folder(environment, None)[0]),
@@ -64,61 +64,67 @@ def load_project(order: RunArguments, screen: Screen) -> LocalProject:
 
 
 def choose_and_warn(
-    place: LocalProject, order: RunArguments, session: Session | None, screen: Screen
+    project: LocalProject, arguments: RunArguments, session: Session | None, screen: Screen
 ) -> AgentChoice:
     """Choose agent and model, and print trust warnings, unless the error is about trust itself."""
     try:
-        chosen = choose_agent_and_model(place.config, place.agents, order, session)
+        choice = choose_agent_and_model(project.config, project.agents, arguments, session)
     except NotTrusted:
         raise
     except Exception:
-        _warn_untrusted(place, screen)
+        _warn_untrusted(project, screen)
         raise
-    _warn_untrusted(place, screen)
-    return chosen
+    _warn_untrusted(project, screen)
+    return choice
 
 
-def _warn_untrusted(place: LocalProject, screen: Screen) -> None:
-    for warning in place.distrust:
+def _warn_untrusted(project: LocalProject, screen: Screen) -> None:
+    for warning in project.distrust:
         screen.warn(warning)
 
 
-async def run_locally(order: RunArguments, place: LocalProject, screen: Screen) -> int:
+async def run_locally(arguments: RunArguments, project: LocalProject, screen: Screen) -> int:
     """Run in this process; return the exit code. Invalid arguments raise before anything is stored."""
-    config = place.config
-    chosen = choose_and_warn(place, order, None, screen) if order.has_prompt and not order.resumes else None
-    if not order.has_prompt:
-        _warn_untrusted(place, screen)
+    config = project.config
+    choice = (
+        choose_and_warn(project, arguments, None, screen)
+        if arguments.has_prompt and not arguments.resumes
+        else None
+    )
+    if not arguments.has_prompt:
+        _warn_untrusted(project, screen)
     with Signals() as signals:
         async with (
-            open_runtime(config.data_dir, config=config, coding=place.files, serve=False) as runtime,
-            _serve_api(runtime, order, config.data_dir, screen),
+            open_runtime(config.data_dir, config=config, coding=project.files, serve=False) as runtime,
+            _serve_api(runtime, arguments, config.data_dir, screen),
         ):
             job = RunJob(
                 runtime,
-                order,
-                lambda session: choose_and_warn(place, order, session, screen),
+                arguments,
+                lambda session: choose_and_warn(project, arguments, session, screen),
                 screen=screen,
             )
-            return await run_with_signals(job, signals, chosen)
+            return await run_with_signals(job, signals, choice)
 
 
 @asynccontextmanager
 async def _serve_api(
-    runtime: Runtime, order: RunArguments, data: Path, screen: Screen
+    runtime: Runtime, arguments: RunArguments, data: Path, screen: Screen
 ) -> AsyncIterator[None]:
     """Serve the API from before the first tool runs; sessions of other runs are not served here."""
     api = api_config(system_environment())
-    lock = _try_lock(data, screen) if order.api and api.enabled else None
+    lock = _try_lock(data, screen) if arguments.api and api.enabled else None
     if lock is None:
         yield
         return
     from asyncagents.server.serve import ServerOptions, open_server  # start-up: only with --api
 
-    port = order.port if order.port is not None else api.port
-    listening = ServerOptions(port=port, serves_all=False)
+    port = arguments.port if arguments.port is not None else api.port
+    server_options = ServerOptions(port=port, serves_all=False)
     try:
-        async with open_server(runtime, data, listening, directory=order.directory, lock=lock) as listing:
+        async with open_server(
+            runtime, data, server_options, directory=arguments.directory, lock=lock
+        ) as listing:
             screen.note(f"listening at {listing.url}")
             yield
     finally:

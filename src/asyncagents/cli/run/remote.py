@@ -108,7 +108,7 @@ class RemoteHost:
         directory: Path,
         key: str | None,
         permission: Sequence[Rule],
-        **to: Unpack[PromptOptions],
+        **options: Unpack[PromptOptions],
     ) -> tuple[Session, MessageId]:
         session, message_id = await self._client.begin(
             text,
@@ -116,21 +116,21 @@ class RemoteHost:
             directory=directory if self._placed else None,
             key=key,
             permission=permission,
-            **self._client_options(to),
+            **self._client_options(options),
         )
         self.session_id = self._prompted_id = session.id
         return session, message_id
 
     async def send(
-        self, session_id: SessionId, text: str, *, key: str | None, **to: Unpack[PromptOptions]
+        self, session_id: SessionId, text: str, *, key: str | None, **options: Unpack[PromptOptions]
     ) -> MessageId:
-        message_id = await self._client.send(session_id, text, key=key, **self._client_options(to))
+        message_id = await self._client.send(session_id, text, key=key, **self._client_options(options))
         self.session_id = self._prompted_id = session_id
         return message_id
 
-    def _client_options(self, to: PromptOptions) -> Sent:
-        sent = Sent(agent=to.get("agent"), model=to.get("model"))
-        files = to.get("files") or ()
+    def _client_options(self, options: PromptOptions) -> Sent:
+        sent = Sent(agent=options.get("agent"), model=options.get("model"))
+        files = options.get("files") or ()
         if files:
             sent["files"] = [str(file) for file in files] if self._own else _read_files(files)
         return sent
@@ -255,69 +255,75 @@ RECONNECT_SECONDS = 10.0
 """Time to reconnect before the server counts as lost."""
 
 
-async def run_remotely(order: RunArguments, there: TargetServer, data: Path, screen: Screen) -> int:
+async def run_remotely(arguments: RunArguments, server: TargetServer, data: Path, screen: Screen) -> int:
     """Run in the server; return the exit code. Model and agent are checked by the server, not here."""
-    chosen = AgentChoice(order.agent, parse_model(order.model))
-    where = RunLocation(there.url, far=not there.own)
+    choice = AgentChoice(arguments.agent, parse_model(arguments.model))
+    location = RunLocation(server.url, far=not server.own)
     with Signals() as signals:
-        if where.far:
-            await _check_reachable(there)
-        if order.format == "text":
-            screen.note(f"working in the server at {there.url}")
-        async with _open_client(there, data) as client:
-            host = RemoteHost(client, screen, own=there.own, placed=order.placed)
-            job = RunJob(host, order, lambda session: chosen, screen=screen, where=where)
+        if location.far:
+            await _check_reachable(server)
+        if arguments.format == "text":
+            screen.note(f"working in the server at {server.url}")
+        async with _open_client(server, data) as client:
+            host = RemoteHost(client, screen, own=server.own, placed=arguments.placed)
+            job = RunJob(host, arguments, lambda session: choice, screen=screen, location=location)
             try:
                 return await run_with_signals(job, signals)
             except Exception as error:
                 screen.end_line()
-                raise _explain_error(first_error(error), where, host.session_id) from error
+                raise _explain_error(first_error(error), location, host.session_id) from error
 
 
 @asynccontextmanager
-async def _open_client(there: TargetServer, data: Path) -> AsyncIterator[Client]:
+async def _open_client(server: TargetServer, data: Path) -> AsyncIterator[Client]:
     """Connect by data directory if the server is our own, so that it is found again at a new address."""
-    if there.own:
+    if server.own:
         async with open_client(data=data, patience=RECONNECT_SECONDS) as client:
             yield client
     else:
-        token = there.token.reveal() if there.token is not None else None
-        async with open_client(there.url, token=token, patience=RECONNECT_SECONDS) as client:
+        token = server.token.reveal() if server.token is not None else None
+        async with open_client(server.url, token=token, patience=RECONNECT_SECONDS) as client:
             yield client
 
 
-async def _check_reachable(there: TargetServer) -> None:
+async def _check_reachable(server: TargetServer) -> None:
     """Fail at once, without reconnecting, if no server answers at the given address."""
     try:
-        async with open_client(there.url, patience=0) as client:
+        async with open_client(server.url, patience=0) as client:
             await client.health()
     except Unauthorized as error:  # for example a host name that the server does not accept
-        raise CliError(f"the server at {there.url} refuses: {error}", code=USAGE) from error
+        raise CliError(f"the server at {server.url} refuses: {error}", code=USAGE) from error
     except (Unavailable, RequestError) as error:
         raise CliError(
-            f"no asyncagents server answers at {there.url}: {error}",
+            f"no asyncagents server answers at {server.url}: {error}",
             hint="`asyncagents serve` starts one, and prints its address",
         ) from error
 
 
-def _explain_error(error: BaseException, where: RunLocation, session_id: SessionId | None) -> BaseException:
+def _explain_error(
+    error: BaseException, location: RunLocation, session_id: SessionId | None
+) -> BaseException:
     match error:
         case Unavailable() if not isinstance(error, ServerUnreachable):
-            again = f"`{where.resume_command(session_id)}` continues what was accepted" if session_id else ""
-            return CliError(f"the server at {where.url} refuses: {error}", hint=again)
+            again = (
+                f"`{location.resume_command(session_id)}` continues what was accepted" if session_id else ""
+            )
+            return CliError(f"the server at {location.url} refuses: {error}", hint=again)
         case Unavailable() if session_id is not None:
             return CliError(
-                f"the server at {where.url} is lost: {error}",
-                hint=f"what was accepted is stored; `{where.resume_command(session_id)}` continues it",
+                f"the server at {location.url} is lost: {error}",
+                hint=f"what was accepted is stored; `{location.resume_command(session_id)}` continues it",
             )
         case Unavailable():
             hint = "`asyncagents sessions` shows whether the prompt was stored"
-            return CliError(f"the server at {where.url} is lost: {error}", hint="" if where.far else hint)
-        case NotFound() if where.far:
-            return CliError(f"{error} at {where.url}", code=USAGE)
+            return CliError(
+                f"the server at {location.url} is lost: {error}", hint="" if location.far else hint
+            )
+        case NotFound() if location.far:
+            return CliError(f"{error} at {location.url}", code=USAGE)
         case Unauthorized():
             return CliError(
-                f"the server at {where.url} refuses: {error}",
+                f"the server at {location.url} refuses: {error}",
                 hint=f"give its token as --token, or in {TOKEN_VARIABLE}",
                 code=USAGE,
             )

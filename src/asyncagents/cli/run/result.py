@@ -185,37 +185,37 @@ def exit_code(ending: RunStatus) -> int:
             assert_never(ending)
 
 
-def wait_of(waiting: OpenCall) -> OpenWait:
+def wait_of(open_call: OpenCall) -> OpenWait:
     return OpenWait(
-        session=waiting.session_id,
-        call=waiting.id,
-        ask=waiting.ask_id,
-        tool=waiting.tool,
-        kind=waiting.kind,
-        what=_wait_text(waiting),
-        who=waiting.who,
-        due=waiting.due,
-        choices=_choices(waiting),
+        session=open_call.session_id,
+        call=open_call.id,
+        ask=open_call.ask_id,
+        tool=open_call.tool,
+        kind=open_call.kind,
+        what=_wait_text(open_call),
+        who=open_call.who,
+        due=open_call.due,
+        choices=_choices(open_call),
     )
 
 
-def _choices(waiting: OpenCall) -> str:
-    if waiting.permission is not None:
+def _choices(open_call: OpenCall) -> str:
+    if open_call.permission is not None:
         return "once|always|reject"
-    if waiting.approval and waiting.question is not None:
-        return "|".join(option.label.lower() for option in waiting.question.questions[0].options)
-    return "TEXT" if waiting.question is not None else ""
+    if open_call.approval and open_call.question is not None:
+        return "|".join(option.label.lower() for option in open_call.question.questions[0].options)
+    return "TEXT" if open_call.question is not None else ""
 
 
-def _wait_text(waiting: OpenCall) -> str:
-    tool, ask, question = waiting.tool, waiting.permission, waiting.question
+def _wait_text(open_call: OpenCall) -> str:
+    tool, ask, question = open_call.tool, open_call.permission, open_call.question
     if ask is not None:
         return f"{tool} asks for the permission {ask.permission!r} ({', '.join(ask.patterns)})"
     if question is not None:
-        whom = f" {waiting.who}" if waiting.who else ""
+        whom = f" {open_call.who}" if open_call.who else ""
         return f"{tool} asks{whom}: {' / '.join(each.question for each in question.questions)}"
-    note = f" ({waiting.note})" if waiting.note else ""
-    return f"{tool} waits for its {'time' if waiting.kind == 'wait' else 'result'}{note}"
+    note = f" ({open_call.note})" if open_call.note else ""
+    return f"{tool} waits for its {'time' if open_call.kind == 'wait' else 'result'}{note}"
 
 
 def open_call_text(call: Call) -> str:
@@ -230,9 +230,9 @@ def open_call_text(call: Call) -> str:
     return state.note
 
 
-def print_closing(screen: Screen, result: RunResult, where: RunLocation = LOCAL) -> None:
+def print_closing(screen: Screen, result: RunResult, location: RunLocation = LOCAL) -> None:
     """Print the closing lines to stderr; the answer is on stdout already."""
-    again = where.resume_command(result.session)
+    again = location.resume_command(result.session)
     match result.status:
         case "done":
             _print_totals(screen, result, again)
@@ -240,14 +240,14 @@ def print_closing(screen: Screen, result: RunResult, where: RunLocation = LOCAL)
             screen.print_line(f"error: {failure_text(result.error)}")
             screen.print_line(f"hint: the session is stored; `{again} PROMPT` continues it")
         case "waiting":
-            _print_waits(screen, result, where)
+            _print_waits(screen, result, location)
         case "cancelled":
             screen.print_line(f"cancelled: session {result.session}; `{again} PROMPT` continues it")
         case "stopped":
-            screen.print_line(f"stopped: {_after_stop(where)}; `{again}` {_resume_effect(where)}")
-        case "accepted" if where.url:
+            screen.print_line(f"stopped: {_after_stop(location)}; `{again}` {_resume_effect(location)}")
+        case "accepted" if location.url:
             screen.print_line(
-                f"accepted: the server at {where.url} runs it; `{again}` {_resume_effect(where)}"
+                f"accepted: the server at {location.url} runs it; `{again}` {_resume_effect(location)}"
             )
         case "accepted":
             screen.print_line(f"accepted: no process runs it until `{again}` does")
@@ -255,23 +255,23 @@ def print_closing(screen: Screen, result: RunResult, where: RunLocation = LOCAL)
             assert_never(result.status)
 
 
-def _after_stop(where: RunLocation) -> str:
-    return f"the server at {where.url} continues" if where.url else "what was accepted is stored"
+def _after_stop(location: RunLocation) -> str:
+    return f"the server at {location.url} continues" if location.url else "what was accepted is stored"
 
 
-def _resume_effect(where: RunLocation) -> str:
-    return "shows its progress" if where.url else "continues it"
+def _resume_effect(location: RunLocation) -> str:
+    return "shows its progress" if location.url else "continues it"
 
 
-def _print_waits(screen: Screen, result: RunResult, where: RunLocation) -> None:
+def _print_waits(screen: Screen, result: RunResult, location: RunLocation) -> None:
     for wait in result.waits:
         until = f", until {utc_time(wait.due)}" if wait.due is not None and wait.kind != "wait" else ""
         named = wait.ask or wait.call
         screen.print_line(f"waiting: {one_line(wait.what)}, {named} of session {wait.session}{until}")
     for hint in (
-        _remote_hints(result, where)
-        if where.far
-        else _local_hints(result, where.resume_command(result.session))
+        _remote_hints(result, location)
+        if location.far
+        else _local_hints(result, location.resume_command(result.session))
     ):
         screen.print_line(f"hint: {hint}")
 
@@ -290,9 +290,9 @@ def _local_hints(result: RunResult, again: str) -> Iterator[str]:
         yield f"{when}, `{again}` continues; prompts are answered meanwhile"
 
 
-def _remote_hints(result: RunResult, where: RunLocation) -> Iterator[str]:
+def _remote_hints(result: RunResult, location: RunLocation) -> Iterator[str]:
     """Yield hints for a foreign server: its data takes answers only through the server."""
-    again = where.resume_command(result.session)
+    again = location.resume_command(result.session)
     if any(wait.ask is not None for wait in result.waits):
         yield f"`{again}` at a terminal asks for the answer"
     else:

@@ -156,10 +156,10 @@ def _length(part: Part | UnknownPart) -> int:
 class TextView:
     """Writes the answer to stdout; tools, todos, reasoning and retries to stderr."""
 
-    def __init__(self, screen: Screen, words: TextTracker, *, tools: ToolView, clock: Clock) -> None:
+    def __init__(self, screen: Screen, tracker: TextTracker, *, tools: ToolView, clock: Clock) -> None:
         self._summaries: set[tuple[MessageId, bool]] = set()
         self._screen = screen
-        self._words = words
+        self._words = tracker
         self._tools = tools
         self._clock = clock
         self._open_part_id: PartId | None = None

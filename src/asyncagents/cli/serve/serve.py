@@ -88,10 +88,10 @@ def serve(  # noqa: PLR0913  its options
     that data; 130 and 143 exited at once.
     """
 
-    wanted = ServeOptions(
+    options = ServeOptions(
         hostname, port, auth=not no_auth, origins=origins, hosts=hosts, concurrency=concurrency
     )
-    run_server(wanted, project_folder(directory), data_directory(data_dir))
+    run_server(options, project_folder(directory), data_directory(data_dir))
 
 
 class StderrLogHandler(logging.Handler):
@@ -134,17 +134,17 @@ class ServeOptions(Struct, frozen=True):
     concurrency: int
 
 
-def run_server(wanted: ServeOptions, directory: Path, data: Path) -> None:
+def run_server(options: ServeOptions, directory: Path, data: Path) -> None:
     import uvloop  # start-up: only servers and workers need it
 
     screen = Screen()
     log_to_stderr()
     loaded = load_with_trust(directory, data, screen)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(wanted, directory, data, loaded.config))
+        runner.run(_serve(options, directory, data, loaded.config))
 
 
-async def _serve(wanted: ServeOptions, directory: Path, data: Path, config: Config) -> None:
+async def _serve(options: ServeOptions, directory: Path, data: Path, config: Config) -> None:
     api = api_config(system_environment())
     with Signals() as signals, _lock_data(data) if api.enabled else nullcontext() as lock:
         async with open_runtime(
@@ -153,21 +153,21 @@ async def _serve(wanted: ServeOptions, directory: Path, data: Path, config: Conf
             coding="each directory",
             serve="later",
             needs_model=False,
-            fleet=_fleet(wanted),
+            fleet=_fleet(options),
         ) as runtime:
             warn_without_model(runtime, Screen())
             if lock is not None:
-                await _listen(runtime, wanted, directory, lock=lock, stop=signals)
+                await _listen(runtime, options, directory, lock=lock, signals=signals)
                 return
-            _start_work(runtime, wanted)
+            _start_work(runtime, options)
             click.echo(f"running sessions of {data}; ASYNCAGENTS_API_ENABLED=false: not listening", err=True)
             await signals.received.wait()
             signals.force_exit_after(STOP_SECONDS)
 
 
-def _fleet(wanted: ServeOptions) -> Fleet | None:
+def _fleet(options: ServeOptions) -> Fleet | None:
     fleet = fleet_config(system_environment())
-    return fleet and replace(fleet, concurrency=wanted.concurrency, kind="serve")
+    return fleet and replace(fleet, concurrency=options.concurrency, kind="serve")
 
 
 def warn_without_model(runtime: Runtime, screen: Screen) -> None:
@@ -176,16 +176,16 @@ def warn_without_model(runtime: Runtime, screen: Screen) -> None:
         screen.warn(f"{runtime.defaults.missing}; until then history can be read, and prompts are refused")
 
 
-def _start_work(runtime: Runtime, wanted: ServeOptions) -> None:
+def _start_work(runtime: Runtime, options: ServeOptions) -> None:
     """Start running sessions, unless this is a fleet where others run them or have the model."""
     alone = fleet_config(system_environment()) is None
-    if alone or (_runs_sessions(wanted) and runtime.defaults.missing is None):
+    if alone or (_runs_sessions(options) and runtime.defaults.missing is None):
         runtime.serve_tree()
 
 
-def _runs_sessions(wanted: ServeOptions) -> bool:
+def _runs_sessions(options: ServeOptions) -> bool:
     """Return whether this process runs sessions: a server of a database file always does."""
-    return bool(wanted.concurrency) or fleet_config(system_environment()) is None
+    return bool(options.concurrency) or fleet_config(system_environment()) is None
 
 
 @contextmanager
@@ -209,25 +209,25 @@ def _tune_interpreter() -> None:
 
 
 async def _listen(
-    runtime: Runtime, wanted: ServeOptions, directory: Path, *, lock: ServerLock, stop: Signals
+    runtime: Runtime, options: ServeOptions, directory: Path, *, lock: ServerLock, signals: Signals
 ) -> None:
     from asyncagents.server.serve import ServerOptions, open_server  # start-up: only with the API
 
-    port = wanted.port if wanted.port is not None else api_config(system_environment()).port
-    listening = ServerOptions(
-        hostname=wanted.hostname,
+    port = options.port if options.port is not None else api_config(system_environment()).port
+    server_options = ServerOptions(
+        hostname=options.hostname,
         port=port,
-        auth=wanted.auth,
-        hosts=wanted.hosts,
-        origins=wanted.origins,
-        runs=_runs_sessions(wanted),
+        auth=options.auth,
+        hosts=options.hosts,
+        origins=options.origins,
+        runs=_runs_sessions(options),
     )
-    async with open_server(runtime, lock.data, listening, directory=directory, lock=lock) as listing:
-        _start_work(runtime, wanted)  # after the API is up
+    async with open_server(runtime, lock.data, server_options, directory=directory, lock=lock) as listing:
+        _start_work(runtime, options)  # after the API is up
         _tune_interpreter()
         if port and listing.port != port:  # proxies and bookmarks may use the configured port
             click.echo(f"port {port} is in use by another program", err=True)
         click.echo(f"listening at {listing.url}")
-        await stop.received.wait()
-        stop.force_exit_after(STOP_SECONDS)
+        await signals.received.wait()
+        signals.force_exit_after(STOP_SECONDS)
         click.echo("stopping", err=True)

@@ -70,17 +70,17 @@ class WorkerOptions(Struct, frozen=True):
     drain: float
 
 
-def run_worker(wanted: WorkerOptions, directory: Path, data: Path) -> None:
+def run_worker(options: WorkerOptions, directory: Path, data: Path) -> None:
     import uvloop  # start-up: only servers and workers need it
 
     log_to_stderr()
     loaded = load_with_trust(directory, data, Screen())
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run_worker(wanted, data, loaded.config))
+        runner.run(_run_worker(options, data, loaded.config))
 
 
-async def _run_worker(wanted: WorkerOptions, data: Path, config: Config) -> None:
-    fleet = _fleet(wanted)
+async def _run_worker(options: WorkerOptions, data: Path, config: Config) -> None:
+    fleet = _fleet(options)
     with Signals() as signals:
         async with open_runtime(
             data,
@@ -97,13 +97,13 @@ async def _run_worker(wanted: WorkerOptions, data: Path, config: Config) -> None
             click.echo(f"working on {', '.join(fleet.pools)}, {fleet.concurrency} sessions at once")
             await signals.received.wait()
             click.echo(f"stopping: {runtime.live} sessions at work", err=True)
-            await runtime.drain(wanted.drain)
+            await runtime.drain(options.drain)
             signals.force_exit_after(STOP_SECONDS)
 
 
-def _fleet(wanted: WorkerOptions) -> Fleet:
+def _fleet(options: WorkerOptions) -> Fleet:
     fleet = fleet_config(system_environment())
     if fleet is None:
         raise CliError(NO_STORE, hint=f"set {STORE_VARIABLE}=postgresql://…", code=USAGE)
-    pools = wanted.pools or fleet.pools
-    return replace(fleet, pools=pools, concurrency=wanted.concurrency, kind="worker")
+    pools = options.pools or fleet.pools
+    return replace(fleet, pools=pools, concurrency=options.concurrency, kind="worker")

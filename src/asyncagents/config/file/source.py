@@ -33,59 +33,65 @@ class ConfigSource(Struct, frozen=True):
     """Settings that require trust."""
 
 
-def read_source(place: ConfigLocation, environment: Environment, directory: Path) -> ConfigSource | None:
+def read_source(location: ConfigLocation, environment: Environment, directory: Path) -> ConfigSource | None:
     """Read a location; None if it is missing. A relative path in a variable's text starts at `directory`."""
-    text = _read_location(place, environment)
+    text = _read_location(location, environment)
     if text is None:
         return None
-    return _build_source(jsonc.parse(text, place.label), place, environment, directory)
+    return _build_source(jsonc.parse(text, location.label), location, environment, directory)
 
 
-def read_untrusted_source(place: ConfigLocation, environment: Environment, root: Path) -> ConfigSource | None:
+def read_untrusted_source(
+    location: ConfigLocation, environment: Environment, root: Path
+) -> ConfigSource | None:
     """Read a file of an untrusted project: only harmless settings, without interpolation."""
-    found = read_filtered(place, root)
+    found = read_filtered(location, root)
     if found is None:
         return None
-    source = _build_source(found.kept, place, environment, root)
+    source = _build_source(found.kept, location, environment, root)
     tree, rules = split_rules(source.tree)
     return replace(source, tree=tree, rules=rules, left_out=tuple(path for path, _ in found.left_out))
 
 
-def read_filtered(place: ConfigLocation, root: Path) -> FilteredData | None:
+def read_filtered(location: ConfigLocation, root: Path) -> FilteredData | None:
     """Parse a project's file and split its settings into harmless ones and others; None without a file."""
-    text = read_text(place.path) if place.path else None
-    if place.path is None or text is None:
+    text = read_text(location.path) if location.path else None
+    if location.path is None or text is None:
         return None
-    return filter_untrusted(jsonc.parse(text, place.label), place.path.parent, root)
+    return filter_untrusted(jsonc.parse(text, location.label), location.path.parent, root)
 
 
-def _build_source(raw: Any, place: ConfigLocation, environment: Environment, directory: Path) -> ConfigSource:
-    folder = place.path.parent if place.path else directory
-    filling = Interpolation(environment, folder=folder, label=place.label, skip=inert_keys(raw))
+def _build_source(
+    raw: Any, location: ConfigLocation, environment: Environment, directory: Path
+) -> ConfigSource:
+    folder = location.path.parent if location.path else directory
+    filling = Interpolation(environment, folder=folder, label=location.label, skip=inert_keys(raw))
     data, warnings = check_data(
         filling.fill(raw),
-        place.label,
-        family=place.family,
+        location.label,
+        family=location.family,
         secret=lambda path: _is_secret(path, filling.used),
     )
     if "plugin" in data:
         data["plugin"] = [_resolve_plugin_path(plugin, environment, folder) for plugin in data["plugin"]]
-    tree = build_tree(data, lambda path, value: _make_leaf(path, value, place.label, filling.used))
+    tree = build_tree(data, lambda path, value: _make_leaf(path, value, location.label, filling.used))
     return ConfigSource(
-        place,
-        modernise(tree, place.label),
+        location,
+        modernise(tree, location.label),
         frozenset(filling.variables),
         (*filling.warnings, *warnings),
         included=filling.files,
     )
 
 
-def _read_location(place: ConfigLocation, environment: Environment) -> str | None:
-    if place.path is None:
-        return environment.get(place.variable or "")
-    text = read_text(place.path)
-    if text is None and place.variable:
-        raise ConfigError(f"{place.variable} names {place.path}, which does not exist: correct or unset it")
+def _read_location(location: ConfigLocation, environment: Environment) -> str | None:
+    if location.path is None:
+        return environment.get(location.variable or "")
+    text = read_text(location.path)
+    if text is None and location.variable:
+        raise ConfigError(
+            f"{location.variable} names {location.path}, which does not exist: correct or unset it"
+        )
     return text
 
 

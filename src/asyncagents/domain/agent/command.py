@@ -158,10 +158,10 @@ def fill_template(template: str, arguments: str) -> tuple[Piece, ...]:
     parts = list(_split_template(template))
     places = set(_placeholders(parts))
     highest = max((int(place[1:]) for place in places if place != _ALL_ARGUMENTS), default=0)
-    typed = _Arguments(arguments.strip(), split_arguments(arguments), highest)
-    pieces = [_fill_part(part, typed) for part in parts]
-    if typed.text and not places:
-        return _append_arguments(pieces, typed.text)
+    given_arguments = _Arguments(arguments.strip(), split_arguments(arguments), highest)
+    pieces = [_fill_part(part, given_arguments) for part in parts]
+    if given_arguments.text and not places:
+        return _append_arguments(pieces, given_arguments.text)
     return tuple(pieces)
 
 
@@ -175,14 +175,14 @@ def _append_arguments(pieces: list[Piece], text: str) -> tuple[Piece, ...]:
             return (*pieces, TextPiece(f"\n\n{text}"))
 
 
-def _fill_part(part: _Part, typed: _Arguments) -> Piece:
+def _fill_part(part: _Part, given_arguments: _Arguments) -> Piece:
     match part:
         case TextPiece():
-            return TextPiece(typed.fill(part.text))
+            return TextPiece(given_arguments.fill(part.text))
         case _ShellTemplate():
-            return ShellPiece(part.written, _script(part, typed))
+            return ShellPiece(part.written, _script(part, given_arguments))
         case FilePiece():
-            path = _shell_safe(typed.fill(part.path)).strip()
+            path = _shell_safe(given_arguments.fill(part.path)).strip()
             # An empty path would be the folder itself.
             return FilePiece(path, typed=part.typed) if path else TextPiece(part.text)
         case _:
@@ -283,14 +283,20 @@ def _parameter(place: str, *, bare: bool) -> str:
     return '"$@"' if place == _ALL_ARGUMENTS else f'"{place}"'
 
 
-def _script(shell: _ShellTemplate, typed: _Arguments) -> str:
+def _script(shell: _ShellTemplate, given_arguments: _Arguments) -> str:
     if not shell.placeholders:
         return shell.command
     numbers = [int(place[1:]) for place in shell.placeholders if place != _ALL_ARGUMENTS]
-    words = [typed.argument(number) for number in range(1, max(numbers) + 1)] if numbers else typed.words
+    words = (
+        [given_arguments.argument(number) for number in range(1, max(numbers) + 1)]
+        if numbers
+        else given_arguments.words
+    )
     lines = [" ".join(["set --", *map(_quote, words)]), shell.command]
     return "\n".join(
-        [f"ARGUMENTS={_quote(typed.text)}", *lines] if _ALL_ARGUMENTS in shell.placeholders else lines
+        [f"ARGUMENTS={_quote(given_arguments.text)}", *lines]
+        if _ALL_ARGUMENTS in shell.placeholders
+        else lines
     )
 
 

@@ -59,7 +59,7 @@ def pending_status(call: Call) -> PendingStatus | None:
 
 
 def pending_tool_call(call: Call) -> PendingToolCall:
-    later, done = call.later, call.state if isinstance(call.state, Settled) else None
+    state, done = call.later, call.state if isinstance(call.state, Settled) else None
     result = done.result if done else None
     return PendingToolCall(
         id=call.id,
@@ -70,10 +70,10 @@ def pending_tool_call(call: Call) -> PendingToolCall:
         tool=call.tool,
         input=call.input,
         status=pending_status(call) or ("waiting" if call.open else _settled_status(result)),
-        webhook_url=(later.webhook_url if later else "") or None,
-        external_ref=(later.external_ref if later else "") or None,
-        timeout=later.due if later else call.open.due if call.open else None,
-        estimated_duration=later.estimated if later else None,
+        webhook_url=(state.webhook_url if state else "") or None,
+        external_ref=(state.external_ref if state else "") or None,
+        timeout=state.due if state else call.open.due if call.open else None,
+        estimated_duration=state.estimated if state else None,
         time=PendingTime(created=call.created, started=call.started, completed=done.at if done else None),
         result=_tool_result(result) if isinstance(result, Completed) else None,
         error=result.error if isinstance(result, Failed) else None,

@@ -85,12 +85,12 @@ def file_problem(data: bytes) -> str | None:
 
 def fit_files(output: str, files: Sequence[ResultFile]) -> tuple[str, tuple[ResultFile, ...]]:
     """Keep the files that a model can be shown; the output says what was left out, and why."""
-    tray = FileCollector()
-    tried = [(file, tray.add(_decode_data_url(file.url), file.filename)) for file in files]
+    collector = FileCollector()
+    tried = [(file, collector.add(_decode_data_url(file.url), file.filename)) for file in files]
     notes = [
         f"[{file.filename or 'a file'} ({file.mime}) is not shown here: {why}]" for file, why in tried if why
     ]
-    return "\n".join(filter(None, (output, *notes))), tuple(tray.files)
+    return "\n".join(filter(None, (output, *notes))), tuple(collector.files)
 
 
 def file_parts(

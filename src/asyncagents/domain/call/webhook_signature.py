@@ -87,20 +87,20 @@ def read_signature(headers: Headers, now_ms: int) -> UncheckedSignature | Invali
     return _read_plain(found[PLAIN_HEADER]) if PLAIN_HEADER in found else InvalidSignature(_UNSIGNED)
 
 
-def check_signature(claim: UncheckedSignature, body: bytes, secrets: Iterable[str]) -> SignatureCheck:
+def check_signature(signature: UncheckedSignature, body: bytes, secrets: Iterable[str]) -> SignatureCheck:
     """Compare every signature with every secret, without an early exit, so that timing reveals nothing."""
     genuine = False
-    for expected in _expected_signatures(claim, body, secrets):
-        for given in claim.signatures:
+    for expected in _expected_signatures(signature, body, secrets):
+        for given in signature.signatures:
             genuine |= compare_digest(expected, given)
     return ValidSignature() if genuine else InvalidSignature(_MISMATCH)
 
 
-def _expected_signatures(claim: UncheckedSignature, body: bytes, secrets: Iterable[str]) -> list[bytes]:
+def _expected_signatures(signature: UncheckedSignature, body: bytes, secrets: Iterable[str]) -> list[bytes]:
     # A blank secret, from a setting that was not filled in, would be known to anyone.
     known = [secret for secret in dict.fromkeys(secrets) if secret.removeprefix(_SECRET_PREFIX).strip()]
-    if claim.head is not None:
-        return [b64encode(_standard_digest(_standard_key(secret), claim.head, body)) for secret in known]
+    if signature.head is not None:
+        return [b64encode(_standard_digest(_standard_key(secret), signature.head, body)) for secret in known]
     # Recipes for the plain header differ in whether they decode the key; both prove the secret.
     keys = [key for secret in known for key in dict.fromkeys((_bytes(secret), _standard_key(secret)))]
     return [digest(key, body, "sha256").hex().encode() for key in keys]

@@ -18,21 +18,23 @@ class SystemMessage(Struct, frozen=True):
     part: TextPart
 
 
-def build_user_message(to: MessageTarget, message_id: MessageId, now: int) -> UserMessage:
+def build_user_message(target: MessageTarget, message_id: MessageId, now: int) -> UserMessage:
     """Build a user message of the runtime, without its parts."""
     return UserMessage(
         id=message_id,
-        session_id=to.session_id,
+        session_id=target.session_id,
         time=MessageTime(created=now),
-        agent=to.agent,
-        model=to.model,
+        agent=target.agent,
+        model=target.model,
     )
 
 
 def build_system_message(
-    to: MessageTarget, text: str, *, ids: Ids, now: int, message_id: MessageId | None = None
+    target: MessageTarget, text: str, *, ids: Ids, now: int, message_id: MessageId | None = None
 ) -> SystemMessage:
     """Build a system message; `message_id`: an id generated earlier, to sort before later messages."""
-    message = build_user_message(to, message_id or ids.message(), now)
-    part = TextPart(id=ids.part(), session_id=to.session_id, message_id=message.id, text=text, synthetic=True)
+    message = build_user_message(target, message_id or ids.message(), now)
+    part = TextPart(
+        id=ids.part(), session_id=target.session_id, message_id=message.id, text=text, synthetic=True
+    )
     return SystemMessage(message, part)

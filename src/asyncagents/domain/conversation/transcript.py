@@ -36,19 +36,19 @@ class Transcript(Struct, frozen=True, kw_only=True):
     thinking_max_chars: int = 2_000
 
 
-def transcript(entries: Sequence[MessageWithParts], wanted: Transcript) -> str:
+def transcript(entries: Sequence[MessageWithParts], transcript: Transcript) -> str:
     """Render messages oldest first, each with its id, and the number left out by the limit."""
-    since = wanted.since_message_id
+    since = transcript.since_message_id
     seen = 0
     if since is not None:
         seen = next((at for at, entry in enumerate(entries, 1) if entry.info.id == since), 0)
         if not seen:
             return f'There is no message "{one_line(since)}" in this session: leave since_message_id out.'
     new = entries[seen:]
-    shown = new if wanted.message_limit is None else new[: max(wanted.message_limit, 1)]
+    shown = new if transcript.message_limit is None else new[: max(transcript.message_limit, 1)]
     if not shown:
         return "No new messages." if seen else "No messages yet."
-    told = "\n\n".join(_message(entry, wanted) for entry in shown)
+    told = "\n\n".join(_message(entry, transcript) for entry in shown)
     left = len(new) - len(shown)
     return f"{told}\n\n{_more(left, shown[-1])}" if left else told
 
@@ -58,23 +58,23 @@ def _more(left: int, last: MessageWithParts) -> str:
     return f'Not shown: {left} {later}. Go on with since_message_id="{last.info.id}".'
 
 
-def _message(entry: MessageWithParts, wanted: Transcript) -> str:
+def _message(entry: MessageWithParts, transcript: Transcript) -> str:
     info = entry.info
     role, error = ("assistant", info.error) if isinstance(info, AssistantMessage) else ("user", None)
-    inside = list(chain.from_iterable(_part(part, wanted) for part in entry.parts))
+    inside = list(chain.from_iterable(_part(part, transcript) for part in entry.parts))
     if error is not None:
         inside.append(_error(error))
     return "\n".join((f'<task_message id="{info.id}" role="{role}">', *inside, "</task_message>"))
 
 
-def _part(part: Part | UnknownPart, wanted: Transcript) -> Iterator[str]:
+def _part(part: Part | UnknownPart, transcript: Transcript) -> Iterator[str]:
     match part:
         case TextPart() if not (part.synthetic or part.ignored) and part.text.strip():
             yield envelope("task_text", part.text)
-        case ReasoningPart() if wanted.include_thinking and part.text.strip():
-            yield envelope("task_thinking", _cut(part.text, wanted.thinking_max_chars))
+        case ReasoningPart() if transcript.include_thinking and part.text.strip():
+            yield envelope("task_thinking", _cut(part.text, transcript.thinking_max_chars))
         case ToolPart():
-            yield _call(part, wanted)
+            yield _call(part, transcript)
         case FilePart():
             yield envelope("task_file", part.filename or part.url[:80], mime=part.mime)
         case SubtaskPart():
@@ -83,18 +83,18 @@ def _part(part: Part | UnknownPart, wanted: Transcript) -> Iterator[str]:
             return
 
 
-def _call(part: ToolPart, wanted: Transcript) -> str:
+def _call(part: ToolPart, transcript: Transcript) -> str:
     state = part.state
     inside = [envelope("task_input", _cut(encode(state.input).decode(), _INPUT_MOST))]
-    inside += _outcome(state, wanted)
+    inside += _outcome(state, transcript)
     head = f'<task_call tool="{one_line(part.tool)}" status="{state.__struct_config__.tag}">'
     return "\n".join((head, *inside, "</task_call>"))
 
 
-def _outcome(state: ToolState, wanted: Transcript) -> Iterator[str]:
+def _outcome(state: ToolState, transcript: Transcript) -> Iterator[str]:
     """Render the outcome of a call; errors are short, so they are shown even if results are not."""
     match state:
-        case ToolCompleted() if wanted.include_tool_results:
+        case ToolCompleted() if transcript.include_tool_results:
             yield envelope("task_output", state.output)
             for file in state.attachments or ():
                 yield envelope("task_file", file.filename or "a file", mime=file.mime)

@@ -79,23 +79,23 @@ class BoardChanges(Struct, frozen=True, kw_only=True):
     reset: bool = False
 
 
-def filter_kind(look: BoardChanges, kind: KindFilter, known: int) -> BoardChanges:
+def filter_kind(board_changes: BoardChanges, kind: KindFilter, known: int) -> BoardChanges:
     """Keep the changes for a reader of one kind of tasks; a task that changed to that kind counts as new.
 
     A task that changed to the other kind is removed. `known`: the revision the reader has read up to.
     """
     if kind == "all":
-        return look
+        return board_changes
     changes = []
-    for each in look.changes:
+    for each in board_changes.changes:
         if each.became == "task.removed":
             changes.append(each)
         elif each.kind == kind:
             changes.append(replace(each, born=max(each.born, each.turned)))
         elif each.turned > max(each.born, known):
             changes.append(removed_task(each.rev, each.task_id))
-    moved = tuple(each for each in look.moved if each.kind == kind)
-    return replace(look, changes=tuple(changes), moved=moved)
+    moved = tuple(each for each in board_changes.moved if each.kind == kind)
+    return replace(board_changes, changes=tuple(changes), moved=moved)
 
 
 def removed_task(rev: int, task_id: str) -> TaskChange:

@@ -54,13 +54,15 @@ class Notice(Struct, frozen=True):
 
 
 def build_notice(
-    ends: Sequence[TaskEnd], batches: Mapping[str, BatchCount], running: int, telling: NoticeFormat
+    ends: Sequence[TaskEnd], batches: Mapping[str, BatchCount], running: int, notice_format: NoticeFormat
 ) -> Notice:
     """Build the notice of ended tasks; `running`: the number of live background tasks of the parent."""
-    visible = tuple(_visible_text(end, batches[end.batch], telling) for end in ends)
-    data = [text for end in ends for text in _envelopes(end, telling, MOST_CHARACTERS // len(ends))]
+    visible = tuple(_visible_text(end, batches[end.batch], notice_format) for end in ends)
+    data = [text for end in ends for text in _envelopes(end, notice_format, MOST_CHARACTERS // len(ends))]
     lines = [_SOURCE, *map(_end_line, ends)]
-    lines += _others_run(ends, telling.tool) if running else _all_ended(ends, batches, telling.tool)
+    lines += (
+        _others_run(ends, notice_format.tool) if running else _all_ended(ends, batches, notice_format.tool)
+    )
     if data:
         lines.append(_DATA)
     return Notice(visible, "\n".join((reminder("\n".join(lines)), *data)))
@@ -71,8 +73,8 @@ def is_notice(text: str) -> bool:
     return text.startswith(reminder(_SOURCE).rpartition("\n")[0])
 
 
-def _visible_text(end: TaskEnd, counted: BatchCount, telling: NoticeFormat) -> str:
-    hint = " [hint attached]" if telling.development else ""
+def _visible_text(end: TaskEnd, counted: BatchCount, notice_format: NoticeFormat) -> str:
+    hint = " [hint attached]" if notice_format.development else ""
     if not counted.all:  # a sync task whose call was given up, without background tasks in its batch
         return f"{_headline(end)}{hint}"
     return f"{_headline(end)}\nTask Progress: {counted.ended}/{counted.all}{hint}"
@@ -124,11 +126,11 @@ def _all_ended(ends: Sequence[TaskEnd], batches: Mapping[str, BatchCount], tool:
         yield f"Use {tool} tools to see agent responses."
 
 
-def _envelopes(end: TaskEnd, telling: NoticeFormat, share: int) -> Iterator[str]:
+def _envelopes(end: TaskEnd, notice_format: NoticeFormat, share: int) -> Iterator[str]:
     if end.error:
         message = shorten_middle(end.error.message, min(share, MOST_ERROR_CHARACTERS))
         yield envelope("task_error", message, task_id=end.id, error_type=end.error.name)
-    if telling.includes_results and end.status == "completed" and _result_text(end):
+    if notice_format.includes_results and end.status == "completed" and _result_text(end):
         yield envelope("task_result", shorten_middle(_result_text(end), share), task_id=end.id)
 
 

@@ -38,9 +38,9 @@ def _metadata_lines(task: Task) -> Iterator[str]:
         yield f"ended_by: {task.ended_by} ({ENDED_BY[task.ended_by]})"
     if task.account:
         yield from _account_lines(task, task.account)
-    sums = all_runs(task, task.account)
-    if sums:
-        yield from _total_lines(task, sums)
+    totals = all_runs(task, task.account)
+    if totals:
+        yield from _total_lines(task, totals)
 
 
 def _account_lines(task: Task, account: Account) -> Iterator[str]:
@@ -53,14 +53,14 @@ def _account_lines(task: Task, account: Account) -> Iterator[str]:
     yield f"duration: {duration(account.ms)}"
 
 
-def _total_lines(task: Task, sums: Totals) -> Iterator[str]:
+def _total_lines(task: Task, totals: Totals) -> Iterator[str]:
     """Yield the lines of the sums over all runs."""
     yield f"runs: {task.run + 1}"
-    yield f"total_tool_calls: {tool_calls_text(sums.tool_calls, sums.by_name)}"
-    yield f"total_tokens: {_tokens(sums.tokens)}"
-    yield f"total_cost: ${sums.cost:.4f}"
-    if sums.ms is not None:
-        yield f"total_duration: {duration(sums.ms)}"
+    yield f"total_tool_calls: {tool_calls_text(totals.tool_calls, totals.by_name)}"
+    yield f"total_tokens: {_tokens(totals.tokens)}"
+    yield f"total_cost: ${totals.cost:.4f}"
+    if totals.ms is not None:
+        yield f"total_duration: {duration(totals.ms)}"
 
 
 def finish_text(account: Account) -> str:

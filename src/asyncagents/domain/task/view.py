@@ -112,16 +112,16 @@ def _pending_resume(task: Task) -> PendingResume | None:
     return PendingResume(prompt=follow.prompt, queued_at=iso_time(follow.at)) if follow else None
 
 
-def _totals(task: Task, sums: Totals | None) -> TaskTotals | None:
-    if sums is None:
+def _totals(task: Task, totals: Totals | None) -> TaskTotals | None:
+    if totals is None:
         return None
     return TaskTotals(
         runs=task.run + 1,
-        tool_calls=sums.tool_calls,
-        tool_calls_by_name=sums.by_name,
-        tokens=sums.tokens,
-        cost=sums.cost,
-        duration=None if task.live else sums.ms,
+        tool_calls=totals.tool_calls,
+        tool_calls_by_name=totals.by_name,
+        tokens=totals.tokens,
+        cost=totals.cost,
+        duration=None if task.live else totals.ms,
     )
 
 

@@ -111,49 +111,55 @@ def without_webhook(call: Call) -> Call:
     return replace(call, later=replace(call.later, webhook_url=""))
 
 
-def call_from_record(record: PendingToolCall, part: ToolPart, *, turn: int, agent: str, shown: bool) -> Call:
+def call_from_record(
+    pending_call: PendingToolCall, part: ToolPart, *, turn: int, agent: str, shown: bool
+) -> Call:
     """Build a call from another program's record of it."""
-    _check_same(record, part)
-    later = AsyncState(
-        due=record.timeout,
-        estimated=record.estimated_duration,
-        external_ref=record.external_ref or "",
-        webhook_url=record.webhook_url or "",
+    _check_same(pending_call, part)
+    state = AsyncState(
+        due=pending_call.timeout,
+        estimated=pending_call.estimated_duration,
+        external_ref=pending_call.external_ref or "",
+        webhook_url=pending_call.webhook_url or "",
     )
     return Call(
-        id=CallId(check_id(record.id, "pending call")),
+        id=CallId(check_id(pending_call.id, "pending call")),
         session_id=part.session_id,
         message_id=part.message_id,
         part_id=part.id,
         call_id=part.call_id,
         tool=part.tool,
-        input=record.input,
+        input=pending_call.input,
         turn=turn,
         agent=agent,
-        created=record.time.created,
-        started=record.time.started or part.state.time.start if isinstance(part.state, ToolWaiting) else None,
+        created=pending_call.time.created,
+        started=pending_call.time.started or part.state.time.start
+        if isinstance(part.state, ToolWaiting)
+        else None,
         shown_pending=shown,
-        later=later,
-        state=_record_state(record, part),
+        later=state,
+        state=_record_state(pending_call, part),
     )
 
 
-def _record_state(record: PendingToolCall, part: ToolPart) -> Open | Settled:
-    if record.status in ("waiting", "processing"):
+def _record_state(pending_call: PendingToolCall, part: ToolPart) -> Open | Settled:
+    if pending_call.status in ("waiting", "processing"):
         note = part.state.output if isinstance(part.state, ToolWaiting) else None
-        since = record.time.created
-        return Open(kind="async", since=since, due=record.timeout, note=note or "", blocks=False)
-    ended = record.time.completed or record.time.created
-    return Settled(_record_result(record), ended, expired=record.status == "expired")
+        since = pending_call.time.created
+        return Open(kind="async", since=since, due=pending_call.timeout, note=note or "", blocks=False)
+    ended = pending_call.time.completed or pending_call.time.created
+    return Settled(_record_result(pending_call), ended, expired=pending_call.status == "expired")
 
 
-def _record_result(record: PendingToolCall) -> Result:
-    if record.result is None:
-        return Failed(record.error or CALL_CUT_OFF)
-    return Completed(record.result.output, record.result.title, record.result.metadata)
+def _record_result(pending_call: PendingToolCall) -> Result:
+    if pending_call.result is None:
+        return Failed(pending_call.error or CALL_CUT_OFF)
+    return Completed(pending_call.result.output, pending_call.result.title, pending_call.result.metadata)
 
 
-def _check_same(record: PendingToolCall, part: ToolPart) -> None:
-    said = record.session_id, record.message_id, record.call_id, record.tool
+def _check_same(pending_call: PendingToolCall, part: ToolPart) -> None:
+    said = pending_call.session_id, pending_call.message_id, pending_call.call_id, pending_call.tool
     if said != (part.session_id, part.message_id, part.call_id, part.tool):
-        raise InvalidInput(f"pending call {record.id!r} is not that of part {part.id!r}: ids or tools differ")
+        raise InvalidInput(
+            f"pending call {pending_call.id!r} is not that of part {part.id!r}: ids or tools differ"
+        )

@@ -65,26 +65,26 @@ class ImportTerms(Struct, frozen=True, kw_only=True):
     """Whether to drop the parent: it is missing here, or unrelated."""
 
 
-def build_import(found: SessionJson, terms: ImportTerms) -> SessionImport:
+def build_import(session_json: SessionJson, terms: ImportTerms) -> SessionImport:
     """Build the import of one session. Raises `InvalidInput` if it cannot be imported."""
     try:
-        return _build_import(found, terms)
+        return _build_import(session_json, terms)
     except DECODE_ERRORS as error:  # `Unreadable` names the object
         raise InvalidInput(str(error)) from error
 
 
-def _build_import(found: SessionJson, terms: ImportTerms) -> SessionImport:
-    ordered = sorted(found.messages, key=lambda each: _sort_id(each[0]))
+def _build_import(session_json: SessionJson, terms: ImportTerms) -> SessionImport:
+    ordered = sorted(session_json.messages, key=lambda each: _sort_id(each[0]))
     directory = terms.directory or find_directory([info for info, _ in ordered])
-    session_mark = _read_mark(found.info, SessionMark)
-    raw_info = complete_session(_apply_options(_without_mark(found.info), terms), directory=directory)
+    session_mark = _read_mark(session_json.info, SessionMark)
+    raw_info = complete_session(_apply_options(_without_mark(session_json.info), terms), directory=directory)
     whole = list(_complete_messages(ordered, str(raw_info["directory"])))
     raw_info = add_agent_and_model(raw_info, [info for info, _, _ in whole])
     session = _read_session(raw_info)
     messages = [_read_message(info, mark, session) for info, mark, _ in whole]
     if session_mark is None:
         messages = assign_positions(session, messages)
-    calls = CallImporter(found.pending, messages, now=terms.now, trusted=terms.trusted)
+    calls = CallImporter(session_json.pending, messages, now=terms.now, trusted=terms.trusted)
     parts = [part for info, _, parts in whole for part in _read_parts(parts, info, session, calls)]
     calls.check_all_used()
     _check_unique(messages, parts)
@@ -99,10 +99,10 @@ def _build_import(found: SessionJson, terms: ImportTerms) -> SessionImport:
         messages=tuple(messages),
         parts=tuple(parts),
         calls=tuple(calls.calls),
-        todos=_read_todos(found.todos),
+        todos=_read_todos(session_json.todos),
         task=task,
         cut_off=task is not None and not task.live and _was_live(mark),
-        remarks=tuple(_import_remarks(found.info, terms, calls)),
+        remarks=tuple(_import_remarks(session_json.info, terms, calls)),
     )
 
 

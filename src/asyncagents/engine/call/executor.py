@@ -74,114 +74,123 @@ class CallExecutor:
         clock: Clock,
         ids: Ids,
         group: asyncio.TaskGroup,
-        reach: IncomingWebhook,
-        watch: Observer = NOOP_OBSERVER,
+        webhook: IncomingWebhook,
+        observer: Observer = NOOP_OBSERVER,
     ) -> None:
-        self._observer = watch
+        self._observer = observer
         self._store = store
         self._workplaces = workplaces
         self._bus = bus
         self._clock = clock
         self._group = group
-        self._pending_policy = PendingPolicy(reach.config, ids)
-        self._webhook = reach
+        self._pending_policy = PendingPolicy(webhook.config, ids)
+        self._webhook = webhook
         self.file_changes = FileChanges(store=store, workplaces=workplaces, ids=ids)
         self._permissions = Permissions(
             store=store, standing=RuleResolver(store, workplaces), clock=clock, ids=ids
         )
 
-    async def start(self, run: Run, lease: Claim, snapshot: Snapshot) -> Snapshot:
+    async def start(self, run: Run, claim: Claim, snapshot: Snapshot) -> Snapshot:
         """Plan the requested calls; store which start, ask or fail; then start them."""
         assert snapshot.info is not None, "it comes from a store"
         try:
             async with run.interruptible():
-                place = await workplace_at(self._workplaces, snapshot.info.directory, working=True)
-                requested = await self._run_before_hooks(place, lease, snapshot)
-                moves = await self._plan_moves(place, snapshot.info, lease, requested)
+                workplace = await workplace_at(self._workplaces, snapshot.info.directory, working=True)
+                requested = await self._run_before_hooks(workplace, claim, snapshot)
+                moves = await self._plan_moves(workplace, snapshot.info, claim, requested)
                 moved = {move.call_id for move in moves}
                 planned = [call for call in requested if call.id in moved]
                 # Before they are stored as running: after that nothing may fail in between.
-                jobs = {call.id: await self._prepare_call(call, place, snapshot.info) for call in planned}
-                await self.file_changes.take_before(run, lease, snapshot, place, moves=moves)
+                jobs = {call.id: await self._prepare_call(call, workplace, snapshot.info) for call in planned}
+                await self.file_changes.take_before(run, claim, snapshot, workplace, moves=moves)
         except TimeoutError:
-            return await self._store.snapshot(lease)
-        after = await self._store.advance(lease, moves)
+            return await self._store.snapshot(claim)
+        after = await self._store.advance(claim, moves)
         for call in after.executing_calls:
             if call.id in jobs:
                 run.aborts[call.id] = jobs[call.id].context.abort
                 if call.later is not None:
                     run.starting.add(call.id)
-                work = self._execute(run, lease, call, jobs[call.id])
+                work = self._execute(run, claim, call, jobs[call.id])
                 run.tasks[call.id] = self._group.create_task(work)
         return after
 
-    async def _prepare_call(self, call: Call, place: Workplace, session: Session) -> PreparedCall:
-        rules = await self._permissions.call_rules(call, place, session)
+    async def _prepare_call(self, call: Call, workplace: Workplace, session: Session) -> PreparedCall:
+        rules = await self._permissions.call_rules(call, workplace, session)
         report = ProgressReporter(call, self._bus, self._clock)
         context = replace(
-            self._build_context(call, place, session.directory), rules=rules, report=report, keep=report.keep
+            self._build_context(call, workplace, session.directory),
+            rules=rules,
+            report=report,
+            keep=report.keep,
         )
-        if call.tool == "bash" and "shell.env" in place.hooks.names:
-            context = replace(context, environment=await place.hooks.shell_env(call, session.directory))
-        tool = place.tools[call.tool]
+        if call.tool == "bash" and "shell.env" in workplace.hooks.names:
+            context = replace(context, environment=await workplace.hooks.shell_env(call, session.directory))
+        tool = workplace.tools[call.tool]
         if tool.async_spec is not None:
             context = replace(context, callback=await self._webhook.result_webhook(call.id))
-        return PreparedCall(tool, context, report, place.hooks)
+        return PreparedCall(tool, context, report, workplace.hooks)
 
-    async def _run_before_hooks(self, place: Workplace, lease: Claim, snapshot: Snapshot) -> tuple[Call, ...]:
+    async def _run_before_hooks(
+        self, workplace: Workplace, claim: Claim, snapshot: Snapshot
+    ) -> tuple[Call, ...]:
         """Run the `tool.execute.before` hooks; the input they return is what is planned, stored and shown."""
-        if "tool.execute.before" not in place.hooks.names:
+        if "tool.execute.before" not in workplace.hooks.names:
             return snapshot.requested_calls
         new = [call for call in snapshot.requested_calls if not call.prepared]
         async with asyncio.TaskGroup() as group:
-            verdicts = [group.create_task(place.hooks.tool_before(call)) for call in new]
+            verdicts = [group.create_task(workplace.hooks.tool_before(call)) for call in new]
         prepared = []
         for call, verdict in zip(new, (each.result() for each in verdicts), strict=True):
             if isinstance(verdict, Failed):
-                await self._store.finish_call(lease, call.id, verdict)
+                await self._store.finish_call(claim, call.id, verdict)
             else:
                 prepared.append(PreparedInput(call.id, verdict))
-        after = await self._store.prepare(lease, tuple(prepared)) if new else snapshot
+        after = await self._store.prepare(claim, tuple(prepared)) if new else snapshot
         known = {call.id for call in snapshot.requested_calls}
         return tuple(call for call in after.requested_calls if call.prepared and call.id in known)
 
     async def _plan_moves(
-        self, place: Workplace, session: Session, lease: Claim, calls: tuple[Call, ...]
+        self, workplace: Workplace, session: Session, claim: Claim, calls: tuple[Call, ...]
     ) -> tuple[CallMove, ...]:
         moves: list[CallMove] = []
-        for call, verdict in zip(calls, await self._plan_calls(place, session, lease, calls), strict=True):
+        for call, verdict in zip(
+            calls, await self._plan_calls(workplace, session, claim, calls), strict=True
+        ):
             if isinstance(verdict, Failed):
                 self._observer.report_refused(call)
-                await self._store.finish_call(lease, call.id, verdict)
+                await self._store.finish_call(claim, call.id, verdict)
             else:
                 moves.append(CallMove(call.id, verdict))
         return tuple(moves)
 
     async def _plan_calls(
-        self, place: Workplace, session: Session, lease: Claim, calls: tuple[Call, ...]
+        self, workplace: Workplace, session: Session, claim: Claim, calls: tuple[Call, ...]
     ) -> list[Running | Open | Failed]:
         """Plan all calls concurrently."""
         if len(calls) == 1:
-            return [await self._plan_call(calls[0], place, session, lease)]
+            return [await self._plan_call(calls[0], workplace, session, claim)]
         try:
             async with asyncio.TaskGroup() as group:
-                plans = [group.create_task(self._plan_call(call, place, session, lease)) for call in calls]
+                plans = [
+                    group.create_task(self._plan_call(call, workplace, session, claim)) for call in calls
+                ]
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
         return [plan.result() for plan in plans]
 
     async def _plan_call(
-        self, call: Call, place: Workplace, session: Session, lease: Claim
+        self, call: Call, workplace: Workplace, session: Session, claim: Claim
     ) -> Running | Open | Failed:
         """Decide whether a requested call runs, asks first, or fails."""
-        tool = place.tools.get(call.tool)
+        tool = workplace.tools.get(call.tool)
         if tool is None:
-            return Failed(_missing_tool_text(call.tool, place))
+            return Failed(_missing_tool_text(call.tool, workplace))
         if call.is_run_by_person:
-            return Running(lease.fence)
+            return Running(claim.fence)
         context = replace(
-            self._build_context(call, place, session.directory),
-            rules=await self._permissions.call_rules(call, place, session),
+            self._build_context(call, workplace, session.directory),
+            rules=await self._permissions.call_rules(call, workplace, session),
         )
         try:
             args = msgspec.convert(call.input, tool.args)
@@ -192,67 +201,70 @@ class CallExecutor:
             return Failed(f"The arguments do not fit {call.tool}: {text}.")
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  its failure is a value
             return self._as_failure(call, error)
-        verdict = await self._permissions.permit(PlannedCall(call, context, asks), place, session)
-        return verdict or Running(lease.fence, self._pending_policy.start_state(tool, self._clock.now()))
+        verdict = await self._permissions.permit(PlannedCall(call, context, asks), workplace, session)
+        return verdict or Running(claim.fence, self._pending_policy.start_state(tool, self._clock.now()))
 
-    async def _execute(self, run: Run, lease: Claim, call: Call, job: PreparedCall) -> None:
+    async def _execute(self, run: Run, claim: Claim, call: Call, prepared: PreparedCall) -> None:
         """Run one tool and commit its outcome. A cancel leaves the call open: the turn's rest settles it."""
         try:
             with self._observer.tool_span(call) as seen:
                 outcome = _with_edit_note(
-                    call, await self._run_after_hooks(call, job, await self._run_tool(call, job, seen.trace))
+                    call,
+                    await self._run_after_hooks(
+                        call, prepared, await self._run_tool(call, prepared, seen.trace)
+                    ),
                 )
                 seen.record_outcome(outcome)
-            job.report.end()
+            prepared.report.end()
             try:
-                await self._commit_outcome(lease, call, outcome)
+                await self._commit_outcome(claim, call, outcome)
             except InvalidInput as error:  # from its facts: nothing was committed
-                await self._store.finish_call(lease, call.id, Failed(replace_surrogates(str(error))))
+                await self._store.finish_call(claim, call.id, Failed(replace_surrogates(str(error))))
         except Exception as error:  # noqa: BLE001  the edge of a call: the run drops it, the runtime goes on
             self._observer.report_fault("call", error)
             run.fail(error)
         except asyncio.CancelledError:
-            run.keep_last_output(call, job.report.last_metadata)
+            run.keep_last_output(call, prepared.report.last_metadata)
             raise
         finally:
-            job.report.end()
+            prepared.report.end()
             run.tasks.pop(call.id, None)
             run.aborts.pop(call.id, None)
             run.starting.discard(call.id)
             run.wake()
 
-    async def _commit_outcome(self, lease: Claim, call: Call, outcome: CallOutcome) -> None:
+    async def _commit_outcome(self, claim: Claim, call: Call, outcome: CallOutcome) -> None:
         match outcome:
             case OpenedCall(state, facts):
-                await self._store.open_call(lease, call.id, state, facts)
+                await self._store.open_call(claim, call.id, state, facts)
             case WithFacts(result, facts):
                 assert not isinstance(result, Pending), "a pending result was opened before"
-                await self._store.finish_call(lease, call.id, result, facts)
+                await self._store.finish_call(claim, call.id, result, facts)
             case Completed() | Failed():
-                await self._store.finish_call(lease, call.id, outcome)
+                await self._store.finish_call(claim, call.id, outcome)
 
-    async def _run_after_hooks(self, call: Call, job: PreparedCall, outcome: CallOutcome) -> CallOutcome:
+    async def _run_after_hooks(self, call: Call, prepared: PreparedCall, outcome: CallOutcome) -> CallOutcome:
         """Add reported metadata to an outcome, and run the `tool.execute.after` hooks."""
         match outcome:
             case WithFacts(Completed() | Failed() as result):
-                after = await self._run_after_hooks(call, job, result)
+                after = await self._run_after_hooks(call, prepared, result)
                 assert isinstance(after, Completed | Failed)
                 return replace(outcome, result=after)
             case Completed() | Failed():
-                kept = job.report.add_to_result(outcome)
-                if isinstance(kept, Completed) and "tool.execute.after" in job.hooks.names:
-                    return await job.hooks.tool_after(call, kept)
+                kept = prepared.report.add_to_result(outcome)
+                if isinstance(kept, Completed) and "tool.execute.after" in prepared.hooks.names:
+                    return await prepared.hooks.tool_after(call, kept)
                 return kept
             case OpenedCall(state):
-                return replace(outcome, state=job.report.add_to_state(state))
+                return replace(outcome, state=prepared.report.add_to_state(state))
             case WithFacts():
                 return outcome
 
-    async def _run_tool(self, call: Call, job: PreparedCall, trace: str | None) -> CallOutcome:
-        tool, context = job.tool, replace(job.context, trace=trace) if trace else job.context
+    async def _run_tool(self, call: Call, prepared: PreparedCall, trace: str | None) -> CallOutcome:
+        tool, context = prepared.tool, replace(prepared.context, trace=trace) if trace else prepared.context
         seconds = OWN_CALL_SECONDS if call.is_run_by_person else tool.timeout
         limit = asyncio.timeout(seconds)
-        late = asyncio.get_running_loop().call_later(seconds, job.context.abort.set)
+        late = asyncio.get_running_loop().call_later(seconds, prepared.context.abort.set)
         try:
             async with limit:
                 outcome = check_outcome(await tool.run(msgspec.convert(call.input, tool.args), context))
@@ -291,7 +303,7 @@ class CallExecutor:
         state = self._pending_policy.open_state(call, pending, tool, self._clock.now())
         return OpenedCall(state, (*facts, *secret_facts(call, pending)))
 
-    async def reconcile(self, run: Run, lease: Claim, snapshot: Snapshot) -> Snapshot:
+    async def reconcile(self, run: Run, claim: Claim, snapshot: Snapshot) -> Snapshot:
         """Handle calls whose process died: request those that may run again, settle or open the others."""
         again: list[CallMove] = []
         try:
@@ -304,10 +316,10 @@ class CallExecutor:
                     if isinstance(known, Open):
                         again.append(CallMove(call.id, known))
                     else:
-                        await self._store.finish_call(lease, call.id, known)
+                        await self._store.finish_call(claim, call.id, known)
         except TimeoutError:
-            return await self._store.snapshot(lease)
-        return await self._store.advance(lease, tuple(again))
+            return await self._store.snapshot(claim)
+        return await self._store.advance(claim, tuple(again))
 
     async def _may_run_again(self, call: Call, snapshot: Snapshot) -> bool:
         """Whether a call may run again: not an async one without its tool, as its result may still come."""
@@ -320,13 +332,13 @@ class CallExecutor:
         """Ask the tool what became of a call whose process died; an async call stays open for its result."""
         assert snapshot.info is not None, "it comes from a store"
         doubt: Result | Open = Failed(IN_DOUBT, metadata={"inDoubt": True})
-        place = await workplace_at(self._workplaces, snapshot.info.directory)
-        tool = place.tools.get(call.tool)
+        workplace = await workplace_at(self._workplaces, snapshot.info.directory)
+        tool = workplace.tools.get(call.tool)
         if call.later is not None:
             doubt = self._pending_policy.reopen_state(call, call.later, tool, self._clock.now())
         if tool is None or tool.reconcile is None:
             return doubt
-        context = self._build_context(call, place, snapshot.info.directory)
+        context = self._build_context(call, workplace, snapshot.info.directory)
         if tool.async_spec is not None:
             context = replace(context, callback=await self._webhook.result_webhook(call.id))
         try:
@@ -342,24 +354,24 @@ class CallExecutor:
             self._observer.report_fault("tool", error)
             return doubt
 
-    def _build_context(self, call: Call, place: Workplace, directory: str) -> ToolContext:
+    def _build_context(self, call: Call, workplace: Workplace, directory: str) -> ToolContext:
         return ToolContext(
             session_id=call.session_id,
             message_id=call.message_id,
             call_id=call.id,
             agent=call.agent,
             directory=directory,
-            worktree=place.worktree or directory,
+            worktree=workplace.worktree or directory,
             by_hand=WRITTEN_BY_PERSON in call.granted,
             own=call.is_run_by_person,
             approved=bool(call.granted),
         )
 
 
-def _missing_tool_text(tool: str, place: Workplace) -> str:
-    if isinstance(place, UnusableWorkplace):
-        return f"No tool can be used here: {place.why}"
-    known = ", ".join(sorted(place.tools)) or "none"
+def _missing_tool_text(tool: str, workplace: Workplace) -> str:
+    if isinstance(workplace, UnusableWorkplace):
+        return f"No tool can be used here: {workplace.why}"
+    known = ", ".join(sorted(workplace.tools)) or "none"
     return f"There is no tool named {tool!r}. Available: {known}."
 
 

@@ -38,10 +38,10 @@ class FileChanges:
         self.reverts = Reverts(store=store, workplaces=workplaces)
 
     async def take_before(
-        self, run: Run, lease: Claim, snapshot: Snapshot, place: Workplace, *, moves: Sequence[CallMove]
+        self, run: Run, claim: Claim, snapshot: Snapshot, workplace: Workplace, *, moves: Sequence[CallMove]
     ) -> None:
         """Take a snapshot if a starting call may change files; if that fails, the step runs without."""
-        if isinstance(place.snapshots, NoSnapshots):
+        if isinstance(workplace.snapshots, NoSnapshots):
             return
         starting = {move.call_id for move in moves if isinstance(move.state, Running)}
         steps = {
@@ -49,7 +49,7 @@ class FileChanges:
             for call in snapshot.requested_calls
             if call.id in starting
             and call.tool not in FILELESS_TOOLS
-            and place.effects.get(call.tool) != "none"
+            and workplace.effects.get(call.tool) != "none"
         }
         if not steps:
             return
@@ -58,11 +58,11 @@ class FileChanges:
         if run.open_snapshot is not None and run.open_snapshot.message_id == step:
             return
         try:
-            taken = await place.snapshots.take()
+            taken = await workplace.snapshots.take()
         except Unavailable as error:
-            _log.debug("session=%s action=snapshot the step runs without: %s", lease.session_id, error)
+            _log.debug("session=%s action=snapshot the step runs without: %s", claim.session_id, error)
             return
-        await self._store.reverts.save_snapshot_before(lease, step, taken)
+        await self._store.reverts.save_snapshot_before(claim, step, taken)
         run.open_snapshot = OpenSnapshot(step, taken)
 
     async def _load_open_snapshot(self, run: Run, snapshot: Snapshot) -> None:
@@ -77,7 +77,7 @@ class FileChanges:
         if taken is not None:
             run.open_snapshot = OpenSnapshot(step.info.id, taken)
 
-    async def catch_up(self, run: Run, lease: Claim, snapshot: Snapshot) -> None:
+    async def catch_up(self, run: Run, claim: Claim, snapshot: Snapshot) -> None:
         """Finish an unfinished undo, and close the step's snapshot, before the next decision is performed."""
         if snapshot.info is not None and snapshot.info.revert is not None:
             await self.reverts.complete_revert(snapshot.info)
@@ -85,7 +85,7 @@ class FileChanges:
                 call.is_run_by_person for call in snapshot.requested_calls
             )  # a person's shell command is input, too
             if own or isinstance(decide(snapshot), CallModel):  # before its history is read
-                await self._store.reverts.drop_undone(lease)
+                await self._store.reverts.drop_undone(claim)
         if (
             snapshot.requested_calls
             or snapshot.executing_calls
@@ -95,31 +95,31 @@ class FileChanges:
             return
         await self._load_open_snapshot(run, snapshot)
         if run.open_snapshot is not None or run.has_changed_files:
-            await self._close_step(run, lease, snapshot)
+            await self._close_step(run, claim, snapshot)
             if isinstance(decide(snapshot), Park | Rest):
-                await self._store_summary(run, lease, snapshot)
+                await self._store_summary(run, claim, snapshot)
 
-    async def end_turn(self, run: Run, lease: Claim, snapshot: Snapshot) -> None:
+    async def end_turn(self, run: Run, claim: Claim, snapshot: Snapshot) -> None:
         """Record the file changes of an ending turn, within a time limit."""
         await self._load_open_snapshot(run, snapshot)
         if run.open_snapshot is None and not run.has_changed_files:
             return
         try:
             async with asyncio.timeout(FINAL_SNAPSHOT_SECONDS):
-                await self._close_step(run, lease, snapshot)
-                await self._store_summary(run, lease, snapshot)
+                await self._close_step(run, claim, snapshot)
+                await self._store_summary(run, claim, snapshot)
         except TimeoutError:
             _log.warning(
                 "session=%s action=snapshot timed out: file changes of the last step are unknown",
-                lease.session_id,
+                claim.session_id,
             )
 
     async def _snapshots(self, snapshot: Snapshot) -> Snapshots | None:
         assert snapshot.info is not None, "it comes from a store"
-        place = await workplace_at(self._workplaces, snapshot.info.directory)
-        return None if isinstance(place.snapshots, NoSnapshots) else place.snapshots
+        workplace = await workplace_at(self._workplaces, snapshot.info.directory)
+        return None if isinstance(workplace.snapshots, NoSnapshots) else workplace.snapshots
 
-    async def _close_step(self, run: Run, lease: Claim, snapshot: Snapshot) -> None:
+    async def _close_step(self, run: Run, claim: Claim, snapshot: Snapshot) -> None:
         step, run.open_snapshot = run.open_snapshot, None
         snapshots = await self._snapshots(snapshot)
         if step is None or snapshots is None:
@@ -129,7 +129,7 @@ class FileChanges:
             files = await snapshots.changed_files(step.before, after)
         except Unavailable as error:
             _log.warning(
-                "session=%s action=snapshot file changes of a step are unknown: %s", lease.session_id, error
+                "session=%s action=snapshot file changes of a step are unknown: %s", claim.session_id, error
             )
             return
         changed = StepFileChanges(
@@ -139,16 +139,16 @@ class FileChanges:
             files=files,
             part_id=self._ids.part(),
         )
-        await self._store.reverts.save_snapshot_after(lease, changed)
+        await self._store.reverts.save_snapshot_after(claim, changed)
         run.has_changed_files = run.has_changed_files or bool(files)
 
-    async def _store_summary(self, run: Run, lease: Claim, snapshot: Snapshot) -> None:
+    async def _store_summary(self, run: Run, claim: Claim, snapshot: Snapshot) -> None:
         if not run.has_changed_files or not isinstance(snapshot.last, AssistantMessage):
             return
         run.has_changed_files = False
         snapshots, asked_id = await self._snapshots(snapshot), snapshot.last.parent_id
-        turn = await self._store.reverts.snapshot_range(lease.session_id, asked_id)
-        whole = await self._store.reverts.snapshot_range(lease.session_id)
+        turn = await self._store.reverts.snapshot_range(claim.session_id, asked_id)
+        whole = await self._store.reverts.snapshot_range(claim.session_id)
         if snapshots is None or turn is None or whole is None:
             return
         try:
@@ -156,12 +156,12 @@ class FileChanges:
             total = diffs if whole == turn else await snapshots.diffs(whole.before, whole.after)
         except Unavailable as error:
             _log.warning(
-                "session=%s action=diff file changes of a turn are not stored: %s", lease.session_id, error
+                "session=%s action=diff file changes of a turn are not stored: %s", claim.session_id, error
             )
             return
         try:
             await self._store.reverts.save_turn_summary(
-                lease, TurnFileChanges(asked_id=asked_id, diffs=diffs, total=total)
+                claim, TurnFileChanges(asked_id=asked_id, diffs=diffs, total=total)
             )
         except NotFound:  # the prompt is gone
             return

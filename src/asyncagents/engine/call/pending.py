@@ -67,12 +67,12 @@ class PendingPolicy:
             later=_async_state(pending, tool.async_spec, due) if outside else None,
         )
 
-    def _wait_seconds(self, pending: Pending, lasting: AsyncSpec | None) -> float | None:
+    def _wait_seconds(self, pending: Pending, spec: AsyncSpec | None) -> float | None:
         """Return the wait of the call, else of its tool, else of the config; an estimate only extends it."""
-        for said in (pending.seconds, lasting.seconds if lasting else UNSET):
+        for said in (pending.seconds, spec.seconds if spec else UNSET):
             if said is not UNSET:
                 return said
-        estimated, usual = _estimated_seconds(pending, lasting) or 0, self._config.seconds
+        estimated, usual = _estimated_seconds(pending, spec) or 0, self._config.seconds
         return 2 * estimated if estimated > usual else usual
 
     def _build_question(self, call: Call, pending: Pending) -> QuestionRequest | None:
@@ -85,7 +85,7 @@ class PendingPolicy:
             tool=ToolRef(message_id=call.message_id, call_id=call.call_id),
         )
 
-    def reopen_state(self, call: Call, later: AsyncState, tool: AnyTool | None, now: int) -> Open:
+    def reopen_state(self, call: Call, state: AsyncState, tool: AnyTool | None, now: int) -> Open:
         """Open a call whose process died while its tool started its work: a result may still come.
 
         The question it would have asked is unknown; an approval asks its default question.
@@ -96,9 +96,9 @@ class PendingPolicy:
         return Open(
             kind="async",
             since=now,
-            due=later.due,
-            warn=_warn_at(later.due, now),
-            on_due=_result_on_due(left, later.due),
+            due=state.due,
+            warn=_warn_at(state.due, now),
+            on_due=_result_on_due(left, state.due),
             note=left.note,
             question=self._build_question(call, left),
             who=left.who,
@@ -107,12 +107,12 @@ class PendingPolicy:
         )
 
 
-def approval_pending(call: Call, lasting: AsyncSpec, *, note: str = "") -> Pending:
+def approval_pending(call: Call, spec: AsyncSpec, *, note: str = "") -> Pending:
     """Build the default question of an approval."""
     given = ", ".join(f"{name}={value}" for name, value in call.input.items())
     text = f"May this be done? {call.tool}({shorten_middle(given, 500)})"
     question = Question(question=text, header=QUESTION_HEADER, options=DECISION_OPTIONS, custom=False)
-    return Pending(note=note, questions=(question,), who=lasting.who, approval=True)
+    return Pending(note=note, questions=(question,), who=spec.who, approval=True)
 
 
 def _result_on_due(pending: Pending, due: int | None) -> Result:
@@ -133,18 +133,18 @@ def secret_facts(call: Call, pending: Pending) -> tuple[Fact, ...]:
     return tuple(facts)
 
 
-def _async_state(pending: Pending, lasting: AsyncSpec | None, due: int | None) -> AsyncState:
+def _async_state(pending: Pending, spec: AsyncSpec | None, due: int | None) -> AsyncState:
     return AsyncState(
         due=due,
-        estimated=_ms(_estimated_seconds(pending, lasting)),
+        estimated=_ms(_estimated_seconds(pending, spec)),
         external_ref=pending.external_ref,
         webhook_url=pending.webhook_url,
-        checked=lasting is not None and lasting.validate is not None,
+        checked=spec is not None and spec.validate is not None,
     )
 
 
-def _estimated_seconds(pending: Pending, lasting: AsyncSpec | None) -> float | None:
-    return pending.estimated_seconds or (lasting.estimated_seconds if lasting else None)
+def _estimated_seconds(pending: Pending, spec: AsyncSpec | None) -> float | None:
+    return pending.estimated_seconds or (spec.estimated_seconds if spec else None)
 
 
 def _due_at(seconds: float | None, now: int) -> int | None:

@@ -49,8 +49,8 @@ class Reverts:
     async def _lock_project(self, session_id: SessionId) -> AbstractAsyncContextManager[None]:
         """Return the project's lock against other processes that restore the same files."""
         directory = (await self._store.session(session_id)).directory
-        place = await workplace_at(self._workplaces, directory)
-        return nullcontext() if isinstance(place.snapshots, NoSnapshots) else place.snapshots.lock()
+        workplace = await workplace_at(self._workplaces, directory)
+        return nullcontext() if isinstance(workplace.snapshots, NoSnapshots) else workplace.snapshots.lock()
 
     async def revert(
         self,
@@ -77,11 +77,11 @@ class Reverts:
         """Return the snapshot of the files before the undo, or why there is none."""
         if info.revert is not None and info.revert.snapshot is not None:
             return info.revert.snapshot, None
-        place = await workplace_at(self._workplaces, info.directory)
-        if isinstance(place.snapshots, NoSnapshots):
-            return None, f"Files are as they were: {place.snapshots.why}."
+        workplace = await workplace_at(self._workplaces, info.directory)
+        if isinstance(workplace.snapshots, NoSnapshots):
+            return None, f"Files are as they were: {workplace.snapshots.why}."
         try:
-            return await place.snapshots.take(), None
+            return await workplace.snapshots.take(), None
         except Unavailable as error:
             return None, f"Files are as they were: {error}."
 
@@ -109,10 +109,10 @@ class Reverts:
         return () if steps is None else await snapshots.diffs(steps.before, steps.after)
 
     async def _require_snapshots(self, info: Session) -> Snapshots:
-        place = await workplace_at(self._workplaces, info.directory)
-        if isinstance(place.snapshots, NoSnapshots):
-            raise Unavailable(f"files cannot be restored now: {place.snapshots.why}")
-        return place.snapshots
+        workplace = await workplace_at(self._workplaces, info.directory)
+        if isinstance(workplace.snapshots, NoSnapshots):
+            raise Unavailable(f"files cannot be restored now: {workplace.snapshots.why}")
+        return workplace.snapshots
 
     async def complete_revert(self, info: Session) -> None:
         """Finish restoring files that a dead process left unfinished; called before a model is asked."""
@@ -167,10 +167,10 @@ class Reverts:
             summary = asked.summary if isinstance(asked, UserMessage) else None
             return summary.diffs if summary is not None else ()
         last = info.revert.message_id if info.revert is not None else AFTER_ALL_IDS
-        place = await workplace_at(self._workplaces, info.directory)
-        if isinstance(place.snapshots, NoSnapshots):
+        workplace = await workplace_at(self._workplaces, info.directory)
+        if isinstance(workplace.snapshots, NoSnapshots):
             return ()
-        return await self._changed_files(info, place.snapshots, last=last)
+        return await self._changed_files(info, workplace.snapshots, last=last)
 
 
 async def _do_not_wait(sessions: tuple[SessionId, ...], seconds: float) -> bool:

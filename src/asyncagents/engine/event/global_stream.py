@@ -53,7 +53,7 @@ class StreamItem(NamedTuple):
     at: int
     event: Event | UnknownEvent
     body: bytes
-    place: SessionLocation | None
+    location: SessionLocation | None
     """None: the event is of no session, or its directory is not known yet."""
 
 
@@ -149,10 +149,10 @@ class Broadcast:
         """Return an id for an event that only one stream gets."""
         return self._ids.event()
 
-    def announce(self, type: str, properties: Any, *, place: SessionLocation | None = None) -> None:
+    def announce(self, type: str, properties: Any, *, location: SessionLocation | None = None) -> None:
         """Send an event that no row stores to all streams, or to those of a directory."""
         event = UnknownEvent(encode(properties), type=type, session_id=None)
-        self._enqueue(event, place, at=NO_REVISION)
+        self._enqueue(event, location, at=NO_REVISION)
 
     def push(self, event: Event) -> None:
         if event.session_id not in self._locations:
@@ -161,17 +161,17 @@ class Broadcast:
 
     def close(self) -> None:
         self.closed = True
-        for receiver in self._queues:
-            receiver.close()
+        for queue in self._queues:
+            queue.close()
 
-    def _enqueue(self, event: Event | UnknownEvent, place: SessionLocation | None, *, at: int) -> None:
+    def _enqueue(self, event: Event | UnknownEvent, location: SessionLocation | None, *, at: int) -> None:
         """Queue an event for its directory's streams; if that is unknown, for all (they filter on read)."""
-        here = self._queues if place is None else self._queues_by_directory.get(place.directory, {})
-        everywhere = {} if place is None else self._queues_by_directory.get(None, {})
+        here = self._queues if location is None else self._queues_by_directory.get(location.directory, {})
+        everywhere = {} if location is None else self._queues_by_directory.get(None, {})
         if here or everywhere:
-            item = StreamItem(at, event, self._encode_event(event), place)
-            for receiver in chain(here, everywhere):
-                receiver.push(item)
+            item = StreamItem(at, event, self._encode_event(event), location)
+            for queue in chain(here, everywhere):
+                queue.push(item)
 
     def _encode_event(self, event: Event | UnknownEvent) -> bytes:
         """Encode an event on one line: JSON of a newer version may have line ends between its tokens."""
@@ -187,8 +187,8 @@ class Broadcast:
         known = self._locations.get(session.id)
         if known is not None:
             return known
-        place = self._locations[session.id] = SessionLocation(session.directory, session.project_id)
-        return place
+        location = self._locations[session.id] = SessionLocation(session.directory, session.project_id)
+        return location
 
     async def listen(
         self, directory: str | None = None, *, since: str
@@ -199,66 +199,68 @@ class Broadcast:
         `since`: a cursor that was read before. A slow reader may miss states, never the last of them. Raises
         `Closed` when the runtime ends, and `EventsLost` if missed events are no longer available.
         """
-        receiver = StreamQueue(directory, since, size=self.frames)
-        with self._attach_queue(receiver):
+        queue = StreamQueue(directory, since, size=self.frames)
+        with self._attach_queue(queue):
             yield ()
-            yield await self._filter_items(await self._streaming_items(receiver), directory)
-            while not receiver.closed:
-                while receiver.lagging:  # the stream may fall behind again while it catches up
-                    async with aclosing(self._catch_up(receiver)) as missed:
+            yield await self._filter_items(await self._streaming_items(queue), directory)
+            while not queue.closed:
+                while queue.lagging:  # the stream may fall behind again while it catches up
+                    async with aclosing(self._catch_up(queue)) as missed:
                         async for items in missed:
                             yield await self._filter_items(items, directory)
-                receiver.taken_at = self._clock.now()
-                if items := receiver.take(self._bus.complete_revision):
+                queue.taken_at = self._clock.now()
+                if items := queue.take(self._bus.complete_revision):
                     yield await self._filter_items(items, directory)
-                await receiver.wait_for_items()
+                await queue.wait_for_items()
         raise Closed("the runtime was closed")
 
     async def encode_events(self, events: Iterable[Event], directory: str | None) -> tuple[StreamItem, ...]:
         """Encode the events that concern a directory, for one stream."""
         return await self._filter_items(self._build_items(events), directory)
 
-    async def _catch_up(self, receiver: StreamQueue) -> AsyncGenerator[list[StreamItem], None]:
+    async def _catch_up(self, queue: StreamQueue) -> AsyncGenerator[list[StreamItem], None]:
         """Read missed events from the store; live events are queued again from where that ends."""
-        receiver.resume_queueing()
-        more = not receiver.lost
+        queue.resume_queueing()
+        more = not queue.lost
         while more:
-            piece = await self._store.feed(receiver.cursor)
-            receiver.lost = piece.reset
-            yield self._build_items(_as_created(event, receiver.taken_at) for event in piece.events)
-            receiver.cursor, more = piece.cursor, piece.more
-        if receiver.lost:
+            piece = await self._store.feed(queue.cursor)
+            queue.lost = piece.reset
+            yield self._build_items(_as_created(event, queue.taken_at) for event in piece.events)
+            queue.cursor, more = piece.cursor, piece.more
+        if queue.lost:
             raise EventsLost("missed events are no longer available: read the full state again")
-        yield await self._streaming_items(receiver)
+        yield await self._streaming_items(queue)
 
-    async def _streaming_items(self, receiver: StreamQueue) -> list[StreamItem]:
+    async def _streaming_items(self, queue: StreamQueue) -> list[StreamItem]:
         """Return the parts that are streaming, as they are now; their later deltas are queued."""
 
         def may_concern(session_id: SessionId) -> bool:
-            place = self._locations.get(session_id)
-            return receiver.directory in (None, place and place.directory) or place is None
+            location = self._locations.get(session_id)
+            return queue.directory in (None, location and location.directory) or location is None
 
         await asyncio.sleep(0)  # a writer marks its part as published just after listeners get it
         growing = self._build_items(self._bus.streaming_events(may_concern))
-        receiver.skip_replayed(cursor_revision(receiver.cursor), [item.event for item in growing])
+        queue.skip_replayed(cursor_revision(queue.cursor), [item.event for item in growing])
         return growing
 
     def _build_items(self, events: Iterable[Event]) -> list[StreamItem]:
         """Encode events for one stream."""
         places = [(event, self._locate(event)) for event in events]
-        return [StreamItem(0, event, self._encode_event(event), place) for event, place in places]
+        return [StreamItem(0, event, self._encode_event(event), location) for event, location in places]
 
     async def _filter_items(self, items: list[StreamItem], directory: str | None) -> tuple[StreamItem, ...]:
         """Return the items of a directory, each with its location."""
-        if any(item.place is None for item in items):
+        if any(item.location is None for item in items):
             items = [await self._with_location(item) for item in items]
         return tuple([item for item in items if _is_in_directory(item, directory)])
 
     async def _with_location(self, item: StreamItem) -> StreamItem:
         session_id = item.event.session_id
-        if item.place is not None or session_id is None:
+        if item.location is not None or session_id is None:
             return item
-        return item._replace(place=self._locations.get(session_id) or await self._find_location(session_id))
+        return item._replace(
+            location=self._locations.get(session_id) or await self._find_location(session_id)
+        )
 
     async def _find_location(self, session_id: SessionId) -> SessionLocation | None:
         try:
@@ -267,20 +269,20 @@ class Broadcast:
             return self._locations.get(session_id)  # the session may have been deleted just now
 
     @contextmanager
-    def _attach_queue(self, receiver: StreamQueue) -> Iterator[None]:
-        here = self._queues_by_directory.setdefault(receiver.directory, {})
-        here[receiver] = self._queues[receiver] = None
+    def _attach_queue(self, queue: StreamQueue) -> Iterator[None]:
+        here = self._queues_by_directory.setdefault(queue.directory, {})
+        here[queue] = self._queues[queue] = None
         if len(self._queues) == 1:
             self._attached_at = self._clock.now()
             self._bus_attachment.enter_context(self._bus.attach(self))
         if self.closed:
-            receiver.close()
+            queue.close()
         try:
             yield
         finally:
-            del here[receiver], self._queues[receiver]
+            del here[queue], self._queues[queue]
             if not here:
-                self._queues_by_directory.pop(receiver.directory, None)
+                self._queues_by_directory.pop(queue.directory, None)
             if not self._queues:
                 self._bus_attachment.close()
 
@@ -296,4 +298,4 @@ def _is_in_directory(item: StreamItem, directory: str | None) -> bool:
     """Check the item's directory; an event of no session and no location is in every directory."""
     if directory is None:
         return True
-    return item.event.session_id is None if item.place is None else item.place.directory == directory
+    return item.event.session_id is None if item.location is None else item.location.directory == directory

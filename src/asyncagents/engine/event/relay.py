@@ -50,11 +50,11 @@ class _RemoteText:
         self.part = part
         self.length = len(part.text)
 
-    def add(self, piece: RelayedDelta) -> str:
+    def add(self, delta: RelayedDelta) -> str:
         """Add a delta and return its new text; empty if an earlier one is missing: the row will bring it."""
-        if piece.offset > self.length or piece.offset + len(piece.delta) <= self.length:
+        if delta.offset > self.length or delta.offset + len(delta.delta) <= self.length:
             return ""
-        new = piece.delta[self.length - piece.offset :]
+        new = delta.delta[self.length - delta.offset :]
         self.part = replace(self.part, text=self.part.text + new)
         self.length += len(new)
         return new
@@ -63,14 +63,14 @@ class _RemoteText:
 class Relay:
     """Sends deltas of texts that stream here, and publishes those of other processes on the bus."""
 
-    def __init__(self, bus: Bus, wire: RelayChannel) -> None:
+    def __init__(self, bus: Bus, channel: RelayChannel) -> None:
         self._bus = bus
-        self._channel = wire
+        self._channel = channel
         self._batch: list[RelayedDelta] = []
         self._send_timer: asyncio.TimerHandle | None = None
         self._texts: dict[PartId, _RemoteText] = {}
         self._early_deltas: dict[PartId, list[RelayedDelta]] = {}
-        wire.on_live = self._on_live
+        channel.on_live = self._on_live
 
     def push(self, event: Event) -> None:
         if isinstance(event, PartDelta):
@@ -112,30 +112,30 @@ class Relay:
         self._texts[part.id] = _RemoteText(part)
         while len(self._texts) > MAX_TEXTS:
             del self._texts[next(iter(self._texts))]
-        for piece in self._early_deltas.pop(part.id, ()):  # after all listeners have the part
-            asyncio.get_running_loop().call_soon(self._publish, piece)
+        for delta in self._early_deltas.pop(part.id, ()):  # after all listeners have the part
+            asyncio.get_running_loop().call_soon(self._publish, delta)
 
     def _on_live(self, payload: str) -> None:
-        for piece in msgspec.json.decode(payload, type=list[RelayedDelta]):
-            if piece.part_id in self._texts:
-                self._publish(piece)
+        for delta in msgspec.json.decode(payload, type=list[RelayedDelta]):
+            if delta.part_id in self._texts:
+                self._publish(delta)
             elif sum(map(len, self._early_deltas.values())) < MAX_EARLY_DELTAS:
-                self._early_deltas.setdefault(piece.part_id, []).append(piece)
+                self._early_deltas.setdefault(delta.part_id, []).append(delta)
             else:
                 self._early_deltas.clear()  # their rows did not come; those will hold the full text
 
-    def _publish(self, piece: RelayedDelta) -> None:
-        text = self._texts.get(piece.part_id)
-        if text is None or self._bus.is_streaming_here(piece.session_id):
+    def _publish(self, delta: RelayedDelta) -> None:
+        text = self._texts.get(delta.part_id)
+        if text is None or self._bus.is_streaming_here(delta.session_id):
             return
         offset = text.length
-        if new := text.add(piece):
+        if new := text.add(delta):
             self._bus.publish(
                 PartDelta(
-                    session_id=piece.session_id,
-                    message_id=piece.message_id,
-                    part_id=piece.part_id,
-                    field=piece.field,
+                    session_id=delta.session_id,
+                    message_id=delta.message_id,
+                    part_id=delta.part_id,
+                    field=delta.field,
                     delta=new,
                     offset=offset,
                 )
@@ -168,12 +168,12 @@ def encode_payloads(pieces: list[RelayedDelta]) -> list[str]:
     found: list[str] = []
     batch: list[RelayedDelta] = []
     size = 0
-    for piece in _split_deltas(pieces):
-        length = len(msgspec.json.encode(piece)) + 1
+    for delta in _split_deltas(pieces):
+        length = len(msgspec.json.encode(delta)) + 1
         if batch and size + length > MAX_PAYLOAD_BYTES:
             found.append(msgspec.json.encode(batch).decode())
             batch, size = [], 0
-        batch.append(piece)
+        batch.append(delta)
         size += length
     return [*found, msgspec.json.encode(batch).decode()] if batch else found
 
@@ -182,7 +182,7 @@ def _split_deltas(pieces: list[RelayedDelta]) -> list[RelayedDelta]:
     """Split deltas that could exceed a payload: a character takes up to six bytes as JSON."""
     most = MAX_PAYLOAD_BYTES // 7
     return [
-        replace(piece, delta=piece.delta[start : start + most], offset=piece.offset + start)
-        for piece in pieces
-        for start in range(0, len(piece.delta), most)
+        replace(delta, delta=delta.delta[start : start + most], offset=delta.offset + start)
+        for delta in pieces
+        for start in range(0, len(delta.delta), most)
     ]

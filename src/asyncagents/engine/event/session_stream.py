@@ -129,10 +129,10 @@ class SessionTree:
 class _Queue(ReplayQueue[tuple[int, Event]]):
     """The queue of one stream, with the events of its sessions."""
 
-    def __init__(self, bus: Bus, circle: SessionTree) -> None:
+    def __init__(self, bus: Bus, tree: SessionTree) -> None:
         super().__init__(QUEUE_SIZE)
         self._bus = bus
-        self._sessions = circle
+        self._sessions = tree
 
     def push(self, event: Event) -> None:
         at = self._bus.latest_revision
@@ -154,31 +154,31 @@ class _Queue(ReplayQueue[tuple[int, Event]]):
 
 
 async def follow_sessions(
-    circle: SessionTree, bus: Bus, *, after: str | None = None
+    tree: SessionTree, bus: Bus, *, after: str | None = None
 ) -> AsyncGenerator[EventBatch, None]:
     """Yield batches of events without end. A slow reader may miss states, never the last of them.
 
     The first batch is a cursor, the next the parts that are streaming, as they are. Raises `NotFound` before
     that, and `Closed` when the runtime ends.
     """
-    await circle.load()
+    await tree.load()
     cursor = after
     while True:
-        ear = _Queue(bus, circle)
-        with bus.attach(ear, circle.subscription_key):
+        ear = _Queue(bus, tree)
+        with bus.attach(ear, tree.subscription_key):
             if cursor is None:
-                cursor = await circle.store.cursor()
+                cursor = await tree.store.cursor()
                 yield EventBatch((), cursor)
             else:
-                async with aclosing(_catch_up(circle, cursor)) as pieces:
+                async with aclosing(_catch_up(tree, cursor)) as pieces:
                     async for heard in pieces:
                         yield heard
                         cursor = heard.cursor
-            growing, silent = bus.streaming_events(circle.may_contain), False
+            growing, silent = bus.streaming_events(tree.may_contain), False
             ear.skip_replayed(cursor_revision(cursor), growing)
             while not (ear.lagging or ear.closed):  # the queue of a lagging subscription is incomplete
                 events, upto = ear.take()
-                told = await circle.filter_events([*events, *growing])
+                told = await tree.filter_events([*events, *growing])
                 cursor, growing = advance_cursor(cursor, upto), []
                 if told or silent:
                     yield EventBatch(told, cursor)
@@ -187,14 +187,14 @@ async def follow_sessions(
                 raise Closed("the runtime was closed")
 
 
-async def _catch_up(circle: SessionTree, cursor: str) -> AsyncGenerator[EventBatch, None]:
+async def _catch_up(tree: SessionTree, cursor: str) -> AsyncGenerator[EventBatch, None]:
     more = True
     while more:
-        piece = await circle.store.feed(cursor)
+        piece = await tree.store.feed(cursor)
         if piece.reset:
-            yield EventBatch(await circle.full_state(), piece.cursor, reset=True)
+            yield EventBatch(await tree.full_state(), piece.cursor, reset=True)
         else:
-            yield EventBatch(await circle.filter_events(piece.events), piece.cursor)
+            yield EventBatch(await tree.filter_events(piece.events), piece.cursor)
         cursor, more = piece.cursor, piece.more
 
 

@@ -64,13 +64,13 @@ class BoardSubscriber(BoundedQueue[BoardChanges]):
     def attach(self) -> None:
         self.lagging = False
 
-    def push(self, look: BoardChanges) -> bool:
+    def push(self, board_changes: BoardChanges) -> bool:
         """Queue a look. Returns False if the subscriber has fallen behind and was detached."""
-        size = len(look.changes) + len(look.moved)
+        size = len(board_changes.changes) + len(board_changes.moved)
         if self._items and self._queued + size > self._size:
             self.detach()
             return False
-        self._items.append(look)
+        self._items.append(board_changes)
         self._queued += size
         self._ready.set()
         return True
@@ -87,39 +87,41 @@ class BoardSubscriber(BoundedQueue[BoardChanges]):
         await self.wait()
         if self.lagging:
             return None
-        look = self._items.popleft()
-        self._queued -= len(look.changes) + len(look.moved)
-        return look
+        board_changes = self._items.popleft()
+        self._queued -= len(board_changes.changes) + len(board_changes.moved)
+        return board_changes
 
-    def reset_to(self, look: BoardChanges) -> BoardUpdate:
-        self.point = look.point
+    def reset_to(self, board_changes: BoardChanges) -> BoardUpdate:
+        self.point = board_changes.point
         self._created.clear()
-        return BoardUpdate(str(look.point), "reset", b"{}")
+        return BoardUpdate(str(board_changes.point), "reset", b"{}")
 
-    def apply(self, look: BoardChanges) -> Iterator[BoardUpdate]:
+    def apply(self, board_changes: BoardChanges) -> Iterator[BoardUpdate]:
         """Yield the updates of a look that are new to this subscriber, and advance its point."""
-        look = filter_kind(look, self._kind, self.point.base)
-        fresh = [each for each in look.changes if each.rev > self.point.rev]
+        board_changes = filter_kind(board_changes, self._kind, self.point.base)
+        fresh = [each for each in board_changes.changes if each.rev > self.point.rev]
         known = [
-            each for each in look.changes if each.rev <= self.point.rev and each.became == "task.updated"
+            each
+            for each in board_changes.changes
+            if each.rev <= self.point.rev and each.became == "task.updated"
         ]
         for each, following in zip_longest(fresh, fresh[1:]):
             before = str(self.point)
             *first, last = self._event_types(each)
             if following is None:
-                self._advance_point(look)
+                self._advance_point(board_changes)
             elif following.rev > each.rev:
                 self.point = replace(self.point, rev=each.rev)
             yield from (BoardUpdate(before, kind, each.body) for kind in first)
             yield BoardUpdate(str(self.point), last, each.body)
-        self._advance_point(look)
-        yield from self._progress_updates(look, [*known, *look.moved])
+        self._advance_point(board_changes)
+        yield from self._progress_updates(board_changes, [*known, *board_changes.moved])
 
-    def _advance_point(self, look: BoardChanges) -> None:
+    def _advance_point(self, board_changes: BoardChanges) -> None:
         """Advance the point to a look's revision, after its last piece also the base: all tasks are known."""
-        rev = max(self.point.rev, look.point.rev)
-        self.point = replace(self.point, rev=rev, base=self.point.base if look.more else rev)
-        if not look.more:
+        rev = max(self.point.rev, board_changes.point.rev)
+        self.point = replace(self.point, rev=rev, base=self.point.base if board_changes.more else rev)
+        if not board_changes.more:
             self._created.clear()
 
     def _event_types(self, change: TaskChange) -> tuple[str, ...]:
@@ -135,16 +137,16 @@ class BoardSubscriber(BoundedQueue[BoardChanges]):
         return (change.became,) if has_ended else ("task.updated",)
 
     def _progress_updates(
-        self, look: BoardChanges, moved: list[TaskChange | TaskProgressed]
+        self, board_changes: BoardChanges, moved: list[TaskChange | TaskProgressed]
     ) -> Iterator[BoardUpdate]:
         """Yield progress, also of tasks whose rows were known: progress is not in their rows."""
-        if look.point.level <= self.point.level:  # the subscriber has read newer progress
+        if board_changes.point.level <= self.point.level:  # the subscriber has read newer progress
             return
         for each, following in zip_longest(moved, moved[1:]):
             if following is None:
-                self.point = replace(self.point, level=look.point.level)
+                self.point = replace(self.point, level=board_changes.point.level)
             yield BoardUpdate(str(self.point), "task.updated", each.body)
-        self.point = replace(self.point, level=look.point.level)
+        self.point = replace(self.point, level=board_changes.point.level)
 
 
 READ_INTERVAL_SECONDS = 0.02
@@ -202,45 +204,45 @@ class Board:
         """Stream changes after a cursor, without end: the last state of each task, not each step to it."""
         return self._stream_updates(BoardSubscriber(parse_board_cursor(after), kind=kind, size=self._size))
 
-    async def _stream_updates(self, follower: BoardSubscriber) -> AsyncGenerator[BoardUpdate, None]:
+    async def _stream_updates(self, subscriber: BoardSubscriber) -> AsyncGenerator[BoardUpdate, None]:
         try:
             while not self._closed:
-                look = await self._next_look(follower)
-                if look is None:
+                board_changes = await self._next_look(subscriber)
+                if board_changes is None:
                     continue
-                if look.reset:
-                    yield follower.reset_to(look)
-                for news in follower.apply(look):
+                if board_changes.reset:
+                    yield subscriber.reset_to(board_changes)
+                for news in subscriber.apply(board_changes):
                     yield news
-                if follower.lagging and not look.more:
-                    self._join(follower)
+                if subscriber.lagging and not board_changes.more:
+                    self._join(subscriber)
         finally:
-            self._leave(follower)
+            self._leave(subscriber)
         raise Closed("the runtime was closed")
 
-    async def _next_look(self, follower: BoardSubscriber) -> BoardChanges | None:
+    async def _next_look(self, subscriber: BoardSubscriber) -> BoardChanges | None:
         """Return the next look: the shared one, or an own one for a subscriber that is behind."""
-        if follower.lagging:
-            return await self._store.changes_since(follower.point, progress=True)
-        return await follower.next()
+        if subscriber.lagging:
+            return await self._store.changes_since(subscriber.point, progress=True)
+        return await subscriber.next()
 
-    def _join(self, follower: BoardSubscriber) -> None:
+    def _join(self, subscriber: BoardSubscriber) -> None:
         """Attach a subscriber to the shared reader, unless the reader is ahead of it."""
         if self._closed:
             return
         if self._point is None:
-            self._point = follower.point
-        elif self._point.rev > follower.point.rev or self._point.level > follower.point.level:
+            self._point = subscriber.point
+        elif self._point.rev > subscriber.point.rev or self._point.level > subscriber.point.level:
             return
-        follower.attach()
-        self._subscribers[follower] = None
+        subscriber.attach()
+        self._subscribers[subscriber] = None
         self._last_sent.clear()
         if self._reader is None:
             assert self._group is not None, "the runtime sets the group that owns the reader"
             self._reader = self._group.create_task(self._read_forever())
 
-    def _leave(self, follower: BoardSubscriber) -> None:
-        self._subscribers.pop(follower, None)
+    def _leave(self, subscriber: BoardSubscriber) -> None:
+        self._subscribers.pop(subscriber, None)
         if not self._subscribers:
             self._point = None
             self._last_sent.clear()
@@ -254,9 +256,9 @@ class Board:
             self._reader.cancel()
 
     def _detach_all(self) -> None:
-        for follower in list(self._subscribers):
-            follower.detach()
-            self._leave(follower)
+        for subscriber in list(self._subscribers):
+            subscriber.detach()
+            self._leave(subscriber)
 
     def _on_commit(self, commit: Commit) -> None:
         if self._subscribers and any(isinstance(event, _IMMEDIATE_EVENTS) for event in commit.events):
@@ -291,30 +293,32 @@ class Board:
             return
         began = clock()
         progress = began >= self._next_progress
-        look = await self._store.changes_since(before, progress=progress)
+        board_changes = await self._store.changes_since(before, progress=progress)
         if progress:
             self._next_progress = clock() + max(PROGRESS_SECONDS, PROGRESS_TIME_SHARE * (clock() - began))
         if self._point is not before:  # all left meanwhile; a new subscriber began at another point
             return
-        if look.reset:
+        if board_changes.reset:
             self._detach_all()
             return
-        self._point = look.point
-        self._push_to_all(self._without_repeats(look))
-        if look.more:
+        self._point = board_changes.point
+        self._push_to_all(self._without_repeats(board_changes))
+        if board_changes.more:
             self._read_wanted.set()
 
-    def _without_repeats(self, look: BoardChanges) -> BoardChanges:
+    def _without_repeats(self, board_changes: BoardChanges) -> BoardChanges:
         """Leave out live tasks whose progress equals what was sent last."""
-        for change in look.changes:
+        for change in board_changes.changes:
             self._last_sent.pop(change.task_id, None)
-        moved = tuple(each for each in look.moved if self._last_sent.get(each.task_id) != hash(each.body))
+        moved = tuple(
+            each for each in board_changes.moved if self._last_sent.get(each.task_id) != hash(each.body)
+        )
         self._last_sent.update((each.task_id, hash(each.body)) for each in moved)
-        return replace(look, moved=moved)
+        return replace(board_changes, moved=moved)
 
-    def _push_to_all(self, look: BoardChanges) -> None:
-        if not look.changes and not look.moved:
+    def _push_to_all(self, board_changes: BoardChanges) -> None:
+        if not board_changes.changes and not board_changes.moved:
             return
-        for follower in list(self._subscribers):
-            if not follower.push(look):
-                self._leave(follower)
+        for subscriber in list(self._subscribers):
+            if not subscriber.push(board_changes):
+                self._leave(subscriber)

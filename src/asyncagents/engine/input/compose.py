@@ -82,15 +82,15 @@ class Composer:
 
     def __init__(
         self,
-        place: Workplace,
+        workplace: Workplace,
         directory: str,
         judge: Callable[[], Awaitable[Judge]],
         *,
         session_id: SessionId,
     ) -> None:
-        self._workplace = place
+        self._workplace = workplace
         self._session_id = session_id
-        self._sources: PromptSources | None = place.prompt_sources
+        self._sources: PromptSources | None = workplace.prompt_sources
         self._directory = directory
         self._make_judge = judge
         self._judge: Judge | None = None
@@ -146,14 +146,14 @@ class Composer:
         path = unquote(parts.path) or "."
         return self._file_request(path, first=_line_number(query, "start"), last=_line_number(query, "end"))
 
-    async def _look_up(self, sight: FileRequest, *, meant: bool = False) -> FileLookup:
+    async def _look_up(self, request: FileRequest, *, meant: bool = False) -> FileLookup:
         if self._sources is None:
             raise InvalidInput(
                 self._workplace.why if isinstance(self._workplace, UnusableWorkplace) else NO_FILES
             )
         if self._judge is None:
             self._judge = await self._make_judge()
-        return await self._sources.look_up(sight, self._judge, meant=meant)
+        return await self._sources.look_up(request, self._judge, meant=meant)
 
     async def file_parts(self, files: Iterable[File]) -> list[PartInput]:
         """Return parts for attached files (path, URL or content); raise `InvalidInput` if one cannot be."""
@@ -211,8 +211,8 @@ class Composer:
             raise InvalidInput(f"{part.url[:80]!r} is not a valid file URL: use a file: or data: URL")
         return await self._attach_file(self._parse_file_url(part.url), part)
 
-    async def _attach_file(self, sight: FileRequest, part: FileInput | None = None) -> list[PartInput]:
-        match await self._look_up(sight, meant=True):
+    async def _attach_file(self, request: FileRequest, part: FileInput | None = None) -> list[PartInput]:
+        match await self._look_up(request, meant=True):
             case AttachedFile() as file:
                 return _attached_file_parts(file, part.source if part else None, part)
             case NoSuchFile(why) | ForbiddenFile(why) | UnreadableFile(why):
@@ -241,25 +241,25 @@ class Composer:
                 )
         return parts
 
-    async def server_prompt_parts(self, called: Invocation) -> list[PartInput] | None:
+    async def server_prompt_parts(self, invocation: Invocation) -> list[PartInput] | None:
         """Return the parts of an MCP prompt, called as `server:prompt arguments…`; None: there is none."""
         served = self._workplace.mcp_resources
-        if served is None or ":" not in called.name:
+        if served is None or ":" not in invocation.name:
             return None
-        known = {each.command: each for each in await served.list_prompts(called.name)}
-        prompt = known.get(called.name)
+        known = {each.command: each for each in await served.list_prompts(invocation.name)}
+        prompt = known.get(invocation.name)
         if prompt is None:
             return None
         names = [each.name for each in prompt.arguments]
-        typed = split_arguments(called.arguments)
+        typed = split_arguments(invocation.arguments)
         values = (*typed[: len(names) - 1], " ".join(typed[len(names) - 1 :])) if names else ()
         given = {name: value for name, value in zip(names, values, strict=False) if value}
         if missing := [each.name for each in prompt.arguments if each.required and each.name not in given]:
-            raise InvalidInput(f"/{called.name} needs {', '.join(missing)}: write it behind the command")
+            raise InvalidInput(f"/{invocation.name} needs {', '.join(missing)}: write it behind the command")
         try:
             found = await served.get_prompt(prompt.server, prompt.name, given)
         except ToolError as error:
-            raise InvalidInput(f"/{called.name} cannot be used: {error}") from error
+            raise InvalidInput(f"/{invocation.name} cannot be used: {error}") from error
         return [_content_part(each) for each in found if each.text is not None or each.data is not None]
 
     async def fill_command(self, command: CommandDefinition, arguments: str) -> FilledCommand:

@@ -26,26 +26,26 @@ def content_hash(**given: Any) -> str | None:
         return None
 
 
-def with_hash(fact: Admit, key: str | None, to: PromptOptions, **said: Any) -> Admit:
+def with_hash(fact: Admit, key: str | None, options: PromptOptions, **said: Any) -> Admit:
     """Add the hash of the request to input, if the caller sent a key or a message id."""
-    if key is None and to.get("message_id") is None:
+    if key is None and options.get("message_id") is None:
         return fact
-    return replace(fact, hash=content_hash(to=_plain_options(to), **said))
+    return replace(fact, hash=content_hash(to=_plain_options(options), **said))
 
 
-def _plain_options(to: PromptOptions) -> dict[str, Any]:
+def _plain_options(options: PromptOptions) -> dict[str, Any]:
     """Normalise options: a model by its name or its reference is the same model."""
-    model = model_ref(to.get("model"))
-    parts = msgspec.to_builtins(tuple(to.get("parts") or ()))
+    model = model_ref(options.get("model"))
+    parts = msgspec.to_builtins(tuple(options.get("parts") or ()))
     return {
-        "agent": to.get("agent"),
+        "agent": options.get("agent"),
         "model": None if model is None else [model.provider_id, model.model_id],
-        "variant": to.get("variant") or (model.variant if model is not None else None),
-        "files": [_plain_file(each) for each in to.get("files") or ()],
+        "variant": options.get("variant") or (model.variant if model is not None else None),
+        "files": [_plain_file(each) for each in options.get("files") or ()],
         "parts": [_without_ids(each) for each in parts],
-        "format": parse_format(to.get("format")),
-        "system": to.get("system"),
-        "tools": dict(to.get("tools") or {}),
+        "format": parse_format(options.get("format")),
+        "system": options.get("system"),
+        "tools": dict(options.get("tools") or {}),
     }
 
 

@@ -99,56 +99,47 @@ class Intake:
                 del self._key_locks[scope, key]
 
     async def prepare_prompt(
-        self, session_id: SessionId, text: str, *, key: str | None, to: PromptOptions, wakes: bool = True
+        self, session_id: SessionId, text: str, *, key: str | None, options: PromptOptions, wakes: bool = True
     ) -> Admit:
-        fact = await self._prepare_prompt(session_id, text, key=key, to=to, wakes=wakes)
-        return with_hash(await self.gate.check_input(fact), key, to, text=text, wakes=wakes)
+        fact = await self._prepare_prompt(session_id, text, key=key, options=options, wakes=wakes)
+        return with_hash(await self.gate.check_input(fact), key, options, text=text, wakes=wakes)
 
     async def _prepare_prompt(
-        self, session_id: SessionId, text: str, *, key: str | None, to: PromptOptions, wakes: bool = True
+        self, session_id: SessionId, text: str, *, key: str | None, options: PromptOptions, wakes: bool = True
     ) -> Admit:
-        if not self._workplaces.is_fixed:
-            if key is not None and await self._store.is_admitted(session_id, key):
-                return self._build_repeat(session_id, key)
-            session = await self._store.session(session_id)
-            return await self._compose_prompt(session, text, key=key, to=to, wakes=wakes)
         if self._is_plain:
-            return self._input_builder.build_prompt(
-                session_id, await self._parts_without_files(text, to), key=key, to=to, wakes=wakes
-            )
+            parts = await self._parts_without_files(text, options)
+            return self._input_builder.build_prompt(session_id, parts, key=key, options=options, wakes=wakes)
         if key is not None and await self._store.is_admitted(session_id, key):
             return self._build_repeat(session_id, key)
-        return await self._prepare_without_files(
-            await self._store.session(session_id), text, key=key, to=to, wakes=wakes
-        )
+        session = await self._store.session(session_id)
+        prepare = self._prepare_without_files if self._workplaces.is_fixed else self._compose_prompt
+        return await prepare(session, text, key=key, options=options, wakes=wakes)
 
     async def prepare_first_prompt(
-        self, new: NewSession, text: str, *, key: str | None, to: PromptOptions
+        self, new: NewSession, text: str, *, key: str | None, options: PromptOptions
     ) -> Admit:
         """Prepare the first prompt of a session that is not created yet, unless its key is known."""
-        fact = await self._prepare_first_prompt(new, text, key=key, to=to)
+        fact = await self._prepare_first_prompt(new, text, key=key, options=options)
         if key is None or new.key is None or not await self._store.has_begun(new.key, key):
             await self.gate.check_input(fact, new.info)
-        return with_hash(fact, key, to, text=text)
+        return with_hash(fact, key, options, text=text)
 
     async def _prepare_first_prompt(
-        self, new: NewSession, text: str, *, key: str | None, to: PromptOptions
+        self, new: NewSession, text: str, *, key: str | None, options: PromptOptions
     ) -> Admit:
         session = new.info
-        if not self._workplaces.is_fixed:
-            if key is not None and new.key is not None and await self._store.has_begun(new.key, key):
-                return self._build_repeat(session.id, key)
-            called = parse_invocation(require_text(text, "a prompt"))
-            if called is not None and called.name in RESERVED_COMMANDS:
-                raise InvalidInput(f"/{called.name} needs an existing session: continue one")
-            return await self._compose_prompt(session, text, key=key, to=to)
         if self._is_plain:
-            return self._input_builder.build_prompt(
-                session.id, await self._parts_without_files(text, to), key=key, to=to
-            )
+            parts = await self._parts_without_files(text, options)
+            return self._input_builder.build_prompt(session.id, parts, key=key, options=options)
         if key is not None and new.key is not None and await self._store.has_begun(new.key, key):
             return self._build_repeat(session.id, key)
-        return await self._prepare_without_files(session, text, key=key, to=to)
+        if self._workplaces.is_fixed:
+            return await self._prepare_without_files(session, text, key=key, options=options)
+        invocation = parse_invocation(require_text(text, "a prompt"))
+        if invocation is not None and invocation.name in RESERVED_COMMANDS:
+            raise InvalidInput(f"/{invocation.name} needs an existing session: continue one")
+        return await self._compose_prompt(session, text, key=key, options=options)
 
     @property
     def _is_plain(self) -> bool:
@@ -156,90 +147,97 @@ class Intake:
         return self._workplaces.is_fixed and not self._workplaces.has_hooks
 
     async def _prepare_without_files(
-        self, session: Session, text: str, *, key: str | None, to: PromptOptions, wakes: bool = True
+        self, session: Session, text: str, *, key: str | None, options: PromptOptions, wakes: bool = True
     ) -> Admit:
         """Prepare a prompt where there are no files, with the hooks of plugins."""
-        parts = await self._parts_without_files(text, to, session.directory)
+        parts = await self._parts_without_files(text, options, session.directory)
         return await self._run_message_hooks(
-            session, self._input_builder.build_prompt(session.id, parts, key=key, to=to, wakes=wakes)
+            session,
+            self._input_builder.build_prompt(session.id, parts, key=key, options=options, wakes=wakes),
         )
 
     async def prepare_command(
-        self, session_id: SessionId, called: Invocation, *, key: str | None, to: PromptOptions
+        self, session_id: SessionId, invocation: Invocation, *, key: str | None, options: PromptOptions
     ) -> Admit:
         """Prepare a slash command. Raises `InvalidInput` if it does not exist."""
-        fact = await self.gate.check_input(await self._prepare_command(session_id, called, key=key, to=to))
-        return with_hash(fact, key, to, command=called.name, arguments=called.arguments)
+        fact = await self.gate.check_input(
+            await self._prepare_command(session_id, invocation, key=key, options=options)
+        )
+        return with_hash(fact, key, options, command=invocation.name, arguments=invocation.arguments)
 
     async def _prepare_command(
-        self, session_id: SessionId, called: Invocation, *, key: str | None, to: PromptOptions
+        self, session_id: SessionId, invocation: Invocation, *, key: str | None, options: PromptOptions
     ) -> Admit:
         if self._workplaces.is_fixed:
             raise InvalidInput(NO_COMMANDS)
         if key is not None and await self._store.is_admitted(session_id, key):
             return self._build_repeat(session_id, key)
         session = await self._store.session(session_id)
-        place = await workplace_at(self._workplaces, session.directory)
-        require_prompt(called.arguments)
-        self._input_builder.check_options(to)
-        fact = await self._compose_command(session, place, called, key=key, to=to)
+        workplace = await workplace_at(self._workplaces, session.directory)
+        require_prompt(invocation.arguments)
+        self._input_builder.check_options(options)
+        fact = await self._compose_command(session, workplace, invocation, key=key, options=options)
         if fact is None:
             known = ", ".join(each.name for each in await self.list_commands(session.directory))
-            raise InvalidInput(f"there is no command {called.name!r}: use one of {known}")
+            raise InvalidInput(f"there is no command {invocation.name!r}: use one of {known}")
         return await self._run_message_hooks(session, fact)
 
-    async def prepare_shell(self, session_id: SessionId, *, key: str | None, to: PromptOptions) -> Admit:
+    async def prepare_shell(self, session_id: SessionId, *, key: str | None, options: PromptOptions) -> Admit:
         """Prepare the message before a shell command that a person runs. No hooks run: it is not a prompt."""
         session = await self._store.session(session_id)
-        place = await workplace_at(self._workplaces, session.directory)
-        self._input_builder.check_options(to)
-        if "bash" not in place.tools:
-            raise InvalidInput(place.why if isinstance(place, UnusableWorkplace) else NO_SHELL)
+        workplace = await workplace_at(self._workplaces, session.directory)
+        self._input_builder.check_options(options)
+        if "bash" not in workplace.tools:
+            raise InvalidInput(workplace.why if isinstance(workplace, UnusableWorkplace) else NO_SHELL)
         said = TextInput(text=prompt_text("own-command"), synthetic=True)
-        to = choose_addressee(place, session, to)
-        return replace(self._input_builder.build_prompt(session_id, (said,), key=key, to=to), source="system")
+        options = choose_addressee(workplace, session, options)
+        return replace(
+            self._input_builder.build_prompt(session_id, (said,), key=key, options=options), source="system"
+        )
 
     async def list_commands(self, directory: str) -> tuple[CommandInfo, ...]:
-        place = await self._workplaces.at(directory)
-        return () if place.prompt_sources is None else command_infos(place.prompt_sources)
+        workplace = await self._workplaces.at(directory)
+        return () if workplace.prompt_sources is None else command_infos(workplace.prompt_sources)
 
     def _build_repeat(self, session_id: SessionId, key: str) -> Admit:
         """Build placeholder input for a known key: the store returns the first one, nothing is run again."""
         return self._input_builder.build_prompt(
-            session_id, (TextInput(text="-"),), key=key, to=PromptOptions()
+            session_id, (TextInput(text="-"),), key=key, options=PromptOptions()
         )
 
     async def _parts_without_files(
-        self, text: str, to: PromptOptions, directory: str = "/"
+        self, text: str, options: PromptOptions, directory: str = "/"
     ) -> list[PartInput]:
         said: list[PartInput] = [TextInput(text=text)] if require_text(text, "a prompt").strip() else []
-        if not to.get("files") and not to.get("parts"):
+        if not options.get("files") and not options.get("parts"):
             return said
         composer = Composer(
             await self._workplaces.at(directory), "/", _refuse_files, session_id=SessionId("")
         )
-        return said + await _extra_parts(composer, to)
+        return said + await _extra_parts(composer, options)
 
     async def _compose_prompt(
-        self, session: Session, text: str, *, key: str | None, to: PromptOptions, wakes: bool = True
+        self, session: Session, text: str, *, key: str | None, options: PromptOptions, wakes: bool = True
     ) -> Admit:
         text = require_prompt(text)
-        self._input_builder.check_options(to)
-        place = await workplace_at(self._workplaces, session.directory)
-        called = parse_invocation(text)
-        fact = await self._compose_command(session, place, called, key=key, to=to) if called else None
-        if fact is not None:
-            return await self._run_message_hooks(session, replace(fact, wakes=wakes))
-        worker = find_asked_subagent(place, session, to)
+        self._input_builder.check_options(options)
+        workplace = await workplace_at(self._workplaces, session.directory)
+        invocation = parse_invocation(text)
+        if invocation is not None:
+            fact = await self._compose_command(session, workplace, invocation, key=key, options=options)
+            if fact is not None:
+                return await self._run_message_hooks(session, replace(fact, wakes=wakes))
+        worker = find_asked_subagent(workplace, session, options)
         if worker is not None and text.strip():
-            text, to = "", as_task(text, worker, to)
+            text, options = "", as_task(text, worker, options)
         elif worker is not None and wakes:  # input that wants no reply is not a task
-            to = texts_as_task(worker, to)
-        to = choose_addressee(place, session, to)
-        composer = self._build_composer(session, place, to)
-        parts = [*await composer.text_parts(text), *await _extra_parts(composer, to)]
+            options = texts_as_task(worker, options)
+        options = choose_addressee(workplace, session, options)
+        composer = self._build_composer(session, workplace, options)
+        parts = [*await composer.text_parts(text), *await _extra_parts(composer, options)]
         return await self._run_message_hooks(
-            session, self._input_builder.build_prompt(session.id, parts, key=key, to=to, wakes=wakes)
+            session,
+            self._input_builder.build_prompt(session.id, parts, key=key, options=options, wakes=wakes),
         )
 
     async def _run_message_hooks(self, session: Session, fact: Admit) -> Admit:
@@ -249,80 +247,100 @@ class Intake:
         return await run_chat_message_hooks(self._workplaces, session.directory, fact, self._ids)
 
     async def _compose_command(
-        self, session: Session, place: Workplace, called: Invocation, *, key: str | None, to: PromptOptions
+        self,
+        session: Session,
+        workplace: Workplace,
+        invocation: Invocation,
+        *,
+        key: str | None,
+        options: PromptOptions,
     ) -> Admit | None:
         """Compose the input of a command; None if there is none of that name: it is a plain prompt."""
-        if called.name in COMPACT_COMMANDS:
-            to = choose_addressee(place, session, to)
-            return self._input_builder.build_compaction(session.id, called.arguments, key=key, to=to)
-        if place.prompt_sources is None:
+        if invocation.name in COMPACT_COMMANDS:
+            options = choose_addressee(workplace, session, options)
+            return self._input_builder.build_compaction(
+                session.id, invocation.arguments, key=key, options=options
+            )
+        if workplace.prompt_sources is None:
             return None
-        command = place.prompt_sources.commands.get(called.name)
+        command = workplace.prompt_sources.commands.get(invocation.name)
         if command is not None:
-            return await self._compose_filled(session, place, (command, called.arguments), key=key, to=to)
-        ready = await self._compose_server_prompt(session, place, called, key=key, to=to)
+            return await self._compose_filled(
+                session, workplace, (command, invocation.arguments), key=key, options=options
+            )
+        ready = await self._compose_server_prompt(session, workplace, invocation, key=key, options=options)
         if ready is not None:
             return ready
-        why_not = place.prompt_sources.commands.why_broken(called.name)
+        why_not = workplace.prompt_sources.commands.why_broken(invocation.name)
         if why_not is not None:
-            raise InvalidInput(f"/{called.name} cannot be used: {why_not}")
-        place.prompt_sources.commands.check_trust(called.name)
-        command = builtin_commands().get(called.name)
+            raise InvalidInput(f"/{invocation.name} cannot be used: {why_not}")
+        workplace.prompt_sources.commands.check_trust(invocation.name)
+        command = builtin_commands().get(invocation.name)
         if command is None:
             return None
-        return await self._compose_filled(session, place, (command, called.arguments), key=key, to=to)
+        return await self._compose_filled(
+            session, workplace, (command, invocation.arguments), key=key, options=options
+        )
 
     async def _compose_server_prompt(
-        self, session: Session, place: Workplace, called: Invocation, *, key: str | None, to: PromptOptions
+        self,
+        session: Session,
+        workplace: Workplace,
+        invocation: Invocation,
+        *,
+        key: str | None,
+        options: PromptOptions,
     ) -> Admit | None:
         """Compose the input of an MCP prompt; None if there is none of this name."""
-        to = choose_addressee(place, session, to)
-        composer = self._build_composer(session, place, to)
-        said = await composer.server_prompt_parts(called)
+        options = choose_addressee(workplace, session, options)
+        composer = self._build_composer(session, workplace, options)
+        said = await composer.server_prompt_parts(invocation)
         if said is None:
             return None
         fact = self._input_builder.build_prompt(
-            session.id, [*said, *await _extra_parts(composer, to)], key=key, to=to
+            session.id, [*said, *await _extra_parts(composer, options)], key=key, options=options
         )
-        return await self._run_command_hooks(place, called, fact)
+        return await self._run_command_hooks(workplace, invocation, fact)
 
     async def _compose_filled(
         self,
         session: Session,
-        place: Workplace,
+        workplace: Workplace,
         called: tuple[CommandDefinition, str],
         *,
         key: str | None,
-        to: PromptOptions,
+        options: PromptOptions,
     ) -> Admit:
         command, arguments = called
-        worker = find_command_worker(place, command)
-        to = choose_addressee(place, session, to if worker else choose_by_command(place, command, to))
-        composer = self._build_composer(session, place, to)
-        along = await _extra_parts(composer, to)
+        worker = find_command_worker(workplace, command)
+        options = choose_addressee(
+            workplace, session, options if worker else choose_by_command(workplace, command, options)
+        )
+        composer = self._build_composer(session, workplace, options)
+        along = await _extra_parts(composer, options)
         filled = await composer.fill_command(command, arguments)
         said: list[PartInput] = [TextInput(text=filled.text)] if filled.text else []
         parts = [subtask_input(command, worker, filled)] if worker else [*said, *filled.extra_parts]
-        fact = self._input_builder.build_prompt(session.id, [*parts, *along], key=key, to=to)
-        return await self._run_command_hooks(place, Invocation(command.name, arguments), fact)
+        fact = self._input_builder.build_prompt(session.id, [*parts, *along], key=key, options=options)
+        return await self._run_command_hooks(workplace, Invocation(command.name, arguments), fact)
 
-    async def _run_command_hooks(self, place: Workplace, called: Invocation, fact: Admit) -> Admit:
+    async def _run_command_hooks(self, workplace: Workplace, invocation: Invocation, fact: Admit) -> Admit:
         """Run the `command.execute.before` hooks on a filled command."""
-        if "command.execute.before" not in place.hooks.names:
+        if "command.execute.before" not in workplace.hooks.names:
             return fact
-        commanded = ExpandedCommand(
-            session_id=fact.session_id, command=called.name, arguments=called.arguments, parts=fact.parts
+        name, arguments = invocation.name, invocation.arguments
+        expanded = ExpandedCommand(
+            session_id=fact.session_id, command=name, arguments=arguments, parts=fact.parts
         )
-        return replace(
-            fact, parts=reassign_parts(await place.hooks.command(commanded), fact.message, self._ids)
-        )
+        parts = await workplace.hooks.command(expanded)
+        return replace(fact, parts=reassign_parts(parts, fact.message, self._ids))
 
-    def _build_composer(self, session: Session, place: Workplace, to: PromptOptions) -> Composer:
-        agent = to.get("agent") or session.agent or place.default_agent() or ""
+    def _build_composer(self, session: Session, workplace: Workplace, options: PromptOptions) -> Composer:
+        agent = options.get("agent") or session.agent or workplace.default_agent() or ""
 
         async def judge() -> Judge:
-            rules = await self._rule_resolver.effective_rules(place, agent, session)
-            policy = place.policy(agent, rules, await self._store.approvals(session.project_id))
+            rules = await self._rule_resolver.effective_rules(workplace, agent, session)
+            policy = workplace.policy(agent, rules, await self._store.approvals(session.project_id))
             context = ToolContext(
                 session_id=session.id,
                 message_id=MessageId(""),
@@ -337,26 +355,26 @@ class Intake:
 
             return judge_ask
 
-        return Composer(place, session.directory, judge, session_id=session.id)
+        return Composer(workplace, session.directory, judge, session_id=session.id)
 
 
 async def _refuse_files() -> Judge:
     raise InvalidInput("no files can be read here")
 
 
-async def _extra_parts(composer: Composer, to: PromptOptions) -> list[PartInput]:
+async def _extra_parts(composer: Composer, options: PromptOptions) -> list[PartInput]:
     """Return the parts of a prompt besides its text: attached files and a client's parts."""
-    files = await composer.file_parts(to.get("files") or ())
-    return files + await composer.complete_parts(validate_parts(to.get("parts") or ()))
+    files = await composer.file_parts(options.get("files") or ())
+    return files + await composer.complete_parts(validate_parts(options.get("parts") or ()))
 
 
-def command_infos(material: PromptSources) -> tuple[CommandInfo, ...]:
+def command_infos(sources: PromptSources) -> tuple[CommandInfo, ...]:
     """List the built-in commands that are not overridden, then the others by name."""
     built_in = [
         CommandInfo(name=name, source="built in", template="", description=said)
         for name, said in _DESCRIPTIONS.items()
     ]
-    found = material.commands.commands
+    found = sources.commands.commands
     built_in += [_command_info(each) for name, each in builtin_commands().items() if name not in found]
     return (
         *built_in,

@@ -67,9 +67,9 @@ class PromptOptions(TypedDict, total=False):
 
 class InputBuilder:
     def __init__(
-        self, *, ids: Ids, clock: Clock, defaults: PromptDefaults, watch: Observer = NOOP_OBSERVER
+        self, *, ids: Ids, clock: Clock, defaults: PromptDefaults, observer: Observer = NOOP_OBSERVER
     ) -> None:
-        self._observer = watch
+        self._observer = observer
         self._ids = ids
         self._clock = clock
         self._defaults = defaults
@@ -80,7 +80,7 @@ class InputBuilder:
         said: str | Sequence[PartInput],
         *,
         key: str | None,
-        to: PromptOptions,
+        options: PromptOptions,
         wakes: bool = True,
     ) -> Admit:
         """Build the fact of a prompt from complete parts (files and mentions are looked up)."""
@@ -88,18 +88,18 @@ class InputBuilder:
         parts = text if isinstance(said, str) else said
         if not parts:
             raise InvalidInput("a prompt needs some text")
-        message = self._build_message(session_id, to)
+        message = self._build_message(session_id, options)
         parts = ordered_parts(parts, self._clock.now())
         addresses = [
             build_part(part, part.id or self._ids.part(), session_id=session_id, message_id=message.id)
             for part in parts
         ]
-        return self._build_fact(message, tuple(addresses), key=key, to=to, wakes=wakes)
+        return self._build_fact(message, tuple(addresses), key=key, options=options, wakes=wakes)
 
-    def check_options(self, to: PromptOptions) -> None:
+    def check_options(self, options: PromptOptions) -> None:
         """Raise `InvalidInput` for invalid options, before anything is looked up or run."""
-        self._build_message(SessionId(""), to)
-        validate_parts(to.get("parts") or ())
+        self._build_message(SessionId(""), options)
+        validate_parts(options.get("parts") or ())
 
     def build_compaction(
         self,
@@ -107,33 +107,35 @@ class InputBuilder:
         focus: str = "",
         *,
         key: str | None,
-        to: PromptOptions,
+        options: PromptOptions,
         goes_on: bool = False,
     ) -> Admit:
         """Build a request for a summary; `focus`: what it should mind; `goes_on`: the work then continues."""
-        message = self._build_message(session_id, to)
+        message = self._build_message(session_id, options)
         wish = CompactionPart(id=self._ids.part(), session_id=session_id, message_id=message.id, auto=goes_on)
         about = TextPart(id=self._ids.part(), session_id=session_id, message_id=message.id, text=focus)
-        fact = self._build_fact(message, (wish, about) if focus.strip() else (wish,), key=key, to=to)
+        fact = self._build_fact(
+            message, (wish, about) if focus.strip() else (wish,), key=key, options=options
+        )
         return replace(fact, source="compaction")
 
-    def _build_message(self, session_id: SessionId, to: PromptOptions) -> UserMessage:
-        model = model_ref(to.get("model")) or self._defaults.model
-        variant, agent = to.get("variant"), to.get("agent")
+    def _build_message(self, session_id: SessionId, options: PromptOptions) -> UserMessage:
+        model = model_ref(options.get("model")) or self._defaults.model
+        variant, agent = options.get("variant"), options.get("agent")
         if variant is not None:
             model = replace(model, variant=require_text(variant, "a variant"))
-        if to.get("model") or variant is not None:
+        if options.get("model") or variant is not None:
             with suppress(ModelError):  # an API key may be added later: the step reports it
                 self._defaults.check(model)
         return UserMessage(
-            id=self._check_message_id(to.get("message_id")) or self._ids.message(),
+            id=self._check_message_id(options.get("message_id")) or self._ids.message(),
             session_id=session_id,
             time=MessageTime(created=self._clock.now()),
             agent=require_text(agent, "an agent") if agent else self._defaults.agent,
             model=model,
-            format=parse_format(to.get("format")),
-            system=_system_text(to.get("system")),
-            tools=dict(to.get("tools") or {}) or None,
+            format=parse_format(options.get("format")),
+            system=_system_text(options.get("system")),
+            tools=dict(options.get("tools") or {}) or None,
         )
 
     def _check_message_id(self, message_id: MessageId | None) -> MessageId | None:
@@ -150,7 +152,7 @@ class InputBuilder:
         parts: tuple[Part, ...],
         *,
         key: str | None,
-        to: PromptOptions,
+        options: PromptOptions,
         wakes: bool = True,
     ) -> Admit:
         return Admit(
@@ -158,10 +160,10 @@ class InputBuilder:
             parts=parts,
             key=key or message.id,
             wakes=wakes,
-            same_agent=not to.get("agent"),
-            same_model=not to.get("model") and not to.get("variant"),
+            same_agent=not options.get("agent"),
+            same_model=not options.get("model") and not options.get("variant"),
             trace=self._observer.caller_trace(),
-            named=to.get("message_id") is not None,
+            named=options.get("message_id") is not None,
         )
 
 

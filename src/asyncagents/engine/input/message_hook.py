@@ -20,8 +20,8 @@ async def run_chat_message_hooks(workplaces: Workplaces, directory: str, fact: A
     """Run the `chat.message` hooks; ignore an agent that the directory does not define."""
     if not workplaces.has_hooks:
         return fact
-    place = await workplace_at(workplaces, directory)
-    if "chat.message" not in place.hooks.names:
+    workplace = await workplace_at(workplaces, directory)
+    if "chat.message" not in workplace.hooks.names:
         return fact
     message = fact.message
     before = IncomingPrompt(
@@ -31,7 +31,7 @@ async def run_chat_message_hooks(workplaces: Workplaces, directory: str, fact: A
         model=None if fact.same_model else message.model,
         parts=fact.parts,
     )
-    after = _resolve_agent(place, before, await place.hooks.chat_message(before))
+    after = _resolve_agent(workplace, before, await workplace.hooks.chat_message(before))
     parts = fact.parts if after.parts == before.parts else reassign_parts(after.parts, message, ids)
     message = replace(message, agent=after.agent or message.agent, model=after.model or message.model)
     return replace(
@@ -39,12 +39,12 @@ async def run_chat_message_hooks(workplaces: Workplaces, directory: str, fact: A
     )
 
 
-def _resolve_agent(place: Workplace, before: IncomingPrompt, after: IncomingPrompt) -> IncomingPrompt:
+def _resolve_agent(workplace: Workplace, before: IncomingPrompt, after: IncomingPrompt) -> IncomingPrompt:
     """Check the agent that hooks chose; its own model applies unless they chose one as well."""
     if after.agent is None or after.agent == before.agent:
         return after
     try:
-        own = place.model(after.agent)
+        own = workplace.model(after.agent)
     except InvalidInput as error:
         _log.warning(
             "session=%s action=chat.message a hook chose an unknown agent: %s", before.session_id, error

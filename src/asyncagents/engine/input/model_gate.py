@@ -38,9 +38,9 @@ class ModelGate:
         """
         if self._defaults.missing is None:
             return None
-        about = await self._store.situation(session_id)
-        waits = about.control.in_turn or about.queued or about.due
-        if not waits or about.cancelled or about.calls:
+        situation = await self._store.situation(session_id)
+        waits = situation.control.in_turn or situation.queued or situation.due
+        if not waits or situation.cancelled or situation.calls:
             return None
         own = (await self._store.session(session_id)).model
         can_ask = self._can_ask(self._defaults.model if own is None else _model_ref(own))

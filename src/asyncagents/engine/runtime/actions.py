@@ -51,13 +51,13 @@ class SessionActions:
         self._ids = ids
 
     async def stream(
-        self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[PromptOptions]
+        self, session_id: SessionId, text: str, *, key: str | None = None, **options: Unpack[PromptOptions]
     ) -> AsyncGenerator[Event, None]:
         """Send a prompt and yield the session's events until it is answered, or the session is deleted."""
         async with subscribe_events(self._bus, self._store, session_id) as events:
             async with self._intake.lock_key(session_id, key):
                 admitted = await self._store.admit(
-                    await self._intake.prepare_prompt(session_id, text, key=key, to=to)
+                    await self._intake.prepare_prompt(session_id, text, key=key, options=options)
                 )
             message_id = admitted.message_id
             if not admitted.new and (await self._store.input(message_id)).answer_id is not None:
@@ -75,10 +75,10 @@ class SessionActions:
         arguments: str = "",
         *,
         key: str | None = None,
-        **to: Unpack[PromptOptions],
+        **options: Unpack[PromptOptions],
     ) -> MessageWithParts:
         """Run a slash command of the session's directory, as the prompt `/name arguments` does, and wait."""
-        return await (await self.submit_command(session_id, name, arguments, key=key, **to)).answer(
+        return await (await self.submit_command(session_id, name, arguments, key=key, **options)).answer(
             session_id
         )
 
@@ -89,27 +89,29 @@ class SessionActions:
         arguments: str = "",
         *,
         key: str | None = None,
-        **to: Unpack[PromptOptions],
+        **options: Unpack[PromptOptions],
     ) -> SubmittedPrompt:
         """Admit a command and return at once; it is durable whether or not its `answer` is awaited."""
-        called = Invocation(require_text(name, "a name"), require_text(arguments, "arguments"))
+        invocation = Invocation(require_text(name, "a name"), require_text(arguments, "arguments"))
         async with self._intake.lock_key(session_id, key):
-            fact = await self._intake.prepare_command(session_id, called, key=key, to=to)
+            fact = await self._intake.prepare_command(session_id, invocation, key=key, options=options)
             sent = await submit_prompt(self._store, self._answer_waiters, fact)
         if sent.is_new:
-            self._publish_when_done(session_id, called, sent.message_id)
+            self._publish_when_done(session_id, invocation, sent.message_id)
         return sent
 
-    def _publish_when_done(self, session_id: SessionId, called: Invocation, message_id: MessageId) -> None:
+    def _publish_when_done(
+        self, session_id: SessionId, invocation: Invocation, message_id: MessageId
+    ) -> None:
         """Publish `CommandExecuted` when the command is answered, also if its sender is gone by then."""
 
         def tell(answer: asyncio.Future[MessageId]) -> None:
             if answer.cancelled() or answer.exception() is not None:
                 return
             done = CommandExecuted(
-                name=called.name,
+                name=invocation.name,
                 session_id=session_id,
-                arguments=called.arguments,
+                arguments=invocation.arguments,
                 message_id=answer.result(),
             )
             self._bus.publish(done)
@@ -137,20 +139,22 @@ class SessionActions:
     ) -> SubmittedPrompt:
         """Admit a compaction and return at once; `goes_on`: the model then goes on with its work."""
         wish = require_text(focus, "a focus")
-        to = PromptOptions(model=model)
-        fact = self._input_builder.build_compaction(session_id, wish, key=key, to=to, goes_on=goes_on)
-        fact = with_hash(await self._intake.gate.check_input(fact), key, to, focus=wish, goes_on=goes_on)
+        options = PromptOptions(model=model)
+        fact = self._input_builder.build_compaction(
+            session_id, wish, key=key, options=options, goes_on=goes_on
+        )
+        fact = with_hash(await self._intake.gate.check_input(fact), key, options, focus=wish, goes_on=goes_on)
         return await submit_prompt(self._store, self._answer_waiters, fact)
 
     async def shell(
-        self, session_id: SessionId, command: str, *, key: str | None = None, **to: Unpack[PromptOptions]
+        self, session_id: SessionId, command: str, *, key: str | None = None, **options: Unpack[PromptOptions]
     ) -> MessageWithParts:
         """Run a command in the shell of a session that rests, as its person, and wait for its end.
 
         No rule and no model is asked; the model reads the output with the next prompt. There is no timeout:
         `abort` ends it. If the process dies meanwhile, the command is not run again.
         """
-        return await (await self.submit_shell(session_id, command, key=key, **to)).answer(session_id)
+        return await (await self.submit_shell(session_id, command, key=key, **options)).answer(session_id)
 
     async def submit_shell(
         self,
@@ -158,12 +162,17 @@ class SessionActions:
         command: str,
         *,
         key: str | None = None,
-        **to: Unpack[PromptOptions],
+        **options: Unpack[PromptOptions],
     ) -> SubmittedPrompt:
         """Admit a shell command and return at once. Raises `SessionBusy` unless the session rests."""
         if not require_prompt(command).strip() or "\0" in command:
             raise InvalidInput("a command must have some text, without NUL characters")
-        fact = with_hash(await self._intake.prepare_shell(session_id, key=key, to=to), key, to, shell=command)
+        fact = with_hash(
+            await self._intake.prepare_shell(session_id, key=key, options=options),
+            key,
+            options,
+            shell=command,
+        )
         new = NewShell(fact, command, self._ids.message())
         answer = self._answer_waiters.expect(session_id, fact.message.id)
         try:

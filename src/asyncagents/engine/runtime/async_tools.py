@@ -46,14 +46,14 @@ class AsyncTools:
         *,
         store: Store,
         workplaces: Workplaces,
-        reach: IncomingWebhook,
+        webhook: IncomingWebhook,
         clock: Clock,
-        watch: Observer = NOOP_OBSERVER,
+        observer: Observer = NOOP_OBSERVER,
     ) -> None:
-        self._observer = watch
+        self._observer = observer
         self._store = store
         self._workplaces = workplaces
-        self._webhook = reach
+        self._webhook = webhook
         self._clock = clock
 
     async def submit_result(
@@ -76,13 +76,13 @@ class AsyncTools:
         """Settle a call with an error; the session goes on with that."""
         return await self._settle(CallId(pending_id), Failed(require_text(error, "an error")))
 
-    async def submit(self, sent: IncomingResult) -> PendingToolCall:
+    async def submit(self, result: IncomingResult) -> PendingToolCall:
         """Submit a result or an error, as it was read from a request body."""
-        match sent.result:
+        match result.result:
             case Completed(output, title, metadata):
-                return await self.submit_result(sent.pending_id, output, title=title, metadata=metadata)
+                return await self.submit_result(result.pending_id, output, title=title, metadata=metadata)
             case Failed(error):
-                return await self.submit_error(sent.pending_id, error)
+                return await self.submit_error(result.pending_id, error)
 
     async def receive(self, headers: Headers, body: bytes) -> PendingToolCall:
         """Verify the signature of a webhook (the body byte for byte) and submit its result.
@@ -99,13 +99,13 @@ class AsyncTools:
         verdict = check_signature(claim, body, [secret.reveal() for secret in await self.secrets(pending_id)])
         if isinstance(verdict, InvalidSignature):
             raise Unauthorized(verdict.reason)
-        sent = read_incoming_result(body)
-        if sent.pending_id != pending_id:
+        result = read_incoming_result(body)
+        if result.pending_id != pending_id:
             raise InvalidInput("the body names two calls")
         await self._store.pending.call(
             CallId(pending_id)
         )  # a secret that many calls share settles only calls that wait for an outside result
-        return await self.submit(sent)
+        return await self.submit(result)
 
     async def cancel(self, pending_id: str) -> PendingToolCall:
         """Settle a call with the error `cancelled`; the session goes on."""
@@ -160,15 +160,15 @@ class AsyncTools:
     async def _check_result(self, call: Call, result: Completed) -> None:
         """Run the tool's `validate_result` on a result."""
         copy = _copy_metadata(result.metadata)  # the validator may change what it gets
-        told = ToolResult(title=result.title, output=result.output, metadata=copy)
-        wrong = await _run_validator(call, await self._find_validator(call), told)
+        tool_result = ToolResult(title=result.title, output=result.output, metadata=copy)
+        wrong = await _run_validator(call, await self._find_validator(call), tool_result)
         if wrong is not None:
             raise ResultRefused(f"{call.tool} does not take this result: {wrong}")
 
     async def _find_validator(self, call: Call) -> Validate:
         session = await self._store.session(call.session_id)
-        place = await workplace_at(self._workplaces, session.directory)
-        tool = place.tools.get(call.tool)
+        workplace = await workplace_at(self._workplaces, session.directory)
+        tool = workplace.tools.get(call.tool)
         if tool is None or tool.async_spec is None or tool.async_spec.validate is None:
             raise Unavailable(
                 f"results of {call.tool} are checked by the tool, which this process does not have: "
@@ -177,11 +177,11 @@ class AsyncTools:
         return tool.async_spec.validate
 
 
-async def _run_validator(call: Call, validate: Validate, told: ToolResult) -> str | None:
+async def _run_validator(call: Call, validate: Validate, tool_result: ToolResult) -> str | None:
     """Return what is wrong with a result; a check that fails or times out refuses it."""
     try:
         async with asyncio.timeout(VALIDATE_SECONDS):
-            return await validate(told)
+            return await validate(tool_result)
     except Exception as error:  # noqa: BLE001  the edge of a tool's own code
         _log.warning(
             "session=%s call=%s action=validate_result tool=%s failed",

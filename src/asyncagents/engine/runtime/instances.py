@@ -27,9 +27,9 @@ class Instances:
     def dispose(self, directory: str) -> None:
         self._workplaces.forget(directory)
         where = SessionLocation(directory, project_id(directory))
-        self._broadcast.announce(DISPOSED, InstanceDisposed(directory=directory), place=where)
+        self._broadcast.announce(DISPOSED, InstanceDisposed(directory=directory), location=where)
 
     def dispose_all(self) -> None:
         for directory in sorted({*self._workplaces.known_directories, *self._broadcast.directories}):
             self.dispose(directory)
-        self._broadcast.announce(ALL_DISPOSED, {}, place=SessionLocation(GLOBAL_DIRECTORY, ""))
+        self._broadcast.announce(ALL_DISPOSED, {}, location=SessionLocation(GLOBAL_DIRECTORY, ""))

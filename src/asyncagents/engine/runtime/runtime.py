@@ -74,7 +74,7 @@ class Runtime:
         defaults: PromptDefaults,
         workplaces: Workplaces,
         counters: Counters,
-        reach: IncomingWebhook,
+        webhook: IncomingWebhook,
         pool: str,
     ) -> None:
         self._store = store
@@ -84,7 +84,7 @@ class Runtime:
         self._clock = clock
         self._workplaces = workplaces
         self._pool = pool
-        self._input_builder = InputBuilder(ids=ids, clock=clock, defaults=defaults, watch=counters)
+        self._input_builder = InputBuilder(ids=ids, clock=clock, defaults=defaults, observer=counters)
         dispatcher.gate = ModelGate(store, defaults)
         self._intake = Intake(
             store=store, workplaces=workplaces, inputs=self._input_builder, ids=ids, gate=dispatcher.gate
@@ -94,7 +94,7 @@ class Runtime:
         self._session_factory = SessionFactory(clock=clock, rng=rng, ids=ids, version=VERSION)
         self.defaults = defaults
         self.counters = counters
-        self.incoming_webhook = reach
+        self.incoming_webhook = webhook
         self._delegate_actions(ids)
         self._build_parts(ids)
 
@@ -127,7 +127,7 @@ class Runtime:
         )
         self.reverts = self._dispatcher.reverts
         self.reverts.wait_until_stopped = self._aborter.wait_until_stopped
-        self.tasks = Tasks(store=store, intake=self._intake, ending=self._aborter)
+        self.tasks = Tasks(store=store, intake=self._intake, aborter=self._aborter)
         self.deliveries = Deliveries(store.deliveries)
         self.approvals = Approvals(store.approval_store)
         self.board = Board(store)
@@ -135,7 +135,11 @@ class Runtime:
         self.instances = Instances(workplaces, self.broadcast)
         self.transfer = Transfer(store=store, clock=clock, pool=self._pool)
         self.async_tools = AsyncTools(
-            store=store, workplaces=workplaces, reach=self.incoming_webhook, clock=clock, watch=self.counters
+            store=store,
+            workplaces=workplaces,
+            webhook=self.incoming_webhook,
+            clock=clock,
+            observer=self.counters,
         )
         self.mcp_control = workplaces.mcp_control
 
@@ -197,7 +201,7 @@ class Runtime:
         directory: str | Path = ".",
         key: str | None = None,
         permission: Sequence[Rule] = (),
-        **to: Unpack[PromptOptions],
+        **options: Unpack[PromptOptions],
     ) -> tuple[Session, MessageId]:
         """Create a session and admit its first prompt, in one transaction; return at once.
 
@@ -208,7 +212,7 @@ class Runtime:
         given = content_hash(title=title, permission=tuple(permission))
         new = NewSession(info=info, pool=self._pool, key=session_key, hash=given)
         async with self._intake.lock_key(info.project_id, key):
-            fact = await self._intake.prepare_first_prompt(new, text, key=key, to=to)
+            fact = await self._intake.prepare_first_prompt(new, text, key=key, options=options)
             session, admitted = await self._store.begin_session(new, fact)
         return session, admitted.message_id
 
@@ -217,20 +221,20 @@ class Runtime:
         self._dispatcher.serve(root=root_id)
 
     async def prompt(
-        self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[PromptOptions]
+        self, session_id: SessionId, text: str, *, key: str | None = None, **options: Unpack[PromptOptions]
     ) -> MessageWithParts:
         """Send a prompt and wait until the turn that answers it ends, or waits for something outside.
 
         `agent` and `model` ("provider/model") apply to the session from here on; `files` are attached.
         """
-        return await (await self.submit(session_id, text, key=key, **to)).answer(session_id)
+        return await (await self.submit(session_id, text, key=key, **options)).answer(session_id)
 
     async def submit(
-        self, session_id: SessionId, text: str, *, key: str | None = None, **to: Unpack[PromptOptions]
+        self, session_id: SessionId, text: str, *, key: str | None = None, **options: Unpack[PromptOptions]
     ) -> SubmittedPrompt:
         """Admit a prompt and return at once; it is durable whether or not its `answer` is awaited."""
         async with self._intake.lock_key(session_id, key):
-            fact = await self._intake.prepare_prompt(session_id, text, key=key, to=to)
+            fact = await self._intake.prepare_prompt(session_id, text, key=key, options=options)
             return await submit_prompt(self._store, self._answer_waiters, fact)
 
     async def send(
@@ -240,11 +244,11 @@ class Runtime:
         *,
         key: str | None = None,
         wakes: bool = True,
-        **to: Unpack[PromptOptions],
+        **options: Unpack[PromptOptions],
     ) -> MessageId:
         """Admit a prompt and return at once; with `wakes=False` the session's next step reads it."""
         async with self._intake.lock_key(session_id, key):
-            fact = await self._intake.prepare_prompt(session_id, text, key=key, to=to, wakes=wakes)
+            fact = await self._intake.prepare_prompt(session_id, text, key=key, options=options, wakes=wakes)
             return (await self._store.admit(fact)).message_id
 
     async def commands(self, directory: str | Path = ".") -> tuple[CommandInfo, ...]:

@@ -87,22 +87,22 @@ class Conversations:
         self,
         store: Store,
         workplaces: Workplaces,
-        newborn: SessionFactory,
+        factory: SessionFactory,
         *,
         check: Callable[[ModelRef], None],
         pool: str,
     ) -> None:
         self._store = store
         self._workplaces = workplaces
-        self._session_factory = newborn
+        self._session_factory = factory
         self._check_model = check
         self._pool = pool
 
     async def create(self, new: SessionOptions) -> Session:
         """Create a session. Raises `InvalidInput` for an unknown agent or model."""
-        place = await workplace_at(self._workplaces, new.directory)
+        workplace = await workplace_at(self._workplaces, new.directory)
         if new.agent is not None:
-            place.model(new.agent)
+            workplace.model(new.agent)
         if new.model is not None:
             self._check_model(_model_ref(new.model))
         info = replace(
@@ -110,7 +110,7 @@ class Conversations:
             agent=new.agent,
             model=new.model,
             metadata=new.metadata,
-            path=_path_in_project(place, new.directory),
+            path=_path_in_project(workplace, new.directory),
         )
         given = content_hash(**{**asdict(new), "key": None})
         return await self._store.create_session(
@@ -159,12 +159,12 @@ class Conversations:
             tools=was.tools,
             path=was.path,
         )
-        made = copy_conversation(
+        copy = copy_conversation(
             source.messages, to=info.id, ids=self._session_factory.ids, now=info.time.created
         )
         pool = (await self._store.control(session_id)).pool  # the same pool: it has the same directory
         new = NewSession(info=info, pool=pool, key=own_key, hash=given)
-        return await self._store.conversation.copy_session(new, made)
+        return await self._store.conversation.copy_session(new, copy)
 
     async def remove_message(self, session_id: SessionId, message_id: MessageId) -> None:
         """Remove a message. This and the next two raise `SessionBusy` unless the session rests."""
@@ -199,7 +199,7 @@ def _model_ref(model: SessionModel) -> ModelRef:
     return ModelRef(provider_id=model.provider_id, model_id=model.id, variant=model.variant)
 
 
-def _path_in_project(place: Workplace, directory: str) -> str:
+def _path_in_project(workplace: Workplace, directory: str) -> str:
     """Return a directory's path in its project; empty for the root."""
-    here, root = PurePosixPath(directory), PurePosixPath(place.worktree or directory)
+    here, root = PurePosixPath(directory), PurePosixPath(workplace.worktree or directory)
     return str(here.relative_to(root)) if here != root and here.is_relative_to(root) else ""

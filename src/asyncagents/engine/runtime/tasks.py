@@ -21,12 +21,12 @@ from asyncagents.store.store import Store
 class Tasks:
     """Get it from a runtime: `runtime.tasks`."""
 
-    def __init__(self, *, store: Store, intake: Intake, ending: Aborter) -> None:
+    def __init__(self, *, store: Store, intake: Intake, aborter: Aborter) -> None:
         self.is_served_elsewhere: Callable[[str], bool] = _never_served
         """Whether another process serves a pool; set by the app."""
         self._store = store
         self._intake = intake
-        self._aborter = ending
+        self._aborter = aborter
 
     async def get(self, task_id: SessionId) -> BackgroundTask:
         """Return a task with its progress."""
@@ -57,7 +57,7 @@ class Tasks:
         require_prompt(prompt)
         try:
             async with self._intake.lock_key(task_id, key):
-                fact = await self._intake.prepare_prompt(task_id, prompt, key=key, to={})
+                fact = await self._intake.prepare_prompt(task_id, prompt, key=key, options={})
                 await self._store.resume(Resume(task_id, fact, prompt))
         except NotFound as error:
             raise NotFound("session of task", f"{task_id} (start a new task instead)") from error
@@ -103,25 +103,29 @@ class Tasks:
     async def why(self, session_id: SessionId) -> Why:
         """Explain why a session does not go on."""
         try:
-            about = await self._store.situation(session_id)
+            situation = await self._store.situation(session_id)
         except Damaged as error:
             said = f"Its rows cannot be read: {error}"
             return Why(session_id=session_id, code="unreadable", sentence=said)
-        lives = self._aborter.is_owner_alive(about.control.owner)
-        served = self._aborter.serves_pool(about.control.pool) or self.is_served_elsewhere(about.control.pool)
-        found = explain_session(replace(about, owner_lives=lives, served=served))
-        here = self._aborter.serves_pool(about.control.pool)
-        if found.code in ("ready", "no_worker") and (here or about.now - about.updated >= CLAIM_GRACE_MS):
-            return await self._explain_missing_model(found)
-        return found
+        lives = self._aborter.is_owner_alive(situation.control.owner)
+        served = self._aborter.serves_pool(situation.control.pool) or self.is_served_elsewhere(
+            situation.control.pool
+        )
+        why = explain_session(replace(situation, owner_lives=lives, served=served))
+        here = self._aborter.serves_pool(situation.control.pool)
+        if why.code in ("ready", "no_worker") and (
+            here or situation.now - situation.updated >= CLAIM_GRACE_MS
+        ):
+            return await self._explain_missing_model(why)
+        return why
 
-    async def _explain_missing_model(self, found: Why) -> Why:
+    async def _explain_missing_model(self, why: Why) -> Why:
         """Replace the reason if the session waits for a model that cannot be asked."""
-        lacks = await self._intake.gate.lacks_model(found.session_id)
+        lacks = await self._intake.gate.lacks_model(why.session_id)
         if lacks is None:
-            return found
+            return why
         said = f"It waits for a model, and goes on once there is one: {lacks}."
-        return Why(session_id=found.session_id, code="no_model", sentence=said)
+        return Why(session_id=why.session_id, code="no_model", sentence=said)
 
 
 ANY_POOL = ""

@@ -127,11 +127,16 @@ class Transfer:
         return trusted or control.fence == 0
 
     async def import_session(
-        self, found: SessionJson, *, trusted: bool = False, directory: str | None = None, orphan: bool = False
+        self,
+        session_json: SessionJson,
+        *,
+        trusted: bool = False,
+        directory: str | None = None,
+        orphan: bool = False,
     ) -> ImportedSession:
         """Import a session in one transaction. Raises `Conflict` if a different one has its id."""
         terms = ImportTerms(now=self._clock.now(), trusted=trusted, directory=directory, orphan=orphan)
-        new = await asyncio.to_thread(build_import, found, terms)
+        new = await asyncio.to_thread(build_import, session_json, terms)
         outcome = await self._store.import_session(new, pool=self._pool)
         return ImportedSession(
             session=new.info, outcome=outcome, remarks=new.remarks if outcome == "imported" else ()

@@ -59,10 +59,10 @@ class Compaction:
         self._windows = windows
         self._narrow_models: set[ModelRef] = set()
 
-    def threshold(self, run: Run, place: Workplace, model: ModelRef) -> int | None:
+    def threshold(self, run: Run, workplace: Workplace, model: ModelRef) -> int | None:
         """Return the tokens from which on a summary is wanted; None: unknown, or summaries are off. Brief and
         last summary must leave some room, or a summary would be made before every step."""
-        policy = place.compaction_policy
+        policy = workplace.compaction_policy
         room = self._windows(model).room(policy.reserved) if policy.auto else None
         if room is None:
             return None
@@ -73,21 +73,23 @@ class Compaction:
             _log.warning(WINDOW_TOO_SMALL, model.provider_id, model.model_id, room, run.overhead)
         return None
 
-    async def prepare(self, started: StartedStep, place: Workplace, *, reader: ModelRef) -> SummaryRequest:
+    async def prepare(
+        self, started: StartedStep, workplace: Workplace, *, reader: ModelRef
+    ) -> SummaryRequest:
         """Build the request. `reader`: the model that reads the summary, whose writer may be another."""
         window = self._windows(started.message.model_ref)
-        told = await self._store.model_history(started.message.session_id, whole=True)
-        entries = [entry for entry in told.entries if not is_about_summary(entry)]
-        known = window.room(place.compaction_policy.reserved)
-        room = _input_room(known, told, entries)
-        free = self._windows(reader).room(place.compaction_policy.reserved)
+        history = await self._store.model_history(started.message.session_id, whole=True)
+        entries = [entry for entry in history.entries if not is_about_summary(entry)]
+        known = window.room(workplace.compaction_policy.reserved)
+        room = _input_room(known, history, entries)
+        free = self._windows(reader).room(workplace.compaction_policy.reserved)
         left = max(free or room, MIN_ROOM)
-        request = place.summary_request(started.message.model_ref)
-        said = await place.hooks.compacting(started.message.session_id)
-        text = digest(_head_text(told), entries, told.shown, room=room * 3 // 4)
+        request = workplace.summary_request(started.message.model_ref)
+        said = await workplace.hooks.compacting(started.message.session_id)
+        text = digest(_head_text(history), entries, history.shown, room=room * 3 // 4)
         if not text.strip():
             return SummaryRequest(None, None)
-        if asked := "\n".join(_requested_focus(told.entries, started.message.id)):
+        if asked := "\n".join(_requested_focus(history.entries, started.message.id)):
             text += f"\n\nWhat to mind above all, says the person who asked for this summary: {asked}"
         text = "\n\n".join([text, *said.context])
         if said.prompt is not None:
@@ -96,7 +98,9 @@ class Compaction:
             most = min(window.output or room, max_summary_tokens(room), max_summary_tokens(left))
             request = replace(request, options=replace(request.options, max_output=most))
         request = replace(request, messages=(UserTurn(text),))
-        kept = tail_start(entries, place.compaction_policy, left, known=free is not None, shown=told.shown)
+        kept = tail_start(
+            entries, workplace.compaction_policy, left, known=free is not None, shown=history.shown
+        )
         return SummaryRequest(request, kept)
 
     def build_summary_end(self, end: StepEnd, started: StartedStep, summary: SummaryRequest) -> SummaryEnd:
@@ -121,16 +125,16 @@ def _requested_focus(entries: Sequence[MessageWithParts], summary_id: MessageId)
     return [text for text in said if text]
 
 
-def _head_text(told: ModelHistory) -> str:
+def _head_text(history: ModelHistory) -> str:
     """Return the text of the last summary, without its list of open items, which is rebuilt."""
-    return told.head[1].text if told.head else ""
+    return history.head[1].text if history.head else ""
 
 
-def _input_room(known: int | None, told: ModelHistory, entries: Sequence[MessageWithParts]) -> int:
+def _input_room(known: int | None, history: ModelHistory, entries: Sequence[MessageWithParts]) -> int:
     """Return how many tokens the summary request may take. After refusals for length: at most what a request
     ever took, halved each time, as the stated window or the token estimate may be wrong."""
-    proven = _proven_room((*told.head, *entries))
-    refused = sum(1 for entry in told.entries if _was_too_long(entry))
+    proven = _proven_room((*history.head, *entries))
+    refused = sum(1 for entry in history.entries if _was_too_long(entry))
     if not refused:
         return max(known or proven, MIN_ROOM)
     return max(min(known or proven, proven or MIN_ROOM) >> (refused - 1), MIN_ROOM)
@@ -155,7 +159,7 @@ def max_summary_tokens(room: int) -> int:
 
 def tail_start(
     entries: Sequence[MessageWithParts],
-    keeping: CompactionPolicy,
+    policy: CompactionPolicy,
     room: int,
     *,
     known: bool = True,
@@ -168,9 +172,7 @@ def tail_start(
     A call and its result are one message, so they stay or go together.
     """
     budget = (
-        keeping.recent
-        if keeping.recent is not None
-        else min(max(room // 4, MIN_TAIL_TOKENS), MAX_TAIL_TOKENS)
+        policy.recent if policy.recent is not None else min(max(room // 4, MIN_TAIL_TOKENS), MAX_TAIL_TOKENS)
     )
     most = min(budget, room // 2, estimate_tokens(entries, shown) // 4)
     unread = _count_unread(entries)
@@ -178,7 +180,7 @@ def tail_start(
     for number, entry in enumerate(reversed(entries)):
         kept += estimate_tokens((entry,), shown)
         prompts += isinstance(entry.info, UserMessage) and bool(entry.text)
-        too_old = keeping.turns is not None and prompts > keeping.turns
+        too_old = policy.turns is not None and prompts > policy.turns
         if (known and kept > room // 2) if number < unread else (kept > most or too_old):
             break
         first = entry.info.id

@@ -22,7 +22,7 @@ class Continuation:
         self._clock = clock
         self._ids = ids
 
-    async def extend_step(self, end: StepEnd, place: Workplace) -> StepEnd:
+    async def extend_step(self, end: StepEnd, workplace: Workplace) -> StepEnd:
         """Add the input that makes the turn go on, if this step would be its last one.
 
         Reminders of todos count towards the limit; where they are off, their default number is the limit.
@@ -32,9 +32,16 @@ class Continuation:
         if not answered or end.calls or end.facts:
             return end
         keys = continuation_key_prefix(await self._store.newest_prompt(message.session_id))
-        if await self._store.count_inputs(message.session_id, keys) >= (place.nudges or NUDGES):
+        if await self._store.count_inputs(message.session_id, keys) >= (workplace.nudges or NUDGES):
             return end
-        to = MessageTarget(message.session_id, message.agent, message.model_ref)
-        said = build_system_message(to, prompt_text("note-go-on"), ids=self._ids, now=self._clock.now())
+        target = MessageTarget(message.session_id, message.agent, message.model_ref)
+        system_message = build_system_message(
+            target, prompt_text("note-go-on"), ids=self._ids, now=self._clock.now()
+        )
         key = f"{keys}note:{message.id}"
-        return replace(end, goes_on=Admit(message=said.message, parts=(said.part,), key=key, source="system"))
+        return replace(
+            end,
+            goes_on=Admit(
+                message=system_message.message, parts=(system_message.part,), key=key, source="system"
+            ),
+        )

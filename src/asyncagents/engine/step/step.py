@@ -87,11 +87,11 @@ class StepRunner:
         titles: Titles,
         group: asyncio.TaskGroup,
         over: Callable[[Snapshot], bool] | None = None,
-        watch: Observer = NOOP_OBSERVER,
+        observer: Observer = NOOP_OBSERVER,
     ) -> None:
         """`over`: predicate to end the turn in the step's transaction; None if `before_rest` is asked."""
         self._is_over = over
-        self._observer = watch
+        self._observer = observer
         self._titles = titles
         self._windows = windows
         self._compaction = Compaction(store=store, ids=ids, windows=windows)
@@ -107,21 +107,21 @@ class StepRunner:
         self._limits = limits
         self._group = group
 
-    async def run_step(self, run: Run, lease: Claim, snapshot: Snapshot) -> Snapshot:
+    async def run_step(self, run: Run, claim: Claim, snapshot: Snapshot) -> Snapshot:
         """Run a step and return the snapshot after it; a cancel before it begins changes nothing."""
         assert snapshot.model is not None, "input says which model reads it"
         if not await self._wait_for_servers(run, snapshot):
-            return await self._store.snapshot(lease)
+            return await self._store.snapshot(claim)
         slot = await self._wait_for_slot(run, snapshot.model)
         if slot is None:
-            return await self._store.snapshot(lease)
+            return await self._store.snapshot(claim)
         try:
             until = self._limits.wait_until(snapshot.model)
             if until - self._clock.now() > MAX_INLINE_WAIT_MS:
-                return await self._store.hold_step(lease, self._ids.request(), until=until, why=COOLING)
+                return await self._store.hold_step(claim, self._ids.request(), until=until, why=COOLING)
             if until and not await self._wait_for_cool_down(run, until):
-                return await self._store.snapshot(lease)
-            return await self._run_with_slot(run, lease, snapshot, slot)
+                return await self._store.snapshot(claim)
+            return await self._run_with_slot(run, claim, snapshot, slot)
         finally:
             slot.release()
 
@@ -156,56 +156,56 @@ class StepRunner:
             return False
         return True
 
-    async def _run_with_slot(self, run: Run, lease: Claim, snapshot: Snapshot, slot: Slot) -> Snapshot:
+    async def _run_with_slot(self, run: Run, claim: Claim, snapshot: Snapshot, slot: Slot) -> Snapshot:
         assert snapshot.info is not None, "it comes from a store"
-        place = await workplace_at(self._workplaces, snapshot.info.directory)
-        started, request_id = await self._start_step(run, lease, snapshot, place)
+        workplace = await workplace_at(self._workplaces, snapshot.info.directory)
+        started, request_id = await self._start_step(run, claim, snapshot, workplace)
         if started is None:
-            return await self._store.snapshot(lease)
+            return await self._store.snapshot(claim)
         if started.number == 1 and is_first_prompt(started.tail):
-            self._titles.begin(snapshot.info, place, started.tail, started.message.model_ref)
+            self._titles.begin(snapshot.info, workplace, started.tail, started.message.model_ref)
         if started.message.model_ref != snapshot.model:  # the summary's model has its own slots
             slot.release()
             slot = await self._wait_for_slot(run, started.message.model_ref) or slot
         draft = Draft(started.message, request_id, self._ids, turn=started.turn)
-        scribe = StreamWriter(
+        writer = StreamWriter(
             store=self._store, bus=self._bus, clock=self._clock, group=self._group, run=run, draft=draft
         )
         try:
-            job = await self._prepare_request(run, place, started, snapshot)
-            await self._stream(run, draft, scribe, job)
+            step_request = await self._prepare_request(run, workplace, started, snapshot)
+            await self._stream(run, draft, writer, step_request)
             slot.release()
-            await scribe.close()
+            await writer.close()
         finally:
             slot.release()
-            scribe.drop()
-        if "experimental.text.complete" in job.hooks.names:
-            await transform_open_texts(job.hooks, draft, hurry=run.interrupted)
-        end = draft.end(self._clock.now(), place.effects, last=job.last)
+            writer.drop()
+        if "experimental.text.complete" in step_request.hooks.names:
+            await transform_open_texts(step_request.hooks, draft, hurry=run.interrupted)
+        end = draft.end(self._clock.now(), workplace.effects, last=step_request.last)
         if started.output_format is not None:
             end = OutputAcceptance(
-                started.output_format, self._ids, self._clock.now(), last=job.last
+                started.output_format, self._ids, self._clock.now(), last=step_request.last
             ).judge_end(end)
-        if draft.continues and not job.last:
-            end = await self._continuation.extend_step(end, place)
-        ended = EndedStep(lease, started, scribe.complete_step(end), draft.retry_hint)
-        return await self._finish_step(run, ended, job)
+        if draft.continues and not step_request.last:
+            end = await self._continuation.extend_step(end, workplace)
+        ended = EndedStep(claim, started, writer.complete_step(end), draft.retry_hint)
+        return await self._finish_step(run, ended, step_request)
 
     async def _prepare_request(
-        self, run: Run, place: Workplace, started: StartedStep, snapshot: Snapshot
+        self, run: Run, workplace: Workplace, started: StartedStep, snapshot: Snapshot
     ) -> StepRequest:
         message, session = started.message, snapshot.info
         assert session is not None, "it comes from a store"
         if message.summary:
-            summary = await self._prepare_summary(run, place, started, snapshot)
+            summary = await self._prepare_summary(run, workplace, started, snapshot)
             return StepRequest(
                 request=summary.request, why_not=NOTHING_TO_SUMMARISE, last=True, summary=summary
             )
         try:
             rules = await self._rule_resolver.effective_rules(
-                place, message.agent, session, above=started.ancestors
+                workplace, message.agent, session, above=started.ancestors
             )
-            brief = place.brief(message.agent, rules)
+            brief = workplace.brief(message.agent, rules)
         except InvalidInput as error:  # the agent is gone
             return StepRequest(request=None, why_not=str(error))
         brief = brief.with_system(started.system)
@@ -216,72 +216,72 @@ class StepRunner:
         return StepRequest(
             request=_build_request(run, message, brief),
             last=last,
-            hooks=place.hooks,
-            room=self._compaction.threshold(run, place, message.model_ref),
-            shrinks=place.compaction_policy.auto,
+            hooks=workplace.hooks,
+            room=self._compaction.threshold(run, workplace, message.model_ref),
+            shrinks=workplace.compaction_policy.auto,
         )
 
     async def _prepare_summary(
-        self, run: Run, place: Workplace, started: StartedStep, snapshot: Snapshot
+        self, run: Run, workplace: Workplace, started: StartedStep, snapshot: Snapshot
     ) -> SummaryRequest:
         """Prepare the summary request with plugin hooks; an abort interrupts them."""
         assert snapshot.model is not None, "input says which model reads it"
         try:
             async with run.interruptible():
-                return await self._compaction.prepare(started, place, reader=snapshot.model)
+                return await self._compaction.prepare(started, workplace, reader=snapshot.model)
         except TimeoutError:
             return SummaryRequest(None, None)
 
     async def _start_step(
-        self, run: Run, lease: Claim, snapshot: Snapshot, place: Workplace
+        self, run: Run, claim: Claim, snapshot: Snapshot, workplace: Workplace
     ) -> tuple[StartedStep | None, RequestId]:
         control = snapshot.control
         if run.model_input.since == 0 and (control.summary or control.positions > SHORT_HISTORY):
-            told = await self._store.model_history(lease.session_id)
-            run.model_input.begin_with_summary(told.head)
-            run.model_input.extend(told.entries, told.shown, since=told.since)
-        new = self._new_step(run, place, snapshot)
-        started = await self._store.start_step(lease, new)
+            history = await self._store.model_history(claim.session_id)
+            run.model_input.begin_with_summary(history.head)
+            run.model_input.extend(history.entries, history.shown, since=history.since)
+        new = self._new_step(run, workplace, snapshot)
+        started = await self._store.start_step(claim, new)
         if started is not None and not started.message.summary:
             run.model_input.extend(started.tail, started.shown, since=started.position)
         return started, new.request_id
 
-    def _new_step(self, run: Run, place: Workplace, snapshot: Snapshot) -> NewStep:
+    def _new_step(self, run: Run, workplace: Workplace, snapshot: Snapshot) -> NewStep:
         assert snapshot.model is not None, "input says which model reads it"
         assert snapshot.info is not None, "it comes from a store"
         if not run.overhead and self._windows(snapshot.model).context:
-            _weigh_brief(run, place, snapshot.info)
-        model = None if (own := place.summary_request(snapshot.model).model) == snapshot.model else own
+            _weigh_brief(run, workplace, snapshot.info)
+        model = None if (own := workplace.summary_request(snapshot.model).model) == snapshot.model else own
         # Messages sort by their ids: new ids must follow those before the step, also those of a client whose
         # clock is ahead and that talked to another process.
         self._ids.try_advance_past(snapshot.newest, snapshot.last.id if snapshot.last else None)
         told, *before, message_id = self._ids.messages(5)
         return NewStep(
-            reminder=Reminder(before[0], place.reminders) if place.reminds else None,
+            reminder=Reminder(before[0], workplace.reminders) if workplace.reminds else None,
             message_id=message_id,
             part_id=self._ids.part(),
             request_id=self._ids.request(),
             since=run.model_input.since,
             history_tokens=run.model_input.tokens + run.overhead,
             summary=NewSummary(
-                before[2], self._ids.part(), model, self._compaction.threshold(run, place, snapshot.model)
+                before[2], self._ids.part(), model, self._compaction.threshold(run, workplace, snapshot.model)
             ),
             tasking=SubtaskOptions(
-                effect=place.effects.get(TASK_TOOL, "once"),
+                effect=workplace.effects.get(TASK_TOOL, "once"),
                 go_on=prompt_text("subtask-done"),
                 message_id=before[1],
             ),
-            notices=NoticeOptions(message_id=told, how=place.notice_format),
+            notices=NoticeOptions(message_id=told, how=workplace.notice_format),
             with_lineage=not self._workplaces.is_fixed,
         )
 
-    async def _finish_step(self, run: Run, ended: EndedStep, job: StepRequest) -> Snapshot:
+    async def _finish_step(self, run: Run, ended: EndedStep, step_request: StepRequest) -> Snapshot:
         """Close the step, or store a backoff until its next try."""
-        lease, end, attempt = ended.lease, ended.end, ended.started.attempt
+        claim, end, attempt = ended.lease, ended.end, ended.started.attempt
         failure = end.message.error
         wait = retry_pause_ms(failure, attempt, ended.retry_hint, self._rng)
         if wait is None or not isinstance(failure, APIError):
-            return await self._close_step(run, ended, job)
+            return await self._close_step(run, ended, step_request)
         now = self._clock.now()
         message = end.message
         if is_rate_limited(failure):
@@ -289,18 +289,18 @@ class StepRunner:
             self._limits.cool_down(model, until=now + wait)
         part = RetryPart(
             id=self._ids.part(),
-            session_id=lease.session_id,
+            session_id=claim.session_id,
             message_id=message.id,
             attempt=attempt,
             error=failure,
             time=RetryTime(created=now),
         )
         retry = StepRetry(end=end, part=part, next_at=now + wait)
-        return await self._store.retry_step(lease, retry)
+        return await self._store.retry_step(claim, retry)
 
-    async def _close_step(self, run: Run, ended: EndedStep, job: StepRequest) -> Snapshot:
+    async def _close_step(self, run: Run, ended: EndedStep, step_request: StepRequest) -> Snapshot:
         end = ended.end
-        if job.summary is None:
+        if step_request.summary is None:
             over = (
                 None
                 if end.facts or run.starting or run.has_changed_files or run.model_input.stale_outputs()
@@ -311,47 +311,50 @@ class StepRunner:
             elif over is not None:
                 run.clear_wake()  # a wake after this starts a new run
             end = replace(
-                end, full=job.is_full(end.message), over=over, minds_todos=not self._workplaces.is_fixed
+                end,
+                full=step_request.is_full(end.message),
+                over=over,
+                minds_todos=not self._workplaces.is_fixed,
             )
             return await self._store.finish_step(ended.lease, end)
-        done = self._compaction.build_summary_end(end, ended.started, job.summary)
-        snapshot = await self._store.finish_summary(ended.lease, done)
+        summary_end = self._compaction.build_summary_end(end, ended.started, step_request.summary)
+        snapshot = await self._store.finish_summary(ended.lease, summary_end)
         run.model_input = ModelInput()
         return snapshot
 
-    async def prune(self, run: Run, lease: Claim, directory: str) -> None:
+    async def prune(self, run: Run, claim: Claim, directory: str) -> None:
         """Prune old outputs from later requests, if there are enough of them."""
         stale = run.model_input.stale_outputs()
         if not stale or not (await workplace_at(self._workplaces, directory)).compaction_policy.prune:
             return
         for start in range(0, len(stale), PRUNE_BATCH_SIZE):
-            await self._store.prune(lease, stale[start : start + PRUNE_BATCH_SIZE])
+            await self._store.prune(claim, stale[start : start + PRUNE_BATCH_SIZE])
         run.model_input = ModelInput()
 
-    async def _stream(self, run: Run, draft: Draft, scribe: StreamWriter, job: StepRequest) -> None:
+    async def _stream(self, run: Run, draft: Draft, writer: StreamWriter, step_request: StepRequest) -> None:
         """Stream the answer into the draft; a provider's failure becomes the draft's."""
-        if job.request is None:
-            draft.abort() if run.interrupted else draft.fail(unknown_error(job.why_not))
+        if step_request.request is None:
+            draft.abort() if run.interrupted else draft.fail(unknown_error(step_request.why_not))
             return
         try:
             async with run.interruptible():
                 request = (
-                    await transform_request(job.hooks, draft.message, job.request)
-                    if job.hooks.names
-                    else job.request
+                    await transform_request(step_request.hooks, draft.message, step_request.request)
+                    if step_request.hooks.names
+                    else step_request.request
                 )
-                await self._read_stream(draft, scribe, request, job.hooks)
+                await self._read_stream(draft, writer, request, step_request.hooks)
         except (Exception, asyncio.CancelledError) as error:  # the edge of a provider
             if is_being_cancelled():
                 raise
             draft.fail(_as_failure(error))
-        if job.summary is not None and not draft.has_text:
+        if step_request.summary is not None and not draft.has_text:
             draft.fail_unless_failed(unknown_error(EMPTY_SUMMARY))
         if run.interrupted:
             draft.abort()
 
     async def _read_stream(
-        self, draft: Draft, scribe: StreamWriter, request: ChatRequest, hooks: Hooks
+        self, draft: Draft, writer: StreamWriter, request: ChatRequest, hooks: Hooks
     ) -> None:
         completes = "experimental.text.complete" in hooks.names
         with self._observer.model_span(request, draft.message.session_id, draft.message.agent) as seen:
@@ -361,16 +364,16 @@ class StepRunner:
                         await transform_text(hooks, draft, event)
                     change = draft.apply_event(event, self._clock.now())
                     if change is not None:
-                        scribe.add_change(change)
+                        writer.add_change(change)
             seen.record_outcome(*draft.outcome, draft.as_message)
 
 
-def _weigh_brief(run: Run, place: Workplace, session: Session) -> None:
+def _weigh_brief(run: Run, workplace: Workplace, session: Session) -> None:
     """Estimate the tokens of the brief before a run's first step, without the rules of ancestors (which may
     hide tools); later steps use those of the step before."""
     agent = session.agent or ""
     with suppress(InvalidInput):  # the step reports it
-        run.overhead = place.brief(agent, place.rules(agent, session)).tokens
+        run.overhead = workplace.brief(agent, workplace.rules(agent, session)).tokens
 
 
 def _build_request(run: Run, message: AssistantMessage, brief: Brief) -> ChatRequest:

@@ -34,19 +34,19 @@ _StateOf: TypeAlias = Callable[[CallId], Settled | None]
 _Verdict: TypeAlias = tuple[Call, Any] | str
 
 
-def with_output_tool(brief: Brief, wanted: OutputFormat, *, last: bool) -> Brief:
+def with_output_tool(brief: Brief, output_format: OutputFormat, *, last: bool) -> Brief:
     """Add the output tool to a brief; some tool must be called, and on a retry or the last step this one."""
-    spec = ToolSpec(TOOL_NAME, prompt_text("structured-output"), tool_parameters(wanted.format.schema))
+    spec = ToolSpec(TOOL_NAME, prompt_text("structured-output"), tool_parameters(output_format.format.schema))
     others = tuple(each for each in brief.specs if each.name != TOOL_NAME)
-    choice = TOOL_NAME if wanted.tries or last or not others else "required"
+    choice = TOOL_NAME if output_format.tries or last or not others else "required"
     return replace(brief, specs=(*others, spec), tool_choice=choice, weight=None)
 
 
 class OutputAcceptance:
     """Accepts or refuses the structured answer of one step, in the step's own transaction."""
 
-    def __init__(self, wanted: OutputFormat, ids: Ids, now: int, *, last: bool) -> None:
-        self._wanted = wanted
+    def __init__(self, output_format: OutputFormat, ids: Ids, now: int, *, last: bool) -> None:
+        self._wanted = output_format
         self._ids = ids
         self._now = now
         self._last = last
@@ -110,10 +110,15 @@ class OutputAcceptance:
         return lambda call_id: known.get(call_id) or Settled(Failed(TOO_LATE), self._now)
 
     def _ask_again(self, message: AssistantMessage, why: str) -> Admit:
-        to = MessageTarget(message.session_id, message.agent, message.model_ref)
+        target = MessageTarget(message.session_id, message.agent, message.model_ref)
         text = reminder(prompt_text("structured-again").format(why=why))
-        said = build_system_message(to, text, ids=self._ids, now=self._now)
-        return Admit(message=said.message, parts=(said.part,), key=self._wanted.next_key, source="system")
+        system_message = build_system_message(target, text, ids=self._ids, now=self._now)
+        return Admit(
+            message=system_message.message,
+            parts=(system_message.part,),
+            key=self._wanted.next_key,
+            source="system",
+        )
 
 
 def _settle_calls(calls: tuple[Call, ...], state: _StateOf) -> tuple[Call, ...]:

@@ -48,9 +48,9 @@ class Titles:
         limits: Limits,
         ids: Ids,
         group: asyncio.TaskGroup,
-        watch: Observer = NOOP_OBSERVER,
+        observer: Observer = NOOP_OBSERVER,
     ) -> None:
-        self._observer = watch
+        self._observer = observer
         self._store = store
         self._model = model
         self._limits = limits
@@ -59,14 +59,14 @@ class Titles:
         self._running: set[asyncio.Task[None]] = set()
 
     def begin(
-        self, session: Session, place: Workplace, told: tuple[MessageWithParts, ...], used: ModelRef
+        self, session: Session, workplace: Workplace, told: tuple[MessageWithParts, ...], model: ModelRef
     ) -> None:
         """Start a title with the first step of a root session whose prompt is too long to be its title."""
         text = _first_prompt_text(told)
         is_long = len(text) > TITLE_LENGTH or "\n" in text.strip()
         if session.parent_id is not None or not is_long or session.title != title_from(text):
             return
-        task = place.title_request(used)
+        task = workplace.title_request(model)
         if task is not None and not self._limits.is_full(task.model):
             request = replace(task, messages=(UserTurn(text[:MAX_PROMPT_CHARS]),))
             running = self._group.create_task(self._make_title(session, request))

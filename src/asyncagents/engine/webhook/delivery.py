@@ -85,30 +85,30 @@ DeliveryResponse: TypeAlias = WebhookResponse | Unreachable | DeliveryForbidden
 
 
 class SendWebhook(Protocol):
-    async def __call__(self, letter: SignedRequest) -> DeliveryResponse: ...
+    async def __call__(self, request: SignedRequest) -> DeliveryResponse: ...
 
 
-async def refuse_delivery(letter: SignedRequest) -> DeliveryResponse:
+async def refuse_delivery(request: SignedRequest) -> DeliveryResponse:
     """Refuse every delivery: the sender of a runtime with webhooks off."""
     return DeliveryForbidden("webhooks are off: set async_tools.webhooks.enabled to true, then send it again")
 
 
-def sign_delivery(parcel: DueDelivery, secrets: tuple[Secret, ...], now: int) -> SignedRequest:
+def sign_delivery(delivery: DueDelivery, secrets: tuple[Secret, ...], now: int) -> SignedRequest:
     """Sign one try of a delivery; its id stays the same. One signature per secret, the plain by the first."""
     seconds = now // 1000
     known = [secret.reveal() for secret in secrets]
-    signatures = [sign_standard(secret, parcel.id, seconds, parcel.body) for secret in known]
+    signatures = [sign_standard(secret, delivery.id, seconds, delivery.body) for secret in known]
     return SignedRequest(
-        parcel.url,
+        delivery.url,
         {
             "content-type": "application/json",
             "user-agent": USER_AGENT,
-            "webhook-id": parcel.id,
+            "webhook-id": delivery.id,
             "webhook-timestamp": str(seconds),
             "webhook-signature": " ".join(signatures),
-            "x-webhook-signature": f"sha256={sign_plain(known[0], parcel.body)}",
+            "x-webhook-signature": f"sha256={sign_plain(known[0], delivery.body)}",
         },
-        parcel.body,
+        delivery.body,
     )
 
 

@@ -50,23 +50,23 @@ class DeliveryLoop:
     def __init__(  # noqa: PLR0913  all that sending needs
         self,
         store: Store,
-        post: SendWebhook,
+        send: SendWebhook,
         serving: Callable[[], Awaitable[SessionId | None]],
         *,
         clock: Clock,
         rng: Rng,
         group: asyncio.TaskGroup,
-        watch: Observer = NOOP_OBSERVER,
+        observer: Observer = NOOP_OBSERVER,
     ) -> None:
         """`serving` waits until this process serves and returns the tree that it serves, or (None) all."""
         self._store = store.deliveries
         self._keys = CallSecrets(store.pending, rng)
-        self._send = post
+        self._send = send
         self._wait_until_serving = serving
         self._clock = clock
         self._rng = rng
         self._group = group
-        self._observer = watch
+        self._observer = observer
         self._sending: dict[str, tuple[DueDelivery, asyncio.Task[None]]] = {}
         self._look_wanted = asyncio.Event()
         self._next_look = -math.inf
@@ -101,52 +101,52 @@ class DeliveryLoop:
     async def _deliver_due(self, root_id: SessionId | None) -> int:
         """Start the due deliveries that fit; return how long to wait for the next look, in ms."""
         while (places := MAX_CONCURRENT - len(self._sending)) > 0:
-            busy = Counter(parcel.host for parcel, _ in self._sending.values())
+            busy = Counter(delivery.host for delivery, _ in self._sending.values())
             wanted = await self._store.due(root_id, busy, most=places, each=MAX_PER_HOST)
             if not wanted:
                 break
             taken = await self._store.claim(wanted, CLAIM_MS)
-            for parcel in taken:
-                task = self._group.create_task(self._deliver(parcel))
-                self._sending[parcel.id] = parcel, task
+            for delivery in taken:
+                task = self._group.create_task(self._deliver(delivery))
+                self._sending[delivery.id] = delivery, task
             if not taken:  # other processes claimed them
                 break
         due = await self._store.next_due(root_id)
         return SWEEP_MS if due is None else max(1, min(SWEEP_MS, due - self._clock.now()))
 
-    async def _deliver(self, parcel: DueDelivery) -> None:
+    async def _deliver(self, delivery: DueDelivery) -> None:
         try:
-            answer = await self._try_delivery(parcel)
-            verdict = judge_response(answer, parcel.attempt, now=self._clock.now(), rng=self._rng)
-            await self._store.end_attempt(parcel, verdict)
-            _log_verdict(parcel, verdict)
+            answer = await self._try_delivery(delivery)
+            verdict = judge_response(answer, delivery.attempt, now=self._clock.now(), rng=self._rng)
+            await self._store.end_attempt(delivery, verdict)
+            _log_verdict(delivery, verdict)
         except Exception as error:  # noqa: BLE001  the edge of a delivery; others go on
-            _log.exception("webhook=%s action=conclude failed; it is sent again", parcel.id)
+            _log.exception("webhook=%s action=conclude failed; it is sent again", delivery.id)
             self._observer.report_fault("courier", error)
         finally:
-            self._sending.pop(parcel.id, None)
+            self._sending.pop(delivery.id, None)
             self._look_wanted.set()
 
-    async def _try_delivery(self, parcel: DueDelivery) -> DeliveryResponse:
-        if parcel.attempt > MAX_TRIES:
+    async def _try_delivery(self, delivery: DueDelivery) -> DeliveryResponse:
+        if delivery.attempt > MAX_TRIES:
             return DeliveryForbidden(
                 f"the sending process died in each of {MAX_TRIES} tries, or could not store the outcome"
             )
         secrets = (
-            (parcel.secret,)
-            if parcel.secret
-            else await self._keys.signing_secrets(parcel.call_id, parcel.since)
+            (delivery.secret,)
+            if delivery.secret
+            else await self._keys.signing_secrets(delivery.call_id, delivery.since)
         )
-        letter = sign_delivery(parcel, secrets, self._clock.now())
+        request = sign_delivery(delivery, secrets, self._clock.now())
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
-                return await self._send(letter)
+                return await self._send(request)
         except TimeoutError:
             return Unreachable(f"the receiver did not answer within {DEADLINE_SECONDS:.0f} s")
         except AsyncAgentsError:
             raise
         except Exception as error:  # noqa: BLE001  the edge of a try; the message may hold the address
-            _log.warning("webhook=%s action=send failed: %s", parcel.id, type(error).__name__)
+            _log.warning("webhook=%s action=send failed: %s", delivery.id, type(error).__name__)
             return Unreachable(f"sending failed: {type(error).__name__}")
 
     async def stop(self) -> None:
@@ -160,24 +160,26 @@ class DeliveryLoop:
             task.cancel()
         if late:
             await asyncio.wait(late)
-        for parcel, task in running.values():
+        for delivery, task in running.values():
             if task in late:
-                await self._give_back(parcel)
+                await self._give_back(delivery)
 
-    async def _give_back(self, parcel: DueDelivery) -> None:
+    async def _give_back(self, delivery: DueDelivery) -> None:
         try:
-            await self._store.give_back(parcel)
+            await self._store.give_back(delivery)
         except AsyncAgentsError:
-            _log.exception("webhook=%s action=release failed; it is due when its claim ends", parcel.id)
+            _log.exception("webhook=%s action=release failed; it is due when its claim ends", delivery.id)
 
 
-def _log_verdict(parcel: DueDelivery, verdict: DeliveryOutcome) -> None:
+def _log_verdict(delivery: DueDelivery, verdict: DeliveryOutcome) -> None:
     match verdict:
         case DeliveryDone():
-            _log.info("webhook=%s action=deliver delivered to %s", parcel.id, origin_of(parcel.url))
+            _log.info("webhook=%s action=deliver delivered to %s", delivery.id, origin_of(delivery.url))
         case DeliveryRetry(_, why):
-            _log.info("webhook=%s action=deliver to %s: %s; retrying", parcel.id, origin_of(parcel.url), why)
+            _log.info(
+                "webhook=%s action=deliver to %s: %s; retrying", delivery.id, origin_of(delivery.url), why
+            )
         case DeliveryDead(why):
             _log.warning(
-                "webhook=%s action=deliver to %s given up: %s", parcel.id, origin_of(parcel.url), why
+                "webhook=%s action=deliver to %s given up: %s", delivery.id, origin_of(delivery.url), why
             )

@@ -92,7 +92,7 @@ class Hooks(Protocol):
     @property
     def names(self) -> frozenset[HookName]: ...
 
-    async def chat_message(self, arriving: IncomingPrompt) -> IncomingPrompt: ...
+    async def chat_message(self, prompt: IncomingPrompt) -> IncomingPrompt: ...
 
     async def chat_params(self, message: AssistantMessage, options: Options) -> Options: ...
 
@@ -126,8 +126,8 @@ class NoHooks:
 
     names: frozenset[HookName] = frozenset()
 
-    async def chat_message(self, arriving: IncomingPrompt) -> IncomingPrompt:
-        return arriving
+    async def chat_message(self, prompt: IncomingPrompt) -> IncomingPrompt:
+        return prompt
 
     async def chat_params(self, message: AssistantMessage, options: Options) -> Options:
         return options

@@ -55,11 +55,11 @@ class RuleResolver:
         self._workplaces = workplaces
 
     async def effective_rules(
-        self, place: Workplace, agent: str, session: Session, *, above: Sequence[Session] | None = None
+        self, workplace: Workplace, agent: str, session: Session, *, above: Sequence[Session] | None = None
     ) -> LineageRules | None:
         """Return the session's own rules and those of its ancestors, each by the files of its directory.
         `above`: the ancestors, if they were read just now."""
-        own = place.rules(agent, session)
+        own = workplace.rules(agent, session)
         if own is None or session.parent_id is None:
             return own
         if above is None:
@@ -71,10 +71,10 @@ class RuleResolver:
 
     async def _parent_rules(self, parent: Session, child: Session) -> tuple[RuleSet, ...]:
         """Return the rules that a parent has now, and those that it had when it launched the child."""
-        place = await workplace_at(self._workplaces, parent.directory)
+        workplace = await workplace_at(self._workplaces, parent.directory)
         rights = child.launch_rights or await self._find_launch_rights(child)
         then = recall_launch(parent, rights) if rights else parent
-        return _session_rules(place, parent).sets + _session_rules(place, then).sets
+        return _session_rules(workplace, parent).sets + _session_rules(workplace, then).sets
 
     async def _find_launch_rights(self, child: Session) -> LaunchRights | None:
         """Return the launch rights of a child of an older version, from its task; None: there is no task."""
@@ -87,10 +87,10 @@ class RuleResolver:
         return LaunchRights(agent=task.parent_agent)
 
 
-def _session_rules(place: Workplace, session: Session) -> LineageRules:
+def _session_rules(workplace: Workplace, session: Session) -> LineageRules:
     """Return the rules of a session by its agent; if the agent is gone, everything asks."""
     try:
-        return place.rules(session.agent or "", session) or _rules_without_agent(session)
+        return workplace.rules(session.agent or "", session) or _rules_without_agent(session)
     except InvalidInput:
         return _rules_without_agent(session)
 
@@ -109,44 +109,52 @@ class Permissions:
         self._clock = clock
         self._ids = ids
 
-    async def permit(self, wish: PlannedCall, place: Workplace, session: Session) -> Open | Failed | None:
+    async def permit(
+        self, planned: PlannedCall, workplace: Workplace, session: Session
+    ) -> Open | Failed | None:
         """Return None if the call may run; else the refusal or the open ask of its first ask not allowed."""
-        call = wish.call
-        wish = replace(wish, asks=(*_doom_loop_asks(call), *wish.asks))
+        call = planned.call
+        planned = replace(planned, asks=(*_doom_loop_asks(call), *planned.asks))
         try:
-            rules = await self._rule_resolver.effective_rules(place, _calling_agent(call, session), session)
+            rules = await self._rule_resolver.effective_rules(
+                workplace, _calling_agent(call, session), session
+            )
             if rules is not None and rules.hides(call.tool):
                 return Failed(f"Not allowed here: {call.tool}.")
-            return await self._judge(wish, place, rules, session) if wish.asks else None
+            return await self._judge(planned, workplace, rules, session) if planned.asks else None
         except InvalidInput as error:  # the agent is gone
             return Failed(f"Not allowed: {error}.")
 
     async def _judge(
-        self, wish: PlannedCall, place: Workplace, rules: LineageRules | None, session: Session
+        self, planned: PlannedCall, workplace: Workplace, rules: LineageRules | None, session: Session
     ) -> Open | Failed | None:
-        call = wish.call
+        call = planned.call
         agent = _calling_agent(call, session)
-        judged = wish.evaluate(place.policy(agent, rules, ()))
+        judged = planned.evaluate(workplace.policy(agent, rules, ()))
         if any(action == "ask" for _, action in judged):
             approved = await self._store.approvals(session.project_id)
-            judged = wish.evaluate(place.policy(agent, rules, approved)) if approved else judged
+            judged = planned.evaluate(workplace.policy(agent, rules, approved)) if approved else judged
         if denied := [ask for ask, action in judged if action == "deny"]:
             return _denial(call, denied[0])
         for ask, action in judged:
             if action == "ask" and not {ask_hash := plan_hash(call, ask), WRITTEN_BY_PERSON} & set(
                 call.granted
             ):
-                said = await _ask_hook(call, ask, place)
+                said = await _ask_hook(call, ask, workplace)
                 if said == "ask":
-                    return place.ask_policy.refusal or self._open_ask(call, ask, ask_hash, place.ask_policy)
+                    return workplace.ask_policy.refusal or self._open_ask(
+                        call, ask, ask_hash, workplace.ask_policy
+                    )
                 if said == "deny":
                     return _denial(call, ask)
         return None
 
-    async def call_rules(self, call: Call, place: Workplace, session: Session) -> LineageRules | None:
+    async def call_rules(self, call: Call, workplace: Workplace, session: Session) -> LineageRules | None:
         """Return the rules that apply to a call while it runs."""
         try:
-            return await self._rule_resolver.effective_rules(place, _calling_agent(call, session), session)
+            return await self._rule_resolver.effective_rules(
+                workplace, _calling_agent(call, session), session
+            )
         except InvalidInput:  # the agent is gone: everything asks
             return _rules_without_agent(session)
 
@@ -174,9 +182,9 @@ class Permissions:
         )
 
 
-async def _ask_hook(call: Call, ask: Ask, place: Workplace) -> Action:
+async def _ask_hook(call: Call, ask: Ask, workplace: Workplace) -> Action:
     """Let the `permission.ask` hook decide what a person would be asked."""
-    return await place.hooks.permission(call, ask) if "permission.ask" in place.hooks.names else "ask"
+    return await workplace.hooks.permission(call, ask) if "permission.ask" in workplace.hooks.names else "ask"
 
 
 def _denial(call: Call, ask: Ask) -> Failed:

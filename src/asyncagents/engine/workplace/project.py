@@ -78,7 +78,7 @@ class Project:
         *,
         before: Agents | None = None,
         nudges: int = 0,
-        material: PromptSources | None = None,
+        sources: PromptSources | None = None,
         hooks: Hooks = NO_HOOKS,
     ) -> None:
         """`before`: the agents when the runtime first read the directory. Rules that were loosened since then
@@ -86,7 +86,7 @@ class Project:
         self.agents = agents
         self._initial_agents = before or agents
         self.nudges = nudges
-        self.prompt_sources = material
+        self.prompt_sources = sources
         self.hooks = hooks
         self.worktree = texts.facts.worktree
         self.default_model = texts.model
@@ -195,18 +195,18 @@ class Project:
     def compaction_policy(self) -> CompactionPolicy:
         return self._texts.compaction_policy
 
-    def summary_request(self, used: ModelRef) -> ChatRequest:
+    def summary_request(self, model: ModelRef) -> ChatRequest:
         agent = self.agents.find("compaction")
         if agent is None:  # disabled; a conversation that is too long still needs a summary
-            return ChatRequest(model=used, messages=(), system=prompt_text("compaction"))
-        return _internal_request(agent, agent.model or used)
+            return ChatRequest(model=model, messages=(), system=prompt_text("compaction"))
+        return _internal_request(agent, agent.model or model)
 
-    def title_request(self, used: ModelRef) -> ChatRequest | None:
+    def title_request(self, model: ModelRef) -> ChatRequest | None:
         try:
             agent = self.agents.get("title")
         except InvalidInput:  # disabled
             return None
-        return _internal_request(agent, agent.model or self._texts.small_model or used)
+        return _internal_request(agent, agent.model or self._texts.small_model or model)
 
 
 def judge_ask(ask: Ask, rules: LineageRules, approved: Sequence[Rule]) -> Action:

@@ -64,7 +64,7 @@ class PromptSources(Protocol):
 
     def agent(self, name: str) -> Agent | None: ...
 
-    async def look_up(self, sight: FileRequest, judge: Judge, *, meant: bool) -> FileLookup:
+    async def look_up(self, request: FileRequest, judge: Judge, *, meant: bool) -> FileLookup:
         """Look up a file. `meant`: a person named this file, so that a rule "ask" allows it."""
         ...
 

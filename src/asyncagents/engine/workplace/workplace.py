@@ -165,12 +165,12 @@ class Workplace(Protocol):
     @property
     def compaction_policy(self) -> CompactionPolicy: ...
 
-    def summary_request(self, used: ModelRef) -> ChatRequest:
-        """Return the request for a summary, without messages. `used`: the session's model."""
+    def summary_request(self, model: ModelRef) -> ChatRequest:
+        """Return the request for a summary, without messages. `model`: the session's model."""
         ...
 
-    def title_request(self, used: ModelRef) -> ChatRequest | None:
-        """Return the request for a title, without messages; None: no titles. `used`: the session's model."""
+    def title_request(self, model: ModelRef) -> ChatRequest | None:
+        """Return the request for a title, without messages; None: no titles. `model`: the session's model."""
         ...
 
     @property
@@ -268,10 +268,10 @@ class FixedWorkplace:
     def model(self, agent: str) -> ModelRef | None:
         return None
 
-    def summary_request(self, used: ModelRef) -> ChatRequest:
-        return ChatRequest(model=used, messages=(), system=prompt_text("compaction"))
+    def summary_request(self, model: ModelRef) -> ChatRequest:
+        return ChatRequest(model=model, messages=(), system=prompt_text("compaction"))
 
-    def title_request(self, used: ModelRef) -> ChatRequest | None:
+    def title_request(self, model: ModelRef) -> ChatRequest | None:
         return None
 
 

@@ -196,14 +196,14 @@ def _thinking_json(thought: ThinkingBlock, model_id: str) -> Iterator[Json]:
             pass
 
 
-def _result_json(told: ToolTurn, ids: _CallIds) -> Json:
-    result: Json = {"type": "tool_result", "tool_use_id": ids.get(told.call_id)}
-    if told.files:
-        said = [{"type": "text", "text": told.output}] if told.output.strip() else []
-        result["content"] = [*said, *map(_file_json, told.files)]
-    elif told.output:
-        result["content"] = told.output
-    if told.failed:
+def _result_json(turn: ToolTurn, ids: _CallIds) -> Json:
+    result: Json = {"type": "tool_result", "tool_use_id": ids.get(turn.call_id)}
+    if turn.files:
+        said = [{"type": "text", "text": turn.output}] if turn.output.strip() else []
+        result["content"] = [*said, *map(_file_json, turn.files)]
+    elif turn.output:
+        result["content"] = turn.output
+    if turn.failed:
         result["is_error"] = True
     return result
 

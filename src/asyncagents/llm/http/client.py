@@ -64,14 +64,14 @@ class HttpClient:
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
 
-    async def stream(self, post: ProviderRequest, reader: WireReader) -> AsyncGenerator[ModelEvent, None]:
+    async def stream(self, request: ProviderRequest, reader: WireReader) -> AsyncGenerator[ModelEvent, None]:
         """Yield the events; closing the generator or cancelling its reader closes the connection at once."""
-        response = await self._open(post)
+        response = await self._open(request)
         if isinstance(response, StreamError):
             yield response
             return
         _limit_read_size(response)
-        body = _ResponseStream(post, reader, response)
+        body = _ResponseStream(request, reader, response)
         try:
             yield StreamStart()
             yield StepStart()
@@ -84,24 +84,24 @@ class HttpClient:
         finally:
             body.close()
 
-    async def _open(self, post: ProviderRequest) -> aiohttp.ClientResponse | StreamError:
-        target = post.target
+    async def _open(self, request: ProviderRequest) -> aiohttp.ClientResponse | StreamError:
+        target = request.target
         try:
-            post.check()
-            data = BytesIO(post.body())
+            request.check()
+            data = BytesIO(request.body())
         except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
             return invalid_request(target, error)
         try:
-            async with asyncio.timeout(post.first_seconds or None):
+            async with asyncio.timeout(request.first_seconds or None):
                 response = await self._session.post(
-                    post.url, data=data, headers=post.headers, allow_redirects=False
+                    request.url, data=data, headers=request.headers, allow_redirects=False
                 )
-                return response if _is_event_stream(response) else await _read_error(post, response)
+                return response if _is_event_stream(response) else await _read_error(request, response)
         except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
             return invalid_request(target, ValueError(f"{target.url} is no address"))
         except (aiohttp.ClientError, OSError) as error:
             if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
-                return first_event_timeout(target, post.first_seconds)
+                return first_event_timeout(target, request.first_seconds)
             return network_error(target, error)
         except ValueError as error:
             return invalid_request(target, error)
@@ -117,12 +117,14 @@ def _limit_read_size(response: aiohttp.ClientResponse) -> None:
 class _ResponseStream:
     """Read the body of one stream and pass its SSE data to a `WireReader`."""
 
-    def __init__(self, post: ProviderRequest, reader: WireReader, response: aiohttp.ClientResponse) -> None:
-        self._target = post.target
+    def __init__(
+        self, request: ProviderRequest, reader: WireReader, response: aiohttp.ClientResponse
+    ) -> None:
+        self._target = request.target
         self._reader = reader
         self._response = response
         self._decoder = SseDecoder(MAX_EVENT)
-        self._timeout = IdleTimeout(post.first_seconds, post.idle_seconds, response.close)
+        self._timeout = IdleTimeout(request.first_seconds, request.idle_seconds, response.close)
         # A secret that begins within HEAD_KEPT must be complete, or it cannot be redacted.
         self._head_size = HEAD_KEPT + longest_secret(self._target.secrets)
         self._head = b""
@@ -208,7 +210,7 @@ def _is_event_stream(response: aiohttp.ClientResponse) -> bool:
     return 200 <= response.status < 300 and response.content_type in _STREAM_TYPES
 
 
-async def _read_error(post: ProviderRequest, response: aiohttp.ClientResponse) -> StreamError:
+async def _read_error(request: ProviderRequest, response: aiohttp.ClientResponse) -> StreamError:
     """Return the error for a response that is not a stream, and close the response."""
     try:
         body = await _read_body(response)
@@ -216,10 +218,10 @@ async def _read_error(post: ProviderRequest, response: aiohttp.ClientResponse) -
         response.close()
     answer = ProviderResponse(body=body, status=response.status, headers=response.headers)
     if not 200 <= response.status < 300:
-        return provider_error(post.target, answer)
+        return provider_error(request.target, answer)
     if is_error(body):
-        return provider_error(post.target, ProviderResponse(body=body, headers=response.headers))
-    return bad_response(post.target, f"{response.content_type} instead of a stream of events", answer)
+        return provider_error(request.target, ProviderResponse(body=body, headers=response.headers))
+    return bad_response(request.target, f"{response.content_type} instead of a stream of events", answer)
 
 
 async def _read_body(response: aiohttp.ClientResponse) -> bytes:

@@ -79,18 +79,18 @@ def _read_object(error: dict[str, Any]) -> ErrorDetails:
     )
 
 
-def _with_upstream(complaint: ErrorDetails, error: dict[str, Any]) -> ErrorDetails:
+def _with_upstream(details: ErrorDetails, error: dict[str, Any]) -> ErrorDetails:
     """Add the upstream provider's error that OpenRouter nests in `metadata.raw`."""
     match error.get("metadata"):
         case {"raw": str(raw)} if raw:
             origin = read_error(raw.encode("utf-8", "replace"))
             return ErrorDetails(
-                message=_tidy(f"{complaint.message}: {origin.message}"),
-                codes=complaint.codes | origin.codes,
-                status=complaint.status,
+                message=_tidy(f"{details.message}: {origin.message}"),
+                codes=details.codes | origin.codes,
+                status=details.status,
             )
         case _:
-            return complaint
+            return details
 
 
 def _json(value: Any) -> str:

@@ -167,9 +167,9 @@ def provider_error(target: RequestTarget, answer: ProviderResponse) -> StreamErr
     """Return the error for a response with an error status, or for an error event inside a stream."""
     clean = target.redact_body(answer.body)
     headers = {name.lower(): value for name, value in answer.headers.items()}
-    said = _complete_details(target, read_error(clean), answer.status, headers.get("location"))
-    kind = classify_error(said)
-    message = replace_surrogates(_error_message(target, kind, said))
+    details = _complete_details(target, read_error(clean), answer.status, headers.get("location"))
+    kind = classify_error(details)
+    message = replace_surrogates(_error_message(target, kind, details))
     body = _body_excerpt(clean)
     match kind:
         case "auth":
@@ -179,7 +179,7 @@ def provider_error(target: RequestTarget, answer: ProviderResponse) -> StreamErr
         case "filter":
             return StreamError(content_filter_error(message))
         case "quota" | "no-model" | "rate" | "trouble" | "refused":
-            status = said.status or _implied_status(kind, said.codes)
+            status = details.status or _implied_status(kind, details.codes)
             return _api_error(
                 target, message, headers, retry=_is_retryable(kind, headers), status=status, body=body
             )
@@ -188,14 +188,14 @@ def provider_error(target: RequestTarget, answer: ProviderResponse) -> StreamErr
 
 
 def _complete_details(
-    target: RequestTarget, complaint: ErrorDetails, status: int | None, location: str | None
+    target: RequestTarget, details: ErrorDetails, status: int | None, location: str | None
 ) -> ErrorDetails:
     """Complete the details, and redact the message again: nested escapes are readable only after decoding."""
-    status = status if status is not None else complaint.status
-    message = target.redact(complaint.message) or _status_phrase(status)
+    status = status if status is not None else details.status
+    message = target.redact(details.message) or _status_phrase(status)
     if location is not None and status is not None and 300 <= status < 400:
         message += f" to {_host(location) or 'another path'}; set the baseURL to where it really is"
-    return ErrorDetails(message=message, codes=complaint.codes, status=status)
+    return ErrorDetails(message=message, codes=details.codes, status=status)
 
 
 def _host(location: str) -> str:
@@ -212,10 +212,10 @@ def _implied_status(kind: ErrorKind, codes: frozenset[str]) -> int | None:
     return 529 if codes & _OVERLOADED else None
 
 
-def classify_error(said: ErrorDetails) -> ErrorKind:
+def classify_error(details: ErrorDetails) -> ErrorKind:
     """Classify an error by code, status and message; the first rule that matches wins."""
-    words = said.message.lower()
-    codes, status = said.codes, said.status
+    words = details.message.lower()
+    codes, status = details.codes, details.status
     rules: tuple[tuple[ErrorKind, bool], ...] = (
         ("quota", status == 402 or bool(codes & _QUOTA) or _contains_any(_QUOTA_WORDS, words)),
         ("overflow", status == 413 or bool(codes & _OVERFLOW)),
@@ -243,8 +243,8 @@ def connection_error(target: RequestTarget, reason: str) -> StreamError:
 def refused_connection(target: RequestTarget, where: str, *, local: bool) -> StreamError:
     """Return the error for a refused connection; a `local` server is retried `LOCAL_RETRIES` times only."""
     message = f"{where} refuses connections" + (": is the model server running?" if local else "")
-    told = _api_error(target, message, {}, retry=True)
-    return replace(told, retries=LOCAL_RETRIES) if local else told
+    stream_error = _api_error(target, message, {}, retry=True)
+    return replace(stream_error, retries=LOCAL_RETRIES) if local else stream_error
 
 
 def first_event_timeout(target: RequestTarget, seconds: float) -> StreamError:
@@ -328,14 +328,14 @@ def _is_retryable(kind: ErrorKind, headers: Mapping[str, str]) -> bool:
             return kind in _RETRYABLE or (kind == "quota" and "retry-after" in headers)
 
 
-def _error_message(target: RequestTarget, kind: ErrorKind, said: ErrorDetails) -> str:
+def _error_message(target: RequestTarget, kind: ErrorKind, details: ErrorDetails) -> str:
     return _SENTENCES[kind].format(
         provider=target.provider_id,
         model=target.model_id,
         url=target.url,
-        code="" if said.status is None else f" (HTTP {said.status})",
+        code="" if details.status is None else f" (HTTP {details.status})",
         key="refused the API key" if target.has_key else "wants an API key",
-        message=said.message,
+        message=details.message,
     )
 
 

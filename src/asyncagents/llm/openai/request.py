@@ -106,31 +106,31 @@ def _messages(request: ChatRequest) -> Iterator[dict[str, Any]]:
         yield {"role": "user", "content": shown}
 
 
-def _result_files(told: ToolTurn) -> list[dict[str, Any]]:
+def _result_files(turn: ToolTurn) -> list[dict[str, Any]]:
     """Return the files of a result: a tool message holds only text, so a user message after the results
     carries the files."""
-    if not told.files:
+    if not turn.files:
         return []
-    words = f"[Files of the result of {wire_name(told.tool)}, call {_wire_id(told.call_id)}:]"
-    return [{"type": "text", "text": words}, *map(_file_json, told.files)]
+    words = f"[Files of the result of {wire_name(turn.tool)}, call {_wire_id(turn.call_id)}:]"
+    return [{"type": "text", "text": words}, *map(_file_json, turn.files)]
 
 
-def _assistant_messages(told: ModelTurn, thought: str | None) -> Iterator[dict[str, Any]]:
-    calls = [_call_json(call) for call in told.calls]
+def _assistant_messages(turn: ModelTurn, thought: str | None) -> Iterator[dict[str, Any]]:
+    calls = [_call_json(call) for call in turn.calls]
     if not calls:
-        if told.text:
-            yield {"role": "assistant", "content": told.text}
+        if turn.text:
+            yield {"role": "assistant", "content": turn.text}
         return
-    message: dict[str, Any] = {"role": "assistant", "content": told.text or None, "tool_calls": calls}
+    message: dict[str, Any] = {"role": "assistant", "content": turn.text or None, "tool_calls": calls}
     # DeepSeek refuses a step with calls that lacks `reasoning_content`, even an empty one.
     if thought is not None:
         message["reasoning_content"] = thought
     yield message
 
 
-def _own_reasoning(told: ModelTurn, model_id: str) -> str | None:
+def _own_reasoning(turn: ModelTurn, model_id: str) -> str | None:
     own = {"openai": {"field": "reasoning_content", "model": model_id}}
-    thoughts = [block for block in told.blocks if isinstance(block, ThinkingBlock) and block.metadata == own]
+    thoughts = [block for block in turn.blocks if isinstance(block, ThinkingBlock) and block.metadata == own]
     return "\n".join(thought.text for thought in thoughts) if thoughts else None
 
 

@@ -184,28 +184,32 @@ def _map_api_error(target: RequestTarget, error: theirs.ModelAPIError) -> Stream
         status=status,
         headers=headers or {},
     )
-    told = provider_error(target, answer)
-    return told if _agrees(told, error) else provider_error(target, replace(answer, status=own))
+    stream_error = provider_error(target, answer)
+    return (
+        stream_error if _agrees(stream_error, error) else provider_error(target, replace(answer, status=own))
+    )
 
 
-def _agrees(told: StreamError, error: theirs.ModelAPIError) -> bool:
+def _agrees(stream_error: StreamError, error: theirs.ModelAPIError) -> bool:
     match error:
         case theirs.ModelContextWindowExceededError():
-            return isinstance(told.failure, ContextOverflowError)
+            return isinstance(stream_error.failure, ContextOverflowError)
         case theirs.ModelAuthenticationError():
-            return isinstance(told.failure, ProviderAuthError)
+            return isinstance(stream_error.failure, ProviderAuthError)
         case theirs.ModelQuotaExceededError() | theirs.ModelRequestRejectedError():
-            return not _is_retryable(told)
+            return not _is_retryable(stream_error)
         case _:
             return True
 
 
-def _with_retry_after(told: StreamError, error: theirs.ModelAPIError) -> StreamError:
-    return replace(told, retry_after=error.retry_after) if _is_retryable(told) else told
+def _with_retry_after(stream_error: StreamError, error: theirs.ModelAPIError) -> StreamError:
+    return (
+        replace(stream_error, retry_after=error.retry_after) if _is_retryable(stream_error) else stream_error
+    )
 
 
-def _is_retryable(told: StreamError) -> bool:
-    return isinstance(told.failure, APIError) and told.failure.data.is_retryable
+def _is_retryable(stream_error: StreamError) -> bool:
+    return isinstance(stream_error.failure, APIError) and stream_error.failure.data.is_retryable
 
 
 def _root_cause(error: BaseException) -> str:

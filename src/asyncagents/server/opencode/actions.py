@@ -72,15 +72,17 @@ class Capabilities(Shape, frozen=True, kw_only=True):
 
 
 @routes.post("/session/{id}/shell", access="token", key=True, body=ShellRequest, response=MessageWithParts)
-async def post_shell(site: ServerContext, request: Request) -> Response:
+async def post_shell(server: ServerContext, request: Request) -> Response:
     """Run a person's shell command in a resting session and wait for its end.
 
     A disconnect does not cancel the work."""
     wanted, at = read_body(request, ShellRequest), session_id(request)
-    to = PromptOptions(agent=wanted.agent, model=wanted.model, message_id=wanted.message_id)
-    with _report_refusal(site, at):
-        sent = await site.runtime.submit_shell(at, wanted.command, key=request_key(request, wanted), **to)
-    return await answer_response(site, request, sent)
+    options = PromptOptions(agent=wanted.agent, model=wanted.model, message_id=wanted.message_id)
+    with _report_refusal(server, at):
+        sent = await server.runtime.submit_shell(
+            at, wanted.command, key=request_key(request, wanted), **options
+        )
+    return await answer_response(server, request, sent)
 
 
 @routes.post(
@@ -91,12 +93,12 @@ async def post_shell(site: ServerContext, request: Request) -> Response:
     response=MessageWithParts,
     most_bytes=MOST_PROMPT_BYTES,
 )
-async def post_command(site: ServerContext, request: Request) -> Response:
+async def post_command(server: ServerContext, request: Request) -> Response:
     """Run a slash command and wait for the answer.
 
     A disconnect does not cancel the work."""
     wanted, at = read_body(request, CommandRequest), session_id(request)
-    to = PromptOptions(
+    options = PromptOptions(
         agent=wanted.agent,
         model=wanted.model,
         variant=None if wanted.variant == NO_VARIANT else wanted.variant,
@@ -104,53 +106,53 @@ async def post_command(site: ServerContext, request: Request) -> Response:
         message_id=wanted.message_id,
     )
     named = request_key(request, wanted)
-    with _report_refusal(site, at):
-        sent = await site.runtime.submit_command(at, wanted.command, wanted.arguments, key=named, **to)
-    return await answer_response(site, request, sent)
+    with _report_refusal(server, at):
+        sent = await server.runtime.submit_command(at, wanted.command, wanted.arguments, key=named, **options)
+    return await answer_response(server, request, sent)
 
 
 @routes.post("/session/{id}/summarize", access="token", key=True, body=SummarizeRequest, response=bool)
-async def summarize(site: ServerContext, request: Request) -> Response:
+async def summarize(server: ServerContext, request: Request) -> Response:
     """Summarize a session's history and wait for the end.
 
     Returns true when the summary, and with it the turn, has ended; the last message says if it failed."""
     wanted, at = read_body(request, SummarizeRequest), session_id(request)
     model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
-    sent = await site.runtime.submit_compaction(
+    sent = await server.runtime.submit_compaction(
         at, key=idempotency_key(request), model=model, goes_on=wanted.auto
     )
-    return await answer_response(site, request, sent, shows=False)
+    return await answer_response(server, request, sent, shows=False)
 
 
 @routes.post("/session/{id}/init", access="token", key=True, body=InitRequest, response=bool)
-async def init(site: ServerContext, request: Request) -> Response:
+async def init(server: ServerContext, request: Request) -> Response:
     """Run the command `init`, which writes AGENTS.md, and wait for the end."""
     wanted, at = read_body(request, InitRequest), session_id(request)
     model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
-    to = PromptOptions(model=model, message_id=wanted.message_id)
-    sent = await site.runtime.submit_command(at, INIT, key=request_key(request, wanted), **to)
-    return await answer_response(site, request, sent, shows=False)
+    options = PromptOptions(model=model, message_id=wanted.message_id)
+    sent = await server.runtime.submit_command(at, INIT, key=request_key(request, wanted), **options)
+    return await answer_response(server, request, sent, shows=False)
 
 
 @routes.post("/experimental/session/{id}/background", access="token", response=bool)
-async def background(site: ServerContext, request: Request) -> Response:
+async def background(server: ServerContext, request: Request) -> Response:
     """Move the tasks that a session waits for to the background.
 
     Returns false if the session waited for no task."""
-    return json_response(bool(await site.runtime.background(session_id(request))))
+    return json_response(bool(await server.runtime.background(session_id(request))))
 
 
 @routes.get("/experimental/capabilities", access="token", response=Capabilities)
-async def capabilities(site: ServerContext, request: Request) -> Response:
+async def capabilities(server: ServerContext, request: Request) -> Response:
     """Get experimental capabilities."""
     return json_response(Capabilities(background_subagents=True))
 
 
 @contextmanager
-def _report_refusal(site: ServerContext, session_id: SessionId) -> Iterator[None]:
+def _report_refusal(server: ServerContext, session_id: SessionId) -> Iterator[None]:
     """Publish a refusal as an event, too: OpenCode's terminal UI ignores the responses of these routes."""
     try:
         yield
     except InvalidInput as error:
-        site.runtime.publish_refusal(session_id, error)
+        server.runtime.publish_refusal(session_id, error)
         raise

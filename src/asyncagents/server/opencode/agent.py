@@ -63,14 +63,14 @@ class SkillInfo(Shape, frozen=True, kw_only=True):
 
 
 @routes.get("/agent", access="token", directory=True, response=tuple[AgentInfo, ...])
-async def agents(site: ServerContext, request: Request) -> Response:
+async def agents(server: ServerContext, request: Request) -> Response:
     """List the agents of a directory with their rules.
 
     The default first, then by name. Without config files there is one agent, which asks for everything."""
-    place = await request_workplace(site, request)
-    if isinstance(place, Project):
-        return json_response([_agent(each) for each in place.agents.list(hidden=True)])
-    name = site.runtime.defaults.agent
+    workplace = await request_workplace(server, request)
+    if isinstance(workplace, Project):
+        return json_response([_agent(each) for each in workplace.agents.list(hidden=True)])
+    name = server.runtime.defaults.agent
     return json_response([AgentInfo(name=name, mode="primary", permission=(_ASKS,), options={}, native=True)])
 
 
@@ -98,12 +98,12 @@ def _model(ref: ModelRef | None) -> AgentModel | None:
 
 
 @routes.get("/command", access="token", directory=True, response=tuple[CommandShown, ...])
-async def commands(site: ServerContext, request: Request) -> Response:
+async def commands(server: ServerContext, request: Request) -> Response:
     """List the slash commands of a directory.
 
     Omits `compact`: OpenCode's clients have it built in, and would show it twice."""
-    await request_workplace(site, request)
-    known = await site.runtime.commands(directory(site, request))
+    await request_workplace(server, request)
+    known = await server.runtime.commands(directory(server, request))
     return json_response([_command(each) for each in known if each.name not in COMPACT_COMMANDS])
 
 
@@ -121,12 +121,12 @@ def _command(info: CommandInfo) -> CommandShown:
 
 
 @routes.get("/skill", access="token", directory=True, response=tuple[SkillInfo, ...])
-async def skills(site: ServerContext, request: Request) -> Response:
+async def skills(server: ServerContext, request: Request) -> Response:
     """List the skills of a directory with their content."""
-    place = await request_workplace(site, request)
-    if not isinstance(place, Project):
+    workplace = await request_workplace(server, request)
+    if not isinstance(workplace, Project):
         return json_response([])
-    return json_response(await site.blocking.run(partial(_read_all, place.skills)))
+    return json_response(await server.blocking.run(partial(_read_all, workplace.skills)))
 
 
 def _read_all(skills: tuple[Skill, ...]) -> list[SkillInfo]:

@@ -28,44 +28,44 @@ class QuestionReply(Shape, frozen=True, kw_only=True):
 
 
 @routes.get("/permission", access="token", directory=True, response=tuple[PermissionRequest, ...])
-async def permissions(site: ServerContext, request: Request) -> Response:
+async def permissions(server: ServerContext, request: Request) -> Response:
     """List open permission requests, oldest first."""
-    asked = [each.call.open.ask for each in await _open_asks(site, request) if each.call.open]
+    asked = [each.call.open.ask for each in await _open_asks(server, request) if each.call.open]
     return json_response([ask for ask in asked if ask is not None])
 
 
 @routes.post("/permission/{id}/reply", access="token", body=PermissionReply, response=bool, statuses=(409,))
-async def reply_permission(site: ServerContext, request: Request) -> Response:
+async def reply_permission(server: ServerContext, request: Request) -> Response:
     """Reply to a permission request."""
     said = read_body(request, PermissionReply)
     if said.message and said.reply != "reject":
         raise InvalidInput("message is only allowed with reject: it tells the model what to do instead")
-    await site.runtime.answer(path_id(request, "id", "ask"), said.reply, message=said.message or "")
+    await server.runtime.answer(path_id(request, "id", "ask"), said.reply, message=said.message or "")
     return json_response(True)
 
 
 @routes.get("/question", access="token", directory=True, response=tuple[QuestionRequest, ...])
-async def questions(site: ServerContext, request: Request) -> Response:
+async def questions(server: ServerContext, request: Request) -> Response:
     """List open questions, oldest first."""
-    asked = [each.call.open.question for each in await _open_asks(site, request) if each.call.open]
+    asked = [each.call.open.question for each in await _open_asks(server, request) if each.call.open]
     return json_response([question for question in asked if question is not None])
 
 
 @routes.post("/question/{id}/reply", access="token", body=QuestionReply, response=bool, statuses=(409,))
-async def reply_question(site: ServerContext, request: Request) -> Response:
+async def reply_question(server: ServerContext, request: Request) -> Response:
     """Reply to a question."""
     said = read_body(request, QuestionReply)
-    await site.runtime.answer(path_id(request, "id", "ask"), said.answers)
+    await server.runtime.answer(path_id(request, "id", "ask"), said.answers)
     return json_response(True)
 
 
 @routes.post("/question/{id}/reject", access="token", response=bool, statuses=(409,))
-async def reject_question(site: ServerContext, request: Request) -> Response:
+async def reject_question(server: ServerContext, request: Request) -> Response:
     """Reject a question."""
-    await site.runtime.answer(path_id(request, "id", "ask"), "reject")
+    await server.runtime.answer(path_id(request, "id", "ask"), "reject")
     return json_response(True)
 
 
-async def _open_asks(site: ServerContext, request: Request) -> list[WaitingCall]:
-    where = named_directory(request, beneath=site.directory)
-    return [each for each in await site.runtime.asks() if where in (None, each.lineage[-1].directory)]
+async def _open_asks(server: ServerContext, request: Request) -> list[WaitingCall]:
+    where = named_directory(request, beneath=server.directory)
+    return [each for each in await server.runtime.asks() if where in (None, each.lineage[-1].directory)]

@@ -31,59 +31,59 @@ NO_FILES = "this server is configured by a program, not by files: change it in t
 
 
 @routes.get("/config", access="token", directory=True, response=dict[str, Any])
-async def get(site: ServerContext, request: Request) -> Response:
+async def get(server: ServerContext, request: Request) -> Response:
     """Get the config of a directory; secrets are masked.
 
     Includes the default model, even if no file names it."""
-    place = await request_workplace(site, request)
-    defaults = site.runtime.defaults
-    ref = place.default_model or (defaults.model if defaults.missing is None else None)
+    workplace = await request_workplace(server, request)
+    defaults = server.runtime.defaults
+    ref = workplace.default_model or (defaults.model if defaults.missing is None else None)
     said = (
-        redacted_settings(await load_directory_config(site, request))
-        if _is_from_files(place)
+        redacted_settings(await load_directory_config(server, request))
+        if _is_from_files(workplace)
         else dict(REQUIRED_KEYS)
     )
     return json_response(said if ref is None else {"model": f"{ref.provider_id}/{ref.model_id}", **said})
 
 
-def _is_from_files(place: Workplace) -> bool:
-    return isinstance(place, Project) and place.from_files
+def _is_from_files(workplace: Workplace) -> bool:
+    return isinstance(workplace, Project) and workplace.from_files
 
 
 @routes.patch("/config", access="token", directory=True, body=dict[str, Any], response=dict[str, Any])
-async def patch(site: ServerContext, request: Request) -> Response:
+async def patch(server: ServerContext, request: Request) -> Response:
     """Change keys of the config in a file of the directory; ineffective keys are refused.
 
     Reloads the directory's files and ends its event streams, so that clients reload."""
-    where, change = directory(site, request), await _read_change(site, request)
+    where, change = directory(server, request), await _read_change(server, request)
     verify = partial(_check_agents, Path(where))
-    await _apply_change(site, partial(change_project_config, environment(), Path(where), change, verify))
-    site.runtime.instances.dispose(where)
-    return await get(site, request)
+    await _apply_change(server, partial(change_project_config, environment(), Path(where), change, verify))
+    server.runtime.instances.dispose(where)
+    return await get(server, request)
 
 
 @routes.patch("/global/config", access="token", body=dict[str, Any], response=dict[str, Any])
-async def patch_global(site: ServerContext, request: Request) -> Response:
+async def patch_global(server: ServerContext, request: Request) -> Response:
     """Change keys of the config in the global file; ineffective keys are refused."""
-    change = await _read_change(site, request)
+    change = await _read_change(server, request)
     await _apply_change(
-        site, partial(change_global_config, environment(), change, partial(_check_agents, Path("/")))
+        server, partial(change_global_config, environment(), change, partial(_check_agents, Path("/")))
     )
-    site.runtime.instances.dispose_all()
-    return await get_global(site, request)
+    server.runtime.instances.dispose_all()
+    return await get_global(server, request)
 
 
-async def _read_change(site: ServerContext, request: Request) -> dict[str, Any]:
+async def _read_change(server: ServerContext, request: Request) -> dict[str, Any]:
     change = read_body(request, dict[str, Any])
-    if not _is_from_files(await request_workplace(site, request)):
+    if not _is_from_files(await request_workplace(server, request)):
         raise InvalidInput(NO_FILES)
     return {key: value for key, value in change.items() if key != "$schema"}
 
 
-async def _apply_change(site: ServerContext, work: Callable[[], LoadedConfig]) -> None:
-    async with site.blocking.write_lock:
+async def _apply_change(server: ServerContext, work: Callable[[], LoadedConfig]) -> None:
+    async with server.blocking.write_lock:
         try:
-            await site.blocking.run(work)
+            await server.blocking.run(work)
         except ConfigError as error:
             raise InvalidInput(str(error)) from error
 
@@ -99,8 +99,8 @@ def _check_agents(where: Path, loaded: LoadedConfig) -> None:
 
 
 @routes.get("/global/config", access="token", response=dict[str, Any])
-async def get_global(site: ServerContext, request: Request) -> Response:
+async def get_global(server: ServerContext, request: Request) -> Response:
     """Get the global config.
 
     The config that applies in a directory without files of its own."""
-    return json_response(redacted_settings(await load_config_at(site, Path("/"))))
+    return json_response(redacted_settings(await load_config_at(server, Path("/"))))

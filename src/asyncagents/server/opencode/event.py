@@ -25,12 +25,12 @@ _OWN_EVENTS = ((CONNECTED, _EMPTY), (HEARTBEAT, _EMPTY), (DISPOSED, InstanceDisp
 @routes.get(
     "/event", access="token", directory=True, content_type="text/event-stream", events=(*_OWN_EVENTS, *EVENTS)
 )
-async def directory_events(site: ServerContext, request: Request) -> StreamingResponse:
+async def directory_events(server: ServerContext, request: Request) -> StreamingResponse:
     """Stream events of a directory: `data: {"id", "type", "properties"}`.
 
     The stream ends with `server.instance.disposed`: reload all state and reconnect."""
-    where = directory(site, request)
-    return await _stream(site, _EventFrames(site.runtime.broadcast, site.runtime.replay, where))
+    where = directory(server, request)
+    return await _stream(server, _EventFrames(server.runtime.broadcast, server.runtime.replay, where))
 
 
 @routes.get(
@@ -39,26 +39,29 @@ async def directory_events(site: ServerContext, request: Request) -> StreamingRe
     content_type="text/event-stream",
     events=(*_OWN_EVENTS, (ALL_DISPOSED, _EMPTY), *EVENTS),
 )
-async def global_events(site: ServerContext, request: Request) -> StreamingResponse:
+async def global_events(server: ServerContext, request: Request) -> StreamingResponse:
     """Stream events of all directories: `data: {"directory", "project", "payload"}`.
 
     Each event is a `payload`, with its directory and project if it has one."""
-    return await _stream(site, _EventFrames(site.runtime.broadcast, site.runtime.replay, None))
+    return await _stream(server, _EventFrames(server.runtime.broadcast, server.runtime.replay, None))
 
 
-async def _stream(site: ServerContext, told: "_EventFrames") -> StreamingResponse:
-    cursor = await site.runtime.cursor()  # before it subscribes, so that no event is missed in between
+async def _stream(server: ServerContext, frames: "_EventFrames") -> StreamingResponse:
+    cursor = await server.runtime.cursor()  # before it subscribes, so that no event is missed in between
     return StreamingResponse(
-        told.frames(cursor), lambda: told.own_frame(HEARTBEAT), site.heartbeat_seconds, is_fixed_rate=True
+        frames.frames(cursor),
+        lambda: frames.own_frame(HEARTBEAT),
+        server.heartbeat_seconds,
+        is_fixed_rate=True,
     )
 
 
 class _EventFrames:
     """Encodes the frames of one stream."""
 
-    def __init__(self, broadcast: Broadcast, resumed: RestartReplay, directory: str | None) -> None:
+    def __init__(self, broadcast: Broadcast, replay: RestartReplay, directory: str | None) -> None:
         self._broadcast = broadcast
-        self._replay = resumed
+        self._replay = replay
         self._directory = directory
         self._heads: dict[SessionLocation, bytes] = {}
 
@@ -92,16 +95,16 @@ class _EventFrames:
     def _encode_items(self, items: Iterable[StreamItem]) -> bytes:
         if self._directory is not None:
             return data_frames([(item.body,) for item in items])
-        return data_frames([(self._payload_head(item.place), item.body, b"}") for item in items])
+        return data_frames([(self._payload_head(item.location), item.body, b"}") for item in items])
 
-    def _payload_head(self, place: SessionLocation | None) -> bytes:
-        if place is None:
+    def _payload_head(self, location: SessionLocation | None) -> bytes:
+        if location is None:
             return b'{"payload":'
-        if place not in self._heads:
-            project = {"project": place.project} if place.project else {}
-            said = encode({"directory": place.directory, **project})
-            self._heads[place] = said[:-1] + b',"payload":'
-        return self._heads[place]
+        if location not in self._heads:
+            project = {"project": location.project} if location.project else {}
+            said = encode({"directory": location.directory, **project})
+            self._heads[location] = said[:-1] + b',"payload":'
+        return self._heads[location]
 
     def own_frame(self, type: str) -> bytes:
         """Encode an event of this stream alone."""
@@ -112,18 +115,18 @@ class _EventFrames:
 
 
 @routes.post("/instance/dispose", access="token", directory=True, response=bool)
-async def dispose(site: ServerContext, request: Request) -> Response:
+async def dispose(server: ServerContext, request: Request) -> Response:
     """Dispose of a directory's cached state.
 
     Reloads the directory's files and ends its event streams; running sessions continue."""
-    site.runtime.instances.dispose(directory(site, request))
+    server.runtime.instances.dispose(directory(server, request))
     return json_response(True)
 
 
 @routes.post("/global/dispose", access="token", response=bool)
-async def dispose_all(site: ServerContext, request: Request) -> Response:
+async def dispose_all(server: ServerContext, request: Request) -> Response:
     """Dispose of the cached state of all directories.
 
     Reloads the files of every directory and ends their event streams; running sessions continue."""
-    site.runtime.instances.dispose_all()
+    server.runtime.instances.dispose_all()
     return json_response(True)

@@ -51,7 +51,7 @@ def _add_fixed(path: str, summary: str, value: Any = (), kind: Any = tuple[str, 
     answer = json_response(value)
 
     @routes.get(path, access="token", summary=summary, response=kind)
-    async def handle(site: ServerContext, request: Request) -> Response:
+    async def handle(server: ServerContext, request: Request) -> Response:
         return answer
 
 
@@ -70,9 +70,9 @@ _add_fixed("/experimental/workspace/adapter", "List workspace adapters (always e
 
 
 @routes.get("/experimental/tool/ids", access="token", directory=True, response=tuple[str, ...])
-async def tool_ids(site: ServerContext, request: Request) -> Response:
+async def tool_ids(server: ServerContext, request: Request) -> Response:
     """List the names of a directory's tools."""
-    return json_response(list((await request_workplace(site, request)).tools))
+    return json_response(list((await request_workplace(server, request)).tools))
 
 
 @routes.get(
@@ -85,20 +85,20 @@ async def tool_ids(site: ServerContext, request: Request) -> Response:
     ),
     response=tuple[ToolInfo, ...],
 )
-async def tools(site: ServerContext, request: Request) -> Response:
+async def tools(server: ServerContext, request: Request) -> Response:
     """List the tools of a directory as models see them.
 
     The tools are the same for every model."""
     if not query_text(request, "provider") or not query_text(request, "model"):
         raise InvalidInput("provider and model are required, as in ?provider=anthropic&model=…")
-    specs = [tool.spec() for tool in (await request_workplace(site, request)).tools.values()]
+    specs = [tool.spec() for tool in (await request_workplace(server, request)).tools.values()]
     return json_response(
         [ToolInfo(id=spec.name, description=spec.description, parameters=spec.parameters) for spec in specs]
     )
 
 
 @routes.post("/log", access="token", body=LogLine, response=bool)
-async def log(site: ServerContext, request: Request) -> Response:
+async def log(server: ServerContext, request: Request) -> Response:
     """Write a line to the server's log.
 
     The entry is escaped into one line."""
@@ -110,7 +110,7 @@ async def log(site: ServerContext, request: Request) -> Response:
 
 
 @routes.post("/global/upgrade", access="token", response=dict[str, Any])
-async def upgrade(site: ServerContext, request: Request) -> Response:
+async def upgrade(server: ServerContext, request: Request) -> Response:
     """Upgrade the server (always refused).
 
     The body has both our error shape and OpenCode's `success` and `error`."""

@@ -85,10 +85,10 @@ class FoundLine(Shape, frozen=True, kw_only=True):
 @routes.get(
     "/file", access="token", directory=True, query=(_PATH,), response=tuple[FileNode, ...], statuses=(404,)
 )
-async def list_files(site: ServerContext, request: Request) -> Response:
+async def list_files(server: ServerContext, request: Request) -> Response:
     """List a folder."""
-    where, path = directory(site, request), query_text(request, "path") or "."
-    return json_response(await site.blocking.run(partial(_list_files, site.clock, where, path)))
+    where, path = directory(server, request), query_text(request, "path") or "."
+    return json_response(await server.blocking.run(partial(_list_files, server.clock, where, path)))
 
 
 def _list_files(clock: Clock, where: str, path: str) -> list[FileNode]:
@@ -119,14 +119,14 @@ def _list_files(clock: Clock, where: str, path: str) -> list[FileNode]:
 @routes.get(
     "/file/content", access="token", directory=True, query=(_PATH,), response=FileContent, statuses=(404,)
 )
-async def get_content(site: ServerContext, request: Request) -> Response:
+async def get_content(server: ServerContext, request: Request) -> Response:
     """Read a file."""
     path = query_text(request, "path")
     if not path:
         raise InvalidInput("path is required: a file relative to the directory, such as path=src/main.py")
-    rules, guard = await default_agent_rules(site, request), await place_guard(site, request)
+    rules, guard = await default_agent_rules(server, request), await place_guard(server, request)
     return json_response(
-        await site.blocking.run(partial(_read_content, directory(site, request), path, rules, guard))
+        await server.blocking.run(partial(_read_content, directory(server, request), path, rules, guard))
     )
 
 
@@ -163,12 +163,12 @@ def _read_content(where: str, path: str, rules: tuple[Rule, ...], guard: PlaceGu
     ),
     response=tuple[str, ...],
 )
-async def find_files(site: ServerContext, request: Request) -> Response:
+async def find_files(server: ServerContext, request: Request) -> Response:
     """Find files and folders by a fuzzy path, best match first."""
-    return json_response(await find_names(site, request, directory(site, request)))
+    return json_response(await find_names(server, request, directory(server, request)))
 
 
-async def find_names(site: ServerContext, request: Request, where: str) -> list[str]:
+async def find_names(server: ServerContext, request: Request, where: str) -> list[str]:
     """Find paths below a directory by the query of the request; those of folders end with a slash."""
     query = query_text(request, "query") or ""
     if len(query) > LONGEST_QUERY:
@@ -178,8 +178,8 @@ async def find_names(site: ServerContext, request: Request, where: str) -> list[
     if kind is None and not query_flag(request, "dirs", default=True):
         kind = "file"
     limit = query_number(request, "limit", default=DEFAULT_NAMES, most=MOST_NAMES)
-    names = await site.file_index.names(site.blocking, where, partial(_walk_names, site.clock))
-    return list(await site.blocking.run(lambda: best_matches(query, _names_of_kind(names, kind), limit)))
+    names = await server.file_index.names(server.blocking, where, partial(_walk_names, server.clock))
+    return list(await server.blocking.run(lambda: best_matches(query, _names_of_kind(names, kind), limit)))
 
 
 def _walk_names(clock: Clock, where: str, left: Event) -> FileNames:
@@ -220,25 +220,25 @@ def _names_of_kind(names: FileNames, kind: Literal["file", "directory"] | None) 
     query=(Param("pattern", "The regular expression", least=1, most=MOST_PATTERN),),
     response=tuple[FoundLine, ...],
 )
-async def find_lines(site: ServerContext, request: Request) -> Response:
+async def find_lines(server: ServerContext, request: Request) -> Response:
     """Search lines by a regular expression (Python syntax).
 
     Searches as the tool `grep` does: files that need a permission to be read are skipped."""
     pattern = query_text(request, "pattern")
     if not pattern or len(pattern) > MOST_PATTERN:
         raise InvalidInput(f"pattern is required: a regular expression of up to {MOST_PATTERN} characters")
-    guard = await place_guard(site, request)
-    files, top = await site.blocking.run(partial(_open_project, directory(site, request), guard))
+    guard = await place_guard(server, request)
+    files, top = await server.blocking.run(partial(_open_project, directory(server, request), guard))
     search = GrepSearch(
         root=files.root,
         place=top,
         pattern=pattern,
-        rules=LineageRules.from_rules(await default_agent_rules(site, request)),
+        rules=LineageRules.from_rules(await default_agent_rules(server, request)),
         guarded=guard.unreadable_around(top.path),
         hits=True,
     )
     try:
-        answer = await search_lines(site.blocking.processes, search, SECONDS)
+        result = await search_lines(server.blocking.processes, search, SECONDS)
     except ToolError as error:
         raise InvalidInput(str(error)) from error
     return json_response(
@@ -253,13 +253,13 @@ async def find_lines(site: ServerContext, request: Request) -> Response:
                     for hit in match.hits
                 ),
             )
-            for match in answer.matches
+            for match in result.matches
         ]
     )
 
 
 @routes.get("/find/symbol", access="token", response=tuple[str, ...])
-async def find_symbols(site: ServerContext, request: Request) -> Response:
+async def find_symbols(server: ServerContext, request: Request) -> Response:
     """Find symbols (always empty)."""
     return json_response([])
 

@@ -69,19 +69,19 @@ class ResourceInfo(Shape, frozen=True, kw_only=True):
 
 
 @routes.get("/mcp", access="token", directory=True, response=dict[str, McpStatus])
-async def server_states(site: ServerContext, request: Request) -> Response:
+async def server_states(server: ServerContext, request: Request) -> Response:
     """List the MCP servers of a directory and their states.
 
     Returns the current states. Enabled servers that do not run yet are started, without waiting."""
-    if site.runtime.mcp_control is None:
+    if server.runtime.mcp_control is None:
         return json_response({})
-    return json_response(await _statuses(site, request, seconds=0))
+    return json_response(await _statuses(server, request, seconds=0))
 
 
-async def _statuses(site: ServerContext, request: Request, *, seconds: float) -> dict[str, McpStatus]:
+async def _statuses(server: ServerContext, request: Request, *, seconds: float) -> dict[str, McpStatus]:
     """Return the states; a starting server is reported as failed, since OpenCode has no such state."""
     found = await _translate_config_error(
-        _mcp_control(site).states(directory(site, request), seconds=seconds)
+        _mcp_control(server).states(directory(server, request), seconds=seconds)
     )
     return {name: _status(state) for name, state in found.items()}
 
@@ -99,7 +99,7 @@ def _status(state: McpServerState) -> McpStatus:
 
 
 @routes.post("/mcp", access="token", directory=True, body=AddServer, response=dict[str, McpStatus])
-async def add(site: ServerContext, request: Request) -> Response:
+async def add(server: ServerContext, request: Request) -> Response:
     """Add an MCP server to a directory until the server stops.
 
     The server stays until this process ends; to keep it, add it to the config file of the directory."""
@@ -107,9 +107,9 @@ async def add(site: ServerContext, request: Request) -> Response:
     if not new.name or len(new.name) > LONGEST_NAME or not new.name.isprintable():
         raise InvalidInput(f"name must be 1 to {LONGEST_NAME} printable characters")
     await _translate_config_error(
-        _mcp_control(site).add(directory(site, request), new.name, _config(new.config))
+        _mcp_control(server).add(directory(server, request), new.name, _config(new.config))
     )
-    return json_response(await _statuses(site, request, seconds=START_SECONDS))
+    return json_response(await _statuses(server, request, seconds=START_SECONDS))
 
 
 def _config(new: NewServer) -> McpConfig:
@@ -134,11 +134,11 @@ def _config(new: NewServer) -> McpConfig:
 
 
 @routes.get("/experimental/resource", access="token", directory=True, response=dict[str, ResourceInfo])
-async def resources(site: ServerContext, request: Request) -> Response:
+async def resources(server: ServerContext, request: Request) -> Response:
     """List the MCP resources of a directory.
 
     Keyed by server and URI; resources of unreachable servers are missing."""
-    served = (await request_workplace(site, request)).mcp_resources
+    served = (await request_workplace(server, request)).mcp_resources
     found = await served.list_resources() if served is not None else ()
     return json_response(
         {
@@ -155,20 +155,20 @@ async def resources(site: ServerContext, request: Request) -> Response:
 
 
 @routes.post("/mcp/{name}/connect", access="token", directory=True, response=bool)
-async def connect(site: ServerContext, request: Request) -> Response:
+async def connect(server: ServerContext, request: Request) -> Response:
     """Connect an MCP server, or restart it."""
-    return await _switch(site, request, on=True)
+    return await _switch(server, request, on=True)
 
 
 @routes.post("/mcp/{name}/disconnect", access="token", directory=True, response=bool)
-async def disconnect(site: ServerContext, request: Request) -> Response:
+async def disconnect(server: ServerContext, request: Request) -> Response:
     """Disconnect an MCP server."""
-    return await _switch(site, request, on=False)
+    return await _switch(server, request, on=False)
 
 
-async def _switch(site: ServerContext, request: Request, *, on: bool) -> Response:
-    where, name = directory(site, request), path_id(request, "name", "MCP server")
-    await _translate_config_error(_mcp_control(site).switch(where, name, on=on))
+async def _switch(server: ServerContext, request: Request, *, on: bool) -> Response:
+    where, name = directory(server, request), path_id(request, "name", "MCP server")
+    await _translate_config_error(_mcp_control(server).switch(where, name, on=on))
     return json_response(True)
 
 
@@ -176,20 +176,20 @@ async def _switch(site: ServerContext, request: Request, *, on: bool) -> Respons
 @routes.post("/mcp/{name}/auth/callback", access="token", directory=True, response=bool)
 @routes.delete("/mcp/{name}/auth", access="token", directory=True, response=bool)
 @routes.post("/mcp/{name}/auth", access="token", directory=True, response=bool)
-async def refuse_login(site: ServerContext, request: Request) -> NoReturn:
+async def refuse_login(server: ServerContext, request: Request) -> NoReturn:
     """Log in to an MCP server (always refused: use headers in the config)."""
     name = path_id(request, "name", "MCP server")
     if name not in await _translate_config_error(
-        _mcp_control(site).states(directory(site, request), seconds=0)
+        _mcp_control(server).states(directory(server, request), seconds=0)
     ):
         raise NotFound("MCP server", name)
     raise InvalidInput(NO_LOGIN.format(name, name))
 
 
-def _mcp_control(site: ServerContext) -> McpControl:
-    if site.runtime.mcp_control is None:
+def _mcp_control(server: ServerContext) -> McpControl:
+    if server.runtime.mcp_control is None:
         raise InvalidInput(NO_SERVERS)
-    return site.runtime.mcp_control
+    return server.runtime.mcp_control
 
 
 async def _translate_config_error(work: Awaitable[T]) -> T:

@@ -54,14 +54,14 @@ class MentionCandidates(Shape, frozen=True, kw_only=True):
     headers=(DIRECTORY_HEADER_PARAM,),
     response=MentionCandidates,
 )
-async def find_mentions(site: ServerContext, request: Request) -> Response:
+async def find_mentions(server: ServerContext, request: Request) -> Response:
     """Find files and folders for a mention.
 
     `location[directory]` takes precedence over `directory`: the session may work elsewhere."""
     given = query_text(request, LOCATION_PARAM)
-    where = parse_directory(given) if given else directory(site, request)
-    names = await find_names(site, request, where)
-    root = await site.blocking.run(partial(_root, where))
+    where = parse_directory(given) if given else directory(server, request)
+    names = await find_names(server, request, where)
+    root = await server.blocking.run(partial(_root, where))
     project = LocationProject(id=project_id(where), directory=root)
     found = [FoundName(path=name, type="directory" if name.endswith("/") else "file") for name in names]
     return json_response(

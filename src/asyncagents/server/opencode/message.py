@@ -42,7 +42,7 @@ class MessageCursor(Shape, frozen=True, kw_only=True):
     ),
     response=tuple[MessageWithParts, ...],
 )
-async def messages(site: ServerContext, request: Request) -> Response:
+async def messages(server: ServerContext, request: Request) -> Response:
     """List messages, oldest first; with a limit the newest, and X-Next-Cursor for older ones.
 
     Without a limit, or with 0, returns all messages."""
@@ -53,10 +53,10 @@ async def messages(site: ServerContext, request: Request) -> Response:
     before = cursor.id if cursor else None
     at = session_id(request)
     if limit is None or limit > LARGE_PAGE:
-        async with site.heavy_reads:
-            page = await site.runtime.conversations.page(at, before=before, limit=limit)
+        async with server.heavy_reads:
+            page = await server.runtime.conversations.page(at, before=before, limit=limit)
     else:
-        page = await site.runtime.conversations.page(at, before=before, limit=limit)
+        page = await server.runtime.conversations.page(at, before=before, limit=limit)
     if page.first is None:
         return Response(200, page.body)
     named = urlsafe_b64encode(encode({"id": page.first, "time": page.created})).decode().rstrip("=")
@@ -94,16 +94,16 @@ def _next_page_headers(request: Request, cursor: str) -> Pairs:
 
 
 @routes.get("/session/{id}/message/{messageID}", access="token", response=MessageWithParts)
-async def message(site: ServerContext, request: Request) -> Response:
+async def message(server: ServerContext, request: Request) -> Response:
     """Get a message with its parts."""
     wanted = message_id(request)
-    return Response(200, await site.runtime.conversations.message(session_id(request), wanted))
+    return Response(200, await server.runtime.conversations.message(session_id(request), wanted))
 
 
 @routes.delete("/session/{id}/message/{messageID}", access="token", response=bool, statuses=(409,))
-async def remove(site: ServerContext, request: Request) -> Response:
+async def remove(server: ServerContext, request: Request) -> Response:
     """Delete a message of a resting session."""
-    await site.runtime.conversations.remove_message(session_id(request), message_id(request))
+    await server.runtime.conversations.remove_message(session_id(request), message_id(request))
     return json_response(True)
 
 
@@ -115,22 +115,24 @@ async def remove(site: ServerContext, request: Request) -> Response:
     statuses=(409,),
     most_bytes=MOST_PROMPT_BYTES,
 )
-async def change_part(site: ServerContext, request: Request) -> Response:
+async def change_part(server: ServerContext, request: Request) -> Response:
     """Replace a part of a resting session."""
     union: Any = Part
     part: Part = read_body(request, union)
     named = session_id(request), message_id(request), _part_id(request)
     if named != (part.session_id, part.message_id, part.id):
         raise InconsistentInput("sessionID, messageID and id of the part must equal those of the path")
-    return json_response(await site.runtime.conversations.change_part(part))
+    return json_response(await server.runtime.conversations.change_part(part))
 
 
 @routes.delete(
     "/session/{id}/message/{messageID}/part/{partID}", access="token", response=bool, statuses=(409,)
 )
-async def remove_part(site: ServerContext, request: Request) -> Response:
+async def remove_part(server: ServerContext, request: Request) -> Response:
     """Delete a part of a resting session."""
-    await site.runtime.conversations.remove_part(session_id(request), message_id(request), _part_id(request))
+    await server.runtime.conversations.remove_part(
+        session_id(request), message_id(request), _part_id(request)
+    )
     return json_response(True)
 
 

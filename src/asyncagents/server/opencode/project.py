@@ -123,10 +123,10 @@ class ProjectDirectory(Shape, frozen=True, kw_only=True):
 
 
 @routes.get("/path", access="token", directory=True, response=ServerPaths)
-async def get_paths(site: ServerContext, request: Request) -> Response:
+async def get_paths(server: ServerContext, request: Request) -> Response:
     """Get paths on the server's machine."""
-    where = directory(site, request)
-    return json_response(await site.blocking.run(partial(_server_paths, where, site.blocking.data)))
+    where = directory(server, request)
+    return json_response(await server.blocking.run(partial(_server_paths, where, server.blocking.data)))
 
 
 def _server_paths(where: str, data: Path | None) -> ServerPaths:
@@ -141,52 +141,52 @@ def _server_paths(where: str, data: Path | None) -> ServerPaths:
 
 
 @routes.get("/project", access="token", directory=True, response=tuple[ProjectInfo, ...])
-async def list_projects(site: ServerContext, request: Request) -> Response:
+async def list_projects(server: ServerContext, request: Request) -> Response:
     """List projects: directories that have sessions.
 
     Includes the request's directory, even if it has no sessions yet."""
-    sessions = await _sessions(site)
-    return json_response(await _projects(site, _directories(site, request, sessions), sessions))
+    sessions = await _sessions(server)
+    return json_response(await _projects(server, _directories(server, request, sessions), sessions))
 
 
 @routes.get("/project/current", access="token", directory=True, response=ProjectInfo)
-async def current_project(site: ServerContext, request: Request) -> Response:
+async def current_project(server: ServerContext, request: Request) -> Response:
     """Get the project of a directory."""
-    where = directory(site, request)
-    async with site.heavy_reads:
-        sessions = await site.runtime.roots(where, limit=100)
-    return json_response((await _projects(site, [where], sessions))[0])
+    where = directory(server, request)
+    async with server.heavy_reads:
+        sessions = await server.runtime.roots(where, limit=100)
+    return json_response((await _projects(server, [where], sessions))[0])
 
 
 @routes.get(
     "/project/{id}/directories", access="token", directory=True, response=tuple[ProjectDirectory, ...]
 )
-async def directories(site: ServerContext, request: Request) -> Response:
+async def directories(server: ServerContext, request: Request) -> Response:
     """List the directories of a project."""
-    return json_response([ProjectDirectory(directory=await _project_directory(site, request))])
+    return json_response([ProjectDirectory(directory=await _project_directory(server, request))])
 
 
 @routes.patch(
     "/project/{id}", access="token", directory=True, body=ProjectNote, response=ProjectInfo, statuses=(409,)
 )
-async def update_project(site: ServerContext, request: Request) -> Response:
+async def update_project(server: ServerContext, request: Request) -> Response:
     """Set the name, icon or start command of a project.
 
     Fields that are not given keep their values."""
     new = read_body(request, ProjectNote)
-    place = await _project_directory(site, request)
-    async with site.blocking.write_lock:
-        await site.blocking.run(partial(save_note, site.blocking.data, project_id(place), new))
-    return json_response((await _projects(site, [place], await site.runtime.roots(place, limit=100)))[0])
+    place = await _project_directory(server, request)
+    async with server.blocking.write_lock:
+        await server.blocking.run(partial(save_note, server.blocking.data, project_id(place), new))
+    return json_response((await _projects(server, [place], await server.runtime.roots(place, limit=100)))[0])
 
 
 @routes.post("/project/git/init", access="token", directory=True, response=ProjectInfo)
-async def git_init(site: ServerContext, request: Request) -> Response:
+async def git_init(server: ServerContext, request: Request) -> Response:
     """Initialize a git repository in a directory.
 
     Does nothing if the directory is in a git repository already."""
-    await site.blocking.run(partial(_git_init, Path(directory(site, request))))
-    return await current_project(site, request)
+    await server.blocking.run(partial(_git_init, Path(directory(server, request))))
+    return await current_project(server, request)
 
 
 def _git_init(where: Path) -> None:
@@ -200,26 +200,28 @@ def _git_init(where: Path) -> None:
     init_repository(found, where, environment().home)
 
 
-async def _project_directory(site: ServerContext, request: Request) -> str:
+async def _project_directory(server: ServerContext, request: Request) -> str:
     """Return the directory of the project in the request path. Raises `NotFound`."""
     wanted = path_id(request, "id", "project")
-    for each in _directories(site, request, await _sessions(site)):
+    for each in _directories(server, request, await _sessions(server)):
         if project_id(each) == wanted:
             return each
     raise NotFound("project", wanted)
 
 
-async def _sessions(site: ServerContext) -> tuple[Session, ...]:
-    async with site.heavy_reads:
-        return await site.runtime.roots(None, limit=MOST_SESSIONS)
+async def _sessions(server: ServerContext) -> tuple[Session, ...]:
+    async with server.heavy_reads:
+        return await server.runtime.roots(None, limit=MOST_SESSIONS)
 
 
-def _directories(site: ServerContext, request: Request, sessions: Iterable[Session]) -> list[str]:
-    here = (directory(site, request), site.directory)
+def _directories(server: ServerContext, request: Request, sessions: Iterable[Session]) -> list[str]:
+    here = (directory(server, request), server.directory)
     return list(dict.fromkeys((*here, *(each.directory for each in sessions))))
 
 
-async def _projects(site: ServerContext, places: list[str], sessions: Iterable[Session]) -> list[ProjectInfo]:
+async def _projects(
+    server: ServerContext, places: list[str], sessions: Iterable[Session]
+) -> list[ProjectInfo]:
     times: dict[str, ProjectTime] = {}
     for each in sessions:
         known = times.get(each.directory)
@@ -227,9 +229,9 @@ async def _projects(site: ServerContext, places: list[str], sessions: Iterable[S
             created=min(known.created if known else each.time.created, each.time.created),
             updated=max(known.updated if known else 0, each.time.updated),
         )
-    new = ProjectTime(created=site.started, updated=site.started)
-    roots = await site.blocking.run(partial(_roots, places))
-    notes = await site.blocking.run(partial(read_notes, site.blocking.data))
+    new = ProjectTime(created=server.started, updated=server.started)
+    roots = await server.blocking.run(partial(_roots, places))
+    notes = await server.blocking.run(partial(read_notes, server.blocking.data))
     projects = []
     for place, (root, has_git) in zip(places, roots, strict=True):
         said = notes.get(project_id(place), ProjectNote())

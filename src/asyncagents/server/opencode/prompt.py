@@ -82,47 +82,47 @@ def request_key(request: Request, body: _WithMessageId) -> str | None:
     response=MessageWithParts,
     most_bytes=MOST_PROMPT_BYTES,
 )
-async def post_message(site: ServerContext, request: Request) -> Response:
+async def post_message(server: ServerContext, request: Request) -> Response:
     """Send a prompt and wait for the answer.
 
     A disconnect does not cancel the prompt; a repeat with the same key returns the same answer."""
     prompt, at = read_body(request, Prompt), session_id(request)
     named = request_key(request, prompt)
     if prompt.no_reply:
-        sent = await site.runtime.send(at, "", key=named, wakes=False, **prompt.prompt_options())
-        return json_response(await site.runtime.message(sent))
-    given = await site.runtime.submit(at, "", key=named, **prompt.prompt_options())
-    return await answer_response(site, request, given)
+        sent = await server.runtime.send(at, "", key=named, wakes=False, **prompt.prompt_options())
+        return json_response(await server.runtime.message(sent))
+    given = await server.runtime.submit(at, "", key=named, **prompt.prompt_options())
+    return await answer_response(server, request, given)
 
 
 @routes.post(
     "/session/{id}/prompt_async", access="token", key=True, body=Prompt, most_bytes=MOST_PROMPT_BYTES
 )
-async def post_async(site: ServerContext, request: Request) -> Response:
+async def post_async(server: ServerContext, request: Request) -> Response:
     """Send a prompt without waiting."""
     prompt = read_body(request, Prompt)
     wakes = not prompt.no_reply
-    await site.runtime.send(
+    await server.runtime.send(
         session_id(request), "", key=request_key(request, prompt), wakes=wakes, **prompt.prompt_options()
     )
     return Response(204)
 
 
 async def answer_response(
-    site: ServerContext, request: Request, sent: SubmittedPrompt, *, shows: bool = True
+    server: ServerContext, request: Request, sent: SubmittedPrompt, *, shows: bool = True
 ) -> Response:
     """Wait for the answer to a prompt and respond with it, or with true unless `shows`."""
-    answer = await _until_disconnect(site, request, sent.answer(session_id(request)))
+    answer = await _until_disconnect(server, request, sent.answer(session_id(request)))
     if answer is None:
         return error_response(503, _STOPPING, STOPPING_HEADERS)
     return json_response(answer if shows else True)
 
 
-async def _until_disconnect(site: ServerContext, request: Request, work: Awaitable[T]) -> T | None:
+async def _until_disconnect(server: ServerContext, request: Request, work: Awaitable[T]) -> T | None:
     """Await `work`; cancel it and return None if the server stops or the client disconnects."""
     async with asyncio.TaskGroup() as group:
         working = group.create_task(_catch_error(work))
-        stopping = group.create_task(site.closing.wait())
+        stopping = group.create_task(server.closing.wait())
         leaving = group.create_task(request.wait_for_disconnect())
         await asyncio.wait((working, stopping, leaving), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()

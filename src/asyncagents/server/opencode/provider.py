@@ -127,19 +127,19 @@ def _all_response(runtime: Runtime) -> Response:
 
 
 @routes.get("/config/providers", access="token", directory=True, response=UsableProviders)
-async def usable_providers(site: ServerContext, request: Request) -> Response:
+async def usable_providers(server: ServerContext, request: Request) -> Response:
     """List providers and models that are usable now."""
-    return await site.blocking.run_once("/config/providers", partial(_usable_response, site.runtime))
+    return await server.blocking.run_once("/config/providers", partial(_usable_response, server.runtime))
 
 
 @routes.get("/provider", access="token", directory=True, response=AllProviders)
-async def all_providers(site: ServerContext, request: Request) -> Response:
+async def all_providers(server: ServerContext, request: Request) -> Response:
     """List all known providers and models, and which are usable."""
-    return await site.blocking.run_once("/provider", partial(_all_response, site.runtime))
+    return await server.blocking.run_once("/provider", partial(_all_response, server.runtime))
 
 
 @routes.get("/provider/auth", access="token", response=dict[str, tuple[str, ...]])
-async def auth_methods(site: ServerContext, request: Request) -> Response:
+async def auth_methods(server: ServerContext, request: Request) -> Response:
     """List provider login methods (always empty).
 
     Always empty: provider keys are set where the server runs."""
@@ -150,9 +150,9 @@ async def auth_methods(site: ServerContext, request: Request) -> Response:
 @routes.post("/provider/{providerID}/oauth/authorize", access="token", response=bool)
 @routes.delete("/auth/{providerID}", access="token", response=bool)
 @routes.put("/auth/{providerID}", access="token", response=bool)
-async def refuse_login(site: ServerContext, request: Request) -> NoReturn:
+async def refuse_login(server: ServerContext, request: Request) -> NoReturn:
     """Log in to a provider (always refused: keys are set where the server runs)."""
     provider_id = path_id(request, "providerID", "provider")
-    voice = site.runtime.defaults.chat_model
+    voice = server.runtime.defaults.chat_model
     config = voice.roster.providers.get(provider_id) if isinstance(voice, HasRoster) else None
     raise InvalidInput(NO_KEYS.format(" or ".join(config.env) if config and config.env else "a variable"))

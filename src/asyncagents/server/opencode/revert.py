@@ -19,17 +19,17 @@ class Undo(Shape, frozen=True, kw_only=True):
 
 
 @routes.post("/session/{id}/revert", access="token", body=Undo, response=Session, statuses=(409,))
-async def revert(site: ServerContext, request: Request) -> Response:
+async def revert(server: ServerContext, request: Request) -> Response:
     """Undo a message and all after it, with their file changes; the next prompt makes it final."""
     wanted = read_body(request, Undo)
-    session = await site.runtime.reverts.revert(session_id(request), wanted.message_id, wanted.part_id)
+    session = await server.runtime.reverts.revert(session_id(request), wanted.message_id, wanted.part_id)
     return json_response(session)
 
 
 @routes.post("/session/{id}/unrevert", access="token", response=Session, statuses=(409,))
-async def unrevert(site: ServerContext, request: Request) -> Response:
+async def unrevert(server: ServerContext, request: Request) -> Response:
     """Redo undone messages."""
-    return json_response(await site.runtime.reverts.unrevert(session_id(request)))
+    return json_response(await server.runtime.reverts.unrevert(session_id(request)))
 
 
 @routes.get(
@@ -38,9 +38,9 @@ async def unrevert(site: ServerContext, request: Request) -> Response:
     query=(Param("messageID", "Only changes made in answer to this prompt"),),
     response=tuple[FileDiff, ...],
 )
-async def diff(site: ServerContext, request: Request) -> Response:
+async def diff(server: ServerContext, request: Request) -> Response:
     """Diff the files that a session changed."""
     asked = query_nonempty_text(request, "messageID")
     return json_response(
-        await site.runtime.reverts.diff(session_id(request), MessageId(asked) if asked else None)
+        await server.runtime.reverts.diff(session_id(request), MessageId(asked) if asked else None)
     )

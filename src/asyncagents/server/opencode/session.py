@@ -66,12 +66,12 @@ class CreateSession(Shape, frozen=True, kw_only=True):
     response=Session,
     statuses=(404,),
 )
-async def create(site: ServerContext, request: Request) -> Response:
+async def create(server: ServerContext, request: Request) -> Response:
     """Create a session without a prompt; once per Idempotency-Key."""
     new = read_body(request, CreateSession)
     if new.workspace_id is not None:
         raise InvalidInput("workspaces are not supported: omit workspaceID and give a directory")
-    session = await site.runtime.conversations.create(
+    session = await server.runtime.conversations.create(
         SessionOptions(
             title=new.title,
             parent_id=new.parent_id,
@@ -79,7 +79,7 @@ async def create(site: ServerContext, request: Request) -> Response:
             model=_without_default_variant(new.model),
             metadata=new.metadata,
             permission=new.permission or (),
-            directory=parse_directory(new.directory) if new.directory else directory(site, request),
+            directory=parse_directory(new.directory) if new.directory else directory(server, request),
             key=idempotency_key(request),
         )
     )
@@ -91,49 +91,49 @@ def _without_default_variant(model: SessionModel | None) -> SessionModel | None:
 
 
 @routes.get("/session/status", access="token", response=dict[str, Status])
-async def statuses(site: ServerContext, request: Request) -> Response:
+async def statuses(server: ServerContext, request: Request) -> Response:
     """Get the statuses of all non-idle sessions."""
-    return json_response(await site.runtime.statuses())
+    return json_response(await server.runtime.statuses())
 
 
 @routes.get("/session/{id}", access="token", response=Session)
-async def get(site: ServerContext, request: Request) -> Response:
+async def get(server: ServerContext, request: Request) -> Response:
     """Get a session."""
-    return json_response(await site.runtime.session(session_id(request)))
+    return json_response(await server.runtime.session(session_id(request)))
 
 
 @routes.delete("/session/{id}", access="token", response=bool)
-async def delete(site: ServerContext, request: Request) -> Response:
+async def delete(server: ServerContext, request: Request) -> Response:
     """Delete a session and all its descendants."""
-    await site.runtime.delete_session(session_id(request))
+    await server.runtime.delete_session(session_id(request))
     return json_response(True)
 
 
 @routes.get("/session/{id}/children", access="token", response=tuple[Session, ...])
-async def children(site: ServerContext, request: Request) -> Response:
+async def children(server: ServerContext, request: Request) -> Response:
     """List the child sessions of a session."""
-    session = await site.runtime.session(session_id(request))
-    return json_response(await site.runtime.children(session.id))
+    session = await server.runtime.session(session_id(request))
+    return json_response(await server.runtime.children(session.id))
 
 
 @routes.get("/session/{id}/todo", access="token", response=tuple[Todo, ...])
-async def todos(site: ServerContext, request: Request) -> Response:
+async def todos(server: ServerContext, request: Request) -> Response:
     """List a session's todos."""
-    session = await site.runtime.session(session_id(request))
-    return json_response(await site.runtime.todos(session.id))
+    session = await server.runtime.session(session_id(request))
+    return json_response(await server.runtime.todos(session.id))
 
 
 @routes.post("/session/{id}/abort", access="token", key=True, response=bool)
-async def abort(site: ServerContext, request: Request) -> Response:
+async def abort(server: ServerContext, request: Request) -> Response:
     """Abort a session and its descendants; once per Idempotency-Key.
 
     Returns true even if the session is idle or does not exist."""
     with suppress(NotFound):
         at = session_id(request)
-        rested = isinstance(await site.runtime.status(at), Idle)
-        await site.runtime.abort(at, key=idempotency_key(request))
+        rested = isinstance(await server.runtime.status(at), Idle)
+        await server.runtime.abort(at, key=idempotency_key(request))
         if rested:
-            await site.runtime.publish_idle(at)
+            await server.runtime.publish_idle(at)
     return json_response(True)
 
 
@@ -162,14 +162,14 @@ class GlobalSession(Session, frozen=True, kw_only=True):
     ),
     response=tuple[Session, ...],
 )
-async def list_sessions(site: ServerContext, request: Request) -> Response:
+async def list_sessions(server: ServerContext, request: Request) -> Response:
     """List the sessions of a directory or project, last used first."""
     scope = query_choice(request, "scope", ("project",))
     path, here = query_text(request, "path"), named_directory(request)
     exactly = here if scope is None and path is None else None
     below = None
     if exactly is None:
-        root = (await site.runtime.conversations.worktree(directory(site, request))).rstrip("/")
+        root = (await server.runtime.conversations.worktree(directory(server, request))).rstrip("/")
         below = _path_in_project(root, path or "")
     query = SessionQuery(
         directory=exactly,
@@ -179,8 +179,8 @@ async def list_sessions(site: ServerContext, request: Request) -> Response:
         search=query_text(request, "search") or "",
         limit=query_number(request, "limit", default=100, most=MOST_SESSIONS),
     )
-    async with site.heavy_reads:
-        found = await site.runtime.conversations.list(query)
+    async with server.heavy_reads:
+        found = await server.runtime.conversations.list(query)
     return json_response(found)
 
 
@@ -199,7 +199,7 @@ async def list_sessions(site: ServerContext, request: Request) -> Response:
     headers=(DIRECTORY_HEADER_PARAM,),
     response=tuple[GlobalSession, ...],
 )
-async def list_all_sessions(site: ServerContext, request: Request) -> Response:
+async def list_all_sessions(server: ServerContext, request: Request) -> Response:
     """List the sessions of all directories, last used first, by page.
 
     Sessions with the same update time are never split over two pages."""
@@ -213,8 +213,8 @@ async def list_all_sessions(site: ServerContext, request: Request) -> Response:
         archived=query_flag(request, "archived"),
         limit=limit + 1,
     )
-    async with site.heavy_reads:
-        found = await site.runtime.conversations.list(query)
+    async with server.heavy_reads:
+        found = await server.runtime.conversations.list(query)
     page = found[:limit]
     if len(found) > limit:
         over = found[limit].time.updated

@@ -50,7 +50,7 @@ class PermissionResponse(Shape, frozen=True, kw_only=True):
 
 
 @routes.patch("/session/{id}", access="token", body=SessionUpdate, response=Session)
-async def update(site: ServerContext, request: Request) -> Response:
+async def update(server: ServerContext, request: Request) -> Response:
     """Change title, metadata, rules or archive time of a session."""
     new = read_body(request, SessionUpdate)
     change = SessionChanges(
@@ -59,7 +59,7 @@ async def update(site: ServerContext, request: Request) -> Response:
         permission=new.permission or (),
         archived=_archive_time(new.time or NewTime()),
     )
-    return json_response(await site.runtime.conversations.change(session_id(request), change))
+    return json_response(await server.runtime.conversations.change(session_id(request), change))
 
 
 def _archive_time(time: NewTime) -> int | UnsetType | None:
@@ -71,28 +71,28 @@ def _archive_time(time: NewTime) -> int | UnsetType | None:
 
 
 @routes.post("/session/{id}/fork", access="token", key=True, body=ForkRequest, response=Session)
-async def fork(site: ServerContext, request: Request) -> Response:
+async def fork(server: ServerContext, request: Request) -> Response:
     """Fork a session before a message, or as a whole."""
     wanted = read_body(request, ForkRequest)
-    copy = await site.runtime.conversations.fork(
+    copy = await server.runtime.conversations.fork(
         session_id(request), before=wanted.message_id, key=idempotency_key(request)
     )
     return json_response(copy)
 
 
 @routes.post("/session/{id}/share", access="token", response=Session)
-async def share(site: ServerContext, request: Request) -> Response:
+async def share(server: ServerContext, request: Request) -> Response:
     """Share a session (always refused)."""
-    await site.runtime.session(session_id(request))
+    await server.runtime.session(session_id(request))
     raise InvalidInput(NO_SHARING)
 
 
 @routes.delete("/session/{id}/share", access="token", response=Session)
-async def unshare(site: ServerContext, request: Request) -> Response:
+async def unshare(server: ServerContext, request: Request) -> Response:
     """Unshare a session (no effect: sessions are never shared).
 
     Does nothing: sessions are never shared."""
-    return json_response(await site.runtime.session(session_id(request)))
+    return json_response(await server.runtime.session(session_id(request)))
 
 
 @routes.post(
@@ -102,9 +102,9 @@ async def unshare(site: ServerContext, request: Request) -> Response:
     response=bool,
     statuses=(409,),
 )
-async def respond(site: ServerContext, request: Request) -> Response:
+async def respond(server: ServerContext, request: Request) -> Response:
     """Reply to a permission request (OpenCode alias of `/permission/{id}/reply`)."""
     said = read_body(request, PermissionResponse)
-    await site.runtime.session(session_id(request))
-    await site.runtime.answer(path_id(request, "permissionID", "ask"), said.response)
+    await server.runtime.session(session_id(request))
+    await server.runtime.answer(path_id(request, "permissionID", "ask"), said.response)
     return json_response(True)

@@ -83,35 +83,35 @@ _KINDS: Mapping[str, type[Shape]] = {
 }
 
 
-def _announce(site: ServerContext, request: Request, type: str, properties: Shape) -> Response:
-    where = directory(site, request)
-    site.runtime.broadcast.announce(type, properties, place=SessionLocation(where, project_id(where)))
+def _announce(server: ServerContext, request: Request, type: str, properties: Shape) -> Response:
+    where = directory(server, request)
+    server.runtime.broadcast.announce(type, properties, location=SessionLocation(where, project_id(where)))
     return json_response(True)
 
 
 @routes.post(
     "/tui/append-prompt", access="token", directory=True, body=TuiPromptText, response=bool, statuses=(404,)
 )
-async def append(site: ServerContext, request: Request) -> Response:
+async def append(server: ServerContext, request: Request) -> Response:
     """Append text to the prompt in terminals."""
-    return _announce(site, request, APPEND, read_body(request, TuiPromptText))
+    return _announce(server, request, APPEND, read_body(request, TuiPromptText))
 
 
 @routes.post(
     "/tui/execute-command", access="token", directory=True, body=TuiCommand, response=bool, statuses=(404,)
 )
-async def execute(site: ServerContext, request: Request) -> Response:
+async def execute(server: ServerContext, request: Request) -> Response:
     """Execute a command in terminals.
 
     Terminals ignore unknown commands."""
     named = read_body(request, TuiCommand).command
-    return _announce(site, request, EXECUTE, TuiCommand(command=_OLD_COMMANDS.get(named, named)))
+    return _announce(server, request, EXECUTE, TuiCommand(command=_OLD_COMMANDS.get(named, named)))
 
 
 @routes.post("/tui/show-toast", access="token", directory=True, body=Toast, response=bool, statuses=(404,))
-async def toast(site: ServerContext, request: Request) -> Response:
+async def toast(server: ServerContext, request: Request) -> Response:
     """Show a toast in terminals."""
-    return _announce(site, request, TOAST, read_body(request, Toast))
+    return _announce(server, request, TOAST, read_body(request, Toast))
 
 
 @routes.post(
@@ -122,30 +122,30 @@ async def toast(site: ServerContext, request: Request) -> Response:
     response=bool,
     statuses=(404,),
 )
-async def select(site: ServerContext, request: Request) -> Response:
+async def select(server: ServerContext, request: Request) -> Response:
     """Show a session in terminals."""
     chosen = read_body(request, TuiSessionChoice)
-    await site.runtime.session(chosen.session_id)
-    return _announce(site, request, SELECT, chosen)
+    await server.runtime.session(chosen.session_id)
+    return _announce(server, request, SELECT, chosen)
 
 
 @routes.post("/tui/publish", access="token", directory=True, body=TuiEvent, response=bool, statuses=(404,))
-async def publish(site: ServerContext, request: Request) -> Response:
+async def publish(server: ServerContext, request: Request) -> Response:
     """Publish an event to terminals."""
     event = read_body(request, TuiEvent)
     try:
         properties = msgspec.convert(event.properties, _KINDS[event.type])
     except msgspec.ValidationError as error:
         raise InvalidInput(f"properties do not match the schema of {event.type}: {error}") from None
-    return _announce(site, request, event.type, properties)
+    return _announce(server, request, event.type, properties)
 
 
 def _add_command(path: str, command: str) -> None:
     summary = f"Execute the command `{command}` in terminals"
 
     @routes.post(path, access="token", directory=True, summary=summary, response=bool, statuses=(404,))
-    async def execute_command(site: ServerContext, request: Request) -> Response:
-        return _announce(site, request, EXECUTE, TuiCommand(command=command))
+    async def execute_command(server: ServerContext, request: Request) -> Response:
+        return _announce(server, request, EXECUTE, TuiCommand(command=command))
 
 
 for each in _COMMAND_ROUTES.items():

@@ -60,9 +60,9 @@ class ChangedFile(Shape, frozen=True, kw_only=True):
 
 
 @routes.get("/vcs", access="token", directory=True, response=Branches)
-async def get(site: ServerContext, request: Request) -> Response:
+async def get(server: ServerContext, request: Request) -> Response:
     """Get the current and the default branch."""
-    return json_response(await site.blocking.run(partial(_branches, Path(directory(site, request)))))
+    return json_response(await server.blocking.run(partial(_branches, Path(directory(server, request)))))
 
 
 def _branches(where: Path) -> Branches:
@@ -73,9 +73,9 @@ def _branches(where: Path) -> Branches:
 
 
 @routes.get("/vcs/status", access="token", directory=True, response=tuple[FileStatus, ...])
-async def status(site: ServerContext, request: Request) -> Response:
+async def status(server: ServerContext, request: Request) -> Response:
     """List files that differ from the last commit."""
-    diffs = await site.blocking.run(partial(_diffs, DiffRequest(where=Path(directory(site, request)))))
+    diffs = await server.blocking.run(partial(_diffs, DiffRequest(where=Path(directory(server, request)))))
     return json_response(
         [
             FileStatus(
@@ -90,11 +90,11 @@ async def status(site: ServerContext, request: Request) -> Response:
 
 
 @routes.get("/file/status", access="token", directory=True, response=tuple[ChangedFile, ...])
-async def files(site: ServerContext, request: Request) -> Response:
+async def files(server: ServerContext, request: Request) -> Response:
     """List changed files (OpenCode alias).
 
     The files of `/vcs/status`, in an older shape."""
-    diffs = await site.blocking.run(partial(_diffs, DiffRequest(where=Path(directory(site, request)))))
+    diffs = await server.blocking.run(partial(_diffs, DiffRequest(where=Path(directory(server, request)))))
     return json_response(
         [
             ChangedFile(
@@ -118,7 +118,7 @@ async def files(site: ServerContext, request: Request) -> Response:
     ),
     response=tuple[FileDiff, ...],
 )
-async def diff(site: ServerContext, request: Request) -> Response:
+async def diff(server: ServerContext, request: Request) -> Response:
     """Diff since the last commit or the branch point."""
     modes: tuple[Literal["git", "branch"], ...] = ("git", "branch")
     mode = query_choice(request, "mode", modes)
@@ -127,23 +127,23 @@ async def diff(site: ServerContext, request: Request) -> Response:
             "mode is required: git (compare with the last commit) or branch (with the branch point)"
         )
     context = query_number(request, "context", default=ALL_CONTEXT, most=100_000)
-    wish = DiffRequest(
-        where=Path(directory(site, request)),
+    diff_request = DiffRequest(
+        where=Path(directory(server, request)),
         base=mode,
         context=context,
-        rules=await default_agent_rules(site, request),
+        rules=await default_agent_rules(server, request),
     )
-    return json_response(await site.blocking.run(partial(_diffs, wish)))
+    return json_response(await server.blocking.run(partial(_diffs, diff_request)))
 
 
 @routes.get("/vcs/diff/raw", access="token", directory=True, response=str, content_type=DIFF_TYPE)
-async def raw(site: ServerContext, request: Request) -> Response:
+async def raw(server: ServerContext, request: Request) -> Response:
     """Get the patch since the last commit as text.
 
     Text that `git apply` accepts."""
-    rules = await default_agent_rules(site, request)
-    wish = DiffRequest(where=Path(directory(site, request)), context=3, rules=rules)
-    diffs = await site.blocking.run(partial(_diffs, wish))
+    rules = await default_agent_rules(server, request)
+    diff_request = DiffRequest(where=Path(directory(server, request)), context=3, rules=rules)
+    diffs = await server.blocking.run(partial(_diffs, diff_request))
     return Response(
         200, "".join(each.patch or "" for each in diffs).encode("utf-8", "replace"), content_type=DIFF_TYPE
     )
@@ -178,19 +178,27 @@ class DiffRequest(Struct, frozen=True, kw_only=True):
         return self.context is not None and evaluate(self.rules, "read", file) != "deny"
 
 
-def _diffs(wish: DiffRequest) -> list[FileDiff]:
+def _diffs(diff_request: DiffRequest) -> list[FileDiff]:
     """Diff the directory against its base, sorted by file name."""
-    repository = _repository(wish.where)
+    repository = _repository(diff_request.where)
     if repository is None:
         return []
-    with open_git(_git_path(repository.root), repository, _relative_path(wish.where, repository)) as git:
-        base = git.base if wish.base == "git" else git.branch_point()
+    with open_git(
+        _git_path(repository.root), repository, _relative_path(diff_request.where, repository)
+    ) as git:
+        base = git.base if diff_request.base == "git" else git.branch_point()
         if base is None:
             return []
         changes = git.changes(base)
-        patches = {} if wish.context is None else split_patch(git.patch(base, wish.context), changes)
-        kept = [_file_diff(change, patches if wish.shows_patch(change.file) else {}) for change in changes]
-        found = [*kept, *_new_files(git, repository, wish)]
+        patches = (
+            {}
+            if diff_request.context is None
+            else split_patch(git.patch(base, diff_request.context), changes)
+        )
+        kept = [
+            _file_diff(change, patches if diff_request.shows_patch(change.file) else {}) for change in changes
+        ]
+        found = [*kept, *_new_files(git, repository, diff_request)]
     return sorted(found, key=lambda each: each.file or "")
 
 
@@ -204,14 +212,14 @@ def _file_diff(change: GitChange, patches: Mapping[str, str]) -> FileDiff:
     )
 
 
-def _new_files(git: Git, repository: Repository, wish: DiffRequest) -> list[FileDiff]:
+def _new_files(git: Git, repository: Repository, diff_request: DiffRequest) -> list[FileDiff]:
     """Diff untracked files, up to the same total size as git's own patch."""
     files, room = Files(repository.root), MOST_BYTES
     found = []
     for name in git.untracked_files():
         text = _new_text(files, name, room)
         room -= len(text or "")
-        patch = new_file_patch(name, text) if wish.shows_patch(name) else None
+        patch = new_file_patch(name, text) if diff_request.shows_patch(name) else None
         lines = text.count("\n") + (not text.endswith("\n")) if text else 0
         found.append(FileDiff(file=name, additions=lines, deletions=0, status="added", patch=patch))
     return found

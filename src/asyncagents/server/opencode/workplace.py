@@ -17,35 +17,35 @@ from asyncagents.tools.guard.place_guard import UNGUARDED, PlaceGuard
 from asyncagents.tools.project.prompt_sources import ProjectPromptSources
 
 
-async def request_workplace(site: ServerContext, request: Request) -> Workplace:
+async def request_workplace(server: ServerContext, request: Request) -> Workplace:
     """Return the workplace of the request's directory. Raises `InvalidInput` naming an invalid file."""
     try:
-        return await site.runtime.workplace(directory(site, request))
+        return await server.runtime.workplace(directory(server, request))
     except ConfigError as error:
         raise InvalidInput(str(error)) from error
 
 
-async def default_agent_rules(site: ServerContext, request: Request) -> tuple[Rule, ...]:
+async def default_agent_rules(server: ServerContext, request: Request) -> tuple[Rule, ...]:
     """Return the rules of the directory's default agent."""
-    place = await request_workplace(site, request)
-    return place.agents.default().layers.rules if isinstance(place, Project) else default_rules()
+    workplace = await request_workplace(server, request)
+    return workplace.agents.default().layers.rules if isinstance(workplace, Project) else default_rules()
 
 
-async def place_guard(site: ServerContext, request: Request) -> PlaceGuard:
+async def place_guard(server: ServerContext, request: Request) -> PlaceGuard:
     """Return the place guard of the directory's file tools."""
-    place = await request_workplace(site, request)
-    material = place.prompt_sources if isinstance(place, Project) else None
-    return material.io.files.guard if isinstance(material, ProjectPromptSources) else UNGUARDED
+    workplace = await request_workplace(server, request)
+    sources = workplace.prompt_sources if isinstance(workplace, Project) else None
+    return sources.io.files.guard if isinstance(sources, ProjectPromptSources) else UNGUARDED
 
 
-async def load_directory_config(site: ServerContext, request: Request) -> LoadedConfig:
+async def load_directory_config(server: ServerContext, request: Request) -> LoadedConfig:
     """Load the config of the request's directory anew. Raises `InvalidInput`."""
-    return await load_config_at(site, Path(directory(site, request)))
+    return await load_config_at(server, Path(directory(server, request)))
 
 
-async def load_config_at(site: ServerContext, place: Path) -> LoadedConfig:
+async def load_config_at(server: ServerContext, place: Path) -> LoadedConfig:
     try:
-        return await site.blocking.run(partial(_load, place))
+        return await server.blocking.run(partial(_load, place))
     except ConfigError as error:
         raise InvalidInput(str(error)) from error
 

@@ -20,12 +20,12 @@ routes = Routes()
     ),
     response=tuple[Approval, ...],
 )
-async def list_approvals(site: ServerContext, request: Request) -> Response:
+async def list_approvals(server: ServerContext, request: Request) -> Response:
     """List approvals (asks answered with `always`), newest first."""
-    where = named_directory(request, beneath=site.directory)
+    where = named_directory(request, beneath=server.directory)
     limit = query_number(request, "limit", default=MAX_LIMIT, most=MAX_LIMIT)
-    async with site.heavy_reads:
-        return json_response(await site.runtime.approvals.list(where, limit=limit))
+    async with server.heavy_reads:
+        return json_response(await server.runtime.approvals.list(where, limit=limit))
 
 
 @routes.delete(
@@ -37,19 +37,19 @@ async def list_approvals(site: ServerContext, request: Request) -> Response:
     ),
     response=WithdrawResult,
 )
-async def withdraw_all(site: ServerContext, request: Request) -> Response:
+async def withdraw_all(server: ServerContext, request: Request) -> Response:
     """Withdraw all approvals of a project, or those of one permission.
 
     The project's directory must be given."""
-    where = named_directory(request, beneath=site.directory)
+    where = named_directory(request, beneath=server.directory)
     if where is None:
         raise InvalidInput("directory is required: the project whose approvals are withdrawn")
-    count = await site.runtime.approvals.withdraw_all(where, query_text(request, "permission"))
+    count = await server.runtime.approvals.withdraw_all(where, query_text(request, "permission"))
     return json_response(WithdrawResult(withdrawn=count))
 
 
 @routes.delete("/v1/approvals/{id}", access="token", response=bool)
-async def withdraw(site: ServerContext, request: Request) -> Response:
+async def withdraw(server: ServerContext, request: Request) -> Response:
     """Withdraw an approval."""
-    await site.runtime.approvals.withdraw(path_id(request, "id", "approval"))
+    await server.runtime.approvals.withdraw(path_id(request, "id", "approval"))
     return json_response(True)

@@ -32,17 +32,17 @@ class AskAnswer(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     response=tuple[WaitingCall, ...],
     statuses=(404,),
 )
-async def asks(site: ServerContext, request: Request) -> Response:
+async def asks(server: ServerContext, request: Request) -> Response:
     """List calls that wait for a person, each with its lineage."""
     tree = query_text(request, "sessionID")
-    return json_response(await site.runtime.asks(SessionId(tree) if tree else None))
+    return json_response(await server.runtime.asks(SessionId(tree) if tree else None))
 
 
 @routes.post("/v1/asks/{id}/answer", access="token", body=AskAnswer, response=Call, statuses=(409,))
-async def answer(site: ServerContext, request: Request) -> Response:
+async def answer(server: ServerContext, request: Request) -> Response:
     """Answer a permission request, a question or an approval."""
     said = read_body(request, AskAnswer)
-    call = await site.runtime.answer(
+    call = await server.runtime.answer(
         path_id(request, "id", "ask"),
         said.reply,
         input=said.input,

@@ -73,14 +73,14 @@ class SentFailed(Shape, frozen=True, kw_only=True):
     statuses=(404, 409, 422),
     most_bytes=MOST_BYTES,
 )
-async def post_result(site: ServerContext, request: Request) -> Response:
+async def post_result(server: ServerContext, request: Request) -> Response:
     """Submit the result of a pending call.
 
     `{"pendingID", "result": {"title"?, "output", "metadata"?}}`"""
-    sent = read_incoming_result(request.body)
-    if not isinstance(sent.result, Completed):
+    result = read_incoming_result(request.body)
+    if not isinstance(result.result, Completed):
         raise InvalidInput("the body is an error, not a result: send it to /async-tool/error")
-    return json_response(await site.runtime.async_tools.submit(sent))
+    return json_response(await server.runtime.async_tools.submit(result))
 
 
 @routes.post(
@@ -91,14 +91,14 @@ async def post_result(site: ServerContext, request: Request) -> Response:
     statuses=(404, 409),
     most_bytes=MOST_BYTES,
 )
-async def post_error(site: ServerContext, request: Request) -> Response:
+async def post_error(server: ServerContext, request: Request) -> Response:
     """Submit the error of a pending call.
 
     `{"pendingID", "error"}`"""
-    sent = read_incoming_result(request.body)
-    if not isinstance(sent.result, Failed):
+    result = read_incoming_result(request.body)
+    if not isinstance(result.result, Failed):
         raise InvalidInput("the body is a result, not an error: send it to /async-tool/result")
-    return json_response(await site.runtime.async_tools.submit(sent))
+    return json_response(await server.runtime.async_tools.submit(result))
 
 
 @routes.post(
@@ -109,18 +109,18 @@ async def post_error(site: ServerContext, request: Request) -> Response:
     statuses=(404, 409, 422),
     most_bytes=MOST_BYTES,
 )
-async def post_webhook(site: ServerContext, request: Request) -> Response:
+async def post_webhook(server: ServerContext, request: Request) -> Response:
     """Submit a result or error by signed webhook, without a token.
 
     Takes the body of either route, signed, with any content type."""
-    call = await site.runtime.async_tools.receive(request.headers, request.body)
+    call = await server.runtime.async_tools.receive(request.headers, request.body)
     return json_response(WebhookReceipt(pending_id=call.id, status=call.status))
 
 
 @routes.get(
     "/async-tool/pending", access="token", query=_QUERY, response=tuple[PendingToolCall, ...], statuses=(404,)
 )
-async def list_pending(site: ServerContext, request: Request) -> Response:
+async def list_pending(server: ServerContext, request: Request) -> Response:
     """List pending calls, oldest first.
 
     Pass the last id as `after` to get the next page, until a page is empty."""
@@ -131,7 +131,7 @@ async def list_pending(site: ServerContext, request: Request) -> Response:
     session_id = SessionId(given["sessionID"]) if "sessionID" in given else None
     if session_id == "":
         raise NotFound("session", session_id)
-    found = await site.runtime.async_tools.list(
+    found = await server.runtime.async_tools.list(
         _STATUSES[_STATUSES.index(status)],
         session_id,
         after=given.get("after", ""),
@@ -141,17 +141,17 @@ async def list_pending(site: ServerContext, request: Request) -> Response:
 
 
 @routes.get("/async-tool/pending/{id}", access="token", response=PendingToolCall)
-async def get_pending(site: ServerContext, request: Request) -> Response:
+async def get_pending(server: ServerContext, request: Request) -> Response:
     """Get a pending call."""
-    return json_response(await site.runtime.async_tools.get(path_id(request, "id", "pending call")))
+    return json_response(await server.runtime.async_tools.get(path_id(request, "id", "pending call")))
 
 
 @routes.delete("/async-tool/pending/{id}", access="token", response=PendingToolCall, statuses=(409,))
-async def delete_pending(site: ServerContext, request: Request) -> Response:
+async def delete_pending(server: ServerContext, request: Request) -> Response:
     """Cancel a pending call.
 
     The call fails with `cancelled`, and its session continues."""
-    return json_response(await site.runtime.async_tools.cancel(path_id(request, "id", "pending call")))
+    return json_response(await server.runtime.async_tools.cancel(path_id(request, "id", "pending call")))
 
 
 def _filters(request: Request) -> dict[str, str]:

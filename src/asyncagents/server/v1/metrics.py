@@ -19,34 +19,34 @@ class Ready(Shape, frozen=True, kw_only=True):
 
 
 @routes.get("/metrics", access="local", response=str, content_type=CONTENT_TYPE)
-async def metrics(site: ServerContext, request: Request) -> Response:
+async def metrics(server: ServerContext, request: Request) -> Response:
     """Get Prometheus metrics of the store and of this process."""
     lines = [
         *_gauge("info", "Version of the server.", {(VERSION,): 1}, "version"),
-        *_gauge("uptime_seconds", "Seconds since the start.", (site.clock.now() - site.started) / 1000),
-        *_gauge("live_runs", "Sessions that this process runs.", site.runtime.live),
-        *_store_metrics(await site.runtime.census()),
-        *_process_metrics(site.runtime.counters),
+        *_gauge("uptime_seconds", "Seconds since the start.", (server.clock.now() - server.started) / 1000),
+        *_gauge("live_runs", "Sessions that this process runs.", server.runtime.live),
+        *_store_metrics(await server.runtime.census()),
+        *_process_metrics(server.runtime.counters),
     ]
     return Response(200, "\n".join((*lines, "")).encode(), content_type=CONTENT_TYPE)
 
 
 @routes.get("/ready", access="open", response=Ready)
-async def ready(site: ServerContext, request: Request) -> Response:
+async def ready(server: ServerContext, request: Request) -> Response:
     """Check readiness; 503 says why sessions do not run.
 
     The reason is short and names no path or row, since this route needs no token."""
-    if site.closing.is_set():
+    if server.closing.is_set():
         return error_response(503, "the server is stopping")
-    if not site.runtime.serves and not site.runtime.tasks.is_served_elsewhere(""):
+    if not server.runtime.serves and not server.runtime.tasks.is_served_elsewhere(""):
         return error_response(503, "no sessions run here: this process only reads and admits input")
-    if site.runtime.defaults.missing is not None:
+    if server.runtime.defaults.missing is not None:
         return error_response(
             503, "no model is configured, so only history is available: the log says what to set"
         )
-    if site.runtime.trouble is not None:
+    if server.runtime.trouble is not None:
         return error_response(503, "work cannot be written to the store; it is retried, and the log says why")
-    reason = await site.runtime.readiness.trouble()
+    reason = await server.runtime.readiness.trouble()
     if reason is not None:
         return error_response(503, f"requests cannot be stored: {reason}")
     return json_response(Ready(status="ready"))
@@ -102,20 +102,20 @@ def _gauge(
     yield from _samples(name, labels, found)
 
 
-def _counter(name: str, about: str, tally: LabelledCounter, *labels: str) -> Iterator[str]:
+def _counter(name: str, about: str, counter: LabelledCounter, *labels: str) -> Iterator[str]:
     yield from _head(f"{name}_total", about, "counter")
-    yield from _samples(f"{name}_total", labels, tally.counts)
+    yield from _samples(f"{name}_total", labels, counter.counts)
 
 
-def _histogram(name: str, about: str, spread: Histogram, *labels: str) -> Iterator[str]:
+def _histogram(name: str, about: str, histogram: Histogram, *labels: str) -> Iterator[str]:
     yield from _head(name, about, "histogram")
-    for label, buckets in sorted(spread.buckets.items()):
+    for label, buckets in sorted(histogram.buckets.items()):
         own = dict(zip(labels, (label,), strict=False))
         count = 0
         for bound, within in zip((*map(_number, BUCKET_BOUNDS), "+Inf"), buckets, strict=True):
             count += within
             yield _sample(f"{name}_bucket", own | {"le": bound}, count)
-        yield _sample(f"{name}_sum", own, spread.sums[label])
+        yield _sample(f"{name}_sum", own, histogram.sums[label])
         yield _sample(f"{name}_count", own, count)
 
 

@@ -65,13 +65,13 @@ class FollowUpPrompt(TypedPrompt, frozen=True, kw_only=True, forbid_unknown_fiel
     statuses=(404,),
     most_bytes=MOST_PROMPT_BYTES,
 )
-async def begin(site: ServerContext, request: Request) -> Response:
+async def begin(server: ServerContext, request: Request) -> Response:
     """Create a session with its first prompt; once per Idempotency-Key."""
     new = read_body(request, FirstPrompt)
-    session, message_id = await site.runtime.begin(
+    session, message_id = await server.runtime.begin(
         new.prompt,
         title=new.title,
-        directory=parse_directory(new.directory) if new.directory else directory(site, request),
+        directory=parse_directory(new.directory) if new.directory else directory(server, request),
         key=idempotency_key(request),
         permission=new.permission,
         **new.prompt_options(),
@@ -87,10 +87,10 @@ async def begin(site: ServerContext, request: Request) -> Response:
     response=SendResult,
     most_bytes=MOST_PROMPT_BYTES,
 )
-async def post_prompt(site: ServerContext, request: Request) -> Response:
+async def post_prompt(server: ServerContext, request: Request) -> Response:
     """Send typed text as a prompt without waiting."""
     said = read_body(request, FollowUpPrompt)
-    sent = await site.runtime.send(
+    sent = await server.runtime.send(
         session_id(request),
         said.prompt,
         key=idempotency_key(request),

@@ -40,12 +40,12 @@ class CursorEvent(Shape, frozen=True, kw_only=True):
     content_type="text/event-stream",
     events=(("cursor", CursorEvent), ("reset", dict[str, Any]), *EVENTS),
 )
-async def events(site: ServerContext, request: Request) -> AnyResponse:
+async def events(server: ServerContext, request: Request) -> AnyResponse:
     """Stream the events of a session, from now or from a cursor."""
     named, tree = session_id(request), query_flag(request, "tree")
     after = query_text(request, "after") or request.header(LAST_ID) or None
-    root_id = await site.runtime.root_of(named) if tree else named
-    heard = site.runtime.follow(named, after=after, tree=tree)
+    root_id = await server.runtime.root_of(named) if tree else named
+    heard = server.runtime.follow(named, after=after, tree=tree)
     try:
         first = await anext(heard)
     except BaseException:

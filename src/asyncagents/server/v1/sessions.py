@@ -38,9 +38,9 @@ class Abort(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @routes.get("/v1/cursor", access="token", response=FeedPosition)
-async def get_cursor(site: ServerContext, request: Request) -> Response:
+async def get_cursor(server: ServerContext, request: Request) -> Response:
     """Get the current event cursor, to resume a stream from later."""
-    return json_response(FeedPosition(cursor=await site.runtime.cursor()))
+    return json_response(FeedPosition(cursor=await server.runtime.cursor()))
 
 
 @routes.get(
@@ -49,10 +49,10 @@ async def get_cursor(site: ServerContext, request: Request) -> Response:
     query=(Param("asks", "Only asks, oldest first, each with its lineage", "boolean"),),
     response=tuple[OpenCall, ...],
 )
-async def list_awaited(site: ServerContext, request: Request) -> Response:
+async def list_awaited(server: ServerContext, request: Request) -> Response:
     """List the calls of a session tree that wait for people or results."""
     return json_response(
-        await site.runtime.tasks.list_awaited(session_id(request), asks=query_flag(request, "asks"))
+        await server.runtime.tasks.list_awaited(session_id(request), asks=query_flag(request, "asks"))
     )
 
 
@@ -63,11 +63,11 @@ async def list_awaited(site: ServerContext, request: Request) -> Response:
     headers=(DIRECTORY_HEADER_PARAM,),
     response=tuple[Session, ...],
 )
-async def roots(site: ServerContext, request: Request) -> Response:
+async def roots(server: ServerContext, request: Request) -> Response:
     """List root sessions, newest first."""
     limit = query_number(request, "limit", default=100, most=MOST_SESSIONS)
     return json_response(
-        await site.runtime.roots(named_directory(request, beneath=site.directory), limit=limit)
+        await server.runtime.roots(named_directory(request, beneath=server.directory), limit=limit)
     )
 
 
@@ -77,9 +77,9 @@ async def roots(site: ServerContext, request: Request) -> Response:
     query=(Param("prefix", "Accept an unambiguous prefix of the id", "boolean"),),
     response=SessionState,
 )
-async def state(site: ServerContext, request: Request) -> Response:
+async def state(server: ServerContext, request: Request) -> Response:
     """Get a session with its state."""
-    runtime, named = site.runtime, session_id(request)
+    runtime, named = server.runtime, session_id(request)
     session = await (runtime.find_session(named) if query_flag(request, "prefix") else runtime.session(named))
     root_id = await runtime.root_of(session.id)
     return json_response(
@@ -95,20 +95,20 @@ async def state(site: ServerContext, request: Request) -> Response:
 
 
 @routes.get("/v1/sessions/{id}/tree", access="token", response=tuple[Session, ...])
-async def tree(site: ServerContext, request: Request) -> Response:
+async def tree(server: ServerContext, request: Request) -> Response:
     """List all sessions of a session's tree, root first."""
-    found, ahead = [], [await site.runtime.session(await site.runtime.root_of(session_id(request)))]
+    found, ahead = [], [await server.runtime.session(await server.runtime.root_of(session_id(request)))]
     while ahead:
         session = ahead.pop()
         found.append(session)
-        ahead += await site.runtime.children(session.id)
+        ahead += await server.runtime.children(session.id)
     return json_response(found)
 
 
 @routes.get("/v1/sessions/{id}/statuses", access="token", response=dict[str, Status])
-async def statuses(site: ServerContext, request: Request) -> Response:
+async def statuses(server: ServerContext, request: Request) -> Response:
     """Get the statuses of all non-idle sessions of a session's tree."""
-    return json_response(await site.runtime.statuses(await site.runtime.root_of(session_id(request))))
+    return json_response(await server.runtime.statuses(await server.runtime.root_of(session_id(request))))
 
 
 @routes.get(
@@ -117,32 +117,32 @@ async def statuses(site: ServerContext, request: Request) -> Response:
     query=(Param("live", "Only tasks that have not ended", "boolean"),),
     response=tuple[BackgroundTask, ...],
 )
-async def tasks(site: ServerContext, request: Request) -> Response:
+async def tasks(server: ServerContext, request: Request) -> Response:
     """List the tasks of a session's tree, oldest first."""
-    session = await site.runtime.session(session_id(request))
-    return json_response(await site.runtime.tasks.list(session.id, live=query_flag(request, "live")))
+    session = await server.runtime.session(session_id(request))
+    return json_response(await server.runtime.tasks.list(session.id, live=query_flag(request, "live")))
 
 
 @routes.get("/v1/sessions/{id}/calls", access="token", response=tuple[Call, ...])
-async def calls(site: ServerContext, request: Request) -> Response:
+async def calls(server: ServerContext, request: Request) -> Response:
     """List the open calls of a session."""
-    session = await site.runtime.session(session_id(request))
-    return json_response(await site.runtime.open_calls(session.id))
+    session = await server.runtime.session(session_id(request))
+    return json_response(await server.runtime.open_calls(session.id))
 
 
 @routes.post("/v1/sessions/{id}/abort", access="token", key=True, body=Abort, response=AbortResult)
-async def abort(site: ServerContext, request: Request) -> Response:
+async def abort(server: ServerContext, request: Request) -> Response:
     """Abort a session and all below it, or its turn; once per Idempotency-Key."""
     wanted = read_body(request, Abort)
     if not 0 <= wanted.seconds <= LONGEST_WAIT:
         raise InvalidInput(f"seconds must be from 0 to {LONGEST_WAIT:.0f}")
-    done = await site.runtime.abort(
+    done = await server.runtime.abort(
         session_id(request), seconds=wanted.seconds, scope=wanted.scope, key=idempotency_key(request)
     )
     return json_response(AbortResult(stopped=done))
 
 
 @routes.get("/v1/messages/{messageID}/answer", access="token", response=AnswerResult)
-async def answer_to(site: ServerContext, request: Request) -> Response:
+async def answer_to(server: ServerContext, request: Request) -> Response:
     """Get the message that answered a prompt, if there is one."""
-    return json_response(AnswerResult(answer=await site.runtime.answer_to(message_id(request))))
+    return json_response(AnswerResult(answer=await server.runtime.answer_to(message_id(request))))

@@ -88,31 +88,31 @@ _EVENTS: tuple[tuple[str, Any], ...] = (
 
 def one_at_a_time(handler: BoardHandler) -> BoardHandler:
     @wraps(handler)
-    async def handle(site: ServerContext, request: Request) -> Response:
-        async with site.heavy_reads:
-            return await handler(site, request)
+    async def handle(server: ServerContext, request: Request) -> Response:
+        async with server.heavy_reads:
+            return await handler(server, request)
 
     return handle
 
 
 @routes.get("/v1/health", access="open", response=Health)
-async def health(site: ServerContext, request: Request) -> Response:
+async def health(server: ServerContext, request: Request) -> Response:
     """Check that the server is alive."""
-    uptime = (site.clock.now() - site.started) / 1000
-    count = await site.runtime.board.count()
+    uptime = (server.clock.now() - server.started) / 1000
+    count = await server.runtime.board.count()
     return json_response(Health(status="ok", uptime=uptime, version=VERSION, task_count=count))
 
 
 @routes.get("/v1/stats", access="counts", response=TaskStats)
 @one_at_a_time
-async def stats(site: ServerContext, request: Request) -> Response:
+async def stats(server: ServerContext, request: Request) -> Response:
     """Get statistics of background tasks by status and agent."""
-    return json_response(await site.runtime.board.stats())
+    return json_response(await server.runtime.board.stats())
 
 
 @routes.get("/v1/tasks", access="user", query=_FILTERS, response=TaskPage)
 @one_at_a_time
-async def tasks(site: ServerContext, request: Request) -> Response:
+async def tasks(server: ServerContext, request: Request) -> Response:
     """List tasks, newest first, by page."""
     query = TaskQuery(
         kind=_kind(request),
@@ -122,7 +122,7 @@ async def tasks(site: ServerContext, request: Request) -> Response:
         limit=min(query_number(request, "limit", default=DEFAULT_TASKS), MOST_TASKS),
         offset=query_number(request, "offset", default=0, least=0),
     )
-    return json_response(await site.runtime.board.page(query))
+    return json_response(await server.runtime.board.page(query))
 
 
 def _kind(request: Request) -> KindFilter:
@@ -130,27 +130,27 @@ def _kind(request: Request) -> KindFilter:
 
 
 @routes.get("/v1/tasks/{id}", access="user", response=BackgroundTask)
-async def task(site: ServerContext, request: Request) -> Response:
+async def task(server: ServerContext, request: Request) -> Response:
     """Get a task by the id of its session."""
-    return json_response(await site.runtime.tasks.get(SessionId(request.params["id"])))
+    return json_response(await server.runtime.tasks.get(SessionId(request.params["id"])))
 
 
 @routes.get("/v1/tasks/{id}/logs", access="user", response=tuple[MessageWithParts, ...])
 @one_at_a_time
-async def logs(site: ServerContext, request: Request) -> Response:
+async def logs(server: ServerContext, request: Request) -> Response:
     """List the messages of a task, oldest first.
 
     Nothing is masked: access to a task includes everything that it read."""
     task_id = SessionId(request.params["id"])
-    await site.runtime.tasks.get(task_id)
-    return json_response(await site.runtime.messages(task_id))
+    await server.runtime.tasks.get(task_id)
+    return json_response(await server.runtime.messages(task_id))
 
 
 @routes.get("/v1/task-groups/{id}", access="user", response=TaskGroup)
 @one_at_a_time
-async def group(site: ServerContext, request: Request) -> Response:
+async def group(server: ServerContext, request: Request) -> Response:
     """Get a group of tasks that were launched together."""
-    return json_response(await site.runtime.board.group(request.params["id"]))
+    return json_response(await server.runtime.board.group(request.params["id"]))
 
 
 @routes.get(
@@ -161,38 +161,38 @@ async def group(site: ServerContext, request: Request) -> Response:
     content_type="text/event-stream",
     events=_EVENTS,
 )
-async def events(site: ServerContext, request: Request) -> StreamingResponse:
+async def events(server: ServerContext, request: Request) -> StreamingResponse:
     """Stream a snapshot of tasks, then each change.
 
     A browser that reconnects sends `Last-Event-ID` and gets a new snapshot; `after` is ignored then."""
     after, kind = query_text(request, "after"), _kind(request)
     if request.header("last-event-id"):
         after = None
-    following = None if after is None else site.runtime.board.follow(after, kind=kind)
+    following = None if after is None else server.runtime.board.follow(after, kind=kind)
 
     def beat() -> bytes:
-        return frame("heartbeat", encode(HeartbeatEvent(ts=iso_time(site.clock.now()))))
+        return frame("heartbeat", encode(HeartbeatEvent(ts=iso_time(server.clock.now()))))
 
-    return StreamingResponse(_frames(site, following, kind), beat, site.idle_heartbeat_seconds)
+    return StreamingResponse(_frames(server, following, kind), beat, server.idle_heartbeat_seconds)
 
 
 @routes.get("/v1/sessions/{id}/why", access="user", response=Why)
-async def why(site: ServerContext, request: Request) -> Response:
+async def why(server: ServerContext, request: Request) -> Response:
     """Explain why a session makes no progress."""
-    return json_response(await site.runtime.tasks.why(SessionId(request.params["id"])))
+    return json_response(await server.runtime.tasks.why(SessionId(request.params["id"])))
 
 
 async def _frames(
-    site: ServerContext, following: BoardEvents | None, kind: KindFilter
+    server: ServerContext, following: BoardEvents | None, kind: KindFilter
 ) -> AsyncGenerator[bytes, None]:
     """Yield frames until the runtime is closed or cannot read its store; clients reconnect."""
     yield retry_frame()
     try:
         while True:
             if following is None:
-                async with site.heavy_reads:
-                    board, cursor = await site.runtime.board.snapshot(kind)
-                following = site.runtime.board.follow(cursor, kind=kind)
+                async with server.heavy_reads:
+                    board, cursor = await server.runtime.board.snapshot(kind)
+                following = server.runtime.board.follow(cursor, kind=kind)
                 yield frame("snapshot", encode(board), cursor)
             async with aclosing(following) as news:
                 async for each in news:
@@ -208,34 +208,36 @@ async def _frames(
 
 
 @routes.post("/v1/tasks/{id}/cancel", access="token", key=True, response=AbortResult)
-async def cancel(site: ServerContext, request: Request) -> Response:
+async def cancel(server: ServerContext, request: Request) -> Response:
     """Cancel a task and all below it, and notify its parent; once per Idempotency-Key."""
     return json_response(
-        AbortResult(stopped=await site.runtime.tasks.cancel(_task_id(request), key=idempotency_key(request)))
+        AbortResult(
+            stopped=await server.runtime.tasks.cancel(_task_id(request), key=idempotency_key(request))
+        )
     )
 
 
 @routes.post("/v1/tasks/{id}/resume", access="token", key=True, body=Resumption, response=BackgroundTask)
-async def resume(site: ServerContext, request: Request) -> Response:
+async def resume(server: ServerContext, request: Request) -> Response:
     """Send a task a follow-up; once per Idempotency-Key."""
     said = read_body(request, Resumption)
     return json_response(
-        await site.runtime.tasks.resume(_task_id(request), said.prompt, key=idempotency_key(request))
+        await server.runtime.tasks.resume(_task_id(request), said.prompt, key=idempotency_key(request))
     )
 
 
 @routes.post("/v1/tasks/{id}/background", access="token", response=BackgroundTask, statuses=(409,))
-async def background(site: ServerContext, request: Request) -> Response:
+async def background(server: ServerContext, request: Request) -> Response:
     """Move a task to the background."""
-    return json_response(await site.runtime.tasks.background(_task_id(request)))
+    return json_response(await server.runtime.tasks.background(_task_id(request)))
 
 
 @routes.post("/v1/task-groups/{id}/cancel", access="token", key=True, response=AbortResult)
-async def cancel_group(site: ServerContext, request: Request) -> Response:
+async def cancel_group(server: ServerContext, request: Request) -> Response:
     """Cancel all live tasks of a group; once per Idempotency-Key."""
     batch_id = path_id(request, "id", "batch")
     return json_response(
-        AbortResult(stopped=await site.runtime.tasks.cancel_batch(batch_id, key=idempotency_key(request)))
+        AbortResult(stopped=await server.runtime.tasks.cancel_batch(batch_id, key=idempotency_key(request)))
     )
 
 

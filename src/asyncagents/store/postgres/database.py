@@ -42,10 +42,10 @@ _log = logging.getLogger(__name__)
 
 class PostgresDatabase:
     def __init__(
-        self, pool: Pool, *, standing: DatabaseIdentity, base: int, clock: Clock, rng: Rng, ids: Ids
+        self, pool: Pool, *, identity: DatabaseIdentity, base: int, clock: Clock, rng: Rng, ids: Ids
     ) -> None:
         self._pool = pool
-        self.identity = standing
+        self.identity = identity
         self.base = base
         self._clock = clock
         self._rng = rng
@@ -241,17 +241,17 @@ async def open_postgres(
     """Open a database and migrate it to our schema. Any number of processes may have the same one open."""
     scripts = load_scripts()
     epoch, base = await _prepare_schema(dsn, rng, scripts)
-    standing = DatabaseIdentity(epoch, len(scripts))
+    identity = DatabaseIdentity(epoch, len(scripts))
 
     async def greet(connection: Connection) -> None:
-        await standing.check(connection)
+        await identity.check(connection)
         await connection.execute(f"SET lock_timeout = '{LOCK_TIMEOUT_SECONDS}s'")
         if await connection.fetchval("SHOW synchronous_commit") == "off":
             await connection.execute("SET synchronous_commit = on")  # acknowledged means durable
 
     pool = Pool(dsn, rng, size=size, greet=greet)
     ids = ids or Ids(clock, rng)
-    database = PostgresDatabase(pool, standing=standing, base=base, clock=clock, rng=rng, ids=ids)
+    database = PostgresDatabase(pool, identity=identity, base=base, clock=clock, rng=rng, ids=ids)
     try:
         yield database
     finally:

@@ -35,10 +35,10 @@ class FleetPeer(Struct, frozen=True):
 class Workers:
     """An unknown owner counts as dead once a read of the table after the first question did not find it."""
 
-    def __init__(self, me: Worker, clock: StoreClock) -> None:
-        self._me = me
+    def __init__(self, worker: Worker, clock: StoreClock) -> None:
+        self._me = worker
         self._clock = clock
-        self._living: dict[str, FleetPeer] = {me.id: FleetPeer(False, 0, me.pools)}
+        self._living: dict[str, FleetPeer] = {worker.id: FleetPeer(False, 0, worker.pools)}
         self._looks = 0
         self._asked: dict[OwnerId, int] = {}
         self.listeners = 0
@@ -73,15 +73,15 @@ class Workers:
     async def beat(self, connection: Connection, *, timeout: float) -> None:
         """Send a heartbeat, and read which processes are alive."""
         self.beat_requested.clear()
-        me, asked = self._me, self._clock.local()
+        worker, asked = self._me, self._clock.local()
         told = await connection.fetchval(
             "INSERT INTO worker (id, host, pid, kind, pools, runs, capacity, listens, patience) "
             "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, make_interval(secs => $9)) "
             "ON CONFLICT (id) DO UPDATE SET beat = clock_timestamp(), runs = excluded.runs, "
             "capacity = excluded.capacity, listens = excluded.listens "
             "RETURNING (extract(epoch FROM beat) * 1000)::bigint",
-            *(me.id, socket.gethostname(), os.getpid(), me.kind, list(me.pools)),
-            *(self.runs(), self.capacity(), self.listens(), me.patience),
+            *(worker.id, socket.gethostname(), os.getpid(), worker.kind, list(worker.pools)),
+            *(self.runs(), self.capacity(), self.listens(), worker.patience),
             timeout=timeout,
         )
         self._clock.learn(told, asked=asked, heard=self._clock.local())

@@ -33,10 +33,10 @@ class WouldBlock(Exception):
 
 
 class SqliteDatabase:
-    def __init__(self, batches: GroupCommit, readers: "Readers", make_writer: MakeWriter) -> None:
+    def __init__(self, group_commit: GroupCommit, readers: "Readers", make_writer: MakeWriter) -> None:
         self._listeners: list[Callable[[Commit], None]] = []
         self._readers = readers
-        self._writer = make_writer(batches, self._report)
+        self._writer = make_writer(group_commit, self._report)
 
     async def write(self, verb: Verb[T], *, quick: bool = False) -> T:
         return cast(T, await self._writer.submit(verb, quick=quick))
@@ -151,11 +151,13 @@ async def open_sqlite(
     sql, ids = load_statements(), ids or Ids(clock, rng)
     try:
         _migrate_file(path, connect, epoch=f"{rng.below(2**48):012x}")
-        batches = GroupCommit(path, connect, name=f"{rng.below(2**64):016x}", sql=sql, clock=clock, ids=ids)
+        group_commit = GroupCommit(
+            path, connect, name=f"{rng.below(2**64):016x}", sql=sql, clock=clock, ids=ids
+        )
     except sqlite3.Error as error:
         raise StoreError(f"the database {path} could not be opened: {error}") from error
     readers = Readers(path, connect, sql=sql, clock=clock, ids=ids)
-    database = SqliteDatabase(batches, readers, make_writer)
+    database = SqliteDatabase(group_commit, readers, make_writer)
     try:
         yield database
     finally:

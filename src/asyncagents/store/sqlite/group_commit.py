@@ -87,15 +87,15 @@ class GroupCommit:
         try:
             return commit()
         except TransactionUndone:
-            report = empty_commit()
-            outcomes = [self._run_alone(verb, report) for verb in verbs]
-            return outcomes, replace(report, upto=self._seen)
+            commit_report = empty_commit()
+            outcomes = [self._run_alone(verb, commit_report) for verb in verbs]
+            return outcomes, replace(commit_report, upto=self._seen)
         except (SchemaMismatch, DatabaseGone) as error:
             return [VerbOutcome(error=error) for _ in verbs], empty_commit()
         except sqlite3.Error as error:
             return [VerbOutcome(error=_failure(error)) for _ in verbs], empty_commit()
 
-    def _run_alone(self, verb: Verb[Any], report: Commit) -> VerbOutcome:
+    def _run_alone(self, verb: Verb[Any], commit_report: Commit) -> VerbOutcome:
         """Run one verb in a transaction of its own: its second and last try."""
         try:
             (outcome,), more = self._transaction([verb])
@@ -103,7 +103,7 @@ class GroupCommit:
             return VerbOutcome(error=error)
         except (TransactionUndone, sqlite3.Error) as error:
             return VerbOutcome(error=_failure(error))
-        _add_to_report(report, more)
+        _add_to_report(commit_report, more)
         return outcome
 
     def _transaction(self, verbs: Sequence[Verb[Any]]) -> tuple[list[VerbOutcome], Commit]:
@@ -118,19 +118,19 @@ class GroupCommit:
         """Run verbs in a transaction that has begun."""
         try:
             counter = RevisionCounter(run_sync(revision(self._tx())))
-            report, version = self._foreign_changes(counter.last)
+            commit_report, version = self._foreign_changes(counter.last)
             if self._outdated:
                 raise SchemaMismatch(self._outdated)
-            outcomes, wrote = self._run_members(verbs, report, counter)
+            outcomes, wrote = self._run_members(verbs, commit_report, counter)
             if wrote:
                 self._mark(counter.last)
         except sqlite3.Error as error:
             raise TransactionUndone(str(error)) from error
-        return UncommittedBatch(outcomes, replace(report, upto=counter.last), version, wrote)
+        return UncommittedBatch(outcomes, replace(commit_report, upto=counter.last), version, wrote)
 
-    def _commit_batch(self, worked: UncommittedBatch) -> tuple[list[VerbOutcome], Commit]:
-        self._commit(worked.report.upto, worked.version, wrote=worked.wrote)
-        return worked.outcomes, worked.report
+    def _commit_batch(self, batch: UncommittedBatch) -> tuple[list[VerbOutcome], Commit]:
+        self._commit(batch.report.upto, batch.version, wrote=batch.wrote)
+        return batch.outcomes, batch.report
 
     def begin(self, verbs: Sequence[Verb[Any]]) -> UncommittedBatch | None:
         """Run verbs without waiting for a lock, and without the commit. None: another process writes, or an
@@ -159,18 +159,16 @@ class GroupCommit:
             connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
         return True
 
-    def finish(
-        self, verbs: Sequence[Verb[Any]], worked: UncommittedBatch
-    ) -> tuple[list[VerbOutcome], Commit]:
+    def finish(self, verbs: Sequence[Verb[Any]], batch: UncommittedBatch) -> tuple[list[VerbOutcome], Commit]:
         """Commit what `begin` did; waits for the disk."""
-        return self._with_retry(verbs, lambda: self._commit_begun(worked))
+        return self._with_retry(verbs, lambda: self._commit_begun(batch))
 
-    def _commit_begun(self, worked: UncommittedBatch) -> tuple[list[VerbOutcome], Commit]:
+    def _commit_begun(self, batch: UncommittedBatch) -> tuple[list[VerbOutcome], Commit]:
         with self._use_connection():
-            return self._commit_batch(worked)
+            return self._commit_batch(batch)
 
     def _run_members(
-        self, verbs: Sequence[Verb[Any]], report: Commit, counter: RevisionCounter
+        self, verbs: Sequence[Verb[Any]], commit_report: Commit, counter: RevisionCounter
     ) -> tuple[list[VerbOutcome], bool]:
         """Run all verbs in one savepoint, which is a fifth cheaper; if one fails, each in its own."""
         before, execute = counter.last, self._connection.execute
@@ -181,9 +179,9 @@ class GroupCommit:
             counter.last = before
         execute("RELEASE members")
         if together is None:
-            return self._run_apart(verbs, report, counter)
+            return self._run_apart(verbs, commit_report, counter)
         for _, tx in together:
-            _add_to_report(report, tx)
+            _add_to_report(commit_report, tx)
         return [outcome for outcome, _ in together], any(tx.wrote for _, tx in together)
 
     def _run_together(
@@ -201,7 +199,7 @@ class GroupCommit:
         return done
 
     def _run_apart(
-        self, verbs: Sequence[Verb[Any]], report: Commit, counter: RevisionCounter
+        self, verbs: Sequence[Verb[Any]], commit_report: Commit, counter: RevisionCounter
     ) -> tuple[list[VerbOutcome], bool]:
         """Run each verb in its savepoint. An error may end the whole transaction; a full disk does."""
         execute, outcomes, wrote = self._connection.execute, [], False
@@ -215,7 +213,7 @@ class GroupCommit:
                 execute("ROLLBACK TO member")
                 counter.last = before
             else:
-                _add_to_report(report, tx)
+                _add_to_report(commit_report, tx)
                 wrote = wrote or tx.wrote
             execute("RELEASE member")
             outcomes.append(outcome)
@@ -272,9 +270,9 @@ class GroupCommit:
                 return empty_commit()
             connection.execute("BEGIN")
             seen = run_sync(revision(self._tx()))
-            report, version = self._foreign_changes(seen)
+            commit_report, version = self._foreign_changes(seen)
             self._commit(seen, version, wrote=False)
-            return replace(report, upto=seen)
+            return replace(commit_report, upto=seen)
 
     def _foreign_changes(self, upto: int) -> tuple[Commit, int]:
         """Read the commits of other processes; within a transaction, so that none is missed before ours."""
@@ -318,12 +316,12 @@ def empty_commit() -> Commit:
     return Commit([], [], [], [])
 
 
-def _add_to_report(report: Commit, more: Commit | SqliteTx) -> None:
-    report.events.extend(more.events)
-    report.woken.extend(more.woken)
-    report.interrupted.extend(more.interrupted)
-    report.due.extend(more.due)
-    report.posts.extend(more.posts)
+def _add_to_report(commit_report: Commit, more: Commit | SqliteTx) -> None:
+    commit_report.events.extend(more.events)
+    commit_report.woken.extend(more.woken)
+    commit_report.interrupted.extend(more.interrupted)
+    commit_report.due.extend(more.due)
+    commit_report.posts.extend(more.posts)
 
 
 def _failure(error: Exception) -> StoreError:

@@ -43,14 +43,14 @@ def inspect(path: Path, owners: dict[OwnerId, bool]) -> SqliteInspection:
         with closing(sqlite3.connect(path, timeout=PATIENCE_SECONDS, isolation_level=None)) as connection:
             schema, needs = _schema(connection)
             (complaint,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            found = SqliteInspection(
+            inspection = SqliteInspection(
                 schema=schema,
                 needs=needs,
                 ours=ours,
                 complaint="" if complaint == "ok" else complaint,
                 locked=_is_locked(connection),
             )
-            return _with_sessions(connection, found, owners) if found.readable else found
+            return _with_sessions(connection, inspection, owners) if inspection.readable else inspection
     except sqlite3.Error as error:
         raise StoreError(f"the database {path} could not be read: {error}") from error
 
@@ -72,17 +72,17 @@ def _is_locked(connection: sqlite3.Connection) -> bool:
 
 
 def _with_sessions(
-    connection: sqlite3.Connection, found: SqliteInspection, owners: dict[OwnerId, bool]
+    connection: sqlite3.Connection, inspection: SqliteInspection, owners: dict[OwnerId, bool]
 ) -> SqliteInspection:
     (sessions,) = connection.execute("SELECT COUNT(*) FROM session").fetchone()
     busy = connection.execute("SELECT state, owner FROM session WHERE state <> 'idle'").fetchall()
     left = sum(state == "ready" or not owners.get(OwnerId(owner), False) for state, owner in busy)
     return SqliteInspection(
-        schema=found.schema,
-        needs=found.needs,
-        ours=found.ours,
-        complaint=found.complaint,
-        locked=found.locked,
+        schema=inspection.schema,
+        needs=inspection.needs,
+        ours=inspection.ours,
+        complaint=inspection.complaint,
+        locked=inspection.locked,
         sessions=sessions,
         left=left,
     )

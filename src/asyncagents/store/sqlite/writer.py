@@ -50,16 +50,16 @@ class _WorkItem:
 
     __slots__ = ("members", "worked")
 
-    def __init__(self, members: list[_QueuedVerb], worked: UncommittedBatch | None = None) -> None:
+    def __init__(self, members: list[_QueuedVerb], batch: UncommittedBatch | None = None) -> None:
         self.members = members
-        self.worked = worked
+        self.worked = batch
 
 
 class ThreadWriter:
     """The event loop and the thread take turns with the connection: there is at most one work item."""
 
-    def __init__(self, batches: GroupCommit, report: Report) -> None:
-        self._batches = batches
+    def __init__(self, group_commit: GroupCommit, report: Report) -> None:
+        self._batches = group_commit
         self._report = report
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_WorkItem | None] = SimpleQueue()
@@ -71,7 +71,7 @@ class ThreadWriter:
         self._idle = asyncio.Event()
         self._idle.set()
         self._stopped = asyncio.Event()
-        self._checkpoints = Checkpointer(batches.open_connection)
+        self._checkpoints = Checkpointer(group_commit.open_connection)
         self._thread = threading.Thread(target=self._work, name="asyncagents-writer", daemon=True)
         self._thread.start()
 
@@ -133,8 +133,8 @@ class ThreadWriter:
 
     def _work(self) -> None:
         while (job := self._queue.get()) is not None:
-            outcomes, report = self._commit(job) if job.members else ([], self._poll_commits())
-            self._loop.call_soon_threadsafe(self._deliver, job.members, outcomes, report)
+            outcomes, commit_report = self._commit(job) if job.members else ([], self._poll_commits())
+            self._loop.call_soon_threadsafe(self._deliver, job.members, outcomes, commit_report)
             self._checkpoints.count_verbs(len(job.members))
         self._checkpoints.close()
         self._batches.close()
@@ -158,11 +158,13 @@ class ThreadWriter:
             _log.exception("database action=poll: reading commits of other processes failed; will retry")
             return Commit([], [], [], [])
 
-    def _deliver(self, members: list[_QueuedVerb], outcomes: list[VerbOutcome], report: Commit) -> None:
+    def _deliver(
+        self, members: list[_QueuedVerb], outcomes: list[VerbOutcome], commit_report: Commit
+    ) -> None:
         """Report the commit and resolve the futures; what listeners submit then is in the next batch."""
         self._at_work = False
         try:
-            self._report(report)
+            self._report(commit_report)
         finally:
             for member, outcome in zip(members, outcomes, strict=True):
                 resolve_future(member.future, outcome)

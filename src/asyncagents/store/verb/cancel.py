@@ -41,12 +41,17 @@ async def abort(
 
 
 async def cancel(
-    tx: Tx, session_id: SessionId, *, by: EndedBy = "user", scope: Scope = "tree", hush: NoticeState = DUE
+    tx: Tx,
+    session_id: SessionId,
+    *,
+    by: EndedBy = "user",
+    scope: Scope = "tree",
+    notice: NoticeState = DUE,
 ) -> tuple[SessionId, ...]:
     """Cancel a session and its descendants; returns those that had something to end.
 
     Input that is not promoted is held back, kept and shown; open calls are settled. The parent of the session
-    gets a notice in the state `hush`; the parents of the descendants are cancelled, too.
+    gets a notice in this state; the parents of the descendants are cancelled, too.
     """
     await require_session(tx, session_id)
     tree = await _tree(tx, session_id, scope)
@@ -65,7 +70,7 @@ async def cancel(
             and task.live
             and not (each == session_id and await _has_background_tasks(tx, each, scope))
         ):
-            await end_task(tx, task, _cancel_outcome(by), hush=hush if each == session_id else QUIET)
+            await end_task(tx, task, _cancel_outcome(by), notice=notice if each == session_id else QUIET)
     return tuple(dict.fromkeys(ended))
 
 
@@ -143,10 +148,10 @@ async def cancel_tasks(tx: Tx, fact: CancelTasks) -> None:
     """Cancel tasks on behalf of their parent, without a notice."""
     for task_id in fact.tasks:
         if await readable_session(tx, task_id) is not None:
-            await cancel(tx, task_id, by=fact.by, hush=CONSUMED)
+            await cancel(tx, task_id, by=fact.by, notice=CONSUMED)
         elif (task := await readable_task(tx, task_id)) is not None and task.live:
             tx.interrupt(task_id)
-            await end_task(tx, task, _cancel_outcome(fact.by), hush=CONSUMED)
+            await end_task(tx, task, _cancel_outcome(fact.by), notice=CONSUMED)
 
 
 async def clear_tasks(tx: Tx, fact: ClearTasks) -> None:

@@ -62,8 +62,8 @@ async def _calls_above(tx: Tx, control: Control) -> list[Call]:
 
 
 def _watches(call: Call, task_id: SessionId) -> bool:
-    watch = call.open.watch if call.open else None
-    return watch is not None and (watch.any or watch.task_id == task_id)
+    wait = call.open.watch if call.open else None
+    return wait is not None and (wait.any or wait.task_id == task_id)
 
 
 def _readable(rows: list[Row | None]) -> list[Call]:
@@ -103,9 +103,9 @@ async def _refresh_wait(tx: Tx, call: Call) -> Call:
     return call
 
 
-async def _watched_tasks_wait(tx: Tx, call: Call, watch: WaitFor) -> bool:
+async def _watched_tasks_wait(tx: Tx, call: Call, wait: WaitFor) -> bool:
     """Whether all tasks that a call watches wait only for the outside."""
-    return await _children_wait(tx, call.session_id) if watch.any else await _task_waits(tx, watch.task_id)
+    return await _children_wait(tx, call.session_id) if wait.any else await _task_waits(tx, wait.task_id)
 
 
 async def _children_wait(tx: Tx, parent_id: SessionId) -> bool:

@@ -62,9 +62,9 @@ def _is_claimable(control: Control, dead: OwnerId | None) -> bool:
     return control.state == "ready" or (control.state == "running" and control.owner == dead)
 
 
-async def release(tx: Tx, lease: Claim) -> None:
+async def release(tx: Tx, claim: Claim) -> None:
     """Release a claim before the work is done; another run may claim the session at once."""
-    await _release(tx, await claimed_session(tx, lease))
+    await _release(tx, await claimed_session(tx, claim))
 
 
 async def give_back(tx: Tx, session_id: SessionId, owner: OwnerId) -> None:

@@ -64,8 +64,8 @@ async def _requested_model(tx: Tx, message_id: MessageId) -> ModelRef | None:
 
 async def _request_summary(tx: Tx, control: Control, step: AssistantMessage, new: NewSummary) -> Control:
     """Insert an automatic request for a summary, visible to people."""
-    to = MessageTarget(control.id, step.agent, step.model_ref)
-    message = build_user_message(to, new.message_id, tx.now)
+    target = MessageTarget(control.id, step.agent, step.model_ref)
+    message = build_user_message(target, new.message_id, tx.now)
     place = control.positions + 1
     await insert_message(tx, message, position=place, turn=control.turn)
     part = CompactionPart(id=new.part_id, session_id=control.id, message_id=message.id, auto=True)
@@ -88,9 +88,9 @@ async def show_pending(tx: Tx, control: Control) -> None:
             await put_call(tx, replace(call, shown_pending=True))
 
 
-async def prune(tx: Tx, lease: Claim, parts: Sequence[PartId]) -> None:
+async def prune(tx: Tx, claim: Claim, parts: Sequence[PartId]) -> None:
     """Leave the output of these calls out of what the model reads; people still see it."""
-    await check_claim(tx, lease)
+    await check_claim(tx, claim)
     for part_id in parts:
         row = await tx.one("call_by_part", part_id)
         call = _decode_readable(row) if row is not None else None

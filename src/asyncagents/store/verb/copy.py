@@ -67,28 +67,28 @@ async def copy_source(tx: Tx, session_id: SessionId, *, before: MessageId | None
     )
 
 
-async def copy_session(tx: Tx, new: NewSession, made: ConversationCopy) -> Session:
+async def copy_session(tx: Tx, new: NewSession, copy: ConversationCopy) -> Session:
     """Write a copy; the same key again returns the first one. It keeps the last agent and model addressed."""
     check_names(new.info.id, new.key)
     known = await find_existing(tx, new)
     if known is not None:
         return known
-    info = await _insert_session(tx, new, made)
-    for each in made.messages:
+    info = await _insert_session(tx, new, copy)
+    for each in copy.messages:
         await _insert(tx, each)
-    await _complete(tx, info, made)
+    await _complete(tx, info, copy)
     return info
 
 
-def count_rows(made: ConversationCopy) -> int:
-    return sum(1 + len(each.entry.parts) for each in made.messages)
+def count_rows(copy: ConversationCopy) -> int:
+    return sum(1 + len(each.entry.parts) for each in copy.messages)
 
 
-def copy_pieces(made: ConversationCopy) -> Iterator[Verb[None]]:
+def copy_pieces(copy: ConversationCopy) -> Iterator[Verb[None]]:
     """Yield verbs that write the messages and parts of a copy before its session row, some rows each."""
     piece: list[PositionedMessage] = []
     rows = 0
-    for each in made.messages:
+    for each in copy.messages:
         size = 1 + len(each.entry.parts)
         if piece and rows + size > PIECE_ROWS:
             yield partial(_insert_all, tuple(piece))
@@ -98,23 +98,23 @@ def copy_pieces(made: ConversationCopy) -> Iterator[Verb[None]]:
     yield partial(_insert_all, tuple(piece))
 
 
-async def complete_copy(tx: Tx, new: NewSession, made: ConversationCopy) -> Session | None:
+async def complete_copy(tx: Tx, new: NewSession, copy: ConversationCopy) -> Session | None:
     """Write the session row of a copy whose messages are written; None: the key or id exists already."""
     check_names(new.info.id, new.key)
     if await find_existing(tx, new) is not None:
         return None
-    info = await _insert_session(tx, new, made)
-    await _complete(tx, info, made)
+    info = await _insert_session(tx, new, copy)
+    await _complete(tx, info, copy)
     return info
 
 
-async def _insert_session(tx: Tx, new: NewSession, made: ConversationCopy) -> Session:
+async def _insert_session(tx: Tx, new: NewSession, copy: ConversationCopy) -> Session:
     info = new.info
-    asked = [each.entry.info for each in made.messages if isinstance(each.entry.info, UserMessage)]
+    asked = [each.entry.info for each in copy.messages if isinstance(each.entry.info, UserMessage)]
     if asked:
         info = with_agent_and_model(info, asked[-1])
     control = Control(info.id, None, info.id, 0, new.pool)
-    await insert_session(tx, replace(control, positions=len(made.messages)), info, key=new.key)
+    await insert_session(tx, replace(control, positions=len(copy.messages)), info, key=new.key)
     await save_session_key(tx, new)
     return info
 
@@ -133,20 +133,20 @@ async def _insert(tx: Tx, new: PositionedMessage) -> None:
             raise Conflict(f"part id {part.id!r} is taken; copy the session again")
 
 
-async def _complete(tx: Tx, info: Session, made: ConversationCopy) -> None:
-    if made.summary:
-        await tx.one("begin_summed", made.summary, made.tail, info.id)
+async def _complete(tx: Tx, info: Session, copy: ConversationCopy) -> None:
+    if copy.summary:
+        await tx.one("begin_summed", copy.summary, copy.tail, info.id)
     tx.emit(SessionCreated(session_id=info.id, info=info))
-    for each in made.messages:
+    for each in copy.messages:
         tx.emit(MessageUpdated(session_id=info.id, info=each.entry.info))
         for part in each.entry.parts:
             tx.emit(PartUpdated(session_id=info.id, part=part, time=tx.now))
-    await _insert_last_request(tx, made)
+    await _insert_last_request(tx, copy)
 
 
-async def _insert_last_request(tx: Tx, made: ConversationCopy) -> None:
+async def _insert_last_request(tx: Tx, copy: ConversationCopy) -> None:
     """Insert a request for the last step, so that the history before it counts as final."""
-    steps = [each for each in made.messages if isinstance(each.entry.info, AssistantMessage)]
+    steps = [each for each in copy.messages if isinstance(each.entry.info, AssistantMessage)]
     if not steps:
         return
     last = max(steps, key=lambda each: each.position or 0).entry.info

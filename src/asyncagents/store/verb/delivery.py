@@ -101,7 +101,7 @@ def _due_delivery(row: Row) -> DueDelivery:
     return DueDelivery(delivery_id, CallId(call_id), url, host, known, since, attempts, bytes(told))
 
 
-async def end_attempt(tx: Tx, parcel: DueDelivery, verdict: DeliveryOutcome) -> None:
+async def end_attempt(tx: Tx, delivery: DueDelivery, verdict: DeliveryOutcome) -> None:
     """Record how a try went; changes nothing if its lease has expired and another process holds it."""
     match verdict:
         case DeliveryDone():
@@ -113,20 +113,20 @@ async def end_attempt(tx: Tx, parcel: DueDelivery, verdict: DeliveryOutcome) -> 
             change = "dead", tx.now, tx.now, why
         case _:
             assert_never(verdict)
-    await tx.run("end_attempt", *change, await tx.rev(), parcel.id, parcel.attempt)
+    await tx.run("end_attempt", *change, await tx.rev(), delivery.id, delivery.attempt)
 
 
-async def release_delivery(tx: Tx, parcel: DueDelivery) -> None:
+async def release_delivery(tx: Tx, delivery: DueDelivery) -> None:
     """Return a claimed delivery; the interrupted try does not count and is made again."""
-    await tx.run("give_delivery_back", tx.now, await tx.rev(), parcel.id, parcel.attempt)
+    await tx.run("give_delivery_back", tx.now, await tx.rev(), delivery.id, delivery.attempt)
     tx.schedule_webhook(tx.now)
 
 
 async def redeliver(tx: Tx, delivery_id: str) -> Delivery:
     """Make a dead delivery due again, beginning with its first try. Raises `Conflict` if it is not dead."""
-    known = await delivery(tx, delivery_id)
-    if known.state != "dead":
-        state = "is still being tried" if known.state == "owed" else "was delivered"
+    known_delivery = await delivery(tx, delivery_id)
+    if known_delivery.state != "dead":
+        state = "is still being tried" if known_delivery.state == "owed" else "was delivered"
         raise Conflict(f"delivery {delivery_id!r} {state}; only a dead one can be tried again")
     await tx.run("owe_again", tx.now, await tx.rev(), delivery_id)
     tx.schedule_webhook(tx.now)

@@ -112,7 +112,7 @@ async def _end_work(
     launched = None if part_id is None else await _launched_session(tx, part_id)
     for task in await live_tasks_of(tx, session_id):
         if task.message_id == message_id and (part_id is None or task.id == launched):
-            await cancel(tx, task.id, hush=CONSUMED)
+            await cancel(tx, task.id, notice=CONSUMED)
 
 
 async def _launched_session(tx: Tx, part_id: PartId) -> object:

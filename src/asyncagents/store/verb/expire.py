@@ -40,12 +40,12 @@ class SweepPosition:
         self.kind, self.id = kind, id
 
 
-async def expire_due(tx: Tx, limit: int, place: SweepPosition) -> int:
+async def expire_due(tx: Tx, limit: int, position: SweepPosition) -> int:
     """Expire overdue calls and tasks and wake sessions whose next try is due; returns how many rows."""
-    place.move_to(None)
-    count = await _wake_due_backoffs(tx, limit, place) + await _expire_calls(tx, limit, place)
-    count += await _end_tasks(tx, limit, place)
-    place.move_to(None)
+    position.move_to(None)
+    count = await _wake_due_backoffs(tx, limit, position) + await _expire_calls(tx, limit, position)
+    count += await _end_tasks(tx, limit, position)
+    position.move_to(None)
     return count
 
 
@@ -58,10 +58,10 @@ async def put_off(tx: Tx, kind: str, id: str, until: int) -> None:
     tx.schedule(until)
 
 
-async def _wake_due_backoffs(tx: Tx, limit: int, place: SweepPosition) -> int:
+async def _wake_due_backoffs(tx: Tx, limit: int, position: SweepPosition) -> int:
     rows = await tx.all("due_backoffs", tx.now, limit)
     for session_id, request_id in rows:
-        place.move_to("backoff", request_id)
+        position.move_to("backoff", request_id)
         try:
             row = await require_session(tx, SessionId(session_id))
         except Unreadable:
@@ -71,11 +71,11 @@ async def _wake_due_backoffs(tx: Tx, limit: int, place: SweepPosition) -> int:
     return len(rows)
 
 
-async def _expire_calls(tx: Tx, limit: int, place: SweepPosition) -> int:
+async def _expire_calls(tx: Tx, limit: int, position: SweepPosition) -> int:
     rows = await tx.all("due_calls", tx.now, limit)
     blocked: set[SessionId] = set()
     for row in rows:
-        place.move_to("call", row[0])
+        position.move_to("call", row[0])
         try:
             call = decode_call(row[1:])
             if call.session_id in blocked:  # ending that turn may have settled this call
@@ -123,11 +123,11 @@ async def _warn(tx: Tx, call: Call, state: Open) -> None:
     tx.emit(expiring_event(call))
 
 
-async def _end_tasks(tx: Tx, limit: int, place: SweepPosition) -> int:
+async def _end_tasks(tx: Tx, limit: int, position: SweepPosition) -> int:
     """Cancel tasks that are past their deadline."""
     rows = await tx.all("due_tasks", tx.now, limit)
     for (task_id,) in rows:
-        place.move_to("task", task_id)
+        position.move_to("task", task_id)
         try:
             if await _is_live(tx, SessionId(task_id)):
                 await cancel(tx, SessionId(task_id), by="deadline")

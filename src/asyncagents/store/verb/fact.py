@@ -69,10 +69,10 @@ async def _apply_fact(tx: Tx, fact: Fact) -> None:  # noqa: C901  one arm each
 
 
 async def finish_call(  # noqa: PLR0917  four beside `tx`
-    tx: Tx, lease: Claim, call_id: CallId, result: Result, facts: tuple[Fact, ...] = ()
+    tx: Tx, claim: Claim, call_id: CallId, result: Result, facts: tuple[Fact, ...] = ()
 ) -> Call:
     """Settle a call that the run executed and apply its facts; a result that came from outside stays."""
-    row = await claimed_session(tx, lease)
+    row = await claimed_session(tx, claim)
     call = await require_call(tx, call_id)
     if isinstance(call.state, Settled):
         return call
@@ -84,10 +84,10 @@ async def finish_call(  # noqa: PLR0917  four beside `tx`
 
 
 async def open_call(  # noqa: PLR0917  four beside `tx`
-    tx: Tx, lease: Claim, call_id: CallId, state: Open, facts: tuple[Fact, ...] = ()
+    tx: Tx, claim: Claim, call_id: CallId, state: Open, facts: tuple[Fact, ...] = ()
 ) -> None:
     """Open a call that the run executed and apply its facts; a result that came from outside stays."""
-    row = await claimed_session(tx, lease)
+    row = await claimed_session(tx, claim)
     call = await require_call(tx, call_id)
     if isinstance(call.state, Settled):
         if state.later is not None:  # the webhook URL was not known when the result arrived
@@ -103,19 +103,19 @@ async def open_call(  # noqa: PLR0917  four beside `tx`
     await put_call(tx, call)
     publish_ask(tx, call)
     await apply_facts(tx, facts)
-    await _recheck_watched_task(tx, lease, call.id)
+    await _recheck_watched_task(tx, claim, call.id)
 
 
-async def _recheck_watched_task(tx: Tx, lease: Claim, call_id: CallId) -> None:
+async def _recheck_watched_task(tx: Tx, claim: Claim, call_id: CallId) -> None:
     """Settle a call at once if the task it watches ended before the call was opened."""
     call = await require_call(tx, call_id)
-    watch = call.open.watch if call.open else None
-    if watch is None:
+    wait = call.open.watch if call.open else None
+    if wait is None:
         return
-    found = await task.find_task(tx, watch.task_id)
-    row = await claimed_session(tx, lease)
+    found = await task.find_task(tx, wait.task_id)
+    row = await claimed_session(tx, claim)
     due = await tx.one("count_due", row.control.id)
-    if found is None or not found.live or (watch.any and due and due[0]):
+    if found is None or not found.live or (wait.any and due and due[0]):
         await settle_open(tx, row, call, await watched_result(tx, call))
 
 

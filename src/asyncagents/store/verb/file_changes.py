@@ -43,17 +43,17 @@ async def snapshot_range(
     return SnapshotRange(start.snapshot, finish.snapshot) if start.snapshot and finish.snapshot else None
 
 
-async def save_snapshot_before(tx: Tx, lease: Claim, message_id: MessageId, snapshot: str) -> None:
+async def save_snapshot_before(tx: Tx, claim: Claim, message_id: MessageId, snapshot: str) -> None:
     """Store the snapshot taken before the calls of a step run."""
-    await check_claim(tx, lease)
+    await check_claim(tx, claim)
     for part in (await require_message(tx, message_id)).parts:
         if isinstance(part, StepStartPart):
             await put_part(tx, replace(part, snapshot=snapshot))
 
 
-async def save_snapshot_after(tx: Tx, lease: Claim, changed: StepFileChanges) -> None:
+async def save_snapshot_after(tx: Tx, claim: Claim, changed: StepFileChanges) -> None:
     """Store the snapshot and the changed files after the calls of a step; a repeat changes nothing."""
-    await check_claim(tx, lease)
+    await check_claim(tx, claim)
     step = await require_message(tx, changed.message_id)
     if unfinished_snapshot(step) is None:
         return
@@ -63,7 +63,7 @@ async def save_snapshot_after(tx: Tx, lease: Claim, changed: StepFileChanges) ->
     if changed.files:
         patch = PatchPart(
             id=changed.part_id,
-            session_id=lease.session_id,
+            session_id=claim.session_id,
             message_id=changed.message_id,
             hash=changed.before,
             files=changed.files,
@@ -71,15 +71,15 @@ async def save_snapshot_after(tx: Tx, lease: Claim, changed: StepFileChanges) ->
         await put_part(tx, patch)
 
 
-async def save_turn_summary(tx: Tx, lease: Claim, told: TurnFileChanges) -> None:
+async def save_turn_summary(tx: Tx, claim: Claim, changes: TurnFileChanges) -> None:
     """Store the file changes of a turn and of the session so far."""
-    row = await claimed_session(tx, lease)
-    asked = (await require_message(tx, told.asked_id)).info
+    row = await claimed_session(tx, claim)
+    asked = (await require_message(tx, changes.asked_id)).info
     if isinstance(asked, UserMessage):
         before = asked.summary or UserSummary(diffs=())
-        await save_message(tx, replace(asked, summary=replace(before, diffs=told.diffs)))
-    tx.emit(SessionDiff(session_id=lease.session_id, diff=told.total))
-    await save_session(tx, row, row.control, replace(row.info, summary=sum_diffs(told.total)))
+        await save_message(tx, replace(asked, summary=replace(before, diffs=changes.diffs)))
+    tx.emit(SessionDiff(session_id=claim.session_id, diff=changes.total))
+    await save_session(tx, row, row.control, replace(row.info, summary=sum_diffs(changes.total)))
 
 
 def sum_diffs(diffs: tuple[FileDiff, ...]) -> SessionSummary:

@@ -31,17 +31,25 @@ def is_due(row: Row) -> bool:
 
 
 async def promote_notices(
-    tx: Tx, control: Control, info: Session, rows: list[Row], *, message_id: MessageId, telling: NoticeFormat
+    tx: Tx,
+    control: Control,
+    info: Session,
+    rows: list[Row],
+    *,
+    message_id: MessageId,
+    notice_format: NoticeFormat,
 ) -> tuple[Control, UserMessage]:
     """Insert one message for all notices as promoted input; the session keeps its agent and model."""
     ends = [_decode_end(row) for row in rows]
-    told = build_notice(ends, await _count_batches(tx, ends), await _count_running(tx, control), telling)
+    notice = build_notice(
+        ends, await _count_batches(tx, ends), await _count_running(tx, control), notice_format
+    )
     assert info.agent is not None and info.model is not None, "a session that launched a task has both"
-    to = MessageTarget(control.id, info.agent, model_ref(info.model))
-    message = build_user_message(to, message_id, tx.now)
+    target = MessageTarget(control.id, info.agent, model_ref(info.model))
+    message = build_user_message(target, message_id, tx.now)
     control = replace(control, positions=control.positions + 1)
     await insert_message(tx, message, position=control.positions, turn=control.turn)
-    await _put_parts(tx, message, told)
+    await _put_parts(tx, message, notice)
     rev = await tx.rev()
     key = f"notice:{message_id}"
     await tx.one("insert_input", message_id, control.id, key, rev, "queued", "notice", rev)
@@ -50,8 +58,8 @@ async def promote_notices(
     return control, message
 
 
-async def _put_parts(tx: Tx, message: UserMessage, told: Notice) -> None:
-    for text, hidden in (*((text, None) for text in told.visible), (told.hidden, True)):
+async def _put_parts(tx: Tx, message: UserMessage, notice: Notice) -> None:
+    for text, hidden in (*((text, None) for text in notice.visible), (notice.hidden, True)):
         part = TextPart(
             id=tx.ids.part(),
             session_id=message.session_id,

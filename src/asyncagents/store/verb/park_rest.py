@@ -37,9 +37,9 @@ CRASH_LOOP = (
 )
 
 
-async def park(tx: Tx, lease: Claim, wake_seq: int) -> bool:
+async def park(tx: Tx, claim: Claim, wake_seq: int) -> bool:
     """Park: end the run with calls open. False: the session was woken since the decision, go on."""
-    row = await claimed_session(tx, lease)
+    row = await claimed_session(tx, claim)
     if row.control.wake_seq > wake_seq:
         return False
     calls = await refresh_waits(tx, await unsettled_calls(tx, row.control.id))
@@ -56,15 +56,15 @@ async def park(tx: Tx, lease: Claim, wake_seq: int) -> bool:
 
 
 async def rest(  # noqa: PLR0917  four beside `tx`
-    tx: Tx, lease: Claim, wake_seq: int, reason: RestReason, facts: tuple[Fact, ...] = ()
+    tx: Tx, claim: Claim, wake_seq: int, reason: RestReason, facts: tuple[Fact, ...] = ()
 ) -> bool:
     """Rest: apply facts and end the turn. False: the session was woken since the decision, go on."""
-    row = await claimed_session(tx, lease)
+    row = await claimed_session(tx, claim)
     if row.control.wake_seq > wake_seq:
         return False
     if facts:
         await apply_facts(tx, facts)
-        row = await claimed_session(tx, lease)  # a fact may be about this very session
+        row = await claimed_session(tx, claim)  # a fact may be about this very session
     control = row.control
     if reason == "aborted":
         control = await _give_up(tx, row, aborted_error())

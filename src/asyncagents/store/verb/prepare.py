@@ -9,9 +9,9 @@ from asyncagents.store.row import claimed_session, put_call, require_call, snaps
 from asyncagents.store.tx import Tx
 
 
-async def prepare_calls(tx: Tx, lease: Claim, prepared: tuple[PreparedInput, ...]) -> Snapshot:
+async def prepare_calls(tx: Tx, claim: Claim, prepared: tuple[PreparedInput, ...]) -> Snapshot:
     """Store the input that hooks left to each call, once. A changed input drops earlier grants."""
-    row = await claimed_session(tx, lease)
+    row = await claimed_session(tx, claim)
     for each in prepared:
         call = await require_call(tx, each.call_id)
         if not isinstance(call.state, Requested) or call.prepared:

@@ -54,19 +54,19 @@ async def read_unread(tx: Tx, session_id: SessionId) -> Unread:
 
 
 async def promote(
-    tx: Tx, control: Control, info: Session, mail: Unread, *, told: NoticeOptions
+    tx: Tx, control: Control, info: Session, inbox: Unread, *, options: NoticeOptions
 ) -> tuple[Control, UserMessage | None]:
     """Promote all of it; returns the newest message, which the step answers. Input comes after notices."""
     rev = await tx.rev()
     control = control.after_turn_start(rev)
     newest: UserMessage | None = None
-    if mail.notices:
+    if inbox.notices:
         control, newest = await promote_notices(
-            tx, control, info, mail.notices, message_id=told.message_id, telling=told.how
+            tx, control, info, inbox.notices, message_id=options.message_id, notice_format=options.how
         )
-    if any(each.source == "person" for each in mail.inputs):
+    if any(each.source == "person" for each in inbox.inputs):
         control = replace(control, steps=0)  # a new prompt gets the full number of steps
-    for each in mail.inputs:
+    for each in inbox.inputs:
         control = replace(control, positions=control.positions + 1)
         await tx.one("place_message", control.positions, control.turn, rev, each.message_id)
         await tx.one("promote_input", control.turn, rev, each.message_id)

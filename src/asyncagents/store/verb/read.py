@@ -75,8 +75,8 @@ async def cancel_status(tx: Tx, session_id: SessionId) -> tuple[Control, bool]:
     return control, control.is_cancelled(stranded=stranded, calls=len(calls))
 
 
-async def claimed_snapshot(tx: Tx, lease: Claim) -> Snapshot:
-    return await snapshot(tx, await claimed_session(tx, lease))
+async def claimed_snapshot(tx: Tx, claim: Claim) -> Snapshot:
+    return await snapshot(tx, await claimed_session(tx, claim))
 
 
 async def sessions(tx: Tx, project_id: str, *, after: str = "", limit: int = 100) -> tuple[Session, ...]:

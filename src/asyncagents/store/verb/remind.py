@@ -16,7 +16,7 @@ from asyncagents.store.verb.todo import decode_todos
 
 
 async def insert_reminders(
-    tx: Tx, control: Control, asked_by: UserMessage | None, aside: Reminder, *, spoken: int | None
+    tx: Tx, control: Control, asked_by: UserMessage | None, reminder: Reminder, *, spoken: int | None
 ) -> Control:
     """Attach reminders to the newest input, or to a message of their own.
 
@@ -28,11 +28,13 @@ async def insert_reminders(
             return control  # the step before this one was interrupted after its reminders were stored
         asked_by = newest
     stepping = StepInfo(agent=newest.agent, number=control.steps + 1)
-    said = aside.texts(stepping if spoken is None else await _after_prompt(tx, control.id, stepping, spoken))
+    said = reminder.texts(
+        stepping if spoken is None else await _after_prompt(tx, control.id, stepping, spoken)
+    )
     if not said:
         return control
     if asked_by is None:
-        asked_by = _message(newest, aside.message_id, tx.now)
+        asked_by = _message(newest, reminder.message_id, tx.now)
         control = replace(control, positions=control.positions + 1)
         await insert_message(tx, asked_by, position=control.positions, turn=control.turn)
     for text in said:
@@ -70,8 +72,8 @@ async def _addressed_agent(tx: Tx, message: Message) -> str:
 
 def _message(newest: Message, aside_id: MessageId, now: int) -> UserMessage:
     assert isinstance(newest, AssistantMessage), "else reminders were stored before"
-    to = MessageTarget(newest.session_id, newest.agent, newest.model_ref)
-    return build_user_message(to, aside_id, now)
+    target = MessageTarget(newest.session_id, newest.agent, newest.model_ref)
+    return build_user_message(target, aside_id, now)
 
 
 def _reminder(tx: Tx, message: UserMessage, text: str) -> TextPart:

@@ -148,7 +148,7 @@ async def _end_tasks(tx: Tx, session_id: SessionId, point: UndoPoint) -> tuple[S
     stopping: list[SessionId] = []
     for task in await _tasks_launched_after(tx, session_id, point):
         if task.live:
-            stopping += await cancel(tx, task.id, hush=CONSUMED)
+            stopping += await cancel(tx, task.id, notice=CONSUMED)
         await tx.run("hush_task", task.id)
     return tuple(dict.fromkeys(stopping))
 
@@ -188,9 +188,9 @@ async def reopen(tx: Tx, session_id: SessionId) -> Session:
     return info
 
 
-async def drop_undone_messages(tx: Tx, lease: Claim) -> None:
+async def drop_undone_messages(tx: Tx, claim: Claim) -> None:
     """Delete what is undone, before a model is asked."""
-    await drop_undone(tx, await claimed_session(tx, lease))
+    await drop_undone(tx, await claimed_session(tx, claim))
 
 
 async def unmark(tx: Tx, session_id: SessionId, diffs: tuple[FileDiff, ...] | None = None) -> Session:

@@ -126,11 +126,14 @@ async def dismiss(tx: Tx, info: Session, call: Call, why: str) -> None:
 def _late_result(tx: Tx, info: Session, call: Call, *, wakes: bool) -> Admit:
     """Build the input that brings the result of a call that was shown to the model as pending."""
     assert info.agent is not None and info.model is not None
-    to = MessageTarget(info.id, info.agent, model_ref(info.model))
-    said = build_system_message(to, result_text(call), ids=tx.ids, now=tx.now)
+    target = MessageTarget(info.id, info.agent, model_ref(info.model))
+    system_message = build_system_message(target, result_text(call), ids=tx.ids, now=tx.now)
     key = f"result:{call.id}"
-    parts: tuple[TextPart | FilePart, ...] = (said.part, *_late_files(tx, call, said.message.id))
-    return Admit(message=said.message, parts=parts, key=key, source="system", wakes=wakes)
+    parts: tuple[TextPart | FilePart, ...] = (
+        system_message.part,
+        *_late_files(tx, call, system_message.message.id),
+    )
+    return Admit(message=system_message.message, parts=parts, key=key, source="system", wakes=wakes)
 
 
 def _late_files(tx: Tx, call: Call, message_id: MessageId) -> Iterator[FilePart]:

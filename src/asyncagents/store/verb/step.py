@@ -63,18 +63,18 @@ class _Try(Struct, frozen=True):
     position: int = 0
 
 
-async def start_step(tx: Tx, lease: Claim, new: NewStep) -> StartedStep | None:
+async def start_step(tx: Tx, claim: Claim, new: NewStep) -> StartedStep | None:
     """Promote unread input, show open calls as pending, insert the step. None: no step is needed any more."""
-    row = await claimed_session(tx, lease)
+    row = await claimed_session(tx, claim)
     if row.info.revert is not None:
         row = await drop_undone(tx, row)
-    mail = await read_unread(tx, row.control.id)
-    unread = mail.inputs
-    if not mail.needs_step(row.control):
+    inbox = await read_unread(tx, row.control.id)
+    unread = inbox.inputs
+    if not inbox.needs_step(row.control):
         return None
-    await answer_before_joining(tx, row.control, joins=mail.wants_another_answer)
-    before = await end_backoff(tx, row.control, reuse=not mail.has_items)
-    control, asked_by = await _promote_unread(tx, row, mail, new, reuse=before.message is not None)
+    await answer_before_joining(tx, row.control, joins=inbox.wants_another_answer)
+    before = await end_backoff(tx, row.control, reuse=not inbox.has_items)
+    control, asked_by = await _promote_unread(tx, row, inbox, new, reuse=before.message is not None)
     tail = await history_between(tx, control.id, new.since)
     if tasks := subtasks(tail, {each.message_id for each in unread}):
         made = await _new_message(tx, row, new, asked_by)
@@ -103,14 +103,14 @@ async def start_step(tx: Tx, lease: Claim, new: NewStep) -> StartedStep | None:
 
 
 async def _promote_unread(
-    tx: Tx, row: SessionRow, mail: Unread, new: NewStep, *, reuse: bool
+    tx: Tx, row: SessionRow, inbox: Unread, new: NewStep, *, reuse: bool
 ) -> tuple[Control, UserMessage | None]:
     """Promote unread input, show open calls as pending; insert reminders unless a message is reused."""
     control = replace(row.control, backoff=None)
-    control, asked_by = await promote(tx, control, row.info, mail, told=new.notices)
+    control, asked_by = await promote(tx, control, row.info, inbox, options=new.notices)
     await show_pending(tx, control)
     if not reuse and new.reminder is not None and (asked_by or not control.compacting):
-        spoken = row.control.positions if any(each.source == "person" for each in mail.inputs) else None
+        spoken = row.control.positions if any(each.source == "person" for each in inbox.inputs) else None
         control = await insert_reminders(tx, control, asked_by, new.reminder, spoken=spoken)
     return control, asked_by
 
@@ -221,9 +221,9 @@ def _since_last_report(tail: tuple[MessageWithParts, ...], shown: frozenset[Part
     return 0
 
 
-async def write_parts(tx: Tx, lease: Claim, parts: tuple[Part, ...], events: tuple[Event, ...]) -> None:
+async def write_parts(tx: Tx, claim: Claim, parts: tuple[Part, ...], events: tuple[Event, ...]) -> None:
     """Write parts of a step as it streams; `events` are those that were not published yet."""
-    await check_claim(tx, lease)
+    await check_claim(tx, claim)
     await _put_parts(tx, parts, events)
 
 
@@ -234,9 +234,9 @@ async def _put_parts(tx: Tx, parts: tuple[Part, ...], events: tuple[Event, ...])
         tx.emit(event)
 
 
-async def finish_step(tx: Tx, lease: Claim, end: StepEnd) -> Snapshot:
+async def finish_step(tx: Tx, claim: Claim, end: StepEnd) -> Snapshot:
     """Close the step and insert its calls, in one transaction: no tool starts before it commits."""
-    row = await claimed_session(tx, lease)
+    row = await claimed_session(tx, claim)
     reported = encode(end.known_tokens) if end.known_tokens else None
     how = "refused" if isinstance(end.message.error, ContextOverflowError) else "done"
     shrinks = end.full and end.message.error is not None and await can_shrink(tx, row.control)
@@ -259,7 +259,7 @@ async def finish_step(tx: Tx, lease: Claim, end: StepEnd) -> Snapshot:
     row = await save_session(tx, row, control, info)
     if end.facts and not control.is_cancelled():
         await apply_facts(tx, end.facts)
-        row = await claimed_session(tx, lease)  # a fact may be about this very session
+        row = await claimed_session(tx, claim)  # a fact may be about this very session
     about = await snapshot(tx, row, last=end.message)
     await answer_earlier_prompts(tx, about)
     return about
@@ -302,9 +302,9 @@ async def write_step_end(tx: Tx, end: StepEnd, *, hidden: bool) -> None:
     await save_message(tx, end.message, hidden=hidden)
 
 
-async def retry_step(tx: Tx, lease: Claim, retry: StepRetry) -> Snapshot:
+async def retry_step(tx: Tx, claim: Claim, retry: StepRetry) -> Snapshot:
     """Close a step that failed and store the time of its next try, which any process may make."""
-    row = await claimed_session(tx, lease)
+    row = await claimed_session(tx, claim)
     end, failure = retry.end, retry.part.error.data.message
     spent = end.known_tokens or await request_tokens(tx, end.request_id)
     columns = retry.next_at, failure, encode(spent), end.tokens is None
@@ -319,9 +319,9 @@ async def retry_step(tx: Tx, lease: Claim, retry: StepRetry) -> Snapshot:
     return await snapshot(tx, row)
 
 
-async def hold_step(tx: Tx, lease: Claim, request_id: RequestId, *, until: int, why: str) -> Snapshot:
+async def hold_step(tx: Tx, claim: Claim, request_id: RequestId, *, until: int, why: str) -> Snapshot:
     """Postpone a step while its provider cools down, without counting a try."""
-    row = await claimed_session(tx, lease)
+    row = await claimed_session(tx, claim)
     tx.schedule(until)
     waiting = row.control.backoff or request_id
     if row.control.backoff is None:
@@ -333,12 +333,12 @@ async def hold_step(tx: Tx, lease: Claim, request_id: RequestId, *, until: int, 
     return await snapshot(tx, row)
 
 
-async def advance(tx: Tx, lease: Claim, moves: tuple[CallMove, ...]) -> Snapshot:
+async def advance(tx: Tx, claim: Claim, moves: tuple[CallMove, ...]) -> Snapshot:
     """Move calls to a new state: start them, open them, or put them back. A settled call never changes.
 
     No call is started in a cancelled turn.
     """
-    row = await claimed_session(tx, lease)
+    row = await claimed_session(tx, claim)
     cancelled = row.control.is_cancelled()
     for move in moves:
         call = await require_call(tx, move.call_id)

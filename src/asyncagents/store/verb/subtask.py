@@ -55,17 +55,19 @@ def _input(task: SubtaskPart) -> dict[str, str]:
 
 
 async def prompt_to_continue(
-    tx: Tx, control: Control, tail: tuple[MessageWithParts, ...], tasking: SubtaskOptions
+    tx: Tx, control: Control, tail: tuple[MessageWithParts, ...], options: SubtaskOptions
 ) -> tuple[Control, tuple[MessageWithParts, ...]]:
     """Append, once, the message that says what to do with the results of subtasks."""
-    step = _subtask_step(tail) if tasking.go_on else None
+    step = _subtask_step(tail) if options.go_on else None
     if step is None:
         return control, tail
-    to = MessageTarget(control.id, step.agent, step.model_ref)
-    said = build_system_message(to, tasking.go_on, ids=tx.ids, now=tx.now, message_id=tasking.message_id)
-    return await append_system_message(tx, control, said), (
+    target = MessageTarget(control.id, step.agent, step.model_ref)
+    system_message = build_system_message(
+        target, options.go_on, ids=tx.ids, now=tx.now, message_id=options.message_id
+    )
+    return await append_system_message(tx, control, system_message), (
         *tail,
-        MessageWithParts(info=said.message, parts=(said.part,)),
+        MessageWithParts(info=system_message.message, parts=(system_message.part,)),
     )
 
 

@@ -35,12 +35,12 @@ LOOK_BACK = 8
 """Messages of a turn that are read at once to find its newest."""
 
 
-async def finish_summary(tx: Tx, lease: Claim, done: SummaryEnd) -> Snapshot:
+async def finish_summary(tx: Tx, claim: Claim, summary_end: SummaryEnd) -> Snapshot:
     """Close a summary; from here on the model reads it instead of what came before.
 
     A failed summary changes nothing for the model, and ends the turn.
     """
-    row, end = await claimed_session(tx, lease), done.end
+    row, end = await claimed_session(tx, claim), summary_end.end
     reported = encode(end.known_tokens) if end.known_tokens else None
     if not await tx.run("end_request", "done", reported, end.request_id):  # a repetition: it had ended before
         return await snapshot(tx, row)
@@ -51,26 +51,26 @@ async def finish_summary(tx: Tx, lease: Claim, done: SummaryEnd) -> Snapshot:
     if end.message.error is not None:
         tx.emit(SessionError(session_id=control.id, error=end.message.error))
         return await snapshot(tx, await save_session(tx, row, control, info), last=end.message)
-    kept = await tx.one("place_of", done.tail_id) if done.tail_id else None
-    control = replace(control, summary=done.position, tail=kept[0] if kept else done.position)
-    auto = await _annotate(tx, control, done)
+    kept = await tx.one("place_of", summary_end.tail_id) if summary_end.tail_id else None
+    control = replace(control, summary=summary_end.position, tail=kept[0] if kept else summary_end.position)
+    auto = await _annotate(tx, control, summary_end)
     if auto or _was_working(newest):
-        control = await _continue_turn(tx, row, control, done)
+        control = await _continue_turn(tx, row, control, summary_end)
     tx.emit(SessionCompacted(session_id=control.id))
     return await snapshot(tx, await save_session(tx, row, control, info))
 
 
-async def _annotate(tx: Tx, control: Control, done: SummaryEnd) -> bool:
+async def _annotate(tx: Tx, control: Control, summary_end: SummaryEnd) -> bool:
     """Add the note and the start of the tail to the request for the summary. True: it was automatic."""
-    asked = await require_message(tx, done.end.message.parent_id)
+    asked = await require_message(tx, summary_end.end.message.parent_id)
     auto = False
     for part in asked.parts:
         if isinstance(part, CompactionPart):
             auto = auto or part.auto
-            await put_part(tx, replace(part, tail_start_id=done.tail_id))
-    if text := done.note(await _open_items(tx, control)):
+            await put_part(tx, replace(part, tail_start_id=summary_end.tail_id))
+    if text := summary_end.note(await _open_items(tx, control)):
         note = TextPart(
-            id=done.note_id, session_id=control.id, message_id=asked.info.id, text=text, synthetic=True
+            id=summary_end.note_id, session_id=control.id, message_id=asked.info.id, text=text, synthetic=True
         )
         await put_part(tx, note)
     return auto
@@ -125,9 +125,9 @@ def _was_working(newest: Message | None) -> bool:
             return newest is not None
 
 
-async def _continue_turn(tx: Tx, row: SessionRow, control: Control, done: SummaryEnd) -> Control:
+async def _continue_turn(tx: Tx, row: SessionRow, control: Control, summary_end: SummaryEnd) -> Control:
     assert row.info.agent is not None and row.info.model is not None, "a prompt set both"
-    to = MessageTarget(control.id, row.info.agent, model_ref(row.info.model))
+    target = MessageTarget(control.id, row.info.agent, model_ref(row.info.model))
     return await append_system_message(
-        tx, control, build_system_message(to, done.go_on, ids=tx.ids, now=tx.now)
+        tx, control, build_system_message(target, summary_end.go_on, ids=tx.ids, now=tx.now)
     )

@@ -67,7 +67,7 @@ async def conclude_task(
     how = run_outcome(step, crashed=crashed, blocked=blocked)
     account = run_account(task, await account_so_far(tx, info))
     account = replace(account, finish=_finish_reason(step))
-    await _end_run(tx, task, how, hush=DUE, account=account)
+    await _end_run(tx, task, how, notice=DUE, account=account)
 
 
 async def _has_unfinished_work(tx: Tx, session_id: SessionId) -> bool:
@@ -127,14 +127,14 @@ def run_outcome(
     return TaskOutcome(status="completed", result=step.text)
 
 
-async def end_task(tx: Tx, task: Task, how: TaskOutcome, *, hush: NoticeState = DUE) -> None:
+async def end_task(tx: Tx, task: Task, how: TaskOutcome, *, notice: NoticeState = DUE) -> None:
     """End a task from outside (cancel, deadline, deletion)."""
     row = await readable_session(tx, task.id)
     account = run_account(task, await account_so_far(tx, row.info)) if row else Account()
-    await _end_run(tx, task, how, hush=hush, account=account)
+    await _end_run(tx, task, how, notice=notice, account=account)
 
 
-async def _end_run(tx: Tx, task: Task, how: TaskOutcome, *, hush: NoticeState, account: Account) -> None:
+async def _end_run(tx: Tx, task: Task, how: TaskOutcome, *, notice: NoticeState, account: Account) -> None:
     """End a run, once; wakes the parent unless the notice is `quiet` or `consumed`."""
     done = end_run(replace(task, earlier=earlier_runs(task)), how, account, tx.now)
     await put_task(tx, done)
@@ -142,18 +142,18 @@ async def _end_run(tx: Tx, task: Task, how: TaskOutcome, *, hush: NoticeState, a
         parent = await find_session(tx, task.parent_id)
     except Unreadable as error:  # the parent is broken; its task ends all the same
         _log.warning("task=%s action=wake_parent: the parent cannot be read: %s", task.id, error)
-        await _insert_notice(tx, done, hush.state)
+        await _insert_notice(tx, done, notice.state)
         return
     if parent is None:
         return
-    if hush is QUIET:  # the calls that wait for it are cancelled as well
+    if notice is QUIET:  # the calls that wait for it are cancelled as well
         known = bool(await _waiting_calls(tx, task))
     else:
         known = await _settle_waiting_calls(tx, task, done)
         waits = await _watching_calls(tx, done)
         known = await _settle_watching_calls(tx, done, waits) or known
         parent = await require_session(tx, task.parent_id) if waits or task.calls else parent
-    state = CONSUMED.state if known else hush.state
+    state = CONSUMED.state if known else notice.state
     await _insert_notice(tx, done, state)
     if state == DUE.state:
         await save_session(tx, parent, parent.control.after_wake())
@@ -231,7 +231,7 @@ async def _watching_calls(tx: Tx, done: Task) -> list[Call]:
     """Read the calls of the parent that watch this task, or any."""
     calls = await _open_calls(tx, done.parent_id)
     watches = [(call, call.open.watch) for call in calls if call.open and call.open.watch]
-    return [call for call, watch in watches if watch.any or watch.task_id == done.id]
+    return [call for call, wait in watches if wait.any or wait.task_id == done.id]
 
 
 async def _settle_watching_calls(tx: Tx, done: Task, waits: list[Call]) -> bool:
@@ -248,22 +248,22 @@ async def _settle_watching_calls(tx: Tx, done: Task, waits: list[Call]) -> bool:
 async def watched_result(tx: Tx, call: Call) -> Completed:
     """Build the result of a call that watches a task; if the task has ended, its notice is consumed."""
     assert call.open is not None and call.open.watch is not None, "it waits for a task"
-    watch = call.open.watch
-    task = await find_task(tx, watch.task_id)
-    metadata = {**call.open.metadata, "sessionId": watch.task_id}
+    wait = call.open.watch
+    task = await find_task(tx, wait.task_id)
+    metadata = {**call.open.metadata, "sessionId": wait.task_id}
     if task is None:
-        return Completed(texts.missing_session_text(watch.task_id), call.open.title, metadata)
-    told = await _task_text(tx, task, watch)
+        return Completed(texts.missing_session_text(wait.task_id), call.open.title, metadata)
+    told = await _task_text(tx, task, wait)
     return Completed(told, call.open.title or task.description, metadata)
 
 
-async def _task_text(tx: Tx, task: Task, watch: WaitFor) -> str:
+async def _task_text(tx: Tx, task: Task, wait: WaitFor) -> str:
     if not task.live:
         task = replace(task, retrieved=tx.now)
         await tx.run("consume_notices", task.id, task.run)
         await put_task(tx, task)
     task = texts.shorten_task(task)
-    if watch.tool == "async_task_result":
+    if wait.tool == "async_task_result":
         return texts.async_task_result_text(task)
     return texts.task_output_text(task, await progress(tx, task), tx.now)
 

@@ -14,10 +14,10 @@ async def start_trace(tx: Tx, control: Control, fact: Admit) -> None:
         await set_trace(tx, control.id, fact.trace)
 
 
-async def save_trace(tx: Tx, lease: Claim, trace: str) -> None:
+async def save_trace(tx: Tx, claim: Claim, trace: str) -> None:
     """Store the trace that a run began for a session without one; later runs continue in it."""
-    await check_claim(tx, lease)
-    await set_trace(tx, lease.session_id, trace)
+    await check_claim(tx, claim)
+    await set_trace(tx, claim.session_id, trace)
 
 
 async def set_trace(tx: Tx, session_id: SessionId, trace: str | None) -> None:

@@ -88,14 +88,14 @@ def bash(
         return await threads.run(find_asks, args.command, Path(context.directory), start)
 
     async def run(args: BashArgs, context: ToolContext) -> Completed:
-        ended = await _processes_of_call(processes, context).run(
+        result = await _processes_of_call(processes, context).run(
             ("bash", "-c", args.command),
             cwd=_start_directory(args, context),
             timeout=None if context.own else args.timeout / 1000,
             on_output=_LiveOutput(context).append,
             sandbox=await confinement.arguments(context) if confinement else None,
         )
-        return _build_plain_result(ended) if context.own else _build_result(args, ended)
+        return _build_plain_result(result) if context.own else _build_result(args, result)
 
     return Tool(
         "bash", BashArgs, run, plan=plan, effect="once", timeout=TIMEOUT, description=load_description("bash")
@@ -131,32 +131,32 @@ def _start_directory(args: BashArgs, context: ToolContext) -> Path:
     return start
 
 
-def _build_result(args: BashArgs, ended: ProcessResult) -> Completed:
+def _build_result(args: BashArgs, result: ProcessResult) -> Completed:
     notes = []
-    if ended.timed_out:
+    if result.timed_out:
         notes.append(f"<timed out after {args.timeout} ms: the command was ended; give more time or do less>")
-    elif ended.exit_code:
-        notes.append(f"<exit code {ended.exit_code}>")
-    said = ended.output.rstrip("\n")
+    elif result.exit_code:
+        notes.append(f"<exit code {result.exit_code}>")
+    said = result.output.rstrip("\n")
     output = "\n\n".join([*([said] if said else []), *notes]) or "(no output)"
     return Completed(
         output,
         title=replace_surrogates(args.description or args.command)[:MOST_TITLE],
-        metadata=_metadata(ended),
+        metadata=_metadata(result),
     )
 
 
-def _build_plain_result(ended: ProcessResult) -> Completed:
+def _build_plain_result(result: ProcessResult) -> Completed:
     """Build the result of a command that a person ran: the output as printed, then the exit code."""
-    failed = f"\n\n<exit code {ended.exit_code}>" if ended.exit_code else ""
-    return Completed(ended.output + failed, metadata=_metadata(ended))
+    failed = f"\n\n<exit code {result.exit_code}>" if result.exit_code else ""
+    return Completed(result.output + failed, metadata=_metadata(result))
 
 
-def _metadata(ended: ProcessResult) -> dict[str, Any]:
+def _metadata(result: ProcessResult) -> dict[str, Any]:
     return {
-        "output": ended.output,
-        "exit": ended.exit_code,
-        "truncated": ended.truncated,
-        "timedOut": ended.timed_out,
-        **({"outputPath": ended.spill_path} if ended.spill_path else {}),
+        "output": result.output,
+        "exit": result.exit_code,
+        "truncated": result.truncated,
+        "timedOut": result.timed_out,
+        **({"outputPath": result.spill_path} if result.spill_path else {}),
     }

@@ -24,14 +24,14 @@ class EditArgs(Struct, frozen=True, rename="camel"):
     replace_all: Annotated[bool, Meta(description="Replace every occurrence of oldString.")] = False
 
 
-def edit(files: Files, seen: ReadLog) -> Tool[EditArgs]:
+def edit(files: Files, read_log: ReadLog) -> Tool[EditArgs]:
     async def plan(args: EditArgs, context: ToolContext) -> tuple[Ask, ...]:
         place = await files.threads.run(files.resolve, args.file_path, context.directory)
-        return await files.threads.run(preview_edit, files, seen, _build_edit(args, place), context)
+        return await files.threads.run(preview_edit, files, read_log, _build_edit(args, place), context)
 
     async def run(args: EditArgs, context: ToolContext) -> Completed:
-        place = seen.plan_of(context.call_id).place
-        return await files.threads.run(apply_edit, files, seen, _build_edit(args, place), context)
+        place = read_log.plan_of(context.call_id).place
+        return await files.threads.run(apply_edit, files, read_log, _build_edit(args, place), context)
 
     async def reconcile(args: EditArgs, context: ToolContext) -> Result | None:
         return await files.threads.run(_reconcile, files, args, context)

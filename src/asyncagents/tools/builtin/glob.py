@@ -33,15 +33,17 @@ class GlobArgs(Struct, frozen=True):
     ] = None
 
 
-def glob(files: Files, seen: ReadLog, processes: Processes, *, seconds: float = SECONDS) -> Tool[GlobArgs]:
+def glob(
+    files: Files, read_log: ReadLog, processes: Processes, *, seconds: float = SECONDS
+) -> Tool[GlobArgs]:
     async def plan(args: GlobArgs, context: ToolContext) -> tuple[Ask, ...]:
         glob_filter(args.pattern, ())
         place = await files.threads.run(files.resolve, args.path or ".", context.directory)
-        seen.record_plan(context.call_id, CallPlan(place))
+        read_log.record_plan(context.call_id, CallPlan(place))
         return search_asks("glob", args.pattern, place, folder=True)
 
     async def run(args: GlobArgs, context: ToolContext) -> Completed:
-        place = seen.plan_of(context.call_id).place
+        place = read_log.plan_of(context.call_id).place
         job = NameSearch(
             root=files.root,
             place=place,
@@ -49,10 +51,10 @@ def glob(files: Files, seen: ReadLog, processes: Processes, *, seconds: float = 
             seconds=seconds,
             guarded=files.guard.unreadable_around(place.path),
         )
-        order = SearchRequest(
+        request = SearchRequest(
             job, seconds + GRACE_SECONDS, "use a narrower pattern, or a deeper folder in path"
         )
-        return _build_result(await run_search(processes, order, FoundNames), place, args, context)
+        return _build_result(await run_search(processes, request, FoundNames), place, args, context)
 
     return Tool("glob", GlobArgs, run, plan=plan, effect="none", description=load_description("glob"))
 

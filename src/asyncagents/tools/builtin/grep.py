@@ -45,13 +45,15 @@ class GrepArgs(Struct, frozen=True):
     ] = None
 
 
-def grep(files: Files, seen: ReadLog, processes: Processes, *, seconds: float = SECONDS) -> Tool[GrepArgs]:
+def grep(
+    files: Files, read_log: ReadLog, processes: Processes, *, seconds: float = SECONDS
+) -> Tool[GrepArgs]:
     async def plan(args: GrepArgs, context: ToolContext) -> tuple[Ask, ...]:
         encode(args.pattern, "pattern")
         glob_filter(args.include or "**", ())
         place = await files.threads.run(files.resolve, args.path or ".", context.directory)
         folder = await files.threads.run(files.is_folder, place)
-        seen.record_plan(context.call_id, CallPlan(place))
+        read_log.record_plan(context.call_id, CallPlan(place))
         asks = search_asks("grep", args.pattern, place, folder=folder)
         if folder:
             return asks
@@ -59,7 +61,7 @@ def grep(files: Files, seen: ReadLog, processes: Processes, *, seconds: float = 
         return (*read_asks("read", place, guard=guard), asks[-1])  # searching a single file reads it
 
     async def run(args: GrepArgs, context: ToolContext) -> Completed:
-        place = seen.plan_of(context.call_id).place
+        place = read_log.plan_of(context.call_id).place
         search = GrepSearch(
             root=files.root,
             place=place,
@@ -79,34 +81,34 @@ async def search_lines(processes: Processes, search: GrepSearch, seconds: float)
     return await run_search(processes, SearchRequest(search, seconds, advice), GrepResult)
 
 
-def _build_result(answer: GrepResult, place: ResolvedPath, args: GrepArgs, context: ToolContext) -> Completed:
+def _build_result(result: GrepResult, place: ResolvedPath, args: GrepArgs, context: ToolContext) -> Completed:
     lines: list[str] = []
     file = ""
-    for match in answer.matches:
+    for match in result.matches:
         if match.path != file:
             file = match.path
             lines.append(f"{relative_path(file, context.directory)}:")
         lines.append(f"  {match.number}: {match.text}")
     if not lines:
         lines.append(f"No line below {place.path} fits the pattern.")
-    lines += _notes(answer)
-    metadata = {"matches": len(answer.matches), "truncated": answer.more or answer.cut}
+    lines += _notes(result)
+    metadata = {"matches": len(result.matches), "truncated": result.more or result.cut}
     return Completed(replace_surrogates("\n".join(lines)), title=args.pattern[:200], metadata=metadata)
 
 
-def _notes(answer: GrepResult) -> list[str]:
+def _notes(result: GrepResult) -> list[str]:
     notes: list[str] = []
-    if answer.more:
+    if result.more:
         notes.append(
             f"(There are more than {MOST_MATCHES} matches; use a narrower pattern, path or include.)"
         )
-    if answer.cut:
+    if result.cut:
         notes.append("(There are too many files to search all of them; name a deeper folder in path.)")
-    if answer.secret:
+    if result.secret:
         notes.append(
-            f"({answer.secret} files that may not be read unasked were not searched; "
+            f"({result.secret} files that may not be read unasked were not searched; "
             "name one in path to ask for it.)"
         )
-    if answer.unread:
-        notes.append(f"({answer.unread} files could not be opened or are too large, and were not searched.)")
+    if result.unread:
+        notes.append(f"({result.unread} files could not be opened or are too large, and were not searched.)")
     return notes

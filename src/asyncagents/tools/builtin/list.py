@@ -29,17 +29,17 @@ class ListArgs(Struct, frozen=True):
 
 
 def list_files(
-    files: Files, seen: ReadLog, processes: Processes, *, seconds: float = SECONDS
+    files: Files, read_log: ReadLog, processes: Processes, *, seconds: float = SECONDS
 ) -> Tool[ListArgs]:
     async def plan(args: ListArgs, context: ToolContext) -> tuple[Ask, ...]:
         for pattern in args.ignore:
             encode(pattern, "ignore")
         place = await files.threads.run(files.resolve, args.path or ".", context.directory)
-        seen.record_plan(context.call_id, CallPlan(place))
+        read_log.record_plan(context.call_id, CallPlan(place))
         return read_asks("list", place, folder=True)
 
     async def run(args: ListArgs, context: ToolContext) -> Completed:
-        place = seen.plan_of(context.call_id).place
+        place = read_log.plan_of(context.call_id).place
         job = TreeListing(
             root=files.root,
             place=place,
@@ -47,8 +47,8 @@ def list_files(
             seconds=seconds,
             guarded=files.guard.unreadable_around(place.path),
         )
-        order = SearchRequest(job, seconds + GRACE_SECONDS, "name a deeper folder in path")
-        tree = await run_search(processes, order, ListedTree)
+        request = SearchRequest(job, seconds + GRACE_SECONDS, "name a deeper folder in path")
+        tree = await run_search(processes, request, ListedTree)
         lines = tree.lines
         if tree.cut:
             lines += (f"(Cut after {tree.count} entries; list a deeper folder to see more of it.)",)

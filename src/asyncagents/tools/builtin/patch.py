@@ -42,12 +42,12 @@ class PatchArgs(Struct, frozen=True, rename="camel"):
     patch_text: Annotated[str, Meta(description="The whole patch, from Begin Patch to End Patch.")]
 
 
-def patch(files: Files, seen: ReadLog) -> Tool[PatchArgs]:
+def patch(files: Files, read_log: ReadLog) -> Tool[PatchArgs]:
     async def plan(args: PatchArgs, context: ToolContext) -> tuple[Ask, ...]:
-        return await files.threads.run(_plan_patch, files, seen, args, context)
+        return await files.threads.run(_plan_patch, files, read_log, args, context)
 
     async def run(args: PatchArgs, context: ToolContext) -> Completed:
-        return await files.threads.run(_apply_patch, files, seen, args, context)
+        return await files.threads.run(_apply_patch, files, read_log, args, context)
 
     async def reconcile(args: PatchArgs, context: ToolContext) -> Result | None:
         found = await files.threads.run(
@@ -66,7 +66,7 @@ def patch(files: Files, seen: ReadLog) -> Tool[PatchArgs]:
     )
 
 
-def _plan_patch(files: Files, seen: ReadLog, args: PatchArgs, context: ToolContext) -> tuple[Ask, ...]:
+def _plan_patch(files: Files, read_log: ReadLog, args: PatchArgs, context: ToolContext) -> tuple[Ask, ...]:
     diffs: list[str] = []
     planned: list[CallPlan] = []
     chosen = resolve_targets(files, parse_patch(args.patch_text), context.directory)
@@ -74,24 +74,24 @@ def _plan_patch(files: Files, seen: ReadLog, args: PatchArgs, context: ToolConte
     guarded = any(guard is not None for guard in guards)
     hidden = any(guard is not None and guard.level != "guarded" for guard in guards)
     for target in chosen:
-        diff, shas = _preview_target(files, seen, (target, hidden), context)
+        diff, shas = _preview_target(files, read_log, (target, hidden), context)
         diffs.append(diff)
         planned += (CallPlan(*each, guarded=guarded) for each in zip(target.places, shas, strict=True))
     first = planned[0]
-    seen.record_plan(context.call_id, replace(first, more=tuple(planned[1:])))
+    read_log.record_plan(context.call_id, replace(first, more=tuple(planned[1:])))
     moved = [target.place for target in chosen if target.to is not None]
     return (*_patch_asks(planned, _join_diffs(diffs), guards), *_move_asks(moved))
 
 
 def _preview_target(
-    files: Files, seen: ReadLog, wanted: tuple[PatchTarget, bool], context: ToolContext
+    files: Files, read_log: ReadLog, wanted: tuple[PatchTarget, bool], context: ToolContext
 ) -> tuple[str, tuple[str, ...]]:
     """Return the diff of one target and the hashes of its files.
 
     An error that would reveal content the session has not read does not raise: the diff names it instead.
     """
     target, hidden = wanted
-    known = seen.known_fingerprint(context.session_id, target.place)
+    known = read_log.known_fingerprint(context.session_id, target.place)
     befores: tuple[FileState | None, ...] = (None,) * len(target.places)
     try:
         befores = read_target(files, target)
@@ -120,8 +120,8 @@ def _move_asks(moved: Sequence[ResolvedPath]) -> tuple[Ask, ...]:
     return tuple(read_asks("read", place)[-1] for place in moved)
 
 
-def _apply_patch(files: Files, seen: ReadLog, args: PatchArgs, context: ToolContext) -> Completed:
-    first = seen.plan_of(context.call_id)
+def _apply_patch(files: Files, read_log: ReadLog, args: PatchArgs, context: ToolContext) -> Completed:
+    first = read_log.plan_of(context.call_id)
     planned = (first, *first.more)
     chosen = bind_sections(parse_patch(args.patch_text), [each.place for each in planned])
     shown_before = {each.place.path: each for each in planned}
@@ -132,15 +132,15 @@ def _apply_patch(files: Files, seen: ReadLog, args: PatchArgs, context: ToolCont
         for target in chosen:
             befores = read_target(files, target)
             for place, before in zip(target.places, befores, strict=True):
-                known = seen.known_fingerprint(context.session_id, place)
+                known = read_log.known_fingerprint(context.session_id, place)
                 _check_unchanged(shown_before[place.path], before, known)
-            part = plan_steps(target, befores, seen.known_fingerprint(context.session_id, target.place))
+            part = plan_steps(target, befores, read_log.known_fingerprint(context.session_id, target.place))
             diffs.append(target_diff(target, part))
             steps += part
         done = apply_steps(files, steps, context.call_id)
         for each in done:
             if each.fingerprint is not None:
-                seen.record(context.session_id, each.step.place, each.fingerprint)
+                read_log.record(context.session_id, each.step.place, each.fingerprint)
     return _build_result(chosen, _join_diffs(diffs))
 
 

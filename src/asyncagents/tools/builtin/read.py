@@ -35,22 +35,22 @@ class ReadArgs(Struct, frozen=True, rename="camel"):
     limit: Annotated[int, Meta(description="How many lines to show.", ge=1)] = MOST_LINES
 
 
-def read(files: Files, seen: ReadLog) -> Tool[ReadArgs]:
+def read(files: Files, read_log: ReadLog) -> Tool[ReadArgs]:
     async def plan(args: ReadArgs, context: ToolContext) -> tuple[Ask, ...]:
         place = await files.threads.run(files.resolve, args.file_path, context.directory)
-        seen.record_plan(context.call_id, CallPlan(place))
+        read_log.record_plan(context.call_id, CallPlan(place))
         (guard,) = await files.threads.run(files.guards, [place])
         return read_asks("read", place, guard=guard)
 
     async def run(args: ReadArgs, context: ToolContext) -> Completed:
-        place = seen.plan_of(context.call_id).place
-        return await files.threads.run(_read_path, files, seen, args, (place, context))
+        place = read_log.plan_of(context.call_id).place
+        return await files.threads.run(_read_path, files, read_log, args, (place, context))
 
     return Tool("read", ReadArgs, run, plan=plan, effect="none", description=load_description("read"))
 
 
 def _read_path(
-    files: Files, seen: ReadLog, args: ReadArgs, where: tuple[ResolvedPath, ToolContext]
+    files: Files, read_log: ReadLog, args: ReadArgs, where: tuple[ResolvedPath, ToolContext]
 ) -> Completed:
     place, context = where
     if files.is_folder(place):
@@ -62,7 +62,7 @@ def _read_path(
     told = describe_media(place.name, content.data)
     if told is None:
         told = _read_text(place, content, args)
-        seen.record(context.session_id, place, content.fingerprint)
+        read_log.record(context.session_id, place, content.fingerprint)
     return told
 
 

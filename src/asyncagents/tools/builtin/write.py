@@ -22,14 +22,14 @@ class WriteArgs(Struct, frozen=True, rename="camel"):
     content: Annotated[str, Meta(description="The whole new content.")]
 
 
-def write(files: Files, seen: ReadLog) -> Tool[WriteArgs]:
+def write(files: Files, read_log: ReadLog) -> Tool[WriteArgs]:
     async def plan(args: WriteArgs, context: ToolContext) -> tuple[Ask, ...]:
         place = await files.threads.run(files.resolve, args.file_path, context.directory)
-        return await files.threads.run(preview_edit, files, seen, _build_edit(args, place), context)
+        return await files.threads.run(preview_edit, files, read_log, _build_edit(args, place), context)
 
     async def run(args: WriteArgs, context: ToolContext) -> Completed:
-        place = seen.plan_of(context.call_id).place
-        return await files.threads.run(apply_edit, files, seen, _build_edit(args, place), context)
+        place = read_log.plan_of(context.call_id).place
+        return await files.threads.run(apply_edit, files, read_log, _build_edit(args, place), context)
 
     return Tool(
         "write", WriteArgs, run, plan=plan, effect="idempotent", description=load_description("write")

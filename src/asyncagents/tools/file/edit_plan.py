@@ -26,13 +26,13 @@ class FileEdit(Struct, frozen=True):
     build_content: BuildContent
 
 
-def preview_edit(files: Files, seen: ReadLog, change: FileEdit, context: ToolContext) -> tuple[Ask, ...]:
+def preview_edit(files: Files, read_log: ReadLog, change: FileEdit, context: ToolContext) -> tuple[Ask, ...]:
     """Plan the edit and return its asks, with a diff.
 
     An error that would reveal content the session has not read does not raise: the ask carries it instead.
     """
     place = change.place
-    known = seen.known_fingerprint(context.session_id, place)
+    known = read_log.known_fingerprint(context.session_id, place)
     (guard,) = files.guards([place])
     shown = isinstance(place, InsidePath) and (guard is None or guard.level == "guarded")
     before: FileState | None = None
@@ -46,18 +46,18 @@ def preview_edit(files: Files, seen: ReadLog, change: FileEdit, context: ToolCon
         else:
             raise
     sha = sha_of(before)
-    seen.record_plan(context.call_id, CallPlan(place, sha, guarded=guard is not None))
+    read_log.record_plan(context.call_id, CallPlan(place, sha, guarded=guard is not None))
     # `before` binds the answer to the content that was previewed.
     return edit_asks([place], {"filepath": place.path, "diff": diff, "before": sha}, [guard])
 
 
-def apply_edit(files: Files, seen: ReadLog, change: FileEdit, context: ToolContext) -> Completed:
+def apply_edit(files: Files, read_log: ReadLog, change: FileEdit, context: ToolContext) -> Completed:
     place = change.place
-    planned = seen.plan_of(context.call_id)
+    planned = read_log.plan_of(context.call_id)
     diffs: list[str] = []
 
     def build_checked(before: FileState | None) -> bytes:
-        known = seen.known_fingerprint(context.session_id, place)
+        known = read_log.known_fingerprint(context.session_id, place)
         sha = sha_of(before)
         data = _build_content(change, before, known)
         # Changes by other calls of this session since the preview are accepted.
@@ -73,7 +73,7 @@ def apply_edit(files: Files, seen: ReadLog, change: FileEdit, context: ToolConte
     # Recorded under the lock: else the next writer would take this edit for a foreign change.
     with files.lock([place]), files.lock_guards([place], unguarded=[] if planned.guarded else [place]):
         stamp = files.rewrite(place, context.call_id, build_checked)
-        seen.record(context.session_id, place, stamp)
+        read_log.record(context.session_id, place, stamp)
     done = f"{place.name} was written." if diffs[-1] else f"{place.name} has this content already."
     # OpenCode's clients show the written text only if there is a key `diagnostics`; none are made here.
     metadata = {"filepath": place.path, "diff": diffs[-1], "diagnostics": {}}

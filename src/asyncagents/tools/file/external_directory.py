@@ -63,32 +63,32 @@ def folder_ask(folder: str) -> Ask:
     )
 
 
-def line_asks(paths: Sequence[str], line: Ask, *, home: str, reads: bool) -> tuple[Ask, ...]:
-    """Ask for paths that a shell line names. `line`: an ask for that line; `reads`: it only reads."""
+def line_asks(paths: Sequence[str], ask: Ask, *, home: str, reads: bool) -> tuple[Ask, ...]:
+    """Ask for paths that a shell line names. `ask`: an ask for that line; `reads`: it only reads."""
     if not reads:
-        return (_line_ask(line, paths),)
+        return (_line_ask(ask, paths),)
     folders = [path for path in paths if os.path.isdir(path) and may_be_approved(path, home)]
     rest = [path for path in paths if not any(f"{path}/".startswith(f"{folder}/") for folder in folders)]
-    asks = [_build_ask(folders, line, always=_patterns(folders), exact=False)] if folders else []
+    asks = [_build_ask(folders, ask, always=_patterns(folders), exact=False)] if folders else []
     if any(os.path.isdir(path) or not is_displayable(path) for path in rest) or len(rest) > MOST_PATHS:
-        return (*asks, _line_ask(line, rest))
-    return (*asks, _build_ask(rest, line, always=tuple(rest), exact=True)) if rest else tuple(asks)
+        return (*asks, _line_ask(ask, rest))
+    return (*asks, _build_ask(rest, ask, always=tuple(rest), exact=True)) if rest else tuple(asks)
 
 
-def _line_ask(line: Ask, paths: Iterable[str]) -> Ask:
+def _line_ask(ask: Ask, paths: Iterable[str]) -> Ask:
     """Ask for `paths` such that "always" approves only the line itself."""
     return Ask(
         PERMISSION,
         _patterns(map(_folder, paths)),
-        always=line.always,
-        metadata=line.metadata,
-        exact=line.exact,
+        always=ask.always,
+        metadata=ask.metadata,
+        exact=ask.exact,
         narrow=True,
     )
 
 
-def _build_ask(paths: Sequence[str], line: Ask, **lasting: Any) -> Ask:
-    return Ask(PERMISSION, _patterns(map(_folder, paths)), metadata=line.metadata, **lasting)
+def _build_ask(paths: Sequence[str], ask: Ask, **lasting: Any) -> Ask:
+    return Ask(PERMISSION, _patterns(map(_folder, paths)), metadata=ask.metadata, **lasting)
 
 
 def _folder(path: str) -> str:

@@ -10,14 +10,14 @@ def describe_media(name: str, data: bytes) -> Completed | None:
     mime = mime_of(data)
     if mime is None:
         return None
-    tray = FileCollector()
+    collector = FileCollector()
     frame = image_size(data)
     words = [mime, f"{frame[0]} x {frame[1]} pixels" if frame else "", f"{len(data)} bytes"]
     if mime == PDF:
         hint = "; use a command such as pdftotext for its text"
     else:
-        why = tray.add(data, replace_surrogates(name))
+        why = collector.add(data, replace_surrogates(name))
         hint = f"; it is not shown here: {why}" if why else ""
     output = f"{name}: {', '.join(word for word in words if word)}{hint}."
     metadata = {"mime": mime, "size": len(data)}
-    return Completed(output, title=name, metadata=metadata, files=tuple(tray.files))
+    return Completed(output, title=name, metadata=metadata, files=tuple(collector.files))

@@ -32,15 +32,15 @@ class _CurrentFile(Struct, frozen=True):
     other: bool = False
     large: bool = False
 
-    def matches(self, leaf: SnapshotFile | None) -> bool:
-        if leaf is None:
+    def matches(self, file: SnapshotFile | None) -> bool:
+        if file is None:
             return self == _CurrentFile()
-        if leaf.is_link:
-            return self.target is not None and _blob_id(os.fsencode(self.target)) == leaf.blob
+        if file.is_link:
+            return self.target is not None and _blob_id(os.fsencode(self.target)) == file.blob
         return (
             self.content is not None
-            and _blob_id(self.content.data) == leaf.blob
-            and self.is_executable == leaf.is_executable
+            and _blob_id(self.content.data) == file.blob
+            and self.is_executable == file.is_executable
         )
 
     @property
@@ -67,13 +67,13 @@ class FileRestore:
                 self._not_restored.append(f"{each.file}: {BLOCKED}")
                 continue
             then = self._files_of_tree(each.to)
-            leaf = then.get(name) if then is not None else None
+            file = then.get(name) if then is not None else None
             if then is None:
                 self._not_restored.append(f"{name}: {FORGOTTEN}")
-            elif leaf is None:
+            elif file is None:
                 self._try(name, partial(self._remove, name, each.was))
             else:
-                writes.append((name, leaf))
+                writes.append((name, file))
         self._write_all(writes)
         return tuple(self._not_restored)
 
@@ -89,11 +89,11 @@ class FileRestore:
 
     def _write_all(self, writes: list[tuple[str, SnapshotFile]]) -> None:
         by_blob: dict[str, list[tuple[str, SnapshotFile]]] = {}
-        for name, leaf in writes:
-            by_blob.setdefault(leaf.blob, []).append((name, leaf))
+        for name, file in writes:
+            by_blob.setdefault(file.blob, []).append((name, file))
         for blob, data in self._shadow.read_blobs(list(by_blob)):
-            for name, leaf in by_blob[blob]:
-                self._try(name, partial(self._write, name, leaf, data))
+            for name, file in by_blob[blob]:
+                self._try(name, partial(self._write, name, file, data))
 
     def _try(self, name: str, work: Callable[[], None]) -> None:
         try:
@@ -125,17 +125,17 @@ class FileRestore:
                 return
             parent = os.path.dirname(parent)
 
-    def _write(self, name: str, leaf: SnapshotFile, data: bytes) -> None:
+    def _write(self, name: str, file: SnapshotFile, data: bytes) -> None:
         with self._open_parent(name, make=True) as (folder, last):
             now = _read_current(folder, last)
-            if now.matches(leaf):
+            if now.matches(file):
                 return
             if now.large or now.other:
                 self._not_restored.append(f"{name}: {TOO_LARGE if now.large else BLOCKED}")
-            elif leaf.is_link:
+            elif file.is_link:
                 _write_link(folder, last, os.fsdecode(data))
             else:
-                _write_file(folder, last, data, now, runs=leaf.is_executable)
+                _write_file(folder, last, data, now, runs=file.is_executable)
 
     @contextmanager
     def _open_parent(self, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:

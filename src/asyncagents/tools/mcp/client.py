@@ -59,9 +59,9 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
 
 
 class McpClient:
-    def __init__(self, wanted: ServerSpec, *, group: asyncio.TaskGroup, output: Path) -> None:
-        self.spec = wanted
-        self.tail = LogTail(wanted.secrets)
+    def __init__(self, spec: ServerSpec, *, group: asyncio.TaskGroup, output: Path) -> None:
+        self.spec = spec
+        self.tail = LogTail(spec.secrets)
         self.tools: tuple[ServerTool, ...] = ()
         """The last known tools, also while disconnected."""
         self.version = 0
@@ -124,13 +124,13 @@ class McpClient:
         return f'MCP server "{self.name}" cannot be used: {self.failure}{again} Go on without it.{told}'
 
     async def call_tool(
-        self, offer: ServerTool, arguments: dict[str, Any], context: ToolContext
+        self, tool: ServerTool, arguments: dict[str, Any], context: ToolContext
     ) -> Completed | Failed:
         """Call a tool; if the connection is lost, call it again only if that does no harm."""
-        harmless = offer.effect != "once"
+        harmless = tool.effect != "once"
         try:
             return await self._request_with_retry(
-                lambda line: line.call_tool(offer.name, arguments, context.report), again=harmless
+                lambda connection: connection.call_tool(tool.name, arguments, context.report), again=harmless
             )
         except McpConnectionLost as lost:
             if harmless or lost.never_ran:
@@ -163,12 +163,12 @@ class McpClient:
         return await self._request_once(question)
 
     async def _request_once(self, question: Callable[[McpConnection], Awaitable[T]]) -> T:
-        line = await self._connect()
+        connection = await self._connect()
         self._open_requests += 1
         try:
-            answer = await question(line)
+            answer = await question(connection)
         except McpConnectionLost:
-            await self._drop_connection(line)
+            await self._drop_connection(connection)
             raise
         except ToolError:
             self._failures = 0
@@ -190,9 +190,9 @@ class McpClient:
             raise ToolError(self.failure_text())
         return self._connection
 
-    async def _drop_connection(self, line: McpConnection) -> None:
+    async def _drop_connection(self, connection: McpConnection) -> None:
         """Drop a lost connection, and wait until its task has cleaned up and recorded why."""
-        if self._connection is line:
+        if self._connection is connection:
             self._connection, self._is_over = None, True
             self._wake.set()
         if self._task is not None:
@@ -202,10 +202,10 @@ class McpClient:
         """Run one connection from start to end; no failure of the server leaves this task."""
         limit = asyncio.timeout(None)
         try:
-            async with limit, self._open_connection(limit) as line:
-                await self._load_tools(line)
+            async with limit, self._open_connection(limit) as connection:
+                await self._load_tools(connection)
                 limit.reschedule(None)
-                await self._serve_connection(line)
+                await self._serve_connection(connection)
                 limit.reschedule(asyncio.get_running_loop().time() + CLOSE_SECONDS)
             self._record_failure(self._end_reason or "The connection was closed.")
         except TimeoutError:
@@ -242,34 +242,34 @@ class McpClient:
         started = open_piped_process(processes, self.spec.config.command, cwd=self.spec.folder)
         return await stack.enter_async_context(started)
 
-    async def _serve_connection(self, line: McpConnection) -> None:
+    async def _serve_connection(self, connection: McpConnection) -> None:
         """Serve requests until the connection is over, or stopped with no open request."""
-        self._connection, self.failure, self._http_status = line, "", 0
+        self._connection, self.failure, self._http_status = connection, "", 0
         self._connect_done.set()
         self.first_try_done.set()
         async with asyncio.TaskGroup() as group:
-            following = group.create_task(_follow_changes(line, self._on_change))
+            following = group.create_task(_follow_changes(connection, self._on_change))
             while not self._is_over and (not self._is_stopping or self._open_requests):
                 await self._wake.wait()
                 self._wake.clear()
                 if self._tools_changed:
                     self._tools_changed = False
-                    await self._reload_tools(line)
+                    await self._reload_tools(connection)
             self._connection = None
             following.cancel()
 
-    async def _reload_tools(self, line: McpConnection) -> None:
+    async def _reload_tools(self, connection: McpConnection) -> None:
         """Load the tools again; keep the known ones if the server does not list them."""
         try:
             async with asyncio.timeout(self._timeout):
-                await self._load_tools(line)
+                await self._load_tools(connection)
         except McpConnectionLost:
             self._is_over = True
         except (ToolError, TimeoutError) as error:
             _log.warning("action=list_tools mcp_server=%s: %s", self.name, error)
 
-    async def _load_tools(self, line: McpConnection) -> None:
-        offers = await line.list_tools()
+    async def _load_tools(self, connection: McpConnection) -> None:
+        offers = await connection.list_tools()
         if offers != self.tools:
             self.tools = offers
             self.version += 1
@@ -318,10 +318,10 @@ def _secrets_of(url: str | None) -> list[str]:
     return [*written, *map(unquote, written)]
 
 
-async def _follow_changes(line: McpConnection, changed: Callable[[], None]) -> None:
+async def _follow_changes(connection: McpConnection, changed: Callable[[], None]) -> None:
     """Follow changes of the tools; a failure is only logged, since the next start loads all tools."""
     try:
-        await line.follow_changes(changed)
+        await connection.follow_changes(changed)
     except Exception as error:  # noqa: BLE001  the edge of a server
         _log.debug("action=follow_changes: an MCP server sends no changes of its tools", exc_info=error)
 

@@ -20,47 +20,47 @@ DEFAULT_MIME = "application/octet-stream"
 
 
 def result_of(result: types.CallToolResult) -> Completed | Failed:
-    tray = None if result.is_error else FileCollector()
-    text = "\n".join(filter(None, (_block_text(block, tray) for block in result.content)))
+    collector = None if result.is_error else FileCollector()
+    text = "\n".join(filter(None, (_block_text(block, collector) for block in result.content)))
     if not text and result.structured_content is not None:
         text = msgspec.json.encode(result.structured_content).decode()
     text = replace_surrogates(text) or EMPTY_RESULT
-    return Failed(text) if tray is None else Completed(text, files=tuple(tray.files))
+    return Failed(text) if collector is None else Completed(text, files=tuple(collector.files))
 
 
-def _block_text(block: types.ContentBlock, tray: FileCollector | None = None) -> str:
+def _block_text(block: types.ContentBlock, collector: FileCollector | None = None) -> str:
     """Return the text of a block; an image is put into the tray, if there is one and the image fits."""
     match block:
         case types.TextContent():
             return block.text
         case types.ImageContent() | types.AudioContent():
             about = f"{block.type} {block.mime_type}, {_byte_count(block.data)} bytes"
-            return f"[{about}{_place_file(block.data, block.mime_type, '', tray)}]"
+            return f"[{about}{_place_file(block.data, block.mime_type, '', collector)}]"
         case types.EmbeddedResource():
-            return _resource_text(block.resource, tray)
+            return _resource_text(block.resource, collector)
         case types.ResourceLink():
             about = ", ".join(filter(None, (block.name, block.mime_type, block.description)))
             return f"[resource {block.uri}: {about}]"
 
 
 def _resource_text(
-    resource: types.TextResourceContents | types.BlobResourceContents, tray: FileCollector | None = None
+    resource: types.TextResourceContents | types.BlobResourceContents, collector: FileCollector | None = None
 ) -> str:
     if isinstance(resource, types.TextResourceContents):
         return f"[resource {resource.uri}]\n{resource.text}"
     kind = resource.mime_type or "of unknown kind"
     name = replace_surrogates(str(resource.uri).rpartition("/")[2])[:_LONGEST_NAME]
-    placed = _place_file(resource.blob, resource.mime_type or "", name, tray)
+    placed = _place_file(resource.blob, resource.mime_type or "", name, collector)
     return f"[resource {resource.uri}, {kind}, {_byte_count(resource.blob)} bytes{placed}]"
 
 
-def _place_file(data: str, mime: str, name: str, tray: FileCollector | None) -> str:
+def _place_file(data: str, mime: str, name: str, collector: FileCollector | None) -> str:
     """Put an image or a PDF into the tray; return a note if it is not shown, else an empty string."""
     held = decode_base64(data)
     shows = mime.startswith("image/") or mime == PDF or (held is not None and mime_of(held) is not None)
-    if tray is None or not shows:
+    if collector is None or not shows:
         return "; it is not shown here"
-    why = tray.add(held, name)
+    why = collector.add(held, name)
     return f"; it is not shown here: {why}" if why else ""
 
 

@@ -81,9 +81,9 @@ class McpHttpClient(httpx2.AsyncClient):
         try:
             return await super().send(request, **how)
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
-            asked = _current_request.get()
-            if asked is not None:
-                asked.never_sent = True
+            request_status = _current_request.get()
+            if request_status is not None:
+                request_status.never_sent = True
             raise
 
 
@@ -96,7 +96,7 @@ class SdkSession:
         if self._client.server_capabilities.tools is None:
             return ()
         tools = await self._read_pages(self._client.list_tools, lambda page: page.tools)
-        return tuple(sorted(map(_build_tool, tools), key=lambda offer: offer.name))
+        return tuple(sorted(map(_build_tool, tools), key=lambda tool: tool.name))
 
     async def _read_pages(
         self, read: Callable[..., Awaitable[Page]], items_of: Callable[[Page], list[T]]
@@ -174,14 +174,16 @@ class SdkSession:
                 changed()
 
     async def _await_answer(self, answer: Awaitable[T]) -> T:
-        asked = RequestStatus()
-        _current_request.set(asked)
+        request_status = RequestStatus()
+        _current_request.set(request_status)
         try:
             return await answer
         except MCPError as error:
-            raise _tool_error(error, asked) from error
+            raise _tool_error(error, request_status) from error
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            raise McpConnectionLost("The connection was closed.", never_ran=asked.never_sent) from error
+            raise McpConnectionLost(
+                "The connection was closed.", never_ran=request_status.never_sent
+            ) from error
         except ValidationError as error:
             raise ToolError(
                 f"The answer is not what the protocol asks for: {_first_error(error)}."
@@ -190,10 +192,10 @@ class SdkSession:
             raise ToolError(str(error)) from error
 
 
-def _tool_error(error: MCPError, asked: RequestStatus) -> ToolError:
-    status = asked.status
+def _tool_error(error: MCPError, request_status: RequestStatus) -> ToolError:
+    status = request_status.status
     if error.code == types.CONNECTION_CLOSED:
-        return McpConnectionLost("The connection was closed.", never_ran=asked.never_sent)
+        return McpConnectionLost("The connection was closed.", never_ran=request_status.never_sent)
     if status in UNAUTHORISED:
         return ToolError(NEEDS_HEADER.format(status))
     unknown = error.code in _UNKNOWN_SESSION_CODES and "session" in error.message.lower()
@@ -206,19 +208,19 @@ def _tool_error(error: MCPError, asked: RequestStatus) -> ToolError:
 
 @asynccontextmanager
 async def open_session(
-    server: str, config: McpConfig, wires: SessionCallbacks, piped: PipedProcess | None
+    server: str, config: McpConfig, callbacks: SessionCallbacks, piped: PipedProcess | None
 ) -> AsyncIterator[SdkSession]:
     """Open a session: through the pipes of a local server, or by HTTP to a remote one."""
 
     async def on_message(message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification):
-            wires.on_change()
+            callbacks.on_change()
 
     async with AsyncExitStack() as stack:
         if piped is None:
-            transport: Transport = await _open_http(config, wires, stack)
+            transport: Transport = await _open_http(config, callbacks, stack)
         else:
-            transport = open_stdio(piped, wires.tail, wires.on_end)
+            transport = open_stdio(piped, callbacks.tail, callbacks.on_end)
         client = Client(
             transport,
             message_handler=on_message,
@@ -228,15 +230,15 @@ async def open_session(
         yield SdkSession(server, await stack.enter_async_context(client))
 
 
-async def _open_http(config: McpConfig, wires: SessionCallbacks, stack: AsyncExitStack) -> Transport:
+async def _open_http(config: McpConfig, callbacks: SessionCallbacks, stack: AsyncExitStack) -> Transport:
     assert config.url is not None, "a remote server has a url"
 
     async def record_status(response: httpx2.Response) -> None:
         if response.status_code >= 400 and response.request.method == "POST":
-            wires.on_http_error(response.status_code)
-            asked = _current_request.get()
-            if asked is not None:
-                asked.status = response.status_code
+            callbacks.on_http_error(response.status_code)
+            request_status = _current_request.get()
+            if request_status is not None:
+                request_status.status = response.status_code
 
     http = McpHttpClient(
         headers=config.headers,

@@ -40,7 +40,7 @@ class ServerControl:
 
     async def states(self, directory: str, *, seconds: float) -> dict[str, McpServerState]:
         await self._enter(directory)
-        links = {link.name: link for link in self._servers.clients(directory)}
+        links = {client.name: client for client in self._servers.clients(directory)}
         await _connect_all(list(links.values()), seconds)
         return {
             each.name: _server_state(links.get(each.name)) for each in self._servers.known_servers(directory)
@@ -66,27 +66,27 @@ class ServerControl:
 
 async def _connect_all(links: list[McpClient], seconds: float) -> None:
     """Start clients that were never tried, and wait up to `seconds` for them; 0 does not wait."""
-    for link in links:
-        if not link.is_connected and not link.first_try_done.is_set():
-            link.start()
+    for client in links:
+        if not client.is_connected and not client.first_try_done.is_set():
+            client.start()
     if not seconds:
         return
-    waiting = [link for link in links if not link.first_try_done.is_set()]
+    waiting = [client for client in links if not client.first_try_done.is_set()]
     try:
         async with asyncio.timeout(seconds):
-            for link in waiting:
-                await link.first_try_done.wait()
+            for client in waiting:
+                await client.first_try_done.wait()
     except TimeoutError:
         return
 
 
-def _server_state(link: McpClient | None) -> McpServerState:
-    if link is None:
+def _server_state(client: McpClient | None) -> McpServerState:
+    if client is None:
         return McpServerState(status="disabled")
-    if link.is_connected:
+    if client.is_connected:
         return McpServerState(status="connected")
     return (
-        McpServerState(status="failed", why=link.failure)
-        if link.failure
+        McpServerState(status="failed", why=client.failure)
+        if client.failure
         else McpServerState(status="waiting")
     )

@@ -109,8 +109,8 @@ class Servers:
         self._choices.record(directory, name, chosen)
         self.set_servers(directory, self._configured.get(directory, ()))
         for each in self._enabled.get(directory, ()):
-            link = self._clients.get(_connection_key(each))
-            if each.name == name and link is not None and not link.is_connected:
+            client = self._clients.get(_connection_key(each))
+            if each.name == name and client is not None and not client.is_connected:
                 self._clients.pop(_connection_key(each)).stop()
         self._drop_unwanted()
 
@@ -119,8 +119,8 @@ class Servers:
         return [self._client_of(each) for each in self._enabled.get(directory, ())]
 
     def stop(self) -> None:
-        for link in self._clients.values():
-            link.stop()
+        for client in self._clients.values():
+            client.stop()
 
     def _drop_unwanted(self) -> None:
         """Stop the clients whose exact server no directory has enabled."""
@@ -133,31 +133,33 @@ class Servers:
         for directory in [directory for directory in self._projects if directory not in self._enabled]:
             del self._projects[directory]
 
-    def _client_of(self, wants: ServerSpec) -> McpClient:
-        key = _connection_key(wants)
+    def _client_of(self, spec: ServerSpec) -> McpClient:
+        key = _connection_key(spec)
         if key not in self._clients:
-            self._clients[key] = McpClient(wants, group=self._group, output=self._output)
+            self._clients[key] = McpClient(spec, group=self._group, output=self._output)
         return self._clients[key]
 
     async def _connect_all(self, links: Sequence[McpClient]) -> None:
         """Start the clients that are not connected, and wait for those that were never tried."""
-        for link in links:
-            if not link.is_connected:
-                link.start()
-        new = [link for link in links if not link.first_try_done.is_set() and link.begun_at is not None]
+        for client in links:
+            if not client.is_connected:
+                client.start()
+        new = [
+            client for client in links if not client.first_try_done.is_set() and client.begun_at is not None
+        ]
         if not new:
             return
-        until = max(link.begun_at or 0.0 for link in new) + STEP_WAIT_SECONDS
+        until = max(client.begun_at or 0.0 for client in new) + STEP_WAIT_SECONDS
         try:
             async with asyncio.timeout_at(until):
-                for link in new:
-                    await link.first_try_done.wait()
+                for client in new:
+                    await client.first_try_done.wait()
         except TimeoutError:
-            late = ", ".join(link.name for link in new if not link.first_try_done.is_set())
+            late = ", ".join(client.name for client in new if not client.first_try_done.is_set())
             self._warn_once(f"action=wait mcp_servers={late}: not ready yet, the step goes on without them")
 
     def _project_with_tools(self, directory: str, project: Project, links: Sequence[McpClient]) -> Project:
-        versions = tuple((link.name, link.version) for link in links)
+        versions = tuple((client.name, client.version) for client in links)
         base, known, joined = self._projects.get(directory, (None, (), project))
         if base is project and known == versions:
             return joined
@@ -168,14 +170,14 @@ class Servers:
     def _build_tools(self, project: Project, links: Sequence[McpClient]) -> list[AnyTool]:
         """Build the tools by server, then by name; the first tool of a name wins."""
         tools: dict[str, AnyTool] = {}
-        for link in links:
-            for offer in link.tools:
-                name = tool_name(link.name, offer.name)
+        for client in links:
+            for tool in client.tools:
+                name = tool_name(client.name, tool.name)
                 taken = name in tools or name in project.tools or name in DELEGATING
-                if why := f"there is another tool named {name}" if taken else _schema_problem(offer):
-                    self._warn_once(f"action=skip_tool mcp_server={link.name} tool={offer.name}: {why}")
+                if why := f"there is another tool named {name}" if taken else _schema_problem(tool):
+                    self._warn_once(f"action=skip_tool mcp_server={client.name} tool={tool.name}: {why}")
                 else:
-                    tools[name] = limit_output(_build_tool(link, offer, name), self._output)
+                    tools[name] = limit_output(_build_tool(client, tool, name), self._output)
         return list(tools.values())
 
     def _warn_once(self, warning: str) -> None:
@@ -188,22 +190,26 @@ class ServerResources:
     """Resources and prompts of the MCP servers of one directory."""
 
     def __init__(self, links: Sequence[McpClient]) -> None:
-        self._clients = {link.name: link for link in links}
+        self._clients = {client.name: client for client in links}
 
     async def list_resources(self) -> tuple[McpResource, ...]:
-        return await _list_all(self._clients.values(), "list_resources", lambda line: line.list_resources())
+        return await _list_all(
+            self._clients.values(), "list_resources", lambda connection: connection.list_resources()
+        )
 
     async def read_resource(self, server: str, uri: str) -> tuple[McpContent, ...]:
-        return await self._find_client(server).request(lambda line: line.read_resource(uri))
+        return await self._find_client(server).request(lambda connection: connection.read_resource(uri))
 
     async def list_prompts(self, command: str | None = None) -> tuple[McpPrompt, ...]:
         links = [
-            link for name, link in self._clients.items() if (command or f"{name}:").startswith(f"{name}:")
+            client for name, client in self._clients.items() if (command or f"{name}:").startswith(f"{name}:")
         ]
-        return await _list_all(links, "list_prompts", lambda line: line.list_prompts())
+        return await _list_all(links, "list_prompts", lambda connection: connection.list_prompts())
 
     async def get_prompt(self, server: str, name: str, arguments: dict[str, str]) -> tuple[McpContent, ...]:
-        return await self._find_client(server).request(lambda line: line.get_prompt(name, arguments))
+        return await self._find_client(server).request(
+            lambda connection: connection.get_prompt(name, arguments)
+        )
 
     def _find_client(self, server: str) -> McpClient:
         if server not in self._clients:
@@ -217,11 +223,11 @@ async def _list_all(
 ) -> tuple[T, ...]:
     """Return what all servers list; log and leave out a server that fails."""
     found: list[T] = []
-    for link in links:
+    for client in links:
         try:
-            found += await link.request(question)
+            found += await client.request(question)
         except ToolError as error:
-            _log.warning("action=%s mcp_server=%s: %s", action, link.name, error)
+            _log.warning("action=%s mcp_server=%s: %s", action, client.name, error)
     return tuple(found)
 
 
@@ -248,32 +254,32 @@ def tool_name(server: str, tool: str) -> str:
     return f"{name[: LONGEST_NAME - 9]}_{crc32(f'{server}_{tool}'.encode('utf-8', 'replace')):08x}"
 
 
-def _schema_problem(offer: ServerTool) -> str:
+def _schema_problem(tool: ServerTool) -> str:
     """Return why a tool cannot be used: its schema is too large for every request, or has a tag of ours."""
-    size = len(msgspec.json.encode(offer.parameters))
+    size = len(msgspec.json.encode(tool.parameters))
     if size > MOST_SCHEMA_BYTES:
         return f"its schema has {size} bytes, more than {MOST_SCHEMA_BYTES}"
-    return "a name or a choice in its schema is a tag of asyncagents" if names_tag(offer.parameters) else ""
+    return "a name or a choice in its schema is a tag of asyncagents" if names_tag(tool.parameters) else ""
 
 
-def _build_tool(link: McpClient, offer: ServerTool, name: str) -> AnyTool:
+def _build_tool(client: McpClient, tool: ServerTool, name: str) -> AnyTool:
     async def run(args: dict[str, Any], context: ToolContext) -> Completed | Failed:
-        return await link.call_tool(offer, args, context)
+        return await client.call_tool(tool, args, context)
 
     return Tool(
         name,
         dict,
         run,
-        effect=offer.effect,
-        timeout=link.spec.config.timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
-        description=offer.description,
-        parameters=offer.parameters,
+        effect=tool.effect,
+        timeout=client.spec.config.timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
+        description=tool.description,
+        parameters=tool.parameters,
     )
 
 
-def _connection_key(wants: ServerSpec) -> bytes:
+def _connection_key(spec: ServerSpec) -> bytes:
     """Key of a shared connection: name and config; for a local server also its folder and variables."""
-    config = wants.config
+    config = spec.config
     if config.type == "remote":
-        return msgspec.json.encode((wants.name, config))
-    return msgspec.json.encode((wants.name, config, str(wants.folder), wants.variables))
+        return msgspec.json.encode((spec.name, config))
+    return msgspec.json.encode((spec.name, config, str(spec.folder), spec.variables))

@@ -64,8 +64,8 @@ def apply_hunks(text: str, hunks: Sequence[Hunk]) -> str:
     """Apply the hunks; context lines stay as they are. Raises `NoMatch` if one fits nowhere or too often."""
     mark = BOM if text.startswith(BOM) else ""
     ending = "\r" if is_crlf(text) else ""
-    split = _split_text(text.removeprefix(mark), ending)
-    spots = sorted((_find_spot(split, hunk) for hunk in hunks), key=lambda spot: (spot.start, spot.end))
+    text_lines = _split_text(text.removeprefix(mark), ending)
+    spots = sorted((_find_spot(text_lines, hunk) for hunk in hunks), key=lambda spot: (spot.start, spot.end))
     for one, other in pairwise(spots):
         if other.start < one.end or (other.start, other.end) == (one.start, one.end):
             raise NoMatch(
@@ -75,11 +75,11 @@ def apply_hunks(text: str, hunks: Sequence[Hunk]) -> str:
     lines: list[str] = []
     done = 0
     for spot in spots:
-        lines += split.lines[done : spot.start]
-        lines += _replacement_lines(split, spot, ending)
+        lines += text_lines.lines[done : spot.start]
+        lines += _replacement_lines(text_lines, spot, ending)
         done = spot.end
-    lines += split.lines[done:]
-    return mark + _build_text(lines, _ends_with_newline(split, hunks), ending)
+    lines += text_lines.lines[done:]
+    return mark + _build_text(lines, _ends_with_newline(text_lines, hunks), ending)
 
 
 def _split_text(text: str, ending: str) -> _TextLines:
@@ -100,26 +100,26 @@ def _build_text(lines: list[str], newline: bool, ending: str) -> str:
     return f"{text}\n" if newline else text.removesuffix(ending)
 
 
-def _ends_with_newline(split: _TextLines, hunks: Sequence[Hunk]) -> bool:
+def _ends_with_newline(text_lines: _TextLines, hunks: Sequence[Hunk]) -> bool:
     said = [hunk.newline for hunk in hunks if hunk.newline is not None]
-    return said[-1] if said else split.newline
+    return said[-1] if said else text_lines.newline
 
 
-def _replacement_lines(split: _TextLines, spot: _Spot, ending: str) -> Iterator[str]:
+def _replacement_lines(text_lines: _TextLines, spot: _Spot, ending: str) -> Iterator[str]:
     at = spot.start
     for line in spot.hunk.lines:
         if line.sign == "+":
             yield reindent(line.text, *spot.indents) + ending
             continue
         if line.sign == " ":
-            yield split.lines[at]
+            yield text_lines.lines[at]
         at += 1
 
 
-def _find_spot(split: _TextLines, hunk: Hunk) -> _Spot:
+def _find_spot(text_lines: _TextLines, hunk: Hunk) -> _Spot:
     if not hunk.old_lines:
-        return _find_insertion(split, hunk)
-    spot = _find_fit(split, hunk) or _find_fit(split, _open_tags(hunk))
+        return _find_insertion(text_lines, hunk)
+    spot = _find_fit(text_lines, hunk) or _find_fit(text_lines, _open_tags(hunk))
     if spot is None:
         raise NoMatch(_no_match_text(hunk))
     return spot
@@ -130,36 +130,36 @@ def _open_tags(hunk: Hunk) -> Hunk:
     return replace(hunk, lines=tuple(replace(line, text=unescape_tags(line.text)) for line in hunk.lines))
 
 
-def _find_fit(split: _TextLines, hunk: Hunk) -> _Spot | None:
+def _find_fit(text_lines: _TextLines, hunk: Hunk) -> _Spot | None:
     for trim in (str, str.rstrip, str.strip):
-        starts = _find_lines(split.join_lines(trim), _join_lines(hunk.old_lines, trim))
+        starts = _find_lines(text_lines.join_lines(trim), _join_lines(hunk.old_lines, trim))
         if hunk.at_end:
-            starts = [start for start in starts if start + len(hunk.old_lines) == len(split.lines)]
+            starts = [start for start in starts if start + len(hunk.old_lines) == len(text_lines.lines)]
         if len(starts) > 1 and hunk.headings:
-            starts = _first_below_headings(split, hunk, starts)
+            starts = _first_below_headings(text_lines, hunk, starts)
         if len(starts) == 1:
-            return _build_spot(split, hunk, starts[0])
+            return _build_spot(text_lines, hunk, starts[0])
         if starts:
             raise NoMatch(_many_matches_text(hunk, starts))
     return None
 
 
-def _build_spot(split: _TextLines, hunk: Hunk, start: int) -> _Spot:
+def _build_spot(text_lines: _TextLines, hunk: Hunk, start: int) -> _Spot:
     end = start + len(hunk.old_lines)
-    was, now = indent_of("\n".join(hunk.old_lines)), indent_of("\n".join(split.bare[start:end]))
+    was, now = indent_of("\n".join(hunk.old_lines)), indent_of("\n".join(text_lines.bare[start:end]))
     return _Spot(start, end, hunk, (was, now))
 
 
-def _find_insertion(split: _TextLines, hunk: Hunk) -> _Spot:
+def _find_insertion(text_lines: _TextLines, hunk: Hunk) -> _Spot:
     """Find the place of a hunk that only adds lines: the end of the file, or below its one heading line."""
-    if hunk.at_end or not split.lines:
-        return _Spot(len(split.lines), len(split.lines), hunk)
+    if hunk.at_end or not text_lines.lines:
+        return _Spot(len(text_lines.lines), len(text_lines.lines), hunk)
     if not hunk.headings:
         raise NoMatch(
             f"{_hunk_name(hunk)} only adds lines and does not say where: add lines around them, "
             "or '*** End of File' after them."
         )
-    regions = _find_regions(split, hunk.headings)
+    regions = _find_regions(text_lines, hunk.headings)
     if len(regions) != 1:
         raise NoMatch(
             _many_matches_text(hunk, [start for start, _ in regions]) if regions else _no_match_text(hunk)
@@ -184,24 +184,24 @@ def _find_lines(text: str, sought: str) -> list[int]:
     return found
 
 
-def _first_below_headings(split: _TextLines, hunk: Hunk, starts: list[int]) -> list[int]:
+def _first_below_headings(text_lines: _TextLines, hunk: Hunk, starts: list[int]) -> list[int]:
     """Return the first start in each region of the headings; all starts if no region has one."""
     found: list[int] = []
-    for start, end in _find_regions(split, hunk.headings):  # in order, as the places are
+    for start, end in _find_regions(text_lines, hunk.headings):  # in order, as the places are
         first = bisect_left(starts, start)
         if first < len(starts) and starts[first] < end:
             found.append(starts[first])
     return found or starts
 
 
-def _find_regions(split: _TextLines, headings: Sequence[str]) -> list[tuple[int, int]]:
+def _find_regions(text_lines: _TextLines, headings: Sequence[str]) -> list[tuple[int, int]]:
     """Return the regions that begin at a line of the last heading, nested in those of the headings before."""
-    regions = [(0, len(split.bare))]
+    regions = [(0, len(text_lines.bare))]
     for heading in headings:
         inner: list[tuple[int, int]] = []
         for start, end in regions:
-            split.spend((end - start) * _LINE_WORK + _REGION_WORK)
-            at = _lines_with_heading(split.bare, heading, start, end)
+            text_lines.spend((end - start) * _LINE_WORK + _REGION_WORK)
+            at = _lines_with_heading(text_lines.bare, heading, start, end)
             inner += zip(at, [*at[1:], end], strict=False)  # no line, no region
         regions = inner
     return regions

@@ -62,20 +62,20 @@ class ChildProcess(Protocol):
 class PlainChild:
     """A child without a supervisor: the reaper finds and ends all it started."""
 
-    def __init__(self, process: asyncio.subprocess.Process, hunt: Reaper) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, reaper: Reaper) -> None:
         self._process = process
-        self._reaper = hunt
-        hunt.leaders.append(process.pid)
+        self._reaper = reaper
+        reaper.leaders.append(process.pid)
 
     @classmethod
-    async def start(cls, order: ChildSpec, hunt: Reaper) -> "PlainChild":
+    async def start(cls, spec: ChildSpec, reaper: Reaper) -> "PlainChild":
         try:
-            given = asyncio.subprocess.DEVNULL if order.stdin is None else order.stdin
-            process = await _spawn(order.argv, order, order.environment, given)
+            given = asyncio.subprocess.DEVNULL if spec.stdin is None else spec.stdin
+            process = await _spawn(spec.argv, spec, spec.environment, given)
         except asyncio.CancelledError:
-            await hunt.end(None)
+            await reaper.end(None)
             raise
-        return cls(process, hunt)
+        return cls(process, reaper)
 
     async def wait(self) -> None:
         await self._process.wait()
@@ -95,30 +95,30 @@ class PlainChild:
 class SupervisedChild:
     """A child that `supervisor.py` runs: all it started ends with it or with this process."""
 
-    def __init__(self, keeper: asyncio.subprocess.Process, ours: socket.socket, hunt: Reaper) -> None:
+    def __init__(self, keeper: asyncio.subprocess.Process, ours: socket.socket, reaper: Reaper) -> None:
         self._supervisor = keeper
         self._socket = ours
-        self._reaper = hunt
+        self._reaper = reaper
         self._report: dict[str, int] = {}
-        hunt.leaders.append(keeper.pid)
+        reaper.leaders.append(keeper.pid)
 
     @classmethod
-    async def start(cls, order: ChildSpec, hunt: Reaper) -> "SupervisedChild":
+    async def start(cls, spec: ChildSpec, reaper: Reaper) -> "SupervisedChild":
         """Start the supervisor and send it the spec; before that it has no child and may simply be killed."""
-        message = _encode_spec(order)
+        message = _encode_spec(spec)
         ours, theirs = socket.socketpair()
         try:
             with theirs:
                 folder = str(Path(__file__).parent)
-                given = () if order.stdin is None else (str(order.stdin),)
+                given = () if spec.stdin is None else (str(spec.stdin),)
                 argv = (sys.executable, "-I", "-S", "-c", SUPERVISOR_CODE, folder, str(os.getpid()), *given)
-                libraries = {name: value for name, value in order.environment.items() if name == LIBRARY_PATH}
-                keeper = await _spawn(argv, order, libraries, theirs.fileno())
+                libraries = {name: value for name, value in spec.environment.items() if name == LIBRARY_PATH}
+                keeper = await _spawn(argv, spec, libraries, theirs.fileno())
         except BaseException:
             ours.close()
             raise
-        kept = cls(keeper, ours, hunt)
-        hunt.limit = _mark_by_limit(keeper.pid)
+        kept = cls(keeper, ours, reaper)
+        reaper.limit = _mark_by_limit(keeper.pid)
         try:
             ours.setblocking(False)
             await asyncio.get_running_loop().sock_sendall(ours, message)
@@ -209,9 +209,9 @@ def _mark_by_limit(pid: int) -> int:
     return limit
 
 
-def _encode_spec(order: ChildSpec) -> bytes:
-    words = [os.fsencode(word) for word in order.argv]
-    variables = [os.fsencode(f"{name}={value}") for name, value in order.environment.items()]
+def _encode_spec(spec: ChildSpec) -> bytes:
+    words = [os.fsencode(word) for word in spec.argv]
+    variables = [os.fsencode(f"{name}={value}") for name, value in spec.environment.items()]
     parts = [str(len(words)).encode(), *words, *variables]
     if any(b"\0" in part for part in parts):
         raise ValueError("a word of the command has a NUL, which separates words here: leave it out")
@@ -220,17 +220,17 @@ def _encode_spec(order: ChildSpec) -> bytes:
 
 
 async def _spawn(
-    argv: tuple[str, ...], order: ChildSpec, environment: Mapping[str, str], given: int
+    argv: tuple[str, ...], spec: ChildSpec, environment: Mapping[str, str], given: int
 ) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         *argv,
-        cwd=order.cwd,
+        cwd=spec.cwd,
         env=environment,
         stdin=given,
-        stdout=order.stdout,
-        stderr=order.stdout if order.stderr is None else order.stderr,
+        stdout=spec.stdout,
+        stderr=spec.stdout if spec.stderr is None else spec.stderr,
         start_new_session=True,
-        pass_fds=() if order.stdin in (None, given) else (order.stdin,),
+        pass_fds=() if spec.stdin in (None, given) else (spec.stdin,),
     )
 
 

@@ -17,7 +17,7 @@ EXIT_SECONDS = 2.0
 class PipedProcess:
     def __init__(
         self,
-        running: ChildProcess,
+        process: ChildProcess,
         writer: "PipeWriter",
         *,
         output: asyncio.StreamReader,
@@ -25,7 +25,7 @@ class PipedProcess:
         cwd: Path,
         goodbye: float = EXIT_SECONDS,
     ) -> None:
-        self._child = running
+        self._child = process
         self.writer = writer
         self.output = output
         self.errors = errors
@@ -108,8 +108,8 @@ async def open_piped_process(
             hearing, complained = _open_pipe(theirs, "write")
             writer = await _open_writer(writing, ours)
             output, errors = await _open_reader(reading, ours), await _open_reader(hearing, ours)
-            running = await processes.start_piped(command, cwd=cwd, ends=PipeEnds(given, told, complained))
-        piped = PipedProcess(running, writer, output=output, errors=errors, cwd=cwd, goodbye=goodbye)
+            process = await processes.start_piped(command, cwd=cwd, ends=PipeEnds(given, told, complained))
+        piped = PipedProcess(process, writer, output=output, errors=errors, cwd=cwd, goodbye=goodbye)
         try:
             yield piped
         finally:

@@ -126,16 +126,16 @@ class Processes:
 
         `sandbox`: options for bwrap. Raises `ToolError`, and runs nothing, if no sandbox works here.
         """
-        way = await self._plan_launch(command, cwd, sandbox)
+        launch = await self._plan_launch(command, cwd, sandbox)
         with closing(OutputCapture(self._folder, cap)) as output:
-            return await self._run_launch(way, timeout, output, on_output)
+            return await self._run_launch(launch, timeout, output, on_output)
 
     async def start_piped(self, command: Sequence[str], *, cwd: Path, ends: "PipeEnds") -> ChildProcess:
         """Start a command with pipes; the caller must end it."""
-        hunt = self._new_reaper()
-        hunt.pipe = f"pipe:[{os.fstat(ends.stdout).st_ino}]"
+        reaper = self._new_reaper()
+        reaper.pipe = f"pipe:[{os.fstat(ends.stdout).st_ino}]"
         return await self._start_child(
-            replace(await self._plan_launch(command, cwd), ends=ends), ends.stdout, hunt
+            replace(await self._plan_launch(command, cwd), ends=ends), ends.stdout, reaper
         )
 
     async def _plan_launch(
@@ -178,42 +178,42 @@ class Processes:
         return ""
 
     async def _run_launch(
-        self, way: "_Launch", timeout: float | None, output: OutputCapture, on_output: OnOutput | None
+        self, launch: "_Launch", timeout: float | None, output: OutputCapture, on_output: OnOutput | None
     ) -> ProcessResult:
-        hunt = self._new_reaper()
-        async with _open_pipe(hunt) as (reader, write):
+        reaper = self._new_reaper()
+        async with _open_pipe(reaper) as (reader, write):
             try:
-                running = await self._start_child(way, write, hunt)
+                process = await self._start_child(launch, write, reaper)
             finally:
                 os.close(write)
-            timed_out = await _watch_child(running, timeout, _drain_output(reader, output, on_output))
-        if running.start_error is not None:
-            raise ToolError(start_error_text(running.start_error, way.cwd)) from running.start_error
+            timed_out = await _watch_child(process, timeout, _drain_output(reader, output, on_output))
+        if process.start_error is not None:
+            raise ToolError(start_error_text(process.start_error, launch.cwd)) from process.start_error
         return ProcessResult(
-            exit_code=running.exit_code,
+            exit_code=process.exit_code,
             timed_out=timed_out,
             output=output.text(),
             truncated=output.is_truncated,
             spill_path=output.path,
         )
 
-    async def _start_child(self, way: "_Launch", write: int, hunt: Reaper) -> ChildProcess:
-        name, _, value = hunt.marker.partition("=")
+    async def _start_child(self, launch: "_Launch", write: int, reaper: Reaper) -> ChildProcess:
+        name, _, value = reaper.marker.partition("=")
         environment = {**self._environment, name: value}
-        if way.runs_bwrap:
+        if launch.runs_bwrap:
             environment = drop_project_libraries(environment, outside=self._root)
-        order = ChildSpec(
-            argv=way.argv,
+        spec = ChildSpec(
+            argv=launch.argv,
             environment=environment,
-            cwd=way.cwd,
+            cwd=launch.cwd,
             stdout=write,
-            stderr=way.ends.stderr if way.ends else None,
-            stdin=way.ends.stdin if way.ends else None,
+            stderr=launch.ends.stderr if launch.ends else None,
+            stdin=launch.ends.stdin if launch.ends else None,
         )
         try:
-            return await (SupervisedChild if way.supervised else PlainChild).start(order, hunt)
+            return await (SupervisedChild if launch.supervised else PlainChild).start(spec, reaper)
         except (OSError, ValueError) as error:
-            raise ToolError(start_error_text(error, way.cwd)) from error
+            raise ToolError(start_error_text(error, launch.cwd)) from error
 
     def _new_reaper(self) -> Reaper:
         marker = f"{MARKER}={os.getpid()}.{asyncio.get_running_loop().time():.9f}.{next(_count)}"
@@ -228,18 +228,18 @@ class Processes:
             return "supervisor"
         return "session"
 
-    async def _launch_works(self, way: "_Launch") -> bool:
-        return not await self._try_launch(way)
+    async def _launch_works(self, launch: "_Launch") -> bool:
+        return not await self._try_launch(launch)
 
-    async def _try_launch(self, way: "_Launch") -> str:
+    async def _try_launch(self, launch: "_Launch") -> str:
         """Run a trial command; return what is wrong, or an empty string."""
         try:
             with closing(OutputCapture(self._folder, MOST_OUTPUT)) as output:
-                ended = await self._run_launch(way, TRIAL_SECONDS, output, None)
+                result = await self._run_launch(launch, TRIAL_SECONDS, output, None)
         except ToolError as error:
             return str(error)
-        said = ended.output.strip()[:MOST_ERROR_TEXT] or f"exit code {ended.exit_code}"
-        return said if ended.exit_code or ended.timed_out else ""
+        said = result.output.strip()[:MOST_ERROR_TEXT] or f"exit code {result.exit_code}"
+        return said if result.exit_code or result.timed_out else ""
 
 
 class PipeEnds(Struct, frozen=True):
@@ -271,10 +271,10 @@ def find_bwrap(path: str | None, *, outside: Path | None) -> str | None:
 
 
 @asynccontextmanager
-async def _open_pipe(hunt: Reaper) -> AsyncIterator[tuple[asyncio.StreamReader, int]]:
+async def _open_pipe(reaper: Reaper) -> AsyncIterator[tuple[asyncio.StreamReader, int]]:
     """Open a pipe; with asyncio's own, waiting for a process would wait for all that hold the pipe."""
     read, write = os.pipe()
-    hunt.pipe = f"pipe:[{os.fstat(read).st_ino}]"
+    reaper.pipe = f"pipe:[{os.fstat(read).st_ino}]"
     reader = asyncio.StreamReader(limit=CHUNK_BYTES)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(read, "rb", buffering=0)
@@ -297,13 +297,13 @@ async def _drain_output(
 
 
 async def _watch_child(
-    running: ChildProcess, timeout: float | None, drain: Coroutine[None, None, None]
+    process: ChildProcess, timeout: float | None, drain: Coroutine[None, None, None]
 ) -> bool:
     """Wait for the child, end it with all it started, and read the output. Return whether it timed out."""
     try:
         async with asyncio.TaskGroup() as group:
             reading = group.create_task(drain)
-            timed_out = await _wait_and_end(running, timeout)
+            timed_out = await _wait_and_end(process, timeout)
             await asyncio.wait({reading}, timeout=DRAIN_SECONDS)
             reading.cancel()
             return timed_out
@@ -311,15 +311,15 @@ async def _watch_child(
         raise failures.exceptions[0] from None
 
 
-async def _wait_and_end(running: ChildProcess, timeout: float | None) -> bool:
+async def _wait_and_end(process: ChildProcess, timeout: float | None) -> bool:
     try:
         async with asyncio.timeout(timeout):
-            await running.wait()
+            await process.wait()
         return False
     except TimeoutError:
         return True
     finally:
-        await running.end()
+        await process.end()
 
 
 def start_error_text(error: OSError | ValueError, cwd: Path) -> str:

@@ -77,20 +77,20 @@ class SandboxPaths(Struct, frozen=True, kw_only=True):
 class Sandboxes:
     """The sandboxes of one project. Pinned paths are found at construction, before any command has run."""
 
-    def __init__(self, places: SandboxPaths) -> None:
-        self._scratch = places.scratch
-        self._temporary = list(dict.fromkeys(_real_paths(places.temporary)))
-        self._root = os.path.realpath(places.root)
-        self._own_paths = places.own_paths
-        self._own_folders = places.own_folders
+    def __init__(self, paths: SandboxPaths) -> None:
+        self._scratch = paths.scratch
+        self._temporary = list(dict.fromkeys(_real_paths(paths.temporary)))
+        self._root = os.path.realpath(paths.root)
+        self._own_paths = paths.own_paths
+        self._own_folders = paths.own_folders
         self._writable_by_any: tuple[str, ...] = ()
-        self._private = [os.path.join(places.home, each) for each in _PRIVATE_PATHS]
+        self._private = [os.path.join(paths.home, each) for each in _PRIVATE_PATHS]
         guarded = (os.path.join(self._root, each) for each in _GUARDED_PATHS)
-        programs = (path for each in places.program if is_beneath(path := os.path.realpath(each), self._root))
+        programs = (path for each in paths.program if is_beneath(path := os.path.realpath(each), self._root))
         hidden = (*_real_paths(self._own_paths), *_real_paths(self._private))
         obeyed = (
             each
-            for each in map(str, places.startup_files)
+            for each in map(str, paths.startup_files)
             if _is_beneath_any(each, [self._root]) and not _is_beneath_any(each, hidden)
         )
         self._read_only = [path for path in (*guarded, *programs, *obeyed) if _is_real_path(path)]

@@ -96,7 +96,7 @@ class Projects:
     def __init__(
         self,
         environment: Environment,
-        bench: ToolDeps,
+        deps: ToolDeps,
         *,
         clock: Clock,
         config: Config | LoadedProject | None = None,
@@ -104,12 +104,12 @@ class Projects:
         extensions: Extensions[Any] | None = None,
     ) -> None:
         self._environment = environment
-        self._deps = bench
+        self._deps = deps
         self._clock = clock
         self._config = config if isinstance(config, Config) else None
         self._loaded = config if isinstance(config, LoadedProject) else None
         self._extensions = extensions
-        self._program_tools = tuple(limit_output(tool, bench.output_folder) for tool in tools)
+        self._program_tools = tuple(limit_output(tool, deps.output_folder) for tool in tools)
         self._project_ios: BoundedDict[Path, ProjectIO] = BoundedDict(MOST_PROJECTS)
         self._snapshots: dict[Path, Snapshots | NoSnapshots] = {}
         self._cache: OrderedDict[str, tuple[int, Project]] = OrderedDict()
@@ -118,7 +118,7 @@ class Projects:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._threads = Threads(READERS)
         self._swept_at = clock.now()
-        self.mcp_control = create_server_control(environment, bench.servers, self._config, self.at)
+        self.mcp_control = create_server_control(environment, deps.servers, self._config, self.at)
 
     async def at(self, directory: str, *, working: bool = False) -> Workplace:
         """Return the project, at most `CACHE_MS` old; if its files are invalid now, the last valid one."""
@@ -137,7 +137,7 @@ class Projects:
 
     async def wait_for_writes(self, seconds: float) -> None:
         """Wait up to `seconds` for running file changes, so that no patch of several files stays partial."""
-        threads = [doors.files.threads for doors in self._project_ios.values()]
+        threads = [project_io.files.threads for project_io in self._project_ios.values()]
         await asyncio.gather(*(each.wait_idle(seconds) for each in threads))
 
     async def _read_project(self, directory: str) -> Project:
@@ -232,12 +232,12 @@ class Projects:
         root = project_root(environment, place)
         free = (str(self._deps.output_folder), *(str(skill.path.parent) for skill in skills.skills.values()))
         laid = Agents(config, agents, home=str(environment.home), directories=free)
-        doors = self._io_of(root, config).with_guard(self._guard(root, config))
+        project_io = self._io_of(root, config).with_guard(self._guard(root, config))
         confined = (each.sandbox for each in laid.list(hidden=True) if each.sandbox is not None)
-        doors.sandboxes.add_writable(path for sandbox in confined for path in sandbox.write)
+        project_io.sandboxes.add_writable(path for sandbox in confined for path in sandbox.write)
         commands = self._commands(place, config, trusted=trusted)
         known_skills = tuple(skills.skills.values())
-        tools, clashes = self._tools(additions, doors, known_skills)
+        tools, clashes = self._tools(additions, project_io, known_skills)
         texts = self._prompt_texts(self._facts(directory, root), config, instructions.files, known_skills)
         project = Project(
             laid,
@@ -246,8 +246,8 @@ class Projects:
             _ask_policy(config),
             before=self._agents_at_start(directory, laid),
             nudges=config.todo_enforcer,
-            material=ProjectPromptSources(
-                io=doors, commands=commands, agents=laid, scratch=self._deps.output_folder
+            sources=ProjectPromptSources(
+                io=project_io, commands=commands, agents=laid, scratch=self._deps.output_folder
             ),
             hooks=additions.hooks,
         )
@@ -257,14 +257,14 @@ class Projects:
         return OpenedProject(project, odd, configured_servers(environment, config, root))
 
     def _tools(
-        self, additions: Additions, doors: ProjectIO, skills: tuple[Skill, ...]
+        self, additions: Additions, project_io: ProjectIO, skills: tuple[Skill, ...]
     ) -> tuple[tuple[AnyTool, ...], list[str]]:
         """Return all tools of a project, and warnings about tools of the same name."""
         output = self._deps.output_folder
         added = [replace(each, tool=limit_output(each.tool, output)) for each in additions.tools]
         delegating = self._deps.delegation_tools(additions.config.delegation)
         own = (
-            *built_in_tools(self._deps, doors, skills),
+            *built_in_tools(self._deps, project_io, skills),
             *(limit_output(tool, output) for tool in delegating),
             *self._program_tools,
         )

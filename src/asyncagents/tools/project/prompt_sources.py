@@ -56,36 +56,36 @@ class ProjectPromptSources(Struct, frozen=True, kw_only=True):
         found = self.agents.find(name)
         return None if found is None or found.hidden else found
 
-    async def look_up(self, sight: FileRequest, judge: Judge, *, meant: bool) -> FileLookup:
-        return await self.io.files.threads.run(self._find_file, sight, judge, meant)
+    async def look_up(self, request: FileRequest, judge: Judge, *, meant: bool) -> FileLookup:
+        return await self.io.files.threads.run(self._find_file, request, judge, meant)
 
-    def _find_file(self, sight: FileRequest, judge: Judge, meant: bool) -> FileLookup:
+    def _find_file(self, request: FileRequest, judge: Judge, meant: bool) -> FileLookup:
         files = self.io.files
         try:
-            place = files.resolve(sight.path, sight.directory)
+            place = files.resolve(request.path, request.directory)
             folder = files.is_folder(place)
             asks = read_asks("read", place, folder=folder, guard=files.guards([place])[0])
             refused = _find_refusal(place, judge, asks, meant=meant)
             if refused is not None:
                 return refused
-            shown = _attach_folder(files, place) if folder else self._attach_file(place, sight)
+            shown = _attach_folder(files, place) if folder else self._attach_file(place, request)
             return shown if meant else _cut_text(shown)
         except MissingFile as error:
             return NoSuchFile(str(error))
         except ToolError as error:
             return UnreadableFile(str(error))
 
-    def _attach_file(self, place: ResolvedPath, sight: FileRequest) -> AttachedFile | UnreadableFile:
+    def _attach_file(self, place: ResolvedPath, request: FileRequest) -> AttachedFile | UnreadableFile:
         content = self.io.files.read(place)
-        shown = _attach_content(place, content.data, sight)
+        shown = _attach_content(place, content.data, request)
         if isinstance(shown, AttachedFile) and shown.words is not None:
-            self.io.read_log.record(sight.session_id, place, content.fingerprint)
+            self.io.read_log.record(request.session_id, place, content.fingerprint)
         return shown
 
     async def run_shell(self, piece: ShellPiece, directory: str) -> str:
         with _shell_arguments(piece.script, self.scratch) as words:
-            ended = await self.io.processes.run(words, cwd=Path(directory), timeout=SHELL_SECONDS)
-        return _shell_text(piece, ended)
+            result = await self.io.processes.run(words, cwd=Path(directory), timeout=SHELL_SECONDS)
+        return _shell_text(piece, result)
 
 
 def _find_refusal(
@@ -112,7 +112,7 @@ def _attach_folder(files: Files, place: ResolvedPath) -> AttachedFile:
     )
 
 
-def _attach_content(place: ResolvedPath, data: bytes, sight: FileRequest) -> AttachedFile | UnreadableFile:
+def _attach_content(place: ResolvedPath, data: bytes, request: FileRequest) -> AttachedFile | UnreadableFile:
     if len(data) > MOST_BYTES:
         return UnreadableFile(f"{place.name} is larger than 10 MiB: attach a part of it, or make it smaller")
     mime = detect_mime(place.name, data)
@@ -121,7 +121,7 @@ def _attach_content(place: ResolvedPath, data: bytes, sight: FileRequest) -> Att
             f"{place.name} is neither text nor an image nor a PDF: if it is text, save it as UTF-8"
         )
     if mime == "text/plain":
-        return _attach_text(place, data.decode().removeprefix(BOM), sight)
+        return _attach_text(place, data.decode().removeprefix(BOM), request)
     url = f"data:{mime};base64,{b64encode(data).decode()}"
     return AttachedFile(path=place.path, name=place.name, mime=mime, data=url)
 
@@ -144,12 +144,12 @@ def _is_text(data: bytes) -> bool:
         return False
 
 
-def _attach_text(place: ResolvedPath, text: str, sight: FileRequest) -> AttachedFile | UnreadableFile:
+def _attach_text(place: ResolvedPath, text: str, request: FileRequest) -> AttachedFile | UnreadableFile:
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
-    first = max(1, sight.first or 1)
-    last = len(lines) if sight.last is None else sight.last
+    first = max(1, request.first or 1)
+    last = len(lines) if request.last is None else request.last
     if first > max(1, len(lines)) or last < first - 1:
         return UnreadableFile(f"{place.name} has {len(lines)} lines: there are none from {first} to {last}")
     words = "\n".join(lines[first - 1 : last])
@@ -179,12 +179,12 @@ def _shell_arguments(script: str, scratch: Path) -> Iterator[tuple[str, ...]]:
         os.unlink(path)
 
 
-def _shell_text(piece: ShellPiece, ended: ProcessResult) -> str:
-    said = ended.output.rstrip("\n")
-    if ended.timed_out:
+def _shell_text(piece: ShellPiece, result: ProcessResult) -> str:
+    said = result.output.rstrip("\n")
+    if result.timed_out:
         note = f"[The command `{piece.command}` was ended after {SHELL_SECONDS:g} s.]"
-    elif ended.exit_code:
-        note = f"[The command `{piece.command}` failed with exit code {ended.exit_code}.]"
+    elif result.exit_code:
+        note = f"[The command `{piece.command}` failed with exit code {result.exit_code}.]"
     else:
         return said
     return f"{said}\n{note}" if said else note

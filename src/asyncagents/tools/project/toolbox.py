@@ -93,32 +93,32 @@ async def open_tool_deps(
         )
 
 
-def built_in_tools(bench: ToolDeps, doors: ProjectIO, skills: Sequence[Skill]) -> tuple[AnyTool, ...]:
+def built_in_tools(deps: ToolDeps, project_io: ProjectIO, skills: Sequence[Skill]) -> tuple[AnyTool, ...]:
     """Build the built-in tools, in the order in which the model reads them."""
-    files, seen = doors.files, doors.read_log
+    files, read_log = project_io.files, project_io.read_log
     tools: list[AnyTool] = [
-        read(files, seen),
-        list_files(files, seen, doors.processes),
-        glob(files, seen, doors.processes),
-        grep(files, seen, doors.processes),
-        edit(files, seen),
-        write(files, seen),
-        patch(files, seen),
+        read(files, read_log),
+        list_files(files, read_log, project_io.processes),
+        glob(files, read_log, project_io.processes),
+        grep(files, read_log, project_io.processes),
+        edit(files, read_log),
+        write(files, read_log),
+        patch(files, read_log),
         bash(
-            doors.processes,
-            home=bench.home,
+            project_io.processes,
+            home=deps.home,
             files=files,
-            confinement=Confinement(doors.sandboxes, files.threads, _skill_folders(skills)),
+            confinement=Confinement(project_io.sandboxes, files.threads, _skill_folders(skills)),
         ),
-        webfetch(bench.web, doors.processes),
-        todowrite(bench.read_todos, bench.ids),
-        todoread(bench.read_todos),
+        webfetch(deps.web, project_io.processes),
+        todowrite(deps.read_todos, deps.ids),
+        todoread(deps.read_todos),
         question(),
-        wait(bench.clock),
+        wait(deps.clock),
     ]
     if skills:
         tools.append(skill(skills, files.threads))
-    return tuple(limit_output(tool, bench.output_folder) for tool in tools)
+    return tuple(limit_output(tool, deps.output_folder) for tool in tools)
 
 
 def _skill_folders(skills: Sequence[Skill]) -> tuple[Path, ...]:

@@ -88,8 +88,8 @@ class Expression:
 
     def _may_match(self, data: bytes) -> bool:
         """Return False if no line can match: most files lack the required literals."""
-        letters = self.literals
-        if not letters.may_match(data):
+        literals = self.literals
+        if not literals.may_match(data):
             return False
         quick = (
             self._bytes_pattern if data.isascii() and not any(each in data for each in _ODD_SPACES) else None
@@ -97,8 +97,8 @@ class Expression:
         if quick is None:
             return True
         lines = data.replace(b"\r\n", b"\n").split(b"\n")
-        if letters.any_of and not letters.any_case:
-            lines = [line for line in lines if any(each in line for each in letters.any_of)]
+        if literals.any_of and not literals.any_case:
+            lines = [line for line in lines if any(each in line for each in literals.any_of)]
         return any(map(quick.search, lines))
 
 

@@ -21,16 +21,16 @@ _CHUNK_BYTES = 800_000
 _SECONDS = 60
 
 
-def prefilter_files(root: str, names: Sequence[str], letters: RequiredLiterals) -> Sequence[str]:
+def prefilter_files(root: str, names: Sequence[str], literals: RequiredLiterals) -> Sequence[str]:
     """Return the files that contain a literal; all files if ripgrep is missing, fails, or is not worth it."""
-    if letters.shortest < LEAST_LETTERS or len(names) < _LEAST_FILES:
+    if literals.shortest < LEAST_LETTERS or len(names) < _LEAST_FILES:
         return names
     program = find_program("rg", os.pathsep.join(os.get_exec_path()), outside=Path(root))
     if program is None:
         return names
     found: set[str] = set()
     for chunk in _chunks(names):
-        done = _run_ripgrep(program, root, chunk, letters)
+        done = _run_ripgrep(program, root, chunk, literals)
         if done is None:
             return names
         found.update(done)
@@ -50,14 +50,14 @@ def _chunks(names: Sequence[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def _run_ripgrep(program: str, root: str, names: list[str], letters: RequiredLiterals) -> list[str] | None:
+def _run_ripgrep(program: str, root: str, names: list[str], literals: RequiredLiterals) -> list[str] | None:
     """Run ripgrep; return the files with a match, or None if it failed for any file."""
     options = "--no-config --files-with-matches --null --fixed-strings --text --encoding none --no-messages"
     words = [
         program,
         *options.split(),
-        *(("--ignore-case",) if letters.any_case else ()),
-        *(f"--regexp={each.decode()}" for each in letters.any_of),
+        *(("--ignore-case",) if literals.any_case else ()),
+        *(f"--regexp={each.decode()}" for each in literals.any_of),
         "--",
         *(f"./{name}" for name in names),
     ]

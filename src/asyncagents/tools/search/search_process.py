@@ -37,21 +37,21 @@ class SearchRequest(Struct, frozen=True):
     advice: str
 
 
-async def run_search(processes: Processes, order: SearchRequest, answer: type[A]) -> A:
+async def run_search(processes: Processes, request: SearchRequest, answer: type[A]) -> A:
     """Run a search; few of one project run at once. Raises `ToolError` if it fails or takes too long."""
     async with processes.searches:
-        ended = await processes.for_own_programs().run(
-            _command(order.search), cwd=Path("/"), timeout=order.seconds, cap=_MOST_ANSWER_BYTES
+        result = await processes.for_own_programs().run(
+            _command(request.search), cwd=Path("/"), timeout=request.seconds, cap=_MOST_ANSWER_BYTES
         )
-    if ended.timed_out:
+    if result.timed_out:
         raise ToolError(
-            f"The search took longer than {order.seconds:g} seconds and was ended: {order.advice}."
+            f"The search took longer than {request.seconds:g} seconds and was ended: {request.advice}."
         )
     try:
-        found = msgspec.json.decode(ended.output.strip().rpartition("\n")[2], type=answer)
+        found = msgspec.json.decode(result.output.strip().rpartition("\n")[2], type=answer)
     except msgspec.DecodeError as error:
         raise ToolError(
-            f"The search ended with exit code {ended.exit_code} and no answer: {order.advice}."
+            f"The search ended with exit code {result.exit_code} and no answer: {request.advice}."
         ) from error
     if found.error:
         raise ToolError(found.error)

@@ -47,13 +47,13 @@ class LineContext(Struct, frozen=True):
     """Whether all commands run in the root folder of the project."""
 
 
-def line_patterns(commands: Sequence[Words], setting: LineContext) -> tuple[str, ...]:
+def line_patterns(commands: Sequence[Words], line_context: LineContext) -> tuple[str, ...]:
     """Return the patterns that cover a plain line; none if it can only be approved as its exact text."""
     covered = [cover_command(words) for words in commands]
     first = next((place for place, words in enumerate(commands) if not _is_prefix_command(words)), 0)
-    fed, piped = "<" in setting.line, "|" in setting.line
+    fed, piped = "<" in line_context.line, "|" in line_context.line
     for place, each in enumerate(covered):
-        alone = setting.at_top and not fed and (place == first or not piped)
+        alone = line_context.at_top and not fed and (place == first or not piped)
         if each.kind == "nothing" or (each.kind != "reader" and not alone):
             return ()
         if each.kind == "literal" and place != first:

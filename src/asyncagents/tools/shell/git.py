@@ -82,25 +82,27 @@ def find_dangers(arguments: Words) -> Iterator[str]:
             yield f"git {option.partition('=')[0]} changes how git works"
     if at == len(arguments):
         return
-    trade, rest = arguments[at], arguments[at + 1 :]
-    if trade not in _KNOWN_SUBCOMMANDS:
-        yield f"what git {trade} does is not known"
-    risky = _RISKY_OPTIONS | {f"-{letter}" for letter in _RISKY_LETTERS.get(trade, "")}
+    subcommand, rest = arguments[at], arguments[at + 1 :]
+    if subcommand not in _KNOWN_SUBCOMMANDS:
+        yield f"what git {subcommand} does is not known"
+    risky = _RISKY_OPTIONS | {f"-{letter}" for letter in _RISKY_LETTERS.get(subcommand, "")}
     yield from (
-        f"git {trade} {argument.partition('=')[0]} can run or write something"
+        f"git {subcommand} {argument.partition('=')[0]} can run or write something"
         for argument in rest
         if matches_option(argument, risky)
     )
-    yield from (f"git {trade} {word} can run something" for word in _unknown_actions(trade, arguments[at:]))
+    yield from (
+        f"git {subcommand} {word} can run something" for word in _unknown_actions(subcommand, arguments[at:])
+    )
     yield from (f"what {argument} means to git is not known" for argument in rest if "::" in argument)
     unclear = [each for each in before_double_dash("git", rest) if may_become_option("git", each)]
     yield from (f"what {argument} means to git is not known" for argument in unclear)
 
 
-def _unknown_actions(trade: Word, words: Words) -> Iterator[str]:
-    if trade in _PLAIN_ACTIONS:
+def _unknown_actions(subcommand: Word, words: Words) -> Iterator[str]:
+    if subcommand in _PLAIN_ACTIONS:
         starts = find_starts(words, (0, 0))
-        yield from (words[start] for start in starts[:1] if words[start] not in _PLAIN_ACTIONS[trade])
+        yield from (words[start] for start in starts[:1] if words[start] not in _PLAIN_ACTIONS[subcommand])
 
 
 def find_local_dangers(words: Words, places: Sequence[str]) -> Iterator[str]:

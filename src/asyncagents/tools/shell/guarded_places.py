@@ -37,21 +37,21 @@ def guarded_asks(
     Programs keep the names that the line gives them: a link in the project to a reader may be replaced.
     """
     parsed = shell_rules.parse_command(command, parse=parse)
-    where = ShellContext(files.root, str(start), str(home))
+    context = ShellContext(files.root, str(start), str(home))
     commands = [_without_excluded(words) for words in parsed.commands]
     redirected = [(Word("tee"), file) for file in parsed.redirect_targets]
     changing = [words for words in (*commands, *redirected) if words[0] == "cd" or not _only_reads(words)]
     reading = [words for words in commands if words[0] == "cd" or _only_reads(words)]
     found: dict[str, str] = {}
     if any(words[0] != "cd" for words in changing):
-        found |= _find_guarded_paths(files, find_paths(changing, where), secret=False)
+        found |= _find_guarded_paths(files, find_paths(changing, context), secret=False)
     if reading:
-        found |= _find_guarded_paths(files, find_paths(reading, where), secret=True)
-    if _is_ambiguous(files, (*commands, *redirected), where):
+        found |= _find_guarded_paths(files, find_paths(reading, context), secret=True)
+    if _is_ambiguous(files, (*commands, *redirected), context):
         found[files.root] = "which files it names is not known"
     whole = [words for words in commands if words[0] == "cd" or _reads_whole_folders(words)]
     if any(words[0] != "cd" for words in whole):
-        for path in set(find_paths(whole, where)):
+        for path in set(find_paths(whole, context)):
             found |= dict.fromkeys(files.guard.secrets_below(path), "it may not be read unasked")
     if not found:
         return ()
@@ -74,13 +74,13 @@ def _find_guarded_paths(files: Files, paths: Iterator[str], *, secret: bool) -> 
     return found
 
 
-def _is_ambiguous(files: Files, commands: Sequence[Words], where: ShellContext) -> bool:
+def _is_ambiguous(files: Files, commands: Sequence[Words], context: ShellContext) -> bool:
     """Return whether only the shell can tell which files are named, in a project with secret places."""
     if not any(set("*?[$") & set(word) for words in commands for word in words[1:]):
         return False
     if not files.guard.secrets_below(files.root):
         return False
-    return "/" in set(find_paths(commands, where))
+    return "/" in set(find_paths(commands, context))
 
 
 def _only_reads(words: Words) -> bool:

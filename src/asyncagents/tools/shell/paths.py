@@ -45,9 +45,9 @@ class ShellContext(Struct, frozen=True):
 class WorkingFolders:
     """The folders that a line may be in: each earlier `cd` may have succeeded or not."""
 
-    def __init__(self, where: ShellContext | None) -> None:
-        self.home = where.home if where else "/"
-        self.folders = [where.start] if where else []
+    def __init__(self, context: ShellContext | None) -> None:
+        self.home = context.home if context else "/"
+        self.folders = [context.start] if context else []
 
     def follow_cd(self, words: Words) -> list[str]:
         """Record a `cd`; return the folders that it may lead to."""
@@ -66,34 +66,34 @@ class WorkingFolders:
 class PathSurvey:
     """The paths outside the project that a line names, and the reasons why it needs a person's approval."""
 
-    def __init__(self, where: ShellContext) -> None:
-        self._context = where
+    def __init__(self, context: ShellContext) -> None:
+        self._context = context
         self._disk = BoundedDisk()
-        self._project = resolve_links(where.directory)
+        self._project = resolve_links(context.directory)
         self.outside: dict[str, None] = {}
         """The real paths outside the project that the line names."""
         self.reasons: list[str] = []
 
     def survey_commands(self, commands: Iterable[Words]) -> None:
         """Examine the commands of a line in order."""
-        places = WorkingFolders(self._context)
+        folders = WorkingFolders(self._context)
         changes = NameChanges(self._disk)
         try:
-            self._note_outside(places.folders[0])
+            self._note_outside(folders.folders[0])
             for words in commands:
-                self._survey_command(words, places, changes)
+                self._survey_command(words, folders, changes)
         except TooMuchWork:
             self.reasons.append("it may name more files than can be looked at")
             self._note_outside(ANYWHERE)
 
-    def _survey_command(self, words: Words, places: WorkingFolders, changes: NameChanges) -> None:
-        for path in self.find_named_paths(words, places):
+    def _survey_command(self, words: Words, folders: WorkingFolders, changes: NameChanges) -> None:
+        for path in self.find_named_paths(words, folders):
             self._note_outside(path)
-        filled = (words[0], *(expand_word(word, places.home, places.folders[0]) for word in words[1:]))
-        self.reasons.extend(changes.find_dangers(filled, places.folders))
+        filled = (words[0], *(expand_word(word, folders.home, folders.folders[0]) for word in words[1:]))
+        self.reasons.extend(changes.find_dangers(filled, folders.folders))
         if words[0] == "git":
-            self.reasons.extend(shell_git.find_local_dangers(filled, places.folders))
-        for path in places.follow_cd(words):
+            self.reasons.extend(shell_git.find_local_dangers(filled, folders.folders))
+        for path in folders.follow_cd(words):
             self._note_outside(path)
 
     def _note_outside(self, path: str) -> None:
@@ -101,13 +101,13 @@ class PathSurvey:
         if real not in {self._project, os.devnull} and not real.startswith(self._project.rstrip("/") + "/"):
             self.outside[real] = None
 
-    def find_named_paths(self, words: Words, places: WorkingFolders) -> Iterator[str]:
+    def find_named_paths(self, words: Words, folders: WorkingFolders) -> Iterator[str]:
         """Yield every path that may be meant. Raises `TooMuchWork`."""
-        for path in self._find_candidate_paths(words, places):
+        for path in self._find_candidate_paths(words, folders):
             self._disk.spend()
             yield path
 
-    def _find_candidate_paths(self, words: Words, places: WorkingFolders) -> Iterator[str]:
+    def _find_candidate_paths(self, words: Words, folders: WorkingFolders) -> Iterator[str]:
         options = len(before_double_dash(words[0], words[1:]))
         for at, word in enumerate(words[1:]):
             for part in filter(None, find_file_arguments((words[0], word))):
@@ -115,8 +115,8 @@ class PathSurvey:
                     yield ANYWHERE  # only the shell knows which file that is
                 elif words[0] not in _PRINTING:
                     part = _widen_variables(part)
-                for place in places.folders:
-                    path = join_path(place, expand_word(part, places.home, place))
+                for place in folders.folders:
+                    path = join_path(place, expand_word(part, folders.home, place))
                     yield from self._expand_wildcards(path, place, may_be_option=at < options)
                     if words[0] == "ln":
                         yield from _link_target_paths(path, words)
@@ -143,14 +143,14 @@ class PathSurvey:
             )
 
 
-def find_paths(commands: Iterable[Words], where: ShellContext) -> Iterator[str]:
+def find_paths(commands: Iterable[Words], context: ShellContext) -> Iterator[str]:
     """Yield the real path of everything that the commands may name, the start folder first."""
-    survey, places = PathSurvey(where), WorkingFolders(where)
+    survey, folders = PathSurvey(context), WorkingFolders(context)
     try:
-        yield resolve_links(places.folders[0])
+        yield resolve_links(folders.folders[0])
         for words in commands:
-            yield from map(resolve_links, survey.find_named_paths(words, places))
-            yield from map(resolve_links, places.follow_cd(words))
+            yield from map(resolve_links, survey.find_named_paths(words, folders))
+            yield from map(resolve_links, folders.follow_cd(words))
     except TooMuchWork:
         yield ANYWHERE
 

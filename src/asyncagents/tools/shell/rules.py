@@ -104,13 +104,13 @@ class ParsedLine(Struct, frozen=True, kw_only=True):
 
 
 def parse_command(
-    command: str, where: ShellContext | None = None, parse: ParseLine = parse_line
+    command: str, context: ShellContext | None = None, parse: ParseLine = parse_line
 ) -> ParsedLine:
     """Parse a shell line of any content.
 
-    `where`: where the line would run; without it, nothing is looked up on the disk.
+    `context`: where the line would run; without it, nothing is looked up on the disk.
     """
-    reading = _LineReader(where, parse)
+    reading = _LineReader(context, parse)
     reading.read(command)
     reading.finish()
     patterns = [_command_text(words) for words in reading.commands]
@@ -131,14 +131,14 @@ def command_asks(
     command: str, *, directory: Path, start: Path, home: Path, parse: ParseLine = parse_line
 ) -> tuple[Ask, ...]:
     """Return the asks of a command that starts in `start`, in the project at `directory`."""
-    where = ShellContext(str(directory), str(start), str(home))
-    parsed = parse_command(command, where, parse)
+    context = ShellContext(str(directory), str(start), str(home))
+    parsed = parse_command(command, context, parse)
     folder = "" if (there := os.path.realpath(start)) == (top := os.path.realpath(directory)) else there
-    setting = LineContext(
+    line_context = LineContext(
         command, at_top=not folder and all(_stays_in_project(words, top) for words in parsed.commands)
     )
-    lasting = () if parsed.reasons else line_patterns(parsed.commands, setting)
-    if lasting and _names_secret(parsed, where):
+    lasting = () if parsed.reasons else line_patterns(parsed.commands, line_context)
+    if lasting and _names_secret(parsed, context):
         lasting = ()
     exactly = exact_line(command, os.path.relpath(there, top) if folder else "")
     asked = Ask(
@@ -156,15 +156,17 @@ def command_asks(
     )
     if not parsed.outside:
         return (asked,)
-    line = replace(asked, always=exactly, exact=bool(exactly))
+    ask = replace(asked, always=exactly, exact=bool(exactly))
     reads = not parsed.reasons and reads_only(parsed.commands)
-    return *line_asks(parsed.outside, line, home=str(home), reads=reads), asked
+    return *line_asks(parsed.outside, ask, home=str(home), reads=reads), asked
 
 
-def _names_secret(parsed: ParsedLine, where: ShellContext) -> bool:
+def _names_secret(parsed: ParsedLine, context: ShellContext) -> bool:
     """Return whether the real path of a file or folder that a line names usually holds secrets."""
-    top = os.path.realpath(where.directory).rstrip("/") + "/"
-    named = find_paths([*parsed.commands, *((Word("cat"), file) for file in parsed.redirect_targets)], where)
+    top = os.path.realpath(context.directory).rstrip("/") + "/"
+    named = find_paths(
+        [*parsed.commands, *((Word("cat"), file) for file in parsed.redirect_targets)], context
+    )
     return any(holds_secrets(path.removeprefix(top)) for path in named if path.startswith(top))
 
 
@@ -180,15 +182,15 @@ def _command_text(words: tuple[str, ...]) -> str:
 class _LineReader:
     """Walks the syntax tree of a line without recursion, since a line may nest to any depth."""
 
-    def __init__(self, where: ShellContext | None, parse: ParseLine) -> None:
+    def __init__(self, context: ShellContext | None, parse: ParseLine) -> None:
         self.commands: list[Words] = []
         self.reasons: list[str] = []
         self.outside: tuple[str, ...] = ()
-        self._context = where
+        self._context = context
         self._parse = parse
-        self._working_folders = WorkingFolders(where)
-        self._variables = where.variables if where else {"HOME": "/home", "PWD": "/project"}
-        self._splitting_variables = where.splitting_variables if where else frozenset()
+        self._working_folders = WorkingFolders(context)
+        self._variables = context.variables if context else {"HOME": "/home", "PWD": "/project"}
+        self._splitting_variables = context.splitting_variables if context else frozenset()
         self._unquoted_variables: set[str] = set()
         self.files: list[Word] = []
         self._repeated_commands: list[Words] = []

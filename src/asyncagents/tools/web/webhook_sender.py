@@ -74,18 +74,18 @@ def canonical_host(host: str) -> str:
 
 
 class WebhookSender:
-    def __init__(self, session: aiohttp.ClientSession, gate: HostPolicy) -> None:
+    def __init__(self, session: aiohttp.ClientSession, policy: HostPolicy) -> None:
         self._session = session
-        self._policy = gate
+        self._policy = policy
 
-    async def __call__(self, letter: SignedRequest) -> DeliveryResponse:
-        if (refusal := self._policy.refusal(letter.url)) is not None:
+    async def __call__(self, request: SignedRequest) -> DeliveryResponse:
+        if (refusal := self._policy.refusal(request.url)) is not None:
             return DeliveryForbidden(refusal)
         try:
             async with self._session.post(
-                URL(letter.url, encoded=True),
-                data=BytesIO(letter.body),
-                headers=letter.headers,
+                URL(request.url, encoded=True),
+                data=BytesIO(request.body),
+                headers=request.headers,
                 allow_redirects=False,
             ) as response:
                 headers = {name.lower(): value for name, value in response.headers.items()}
@@ -103,9 +103,9 @@ class WebhookSender:
 async def open_webhook_sender(
     hosts: tuple[str, ...] = (), *, look_up: Lookup | None = None, is_public: AllowAddress = is_public
 ) -> AsyncIterator[WebhookSender]:
-    gate = HostPolicy(hosts, is_public)
+    policy = HostPolicy(hosts, is_public)
     connector = aiohttp.TCPConnector(
-        resolver=CheckedResolver(look_up or ThreadedLookup(), gate.allows),
+        resolver=CheckedResolver(look_up or ThreadedLookup(), policy.allows),
         use_dns_cache=False,
         force_close=True,
     )
@@ -117,4 +117,4 @@ async def open_webhook_sender(
         read_bufsize=READ_BUFFER_BYTES,
         trust_env=False,
     ) as session:
-        yield WebhookSender(session, gate)
+        yield WebhookSender(session, policy)
