@@ -38,15 +38,15 @@ class Timed:
         self._database = database
         self.took: list[float] = []
 
-    async def write(self, verb: Verb[T], *, quick: bool = False) -> T:
+    async def write(self, verb: Verb[T], *, inline: bool = False) -> T:
         begun = time.perf_counter()
         try:
-            return await self._database.write(verb, quick=quick)
+            return await self._database.write(verb, inline=inline)
         finally:
             self.took.append((time.perf_counter() - begun) * 1e3)
 
-    async def read(self, verb: Verb[T], *, quick: bool = False) -> T:
-        return await self._database.read(verb, quick=quick)
+    async def read(self, verb: Verb[T], *, inline: bool = False) -> T:
+        return await self._database.read(verb, inline=inline)
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
         self._database.listen(listener)

@@ -84,14 +84,14 @@ class Dying:
         self._database = database
         self._left = after
 
-    async def write(self, verb: Verb[T], *, quick: bool = False) -> T:
+    async def write(self, verb: Verb[T], *, inline: bool = False) -> T:
         self._left -= 1
         if self._left < 0:
             raise StoreError("the process has ended")
-        return await self._database.write(verb, quick=quick)
+        return await self._database.write(verb, inline=inline)
 
-    async def read(self, verb: Verb[T], *, quick: bool = False) -> T:
-        return await self._database.read(verb, quick=quick)
+    async def read(self, verb: Verb[T], *, inline: bool = False) -> T:
+        return await self._database.read(verb, inline=inline)
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
         self._database.listen(listener)
@@ -191,11 +191,11 @@ async def test_of_two_who_write_the_same_session_one_gives_up_and_one_copy_is_th
     class Overtaken(Dying):
         """Another process begins the same session before the third transaction."""
 
-        async def write(self, verb: Verb[T], *, quick: bool = False) -> T:
+        async def write(self, verb: Verb[T], *, inline: bool = False) -> T:
             self._left -= 1
             if self._left == 0:
                 await bring(lab, new)
-            return await self._database.write(verb, quick=quick)
+            return await self._database.write(verb, inline=inline)
 
     with pytest.raises(Conflict):
         await bring(Lab(Overtaken(lab.database, 4), lab.clock, lab.ids), new)
@@ -210,11 +210,11 @@ async def test_a_session_that_another_process_brings_meanwhile_is_never_emptied(
     new = brought(lab)
 
     class Overtaken(Dying):
-        async def write(self, verb: Verb[T], *, quick: bool = False) -> T:
+        async def write(self, verb: Verb[T], *, inline: bool = False) -> T:
             self._left -= 1
             if self._left == 0:
                 await lab.database.write(lambda tx: verb_bring.import_session(tx, new, pool=POOL))
-            return await self._database.write(verb, quick=quick)
+            return await self._database.write(verb, inline=inline)
 
     with suppress(Conflict):
         assert await bring(Lab(Overtaken(lab.database, at), lab.clock, lab.ids), new) == "already there"
@@ -228,13 +228,13 @@ async def test_a_writer_that_stood_still_cannot_go_on_with_what_is_being_removed
     class Asleep(Dying):
         """Stands still before its third transaction; meanwhile another import removes one piece of it."""
 
-        async def write(self, verb: Verb[T], *, quick: bool = False) -> T:
+        async def write(self, verb: Verb[T], *, inline: bool = False) -> T:
             self._left -= 1
             if self._left == 0:
                 lab.clock.advance(STALE_MS + 1)
                 with suppress(StoreError):
                     await bring(Lab(Dying(lab.database, 3), lab.clock, lab.ids), other)
-            return await self._database.write(verb, quick=quick)
+            return await self._database.write(verb, inline=inline)
 
     with pytest.raises(Conflict):
         await bring(Lab(Asleep(lab.database, 5), lab.clock, lab.ids), new)
@@ -261,9 +261,9 @@ async def test_a_reader_who_was_there_between_two_pieces_is_told_all_at_the_end(
     cursors: list[str] = []
 
     class Watched(Dying):
-        async def write(self, verb: Verb[T], *, quick: bool = False) -> T:
+        async def write(self, verb: Verb[T], *, inline: bool = False) -> T:
             cursors.append(await lab.store.cursor())
-            return await self._database.write(verb, quick=quick)
+            return await self._database.write(verb, inline=inline)
 
     await bring(Lab(Watched(lab.database, 0), lab.clock, lab.ids), new)
     for cursor in cursors:

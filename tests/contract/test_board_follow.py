@@ -112,8 +112,8 @@ class Delayed:
         self.read_it = asyncio.Event()
         self.go = asyncio.Event()
 
-    async def read(self, verb: Verb[T], *, quick: bool = False) -> T:
-        result = await self._inner.read(verb, quick=quick)
+    async def read(self, verb: Verb[T], *, inline: bool = False) -> T:
+        result = await self._inner.read(verb, inline=inline)
         if asyncio.current_task() is self.held:
             self.read_it.set()
             await self.go.wait()

@@ -241,7 +241,7 @@ class Witness:
         self._database = database
         self._ledger = ledger
 
-    async def write(self, verb: Verb[T], *, quick: bool = False) -> T:
+    async def write(self, verb: Verb[T], *, inline: bool = False) -> T:
         async def seen(tx: Tx) -> T:
             try:
                 return await verb(tx)
@@ -249,10 +249,10 @@ class Witness:
                 self._ledger.write("stale", session=refused.session_id)
                 raise
 
-        return await self._database.write(seen, quick=quick)
+        return await self._database.write(seen, inline=inline)
 
-    async def read(self, verb: Verb[T], *, quick: bool = False) -> T:
-        return await self._database.read(verb, quick=quick)
+    async def read(self, verb: Verb[T], *, inline: bool = False) -> T:
+        return await self._database.read(verb, inline=inline)
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
         self._database.listen(listener)

@@ -159,7 +159,7 @@ class WatchedWriter(InlineWriter):
             self._beside.close()
         await super().close()
 
-    def submit(self, verb: Verb[Any], *, quick: bool = False) -> asyncio.Future[Any]:
+    def submit(self, verb: Verb[Any], *, inline: bool = False) -> asyncio.Future[Any]:
         took: list[int] = []
 
         async def noted(tx: Tx) -> Any:
@@ -171,6 +171,6 @@ class WatchedWriter(InlineWriter):
             if not future.cancelled() and future.exception() is None:
                 self._witness.acknowledges(verb.__qualname__.split(".")[1], took[-1])
 
-        future = super().submit(noted, quick=quick)
+        future = super().submit(noted, inline=inline)
         future.add_done_callback(done)
         return future

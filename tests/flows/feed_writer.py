@@ -58,7 +58,7 @@ class SlowDatabase:
         self._rng = rng
         self.read, self.listen = database.read, database.listen
 
-    async def write(self, verb: Verb[T], *, quick: bool = False) -> T:
+    async def write(self, verb: Verb[T], *, inline: bool = False) -> T:
         pause = self._rng.choice(PAUSES) * self._rng.random()
 
         async def slow(tx: Tx) -> T:

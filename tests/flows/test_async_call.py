@@ -270,12 +270,12 @@ class SlowLook:
         self.listen, self.poll = database.listen, database.poll
         return self
 
-    async def write(self, verb: Verb[T], *, quick: bool = False) -> T:
+    async def write(self, verb: Verb[T], *, inline: bool = False) -> T:
         self._expired = self._expired or "Store.expire" in verb.__qualname__
-        return await self._database.write(verb, quick=quick)
+        return await self._database.write(verb, inline=inline)
 
-    async def read(self, verb: Verb[T], *, quick: bool = False) -> T:
-        found = await self._database.read(verb, quick=quick)
+    async def read(self, verb: Verb[T], *, inline: bool = False) -> T:
+        found = await self._database.read(verb, inline=inline)
         if self._expired and "Store.active" in verb.__qualname__:
             self.looking.set()
             await self.go.wait()

@@ -32,13 +32,13 @@ class Slow:
         self.free.set()
         self.tried = 0
 
-    async def write(self, verb: Verb[T], *, quick: bool = False) -> T:
+    async def write(self, verb: Verb[T], *, inline: bool = False) -> T:
         self.tried += getattr(verb, "__qualname__", "").endswith(".try_write")
         await self.free.wait()
-        return await self._real.write(verb, quick=quick)
+        return await self._real.write(verb, inline=inline)
 
-    async def read(self, verb: Verb[T], *, quick: bool = False) -> T:
-        return await self._real.read(verb, quick=quick)
+    async def read(self, verb: Verb[T], *, inline: bool = False) -> T:
+        return await self._real.read(verb, inline=inline)
 
     def listen(self, listener: Callable[[Commit], None]) -> None:
         self._real.listen(listener)

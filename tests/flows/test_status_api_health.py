@@ -143,12 +143,12 @@ class Held:
         self.write, self.listen, self.poll = database.write, database.listen, database.poll
         return self
 
-    async def read(self, verb: Verb[T], *, quick: bool = False) -> T:
+    async def read(self, verb: Verb[T], *, inline: bool = False) -> T:
         if self.holds:
             self.waiting += 1
             self.came.set()
             await self.go.wait()
-        return await self._inner.read(verb, quick=quick)
+        return await self._inner.read(verb, inline=inline)
 
 
 @pytest.mark.spec("H-07")

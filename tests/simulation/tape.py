@@ -142,8 +142,8 @@ class TapedWriter(InlineWriter):
         super().__init__(group_commit, report, rng=rng, died=process.crash)
         self._tape = process.tape
 
-    def submit(self, verb: Verb[Any], *, quick: bool = False) -> asyncio.Future[Any]:
-        return super().submit(self._tape.taped(verb), quick=quick)
+    def submit(self, verb: Verb[Any], *, inline: bool = False) -> asyncio.Future[Any]:
+        return super().submit(self._tape.taped(verb), inline=inline)
 
 
 class TapedProcess(Process):

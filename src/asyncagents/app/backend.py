@@ -93,8 +93,9 @@ class Backend(Struct, frozen=True):
 
     def limits(self, concurrency: Concurrency) -> Limits:
         """Build the model limits, shared with the other processes."""
-        fellows = self.peers.peer_count
-        return Limits(clock=self.clock, rng=self.rng, concurrency=concurrency, fellows=fellows)
+        return Limits(
+            clock=self.clock, rng=self.rng, concurrency=concurrency, peer_count=self.peers.peer_count
+        )
 
 
 @asynccontextmanager

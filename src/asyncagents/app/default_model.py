@@ -50,13 +50,15 @@ async def open_default_model(
     from asyncagents.llm.providers import open_providers  # start-up: slow, and only real models need it
 
     async with open_providers(config) as providers:
-        ref, missing = model_ref(model) or providers.default_model(), None
+        ref, missing = model_ref(model) or providers.roster.default_model(), None
         try:
             if ref is None:
                 raise no_model_error(config)
-            providers.check(ref)
+            providers.roster.check(ref)
         except (InvalidInput, ModelError) as error:
             if needed:
                 raise
             missing = str(error)
-        yield DefaultModel(providers, ref or SCRIPTED_MODEL, providers.concurrency, providers.check, missing)
+        yield DefaultModel(
+            providers, ref or SCRIPTED_MODEL, providers.concurrency, providers.roster.check, missing
+        )

@@ -80,10 +80,10 @@ class Limits:
         clock: Clock,
         rng: Rng,
         concurrency: Concurrency = default_concurrency,
-        fellows: Callable[[], int] = lambda: 1,
+        peer_count: Callable[[], int] = lambda: 1,
     ) -> None:
-        """`fellows`: how many processes share the limit; each gets an equal part, at least one slot."""
-        self._peer_count = fellows
+        """`peer_count`: how many processes share the limit; each gets an equal part, at least one slot."""
+        self._peer_count = peer_count
         self._clock = clock
         self._rng = rng
         self._concurrency = concurrency

@@ -12,7 +12,7 @@ from asyncagents.domain.conversation.failure import api_error
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.window import Window
 from asyncagents.llm.anthropic.adapter import AnthropicMessages
-from asyncagents.llm.catalog.catalog import Catalog, ModelFacts
+from asyncagents.llm.catalog.catalog import ModelFacts
 from asyncagents.llm.catalog.options import (
     CLIENT_OPTIONS,
     anthropic_options,
@@ -36,7 +36,7 @@ from asyncagents.llm.model import (
     UserTurn,
 )
 from asyncagents.llm.openai.adapter import OpenAIChat
-from asyncagents.llm.roster import ModelChoice, Roster
+from asyncagents.llm.roster import Roster
 from asyncagents.llm.usable_model import Problem, UsableModel
 from asyncagents.llm.wire.attachment import mime_of, name_of, text_with_name
 from asyncagents.llm.wire.choose import OPENAI, Wire
@@ -67,22 +67,8 @@ class Providers:
         self._adapters: dict[tuple[str, Wire, Headers, ModelDeadlines], Model] = {}
         self._to_close: list[Closable] = []
 
-    @property
-    def catalog(self) -> Catalog:
-        return self.roster.catalog
-
-    def models(self) -> list[ModelChoice]:
-        return self.roster.models()
-
-    def default_model(self) -> ModelRef | None:
-        return self.roster.default_model()
-
-    def check(self, ref: ModelRef) -> None:
-        """Raise `InvalidInput` or `ModelError` if the model cannot be used; sends no request."""
-        self.roster.check(ref)
-
     def window(self, ref: ModelRef) -> Window:
-        facts = self.catalog.find(ref)
+        facts = self.roster.catalog.find(ref)
         return Window(context=facts.context, input=facts.input, output=facts.output)
 
     def concurrency(self, ref: ModelRef) -> int:

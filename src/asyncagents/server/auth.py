@@ -83,7 +83,7 @@ class Authorizer(Struct, frozen=True, kw_only=True):
     """The user that the server runs as, for messages."""
 
     def __repr__(self) -> str:
-        return f"Gate(is_loopback={self.is_loopback}, hosts={self.hosts}, origins={self.origins})"
+        return f"Authorizer(is_loopback={self.is_loopback}, hosts={self.hosts}, origins={self.origins})"
 
     def check_host(self, request: Request) -> Response | None:
         """Refuse unknown Host headers, before anything else (DNS rebinding)."""

@@ -21,13 +21,13 @@ class VerbRunner:
 
     async def _write(self, verb: Verb[T], *, inline: bool = False) -> T:
         try:
-            return await self._database.write(verb, quick=inline)
+            return await self._database.write(verb, inline=inline)
         except Unreadable as error:
             raise Damaged(str(error)) from error
 
     async def _read(self, verb: Verb[T], *, inline: bool = False) -> T:
         try:
-            return await self._database.read(verb, quick=inline)
+            return await self._database.read(verb, inline=inline)
         except Unreadable as error:
             raise Damaged(str(error)) from error
 

@@ -39,7 +39,7 @@ class InlineWriter:
         self._ticking = False
         self.dead = False
 
-    def submit(self, verb: Verb[Any], *, quick: bool = False) -> asyncio.Future[Any]:
+    def submit(self, verb: Verb[Any], *, inline: bool = False) -> asyncio.Future[Any]:
         if self.dead:
             raise Closed("the process is dead")
         future = self._loop.create_future()

@@ -12,13 +12,13 @@ MODEL = ModelRef(provider_id="p", model_id="m")
 
 
 class Crowd:
-    def __init__(self, allowed: int, fellows: int) -> None:
-        self.fellows = fellows
+    def __init__(self, allowed: int, peer_count: int) -> None:
+        self.peer_count = peer_count
         self.limits = Limits(
             clock=FakeClock(),
             rng=SeededRng(1),
             concurrency=lambda model: allowed,
-            fellows=lambda: self.fellows,
+            peer_count=lambda: self.peer_count,
         )
         self.open = 0
 
@@ -34,12 +34,12 @@ async def settle() -> None:
 
 @pytest.mark.spec("X-10")
 @pytest.mark.parametrize(
-    ("allowed", "fellows", "mine"), [(8, 1, 8), (8, 2, 4), (8, 3, 2), (8, 100, 1), (1, 5, 1)]
+    ("allowed", "peer_count", "mine"), [(8, 1, 8), (8, 2, 4), (8, 3, 2), (8, 100, 1), (1, 5, 1)]
 )
 async def test_each_process_has_its_part_and_at_least_one_place(
-    allowed: int, fellows: int, mine: int
+    allowed: int, peer_count: int, mine: int
 ) -> None:
-    crowd = Crowd(allowed, fellows)
+    crowd = Crowd(allowed, peer_count)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(crowd.take()) for _ in range(20)]
         await settle()
@@ -55,7 +55,7 @@ async def test_whoever_waits_is_let_in_when_another_process_has_gone() -> None:
         tasks = [group.create_task(crowd.take()) for _ in range(20)]
         await settle()
         assert crowd.open == 2
-        crowd.fellows = 2
+        crowd.peer_count = 2
         crowd.limits.redistribute_slots()
         await settle()
         assert crowd.open == 4

@@ -45,8 +45,8 @@ async def _thread(tx: Tx) -> int:
 
 async def test_a_quick_verb_is_worked_on_where_it_is_asked_for_and_others_are_not(lab: Lab) -> None:
     here = threading.get_ident()
-    assert await lab.database.write(_thread, quick=True) == here
-    assert await lab.database.read(_thread, quick=True) == here
+    assert await lab.database.write(_thread, inline=True) == here
+    assert await lab.database.read(_thread, inline=True) == here
     assert here not in {await lab.database.write(_thread), await lab.database.read(_thread)}
 
 
@@ -59,7 +59,7 @@ async def test_verbs_are_done_in_the_order_they_were_given_whoever_does_them(lab
 
         return verb
 
-    writes = [lab.database.write(noted(number), quick=number % 3 != 0) for number in range(200)]
+    writes = [lab.database.write(noted(number), inline=number % 3 != 0) for number in range(200)]
     await asyncio.gather(*writes)
     assert done == list(range(200))
 
@@ -71,7 +71,7 @@ async def test_a_commit_that_fails_after_quick_work_is_done_once(
     session_id = await lab.session()
     facts = [lab.input(session_id, f"no. {number}") for number in range(10)]
     faults.commits = [fault]
-    done = await asyncio.gather(*(lab.database.write(_admit(fact), quick=True) for fact in facts))
+    done = await asyncio.gather(*(lab.database.write(_admit(fact), inline=True) for fact in facts))
     assert done == [AdmitResult(fact.message.id, new=True) for fact in facts]
     assert (await lab.store.control(session_id)).wake_seq == 10
 
@@ -86,7 +86,7 @@ async def test_a_quick_verb_that_fails_leaves_its_neighbours_whole(lab: Lab) -> 
 
     verbs = (_admit(good), fails, _admit(late))
     done = await asyncio.gather(
-        *(lab.database.write(verb, quick=True) for verb in verbs), return_exceptions=True
+        *(lab.database.write(verb, inline=True) for verb in verbs), return_exceptions=True
     )
     assert isinstance(done[1], Conflict)
     assert [entry.info.id for entry in await lab.store.messages(session_id)] == [
@@ -100,7 +100,7 @@ async def test_whoever_writes_elsewhere_is_waited_for_in_a_thread(lab: Lab, tmp_
     session_id = await lab.session()
     other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    writing = asyncio.ensure_future(lab.database.write(_admit(lab.input(session_id)), quick=True))
+    writing = asyncio.ensure_future(lab.database.write(_admit(lab.input(session_id)), inline=True))
     for _ in range(100):
         await asyncio.sleep(0)
     assert not writing.done()
@@ -115,7 +115,7 @@ async def test_what_others_wrote_is_heard_of_before_quick_work_counts(lab: Lab, 
     lab.database.listen(lambda commit: heard.extend(commit.woken))
     with open_batches(tmp_path / "store.db", seed=9) as group_commit:
         group_commit.run([_admit(lab.input(session_id, "from elsewhere"))])
-    await lab.database.write(_admit(lab.input(session_id, "from here")), quick=True)
+    await lab.database.write(_admit(lab.input(session_id, "from here")), inline=True)
     assert heard == [session_id, session_id]
 
 

@@ -1,4 +1,4 @@
-"""Secrets of calls, derived from a key of the store and the call's id, so that none is stored."""
+"""Where results of pending calls come in: URL, secret and signature; secrets are derived, none is stored."""
 
 import base64
 import hmac

@@ -1,4 +1,4 @@
-"""The queue of one event stream, bounded; a stream that falls behind catches up from the store."""
+"""Streams events of all sessions, a bounded queue for each listener; a slow one catches up from the store."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Build the `Session` value of a new session."""
+"""Create, list, change and delete sessions: what `runtime.conversations` does."""
 
 import re
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""The address, credentials and timeouts of a provider."""
+"""Build the HTTP request to a provider from its address, credentials, timeouts and body."""
 
 from collections.abc import Callable
 from typing import Any, Protocol

@@ -61,11 +61,11 @@ class PostgresDatabase:
         """Called after a commit, with the pools that it queued work for."""
         self.remote_commits = RemoteCommits(self)
 
-    async def write(self, verb: Verb[T], *, quick: bool = False) -> T:
+    async def write(self, verb: Verb[T], *, inline: bool = False) -> T:
         """Run a verb and commit; a cancelled caller does not stop it."""
         return await asyncio.shield(self._start_task(self._retry(lambda until: self._commit(verb, until))))
 
-    async def read(self, verb: Verb[T], *, quick: bool = False) -> T:
+    async def read(self, verb: Verb[T], *, inline: bool = False) -> T:
         return await asyncio.shield(self._start_task(self._retry(lambda until: self._read(verb, until))))
 
     async def query(self, statement: str, *params: object) -> list[Row]:

@@ -28,10 +28,10 @@ class GatedDriver(AsyncpgDriver):
     """Does not LISTEN: the control connection hints that there are jobs. Many hints become one dequeue, and
     the processes of a fleet do not dequeue at the same moment."""
 
-    def __init__(self, connection: Connection, rng: Rng, fellows: Callable[[], int]) -> None:
+    def __init__(self, connection: Connection, rng: Rng, peer_count: Callable[[], int]) -> None:
         super().__init__(connection)
         self._rng = rng
-        self._peers = fellows
+        self._peers = peer_count
         self._listener: Callable[[str], None] = lambda payload: None
         self._channel = ""
         self._next = 0.0

@@ -38,12 +38,12 @@ class SqliteDatabase:
         self._readers = readers
         self._writer = make_writer(group_commit, self._report)
 
-    async def write(self, verb: Verb[T], *, quick: bool = False) -> T:
-        return cast(T, await self._writer.submit(verb, quick=quick))
+    async def write(self, verb: Verb[T], *, inline: bool = False) -> T:
+        return cast(T, await self._writer.submit(verb, inline=inline))
 
-    async def read(self, verb: Verb[T], *, quick: bool = False) -> T:
-        if quick:
-            await asyncio.sleep(0)  # a loop of quick reads must let other tasks run
+    async def read(self, verb: Verb[T], *, inline: bool = False) -> T:
+        if inline:
+            await asyncio.sleep(0)  # a loop of inline reads must let other tasks run
             with suppress(WouldBlock):
                 return self._readers.read_inline(verb)
         return await self._readers.run(verb)

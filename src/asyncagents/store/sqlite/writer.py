@@ -20,7 +20,7 @@ from asyncagents.store.tx import Commit, Verb
 BATCH = 64
 """Max verbs of a batch: they hold the write lock for about ten milliseconds."""
 QUICK_BATCH = 24
-"""Max quick verbs of a batch: they block the event loop for a few milliseconds."""
+"""Max inline verbs of a batch: they block the event loop for a few milliseconds."""
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ Report: TypeAlias = Callable[[Commit], None]
 
 
 class VerbWriter(Protocol):
-    def submit(self, verb: Verb[Any], *, quick: bool = False) -> asyncio.Future[Any]: ...
+    def submit(self, verb: Verb[Any], *, inline: bool = False) -> asyncio.Future[Any]: ...
     def poll(self) -> None:
         """Read what other processes committed; it is reported like our own commits."""
         ...
@@ -37,12 +37,12 @@ class VerbWriter(Protocol):
 
 
 class _QueuedVerb:
-    __slots__ = ("future", "quick", "verb")
+    __slots__ = ("future", "inline", "verb")
 
-    def __init__(self, verb: Verb[Any], future: asyncio.Future[Any], quick: bool) -> None:
+    def __init__(self, verb: Verb[Any], future: asyncio.Future[Any], inline: bool) -> None:
         self.verb = verb
         self.future = future
-        self.quick = quick
+        self.inline = inline
 
 
 class _WorkItem:
@@ -75,11 +75,11 @@ class ThreadWriter:
         self._thread = threading.Thread(target=self._work, name="asyncagents-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, verb: Verb[Any], *, quick: bool = False) -> asyncio.Future[Any]:
+    def submit(self, verb: Verb[Any], *, inline: bool = False) -> asyncio.Future[Any]:
         if self._closed:
             raise Closed("the store is closed")
         future = self._loop.create_future()
-        self._waiting.append(_QueuedVerb(verb, future, quick))
+        self._waiting.append(_QueuedVerb(verb, future, inline))
         self._schedule_next()
         return future
 
@@ -97,7 +97,7 @@ class ThreadWriter:
 
     def _start_next(self) -> None:
         self._called = False
-        if self._waiting and self._waiting[0].quick:
+        if self._waiting and self._waiting[0].inline:
             self._begin(self._take_quick())
         elif self._waiting:
             self._pass_to_thread(
@@ -110,9 +110,9 @@ class ThreadWriter:
             self._idle.set()
 
     def _take_quick(self) -> list[_QueuedVerb]:
-        """Take the quick verbs before the first that is not quick."""
+        """Take the inline verbs before the first that is not inline."""
         members: list[_QueuedVerb] = []
-        while self._waiting and self._waiting[0].quick and len(members) < QUICK_BATCH:
+        while self._waiting and self._waiting[0].inline and len(members) < QUICK_BATCH:
             members.append(self._waiting.popleft())
         return members
 
