@@ -14,7 +14,7 @@ AsyncAgentsError                                    handled by
 ├─ ModelError        the provider failed → the turn ends with this error
 ├─ ToolError         the tool failed; its message is written for the model
 ├─ StoreError        the database failed → the caller, 503; a run is dropped and taken up again
-│  ├─ LeaseLost      another run owns this session now
+│  ├─ ClaimLost      another run owns this session now
 │  ├─ Damaged        a row of this session cannot be read → the caller, 500
 │  ├─ StuckRow       a row that is due cannot be expired; it is postponed
 │  ├─ DatabaseGone   the file was deleted or replaced while it was open
@@ -105,7 +105,7 @@ class StoreError(AsyncAgentsError):
     """The database failed; no partial write remains."""
 
 
-class LeaseLost(StoreError):
+class ClaimLost(StoreError):
     def __init__(self, session_id: str) -> None:
         super().__init__(f"session {session_id!r} is claimed by another run now")
         self.session_id = session_id

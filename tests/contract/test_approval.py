@@ -31,7 +31,7 @@ from asyncagents.domain.conversation.status import WaitingAsync
 from asyncagents.domain.event import Event, QuestionAsked, QuestionRejected, QuestionReplied
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.session_state import Claim
-from asyncagents.errors import Conflict, InvalidInput, LeaseLost
+from asyncagents.errors import ClaimLost, Conflict, InvalidInput
 from tests.contract.build import Lab, ask_id, result_of
 
 SECONDS = 3_600_000
@@ -117,7 +117,7 @@ async def _expire(lab: Lab, call: Call, claim: Claim) -> None:
 
 async def _abort(lab: Lab, call: Call, claim: Claim) -> None:
     await lab.store.cancel(call.session_id)
-    with suppress(LeaseLost):  # it rests already
+    with suppress(ClaimLost):  # it rests already
         snapshot = await lab.store.snapshot(claim)
         await lab.store.rest(claim, snapshot.control.wake_seq, "aborted")
 

@@ -21,7 +21,7 @@ from asyncagents.domain.conversation.status import Busy
 from asyncagents.domain.event import SessionStatus
 from asyncagents.domain.id import OwnerId, SessionId
 from asyncagents.domain.session_state import Claim
-from asyncagents.errors import LeaseLost
+from asyncagents.errors import ClaimLost
 from asyncagents.store.verb.read import ActiveSession
 from tests.contract.build import ALICE, BOB, POOL, Lab, Step
 
@@ -47,7 +47,7 @@ async def test_a_running_session_is_only_claimed_from_its_dead_owner(lab: Lab) -
     assert (await lab.store.control(session_id)).fence == claim.fence
     taken = await lab.claim(session_id, BOB, dead=ALICE)
     assert taken.fence == claim.fence + 1
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         await lab.store.snapshot(claim)
 
 
@@ -77,7 +77,7 @@ async def test_a_released_session_may_be_claimed_at_once(lab: Lab) -> None:
     lab.commits.clear()
     await lab.store.release(claim)
     assert lab.woken == [session_id]
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         await lab.store.release(claim)
     again = await lab.claim(session_id, BOB)
     control = await lab.store.control(session_id)
@@ -203,5 +203,5 @@ async def test_who_was_stopped_in_its_claim_gives_back_what_it_got_and_nothing_e
     await lab.store.give_back(session_id, ALICE)
     control = await lab.store.control(session_id)
     assert (control.state, control.owner, control.claims) == ("ready", None, 0)
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         await lab.store.release(claim)

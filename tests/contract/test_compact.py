@@ -14,7 +14,7 @@ from asyncagents.domain.id import MessageId, PartId
 from asyncagents.domain.session_state import SUMMARY_WANTED, Claim, Snapshot
 from asyncagents.domain.step import NewStep, NewSummary, OpenItems, SummaryEnd
 from asyncagents.engine.decide import CallModel, Rest, decide
-from asyncagents.errors import LeaseLost
+from asyncagents.errors import ClaimLost
 from tests.contract.build import ALICE, BOB, MODEL, Lab, Step
 from tests.contract.raw import rewrite_call
 
@@ -239,9 +239,9 @@ async def test_a_run_that_lost_its_lease_summarises_nothing(lab: Lab) -> None:
     claim, _ = await answered(lab)
     step = await start(lab, claim, room=1)
     await lab.claim(claim.session_id, BOB, dead=ALICE)
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         await lab.store.finish_summary(claim, done(lab, step))
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         await lab.store.prune(claim, [PartId("prt_x")])
 
 

@@ -7,7 +7,7 @@ from asyncagents.domain.conversation.session import NewSession, SessionChanges
 from asyncagents.domain.event import SessionCreated, SessionDeleted
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.session_state import Claim
-from asyncagents.errors import LeaseLost, NotFound
+from asyncagents.errors import ClaimLost, NotFound
 from tests.contract.build import POOL, PROJECT, Lab
 
 
@@ -116,9 +116,9 @@ async def test_a_run_on_a_deleted_session_has_lost_its_lease(lab: Lab) -> None:
     await lab.prompt(child)
     claim = await lab.claim(child)
     await lab.store.delete_session(root)
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         await lab.store.start_step(claim, lab.new_step())
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         await lab.store.snapshot(Claim(child, claim.fence))
 
 

@@ -8,7 +8,7 @@ import pytest
 from asyncagents.domain.call.call import Call, Running
 from asyncagents.domain.session_state import Claim
 from asyncagents.domain.step import CallMove
-from asyncagents.errors import LeaseLost
+from asyncagents.errors import ClaimLost
 from tests.contract.build import ALICE, BOB, Lab, Step, done
 
 Write: TypeAlias = Callable[[Lab, Claim, Step, Call], Awaitable[object]]
@@ -49,7 +49,7 @@ async def test_a_write_after_another_claim_changes_nothing(lab: Lab, name: str) 
     await lab.claim(claim.session_id, BOB, dead=ALICE)
     before, cursor = await lab.everything(), await lab.store.cursor()
     lab.commits.clear()
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         await WRITES[name](lab, claim, step, call)
     assert await lab.everything() == before
     assert await lab.store.cursor() == cursor
@@ -62,7 +62,7 @@ async def test_a_write_after_the_run_has_ended_changes_nothing(lab: Lab, name: s
     snapshot = await lab.end(claim, step)
     assert await lab.store.park(claim, snapshot.control.wake_seq)
     before = await lab.everything()
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         await WRITES[name](lab, claim, step, call)
     assert await lab.everything() == before
 
@@ -71,7 +71,7 @@ async def test_a_write_after_the_run_has_ended_changes_nothing(lab: Lab, name: s
 async def test_a_write_to_a_deleted_session_changes_nothing(lab: Lab, name: str) -> None:
     claim, step, call = await _at_work(lab)
     await lab.store.delete_session(claim.session_id)
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         await WRITES[name](lab, claim, step, call)
     assert await lab.everything() == {"statuses": {}, "due": None}
 
@@ -79,5 +79,5 @@ async def test_a_write_to_a_deleted_session_changes_nothing(lab: Lab, name: str)
 @pytest.mark.parametrize("name", WRITES)
 async def test_a_lease_of_the_future_is_no_lease(lab: Lab, name: str) -> None:
     claim, step, call = await _at_work(lab)
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         await WRITES[name](lab, Claim(claim.session_id, claim.fence + 1), step, call)

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Once, Requested, Running, render
 from asyncagents.domain.step import PreparedInput
-from asyncagents.errors import LeaseLost
+from asyncagents.errors import ClaimLost
 from tests.contract.build import ALICE, BOB, Lab, ask_id
 
 
@@ -46,6 +46,6 @@ async def test_a_call_that_runs_is_not_changed_any_more(lab: Lab) -> None:
 async def test_who_lost_the_session_prepares_nothing(lab: Lab) -> None:
     session_id, claim, (call,) = await lab.called(None)
     mine = await lab.claim(session_id, BOB, dead=ALICE)
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         await lab.store.prepare(claim, (PreparedInput(call.id, {"x": 1}),))
     assert (await lab.store.snapshot(mine)).requested_calls == (call,)

@@ -12,7 +12,7 @@ from asyncagents.domain.conversation.status import Busy, Idle, Retry
 from asyncagents.domain.event import PartUpdated, SessionStatus
 from asyncagents.domain.session_state import Claim
 from asyncagents.domain.step import StepRetry
-from asyncagents.errors import LeaseLost
+from asyncagents.errors import ClaimLost
 from tests.contract.build import ALICE, BOB, SPENT, Lab, Step
 
 BUSY = api_error("overloaded", is_retryable=True, status_code=529)
@@ -180,9 +180,9 @@ async def test_a_repeated_retry_changes_nothing_and_another_run_may_not(lab: Lab
     assert again.backoff == first.backoff
     assert ((await lab.store.session(claim.session_id)).tokens or Tokens.zero()).input == SPENT.input
     await lab.claim(claim.session_id, BOB, dead=ALICE)
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         await lab.store.retry_step(claim, retry)
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         await lab.store.hold_step(claim, lab.ids.request(), until=9, why="")
 
 

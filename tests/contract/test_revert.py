@@ -9,7 +9,7 @@ from asyncagents.domain.conversation.session import Revert, Tokens
 from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.event import MessageRemoved
 from asyncagents.domain.id import MessageId, SessionId
-from asyncagents.errors import AlreadySettled, LeaseLost, SessionBusy
+from asyncagents.errors import AlreadySettled, ClaimLost, SessionBusy
 from asyncagents.store.verb.revert import UNDONE
 from tests.contract.build import BOB, Lab
 
@@ -127,5 +127,5 @@ async def test_a_step_names_its_snapshots_once_and_only_with_its_lease(lab: Lab)
     assert found == ["a1", "b2"]
     assert (patch.hash, patch.files) == ("a1", ("/p/x",))
     await lab.claim(session_id, BOB, dead=(await lab.store.control(session_id)).owner)
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         await lab.store.reverts.save_snapshot_before(claim, call.message_id, "d4")

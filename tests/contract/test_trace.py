@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.domain.id import SessionId
-from asyncagents.errors import LeaseLost
+from asyncagents.errors import ClaimLost
 from tests.contract.build import ALICE, BOB, Lab
 
 ONE, TWO = (f"00-{digit * 32}-{digit * 16}-01" for digit in "12")
@@ -77,6 +77,6 @@ async def test_only_who_holds_a_session_says_where_it_stands(lab: Lab) -> None:
     session_id, _, claim = await lab.prompted()
     await lab.store.save_trace(claim, ONE)
     await lab.claim(session_id, BOB, dead=ALICE)
-    with pytest.raises(LeaseLost):
+    with pytest.raises(ClaimLost):
         await lab.store.save_trace(claim, TWO)
     assert await lab.store.trace(session_id) == ONE

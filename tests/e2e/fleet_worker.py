@@ -29,7 +29,7 @@ from asyncagents.domain.session_state import Snapshot
 from asyncagents.engine.observer import NoopObserver, ObserverSpan
 from asyncagents.engine.run import Run
 from asyncagents.engine.tool import AnyTool, Outcome
-from asyncagents.errors import LeaseLost
+from asyncagents.errors import ClaimLost
 from asyncagents.llm.model import (
     ChatRequest,
     ModelEvent,
@@ -245,7 +245,7 @@ class Witness:
         async def seen(tx: Tx) -> T:
             try:
                 return await verb(tx)
-            except LeaseLost as refused:
+            except ClaimLost as refused:
                 self._ledger.write("stale", session=refused.session_id)
                 raise
 

@@ -15,7 +15,7 @@ from asyncagents.engine.input.model_gate import ModelGate
 from asyncagents.engine.observer import NOOP_OBSERVER, Observer
 from asyncagents.engine.run import Run
 from asyncagents.engine.runner import Runner
-from asyncagents.errors import AsyncAgentsError, Damaged, LeaseLost, NotFound, StoreError
+from asyncagents.errors import AsyncAgentsError, ClaimLost, Damaged, NotFound, StoreError
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Commit
 
@@ -323,11 +323,11 @@ class Dispatcher:
 
     async def _release(self, run: Run) -> None:
         try:
-            if run.lease is None:  # stopped during its claim, which may have committed
+            if run.claim is None:  # stopped during its claim, which may have committed
                 await self._store.give_back(run.session_id, self._owner)
             else:
-                await self._store.release(run.lease)
-        except LeaseLost:
+                await self._store.release(run.claim)
+        except ClaimLost:
             pass
         except AsyncAgentsError:
             _log.exception("session=%s action=release failed; its owner will be found dead", run.session_id)

@@ -28,7 +28,7 @@ class OpenSnapshot(Struct, frozen=True):
 class Run:
     def __init__(self, session_id: SessionId) -> None:
         self.session_id = session_id
-        self.lease: Claim | None = None
+        self.claim: Claim | None = None
         self.model_input = ModelInput()
         self.overhead = 0
         """Estimated tokens of the system prompt and the tools of its last step."""

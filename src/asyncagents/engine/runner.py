@@ -26,7 +26,7 @@ from asyncagents.engine.observer import NOOP_OBSERVER, Observer
 from asyncagents.engine.run import PARKED, Run
 from asyncagents.engine.step.retry import MAX_INLINE_WAIT_MS
 from asyncagents.engine.step.step import StepRunner
-from asyncagents.errors import LeaseLost
+from asyncagents.errors import ClaimLost
 from asyncagents.store.store import Store
 
 STARTING_WAIT_MS = 10_000
@@ -90,13 +90,13 @@ class Runner:
         snapshot = await self._store.claim(run.session_id, owner, dead=dead, counts=counts)
         if snapshot is None:
             return
-        run.lease = claim = Claim(run.session_id, snapshot.control.fence)
+        run.claim = claim = Claim(run.session_id, snapshot.control.fence)
         try:
             with self._observer.run_span(run, snapshot) as seen:
                 if seen.trace is not None and snapshot.control.trace is None:
                     await self._store.save_trace(claim, seen.trace)  # for the run after a park
                 await self._work(run, claim, snapshot)
-        except LeaseLost:
+        except ClaimLost:
             _log.info("session=%s action=run the claim went to another run", run.session_id)
         finally:
             await _stop_calls(run)

@@ -35,7 +35,7 @@ from asyncagents.domain.event import (
 from asyncagents.domain.id import CallId, MessageId, RequestId, SessionId, sort_id
 from asyncagents.domain.session_state import Backoff, Claim, Control, Snapshot, session_status
 from asyncagents.domain.shape import encode
-from asyncagents.errors import Conflict, LeaseLost, NotFound
+from asyncagents.errors import ClaimLost, Conflict, NotFound
 from asyncagents.store.tx import Row, Tx
 
 IDLE = encode(Idle()).decode()
@@ -69,17 +69,17 @@ async def require_session(tx: Tx, session_id: SessionId) -> SessionRow:
 
 
 async def claimed_session(tx: Tx, claim: Claim) -> SessionRow:
-    """Read the session if the lease is still valid; every write of a run begins here. Raises `LeaseLost`."""
+    """Read the session if the claim is still valid; every write of a run begins here. Raises `ClaimLost`."""
     row = await find_session(tx, claim.session_id)
     if row is None or row.control.fence != claim.fence or row.control.state != "running":
-        raise LeaseLost(claim.session_id)
+        raise ClaimLost(claim.session_id)
     return row
 
 
 async def check_claim(tx: Tx, claim: Claim) -> None:
-    """Raise `LeaseLost` as `claimed_session` does, for a write that needs nothing of the session."""
+    """Raise `ClaimLost` as `claimed_session` does, for a write that needs nothing of the session."""
     if await tx.one("lease", claim.session_id) != (claim.fence, "running"):
-        raise LeaseLost(claim.session_id)
+        raise ClaimLost(claim.session_id)
 
 
 async def save_session(

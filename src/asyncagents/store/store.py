@@ -95,7 +95,7 @@ class Store(VerbRunner):
         """Expire overdue rows; returns how many. The rest waits for the next call. Raises `StuckRow`."""
         return await self.due.expire(limit)
 
-    # A run: every write checks the lease and raises `LeaseLost` if it is not valid any more.
+    # A run: every write checks the claim and raises `ClaimLost` if it is not valid any more.
 
     release = write_verb(claim.release)
     give_back = write_verb(claim.give_back)

@@ -65,7 +65,7 @@ PRUNE_BATCH_SIZE = 50
 
 
 class EndedStep(Struct, frozen=True):
-    lease: Claim
+    claim: Claim
     started: StartedStep
     end: StepEnd
     retry_hint: RetryHint
@@ -277,7 +277,7 @@ class StepRunner:
 
     async def _finish_step(self, run: Run, ended: EndedStep, step_request: StepRequest) -> Snapshot:
         """Close the step, or store a backoff until its next try."""
-        claim, end, attempt = ended.lease, ended.end, ended.started.attempt
+        claim, end, attempt = ended.claim, ended.end, ended.started.attempt
         failure = end.message.error
         wait = retry_pause_ms(failure, attempt, ended.retry_hint, self._rng)
         if wait is None or not isinstance(failure, APIError):
@@ -316,9 +316,9 @@ class StepRunner:
                 over=over,
                 minds_todos=not self._workplaces.is_fixed,
             )
-            return await self._store.finish_step(ended.lease, end)
+            return await self._store.finish_step(ended.claim, end)
         summary_end = self._compaction.build_summary_end(end, ended.started, step_request.summary)
-        snapshot = await self._store.finish_summary(ended.lease, summary_end)
+        snapshot = await self._store.finish_summary(ended.claim, summary_end)
         run.model_input = ModelInput()
         return snapshot
 

@@ -28,13 +28,13 @@ class StreamWriter:
     def __init__(
         self, *, store: Store, bus: Bus, clock: Clock, group: asyncio.TaskGroup, run: Run, draft: Draft
     ) -> None:
-        assert run.lease is not None
+        assert run.claim is not None
         self._store = store
         self._bus = bus
         self._clock = clock
         self._group = group
         self._run = run
-        self._lease: Claim = run.lease
+        self._claim: Claim = run.claim
         self._draft = draft
         self._published: set[PartId] = set()
         self._parts: dict[PartId, Part] = {}
@@ -43,7 +43,7 @@ class StreamWriter:
         self._writing: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
         self._ended = False
-        bus.add_draft(self._lease.session_id, self._streaming_events)
+        bus.add_draft(self._claim.session_id, self._streaming_events)
 
     def _streaming_events(self) -> list[Event]:
         """Return the published parts that still stream, as events."""
@@ -85,7 +85,7 @@ class StreamWriter:
     async def _write(self) -> None:
         parts, events = self.take_unwritten()
         try:
-            await self._store.write_parts(self._lease, parts, events)
+            await self._store.write_parts(self._claim, parts, events)
         except Exception as error:  # noqa: BLE001  raised again by `close`; the stream is interrupted
             self._failure = error
             self._run.interrupt()
@@ -136,7 +136,7 @@ class StreamWriter:
 
     def _stop(self) -> None:
         self._ended = True
-        self._bus.remove_draft(self._lease.session_id, self._streaming_events)
+        self._bus.remove_draft(self._claim.session_id, self._streaming_events)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -148,11 +148,11 @@ class StreamWriter:
             self._writing.cancel()
 
     def _part_updated(self, part: Part) -> PartUpdated:
-        return PartUpdated(session_id=self._lease.session_id, part=part, time=self._clock.now())
+        return PartUpdated(session_id=self._claim.session_id, part=part, time=self._clock.now())
 
     def _part_delta(self, part_id: PartId, text: str, offset: int) -> PartDelta:
         return PartDelta(
-            session_id=self._lease.session_id,
+            session_id=self._claim.session_id,
             message_id=self._draft.message.id,
             part_id=part_id,
             field="text",

@@ -24,7 +24,7 @@ _TABLES = (
 
 
 async def delete_session(tx: Tx, session_id: SessionId) -> tuple[SessionId, ...]:
-    """Delete a session and its descendants; a run that still works on one of them loses its lease.
+    """Delete a session and its descendants; a run that still works on one of them loses its claim.
 
     The parent that launched it gets a notice and can still read its result.
     """
