@@ -72,7 +72,7 @@ PARK_MUTANTS = (
         "late_result_under_a_new_key",
         "store/verb/settle.py",
         '    key = f"result:{call.id}"\n',
-        '    key = f"result:{said.message.id}"\n',
+        '    key = f"result:{system_message.message.id}"\n',
         first=PARKS,
     ),
     Mutant(

@@ -76,7 +76,7 @@ def script(template: str, typed: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "called"),
+    ("prompt", "invocation"),
     [
         ("/compact", Invocation("compact", "")),
         ("/review  a 'b c'\nd \n", Invocation("review", "a 'b c'\nd")),

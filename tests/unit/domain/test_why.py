@@ -85,7 +85,7 @@ CASES: list[tuple[Situation, WhyCode, str]] = [
 
 
 @pytest.mark.spec("X-09")
-@pytest.mark.parametrize(("about", "code", "words"), CASES)
+@pytest.mark.parametrize(("situation", "code", "words"), CASES)
 def test_a_situation_has_a_code_and_a_sentence(situation: Situation, code: WhyCode, words: str) -> None:
     why = explain_session(situation)
     assert (why.code, why.session_id) == (code, SESSION)

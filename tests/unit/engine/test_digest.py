@@ -158,7 +158,7 @@ def test_an_operator_may_say_how_much_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "keeping", [CompactionPolicy(), CompactionPolicy(recent=0), CompactionPolicy(turns=1)]
+    "policy", [CompactionPolicy(), CompactionPolicy(recent=0), CompactionPolicy(turns=1)]
 )
 def test_what_no_model_has_read_is_kept_up_to_half_of_the_room(policy: CompactionPolicy) -> None:
     history = [said("old", 1), worked("done", 2), *(said("x" * 40_000, n) for n in range(3, 9))]
