@@ -152,5 +152,5 @@ async def measure(server: Server, *, prompts: int = PROMPTS, words: int = WORDS)
         Figure("… … if nobody listens", unheard.worker * 1e3, "ms/s"),
         Figure("… CPU of PostgreSQL", heard.postgres * 1e3, "ms/s"),
         Figure("… … if nobody listens", unheard.postgres * 1e3, "ms/s"),
-        Figure("… CPU of whoever listens", heard.listener * 1e3, "ms/s"),
+        Figure("… CPU of the listener", heard.listener * 1e3, "ms/s"),
     ]

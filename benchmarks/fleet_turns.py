@@ -158,7 +158,7 @@ def _slow(seen: dict[int, Spent]) -> list[Figure]:
 
 def _said(both: tuple[dict[str, Times], dict[str, Times]]) -> list[Figure]:
     figures = []
-    for who, said in zip(("a worker", "whoever sends the prompt"), both, strict=True):
+    for who, said in zip(("a worker", "the client"), both, strict=True):
         count = sum(each.count for each in said.values())
         figures += [
             Figure(f"statements of {who}, a turn", count / TALLIED, ""),
