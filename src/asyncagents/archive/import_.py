@@ -245,9 +245,9 @@ def _read_document(file: Path) -> SessionJson:
                 raise InvalidInput("`pendingTools` must be a list of objects")
             records = {str(each.get("id")): each for each in pending}
             open_ids = {_pending_id(part) for message in messages for part in _parts_of(message)}
-            kept = {name: each for name, each in records.items() if name in open_ids}
+            open_records = {name: each for name, each in records.items() if name in open_ids}
             pairs = [(_info_of(message), _parts_of(message)) for message in messages]
-            return SessionJson(info=info, messages=pairs, todos=value.get("todos"), pending=kept)
+            return SessionJson(info=info, messages=pairs, todos=value.get("todos"), pending=open_records)
         case _:
             raise InvalidInput("not an exported session: expected an object with `info` and `messages`")
 

@@ -148,21 +148,21 @@ class Client:
         **options: Unpack[ClientPromptOptions],
     ) -> MessageWithParts:
         """Send a message and wait until its turn ends, or waits for something outside; return the answer."""
-        async with self._session_stream(session_id) as news:
+        async with self._session_stream(session_id) as stream:
             message_id = await self.send(session_id, text, key=key or fresh_key(), **options)
-            return await self._await_answer(session_id, message_id, news)
+            return await self._await_answer(session_id, message_id, stream)
 
     async def wait_for_answer(self, session_id: SessionId, message_id: MessageId) -> MessageWithParts:
         """Wait for the answer to a sent message."""
-        async with self._session_stream(session_id) as news:
-            return await self._await_answer(session_id, message_id, news)
+        async with self._session_stream(session_id) as stream:
+            return await self._await_answer(session_id, message_id, stream)
 
     async def _await_answer(
-        self, session_id: SessionId, message_id: MessageId, news: AsyncIterator[SessionNews]
+        self, session_id: SessionId, message_id: MessageId, stream: AsyncIterator[SessionNews]
     ) -> MessageWithParts:
         answer = await self.answer_to(message_id)
         while answer is None:
-            match await anext(news):
+            match await anext(stream):
                 case PromptAnswered(message_id=answered) if answered == message_id:
                     answer = await self.answer_to(message_id)
                 case Reset():
@@ -182,11 +182,11 @@ class Client:
         **options: Unpack[ClientPromptOptions],
     ) -> AsyncGenerator[Event, None]:
         """Send a message and yield the events of its session until it is answered, or the session deleted."""
-        async with self._session_stream(session_id) as news:
+        async with self._session_stream(session_id) as stream:
             message_id = await self.send(session_id, text, key=key or fresh_key(), **options)
             if key is not None and await self.answer_to(message_id) is not None:
                 return
-            async for event in news:
+            async for event in stream:
                 if isinstance(event, Reset) and await self.answer_to(message_id) is not None:
                     return
                 if event is None or isinstance(event, Reset):
@@ -205,8 +205,8 @@ class Client:
         The stream ends when the session is deleted. `after`: a cursor to resume from.
         """
         async with (
-            self._session_stream(session_id, tree=tree, after=after) as news,
-            aclosing(_events(news)) as events,
+            self._session_stream(session_id, tree=tree, after=after) as stream,
+            aclosing(_events(stream)) as events,
         ):
             yield events
 
@@ -215,9 +215,9 @@ class Client:
         self, session_id: SessionId, *, tree: bool = False, after: str | None = None
     ) -> AsyncIterator[AsyncGenerator[SessionNews, None]]:
         """Open the stream of a session; it has begun when the block starts."""
-        async with aclosing(follow_session(self._transport, session_id, tree=tree, after=after)) as news:
-            await anext(news)
-            yield news
+        async with aclosing(follow_session(self._transport, session_id, tree=tree, after=after)) as stream:
+            await anext(stream)
+            yield stream
 
     def board(self, kind: KindFilter = "background") -> AsyncGenerator[BoardEvent, None]:
         """Yield a snapshot of all tasks of a kind, then each change; after a reset, a new snapshot."""
@@ -225,10 +225,10 @@ class Client:
 
     async def wait(self, session_id: SessionId) -> Status:
         """Wait until a session is idle or waits for something outside; return its status."""
-        async with self._session_stream(session_id) as news:
+        async with self._session_stream(session_id) as stream:
             status = await self.status(session_id)
             while isinstance(status, Busy | Retry):
-                match await anext(news):
+                match await anext(stream):
                     case SessionStatus(session_id=about, status=now) if about == session_id:
                         status = now
                     case SessionDeleted(session_id=gone) if gone == session_id:
@@ -349,8 +349,8 @@ class Client:
         return await self._http.get(build_path("v1", "sessions", session_id, "calls"), tuple[Call, ...])
 
 
-async def _events(news: AsyncGenerator[SessionNews, None]) -> AsyncGenerator[Event, None]:
-    async for event in news:
+async def _events(stream: AsyncGenerator[SessionNews, None]) -> AsyncGenerator[Event, None]:
+    async for event in stream:
         if event is not None and not isinstance(event, Reset):
             yield event
 

@@ -39,23 +39,23 @@ class _Body(Struct, frozen=True):
 
 
 def error_from_response(status: int, body: bytes) -> AsyncAgentsError:
-    told = _error_data(body)
-    said = told.message or f"the server responded with status {status}"
+    data = _error_data(body)
+    message = data.message or f"the server responded with status {status}"
     if status == 404:
-        return _not_found(said)
-    if told.damaged:
-        return Damaged(said)
+        return _not_found(message)
+    if data.damaged:
+        return Damaged(message)
     if status >= 500:
-        return Unavailable(said)
-    return _ERRORS.get(status, InvalidInput)(said)
+        return Unavailable(message)
+    return _ERRORS.get(status, InvalidInput)(message)
 
 
-def _not_found(said: str) -> NotFound:
-    if there := _NOT_FOUND_OPENCODE.fullmatch(said):
+def _not_found(message: str) -> NotFound:
+    if there := _NOT_FOUND_OPENCODE.fullmatch(message):
         return NotFound(there["kind"].lower(), there["id"])
-    named = _NOT_FOUND.fullmatch(said)
+    named = _NOT_FOUND.fullmatch(message)
     error = NotFound(named["kind"], named["id"]) if named else NotFound("", "")
-    error.args = (said,)
+    error.args = (message,)
     return error
 
 

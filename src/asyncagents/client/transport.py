@@ -179,5 +179,5 @@ def _is_retryable(response: ClientResponse) -> bool:
 
 
 def _retry_after(response: ClientResponse) -> float:
-    said = response.headers.get("retry-after", "")
-    return float(said) if said.isascii() and said.isdecimal() and len(said) < 6 else 0.0
+    header = response.headers.get("retry-after", "")
+    return float(header) if header.isascii() and header.isdecimal() and len(header) < 6 else 0.0

@@ -18,8 +18,8 @@ def redacted_settings(loaded: LoadedConfig) -> dict[str, Any]:
         if any(leaf.origin != DEFAULT for _, leaf in leaves(provider))
     }
     tree = {key: below for key, below in loaded.tree.items() if key != "provider"}
-    said = _redact_tree({**tree, "provider": mentioned})
-    return {**REQUIRED_KEYS, **{key: value for key, value in said.items() if key != "provider" or value}}
+    settings = _redact_tree({**tree, "provider": mentioned})
+    return {**REQUIRED_KEYS, **{key: value for key, value in settings.items() if key != "provider" or value}}
 
 
 def _redact_tree(tree: Tree) -> Any:

@@ -125,9 +125,9 @@ def _merge_values(under: Tree, over: Tree, path: KeyPath) -> Tree:
 def _append_lists(under: ConfigLeaf, over: ConfigLeaf) -> ConfigLeaf:
     """Append a list; an item in both keeps its last position, where a plugin may have other options."""
     again = {_name(item) for item in over.value}
-    kept = [item for item in under.value if _name(item) not in again]
-    origin = f"{under.origin}, {over.origin}" if kept and under.origin != over.origin else over.origin
-    return replace(over, value=[*kept, *over.value], origin=origin, hidden=under.hidden or over.hidden)
+    remaining = [item for item in under.value if _name(item) not in again]
+    origin = f"{under.origin}, {over.origin}" if remaining and under.origin != over.origin else over.origin
+    return replace(over, value=[*remaining, *over.value], origin=origin, hidden=under.hidden or over.hidden)
 
 
 def _name(item: Any) -> str:

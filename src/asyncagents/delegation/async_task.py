@@ -63,8 +63,8 @@ def async_task_result(launcher: TaskLauncher) -> Tool[AsyncTaskResultArgs]:
             return await answer_or_wait(
                 launcher, task, context, tool=RESULT_TOOL, text=async_task_result_text(task)
             )
-        told = Completed(async_task_result_text(task), task.description, {"sessionId": task.id})
-        return WithFacts(told, (Retrieve(task.id, task.run),))
+        result = Completed(async_task_result_text(task), task.description, {"sessionId": task.id})
+        return WithFacts(result, (Retrieve(task.id, task.run),))
 
     return Tool(
         RESULT_TOOL,

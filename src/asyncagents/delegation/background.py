@@ -79,8 +79,8 @@ def _launch_tool(launcher: TaskLauncher, limits: DelegationConfig) -> Tool[TaskL
             agent=args.agent, prompt=args.prompt, description=args.description, fork=args.fork
         )
         spawn, place = await launcher.launch(request, context, limits)
-        told = started_text(spawn.task, place or None)
-        return WithFacts(Completed(told, args.description, _metadata(spawn.task)), (spawn,))
+        output = started_text(spawn.task, place or None)
+        return WithFacts(Completed(output, args.description, _metadata(spawn.task)), (spawn,))
 
     text = load_text("asyncagents_task")
     return Tool("asyncagents_task", TaskLaunchArgs, run, plan=plan, effect="idempotent", description=text)
@@ -103,8 +103,8 @@ async def _resume(launcher: TaskLauncher, args: TaskLaunchArgs, context: ToolCon
     follow = await launcher.resume(seen, args.prompt, context)
     then = FollowUp(follow.follow.message.id, args.prompt, launcher.clock.now())
     after = as_resumed(seen.task, then, None)
-    told = resumed_text(after, queued=seen.task.live)
-    return WithFacts(Completed(told, after.description, _metadata(after)), (follow,))
+    output = resumed_text(after, queued=seen.task.live)
+    return WithFacts(Completed(output, after.description, _metadata(after)), (follow,))
 
 
 def _cancel_tool(launcher: TaskLauncher) -> Tool[TaskCancelArgs]:
@@ -121,8 +121,8 @@ def _cancel_tool(launcher: TaskLauncher) -> Tool[TaskCancelArgs]:
                 named = one_line(args.batch or "")
                 raise ToolError(f'You have no batch "{named}": asyncagents_task names it at launch.')
         live = [task for task in chosen if task.live]
-        told = Completed(cancelled_text(live, [task for task in chosen if not task.live]), "Cancel")
-        return WithFacts(told, (CancelTasks(tuple(task.id for task in live), "parent"),))
+        result = Completed(cancelled_text(live, [task for task in chosen if not task.live]), "Cancel")
+        return WithFacts(result, (CancelTasks(tuple(task.id for task in live), "parent"),))
 
     text = load_text("asyncagents_cancel")
     return Tool(
@@ -144,8 +144,8 @@ def _list_tool(launcher: TaskLauncher) -> Tool[TaskListArgs]:
 def _clear_tool(launcher: TaskLauncher) -> Tool[TaskClearArgs]:
     async def run(args: TaskClearArgs, context: ToolContext) -> WithFacts:
         own = await launcher.store.tasks_of(context.session_id)
-        told = Completed(cleared_text(len(own)), "Clear")
-        return WithFacts(told, (ClearTasks(context.session_id),))
+        result = Completed(cleared_text(len(own)), "Clear")
+        return WithFacts(result, (ClearTasks(context.session_id),))
 
     text = load_text("asyncagents_clear")
     return Tool("asyncagents_clear", TaskClearArgs, run, plan=no_asks, effect="idempotent", description=text)

@@ -49,9 +49,9 @@ def fork_history(
     copyist = HistoryCopier(shown)
     newest_first = [copyist.copy(entry) for entry in reversed(read) if not is_about_summary(entry)]
     copies = [copy for copy in reversed(newest_first) if copy is not None]
-    head, kept = fit_history(plain_summary(told_head), copies)
-    named = tuple(_assign_ids([copy.entry for copy in (*head, *kept)], to, ids))
-    return ForkedHistory(named, _build_preamble([*head, *kept], left_out=len(copies) - len(kept)))
+    head, tail = fit_history(plain_summary(told_head), copies)
+    named = tuple(_assign_ids([copy.entry for copy in (*head, *tail)], to, ids))
+    return ForkedHistory(named, _build_preamble([*head, *tail], left_out=len(copies) - len(tail)))
 
 
 def _assign_ids(entries: list[MessageWithParts], to: SessionId, ids: Ids) -> Iterator[MessageWithParts]:
@@ -120,14 +120,14 @@ def _copy_parts(entry: MessageWithParts, target: _Target) -> Iterator[Part]:
         yield replace(part, id=target.ids.part(), session_id=target.session_id, message_id=target.message_id)
 
 
-def _build_preamble(kept: list[CopiedMessage], *, left_out: int) -> str:
+def _build_preamble(copies: list[CopiedMessage], *, left_out: int) -> str:
     counts = (
-        (sum(copy.results for copy in kept), "tool result shortened", "tool results shortened"),
-        (sum(copy.inputs for copy in kept), "tool input shortened", "tool inputs shortened"),
-        (sum(copy.texts for copy in kept), "long text shortened", "long texts shortened"),
+        (sum(copy.results for copy in copies), "tool result shortened", "tool results shortened"),
+        (sum(copy.inputs for copy in copies), "tool input shortened", "tool inputs shortened"),
+        (sum(copy.texts for copy in copies), "long text shortened", "long texts shortened"),
         (left_out, "message left out, the oldest", "messages left out, the oldest ones"),
     )
-    said = [f"{count:,} {one if count == 1 else many}" for count, one, many in counts if count]
+    cuts = [f"{count:,} {one if count == 1 else many}" for count, one, many in counts if count]
     return load_text("fork-preamble").format(
-        cut=f"Cut from it: {'; '.join(said)}." if said else "Nothing was cut from this one."
+        cut=f"Cut from it: {'; '.join(cuts)}." if cuts else "Nothing was cut from this one."
     )

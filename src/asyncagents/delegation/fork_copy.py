@@ -105,10 +105,10 @@ class HistoryCopier:
                 assert_never(state)
 
     def _cut_result(self, text: str, *, ends: bool) -> str:
-        kept = cut(text, limit(self._newer).result, ends=ends)
+        short_text = cut(text, limit(self._newer).result, ends=ends)
         self._newer += 1
-        self._results += kept != text
-        return kept
+        self._results += short_text != text
+        return short_text
 
 
 def _end_text(part: TextPart) -> TextPart:

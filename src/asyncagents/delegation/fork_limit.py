@@ -109,8 +109,8 @@ def size(entry: MessageWithParts) -> int:
     return sum(map(_message_size, model_messages(entry)))
 
 
-def _message_size(said: RequestMessage) -> int:
-    match said:
+def _message_size(message: RequestMessage) -> int:
+    match message:
         case UserTurn(text, files):
             return len(text) + sum(map(_file_size, files))
         case ModelTurn(blocks):
@@ -118,7 +118,7 @@ def _message_size(said: RequestMessage) -> int:
         case ToolTurn(output=output, files=files):
             return len(output) + sum(map(_file_size, files))
         case _:
-            assert_never(said)
+            assert_never(message)
 
 
 def _block_size(block: TextBlock | ThinkingBlock | ToolCallBlock) -> int:

@@ -159,7 +159,7 @@ class TaskLauncher:
     ) -> Admit:
         """Build the child's input and run the `chat.message` hooks, as for prompts of people."""
         message = build_user_message(target, self.ids.message(), self.clock.now())
-        said: list[tuple[str, bool | None]] = [(preamble, True), (replace_surrogates(prompt), None)]
+        texts: list[tuple[str, bool | None]] = [(preamble, True), (replace_surrogates(prompt), None)]
         parts = tuple(
             TextPart(
                 id=self.ids.part(),
@@ -168,7 +168,7 @@ class TaskLauncher:
                 text=text,
                 synthetic=hidden,
             )
-            for text, hidden in said
+            for text, hidden in texts
             if text
         )
         assert self.workplaces is not None, "workplaces are set before the first launch"
@@ -268,8 +268,8 @@ def child_rules(agent: Agent | None, *, background: bool) -> tuple[Rule, ...]:
     if agent is None:
         return ()
     own = {rule.permission for rule in agent.layers.agent}
-    kept = [each for each in DENIED_TO_CHILDREN if each not in own]
-    denied = (*kept, "question") if background else kept
+    permissions = [each for each in DENIED_TO_CHILDREN if each not in own]
+    denied = (*permissions, "question") if background else permissions
     return tuple(Rule(permission=each, pattern="*", action="deny") for each in denied)
 
 

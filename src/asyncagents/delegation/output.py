@@ -41,15 +41,15 @@ def output_tool(launcher: TaskLauncher) -> Tool[TaskOutputArgs]:
         task = seen.task
         if args.full_session:
             return await _build_transcript(launcher, seen, args)
-        told = task_output_text(task, seen.progress, launcher.clock.now())
+        text = task_output_text(task, seen.progress, launcher.clock.now())
         if not task.live:
-            result = Completed(told, task.description, {"sessionId": task.id})
+            result = Completed(text, task.description, {"sessionId": task.id})
             return WithFacts(result, (Retrieve(task.id, task.run),))
         if args.block:
             return wait_for(
-                task, WaitFor(task.id, OUTPUT_TOOL), note=told, seconds=min(args.timeout, MOST_SECONDS)
+                task, WaitFor(task.id, OUTPUT_TOOL), note=text, seconds=min(args.timeout, MOST_SECONDS)
             )
-        return await answer_or_wait(launcher, task, context, tool=OUTPUT_TOOL, text=told)
+        return await answer_or_wait(launcher, task, context, tool=OUTPUT_TOOL, text=text)
 
     return Tool(
         OUTPUT_TOOL,
@@ -71,8 +71,8 @@ async def _build_transcript(launcher: TaskLauncher, seen: TaskWithProgress, args
         thinking_max_chars=args.thinking_max_chars,
     )
     try:
-        said = transcript(await launcher.store.messages(task.id), wanted)
+        text = transcript(await launcher.store.messages(task.id), wanted)
     except NotFound as error:
         raise ToolError(task_gone_text(task.id)) from error
-    told = Completed(said, task.description, {"sessionId": task.id})
-    return told if task.live else WithFacts(told, (Retrieve(task.id, task.run),))
+    result = Completed(text, task.description, {"sessionId": task.id})
+    return result if task.live else WithFacts(result, (Retrieve(task.id, task.run),))

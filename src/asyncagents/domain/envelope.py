@@ -97,9 +97,9 @@ def unescape_tags(text: str, *, files: bool = False) -> str:
     )
 
 
-def envelope(tag: str, text: str, **said: str) -> str:
-    """Wrap escaped text in a tag; `said`: attributes of the opening tag."""
-    attributes = "".join(f' {name}="{one_line(value)}"' for name, value in said.items() if value)
+def envelope(tag: str, text: str, **values: str) -> str:
+    """Wrap escaped text in a tag; `values`: attributes of the opening tag."""
+    attributes = "".join(f' {name}="{one_line(value)}"' for name, value in values.items() if value)
     return f"<{tag}{attributes}>\n{escape_tags(text)}\n</{tag}>"
 
 

@@ -73,8 +73,8 @@ def explain_session(situation: Situation) -> Why:
         return _why(situation, "aborted", "It was cancelled, and goes on with nothing.")
     if control.backoff is not None and situation.backoff is not None:
         wait = max(0, situation.backoff.next_at - situation.now) // 1000
-        said = f"The model failed ({one_line(situation.backoff.failure)}) and is asked again in {wait} s."
-        return _why(situation, "retry", said)
+        sentence = f"The model failed ({one_line(situation.backoff.failure)}) and is asked again in {wait} s."
+        return _why(situation, "retry", sentence)
     if control.state == "running":
         return _running(situation)
     if control.state == "ready" and (control.in_turn or situation.queued or situation.due or situation.calls):
@@ -101,10 +101,10 @@ def _running(situation: Situation) -> Why:
 
 def _ready(situation: Situation) -> Why:
     if situation.place:
-        said = (
+        sentence = (
             f"It queues at place {situation.place}: {situation.crowd} sessions of its tree may work at once."
         )
-        return _why(situation, "queued", said)
+        return _why(situation, "queued", sentence)
     if situation.served or situation.now - situation.updated < CLAIM_GRACE_MS:
         return _why(situation, "ready", "It is about to be taken up.")
     return _no_worker(situation, "It is ready to run")
@@ -115,11 +115,11 @@ def _no_worker(situation: Situation, what: str) -> Why:
         return _why(situation, "ready", f"{what}; it is about to be taken up.")
     pool = situation.control.pool
     if pool == FILE_POOL:
-        said = f"no process serves it: run it with `asyncagents run --session {situation.control.root_id}`"
+        cause = f"no process serves it: run it with `asyncagents run --session {situation.control.root_id}`"
     else:
         worker = f"`asyncagents worker --pools {pool}`"
-        said = f"no worker serves the pool {pool!r}: start one where its directories are, with {worker}"
-    return _why(situation, "no_worker", f"{what}, and {said}.")
+        cause = f"no worker serves the pool {pool!r}: start one where its directories are, with {worker}"
+    return _why(situation, "no_worker", f"{what}, and {cause}.")
 
 
 def _waiting(situation: Situation, calls: list[Call]) -> Why:
@@ -131,11 +131,11 @@ def _waiting(situation: Situation, calls: list[Call]) -> Why:
     match state.kind:
         case "ask":
             asked = f"{state.ask.permission} {', '.join(state.ask.patterns)}" if state.ask else first.tool
-            said = _waits_for_person(situation, first, state, f"allow {one_line(asked)}")
-            return _why(situation, "permission", said, first.ask_id or first.id)
+            sentence = _waits_for_person(situation, first, state, f"allow {one_line(asked)}")
+            return _why(situation, "permission", sentence, first.ask_id or first.id)
         case "question":
-            said = _waits_for_person(situation, first, state, "answer a question")
-            return _why(situation, "question", said, first.ask_id or first.id)
+            sentence = _waits_for_person(situation, first, state, "answer a question")
+            return _why(situation, "question", sentence, first.ask_id or first.id)
         case "task":
             ids = [child for call in calls if (child := _child_id(call))]
             return _why(
@@ -148,14 +148,14 @@ def _waiting(situation: Situation, calls: list[Call]) -> Why:
         case "async" if state.question is not None:
             asked = " / ".join(each.question for each in state.question.questions)
             what = "decide" if state.approval else "answer"
-            said = _waits_for_person(situation, first, state, f'{what} "{one_line(asked)}"')
-            return _why(situation, "question", said, first.ask_id or first.id, first.id)
+            sentence = _waits_for_person(situation, first, state, f'{what} "{one_line(asked)}"')
+            return _why(situation, "question", sentence, first.ask_id or first.id, first.id)
         case "async":
             ids = [call.id for call in calls if call.open and call.open.kind == "async"]
-            said = (
+            sentence = (
                 f"It waits for the result of {one_line(first.tool)} ({first.id}){_until(situation, state)}."
             )
-            return _why(situation, "async", said, *ids)
+            return _why(situation, "async", sentence, *ids)
 
 
 def _rank(order: dict[str, int], call: Call) -> int:
@@ -189,8 +189,8 @@ def _resting(situation: Situation) -> Why:
     if situation.children:
         ids = [task.id for task in situation.children]
         tasks = _count(len(ids), "background task")
-        said = f"It rests until {tasks} of its own {'ends' if len(ids) == 1 else 'end'}."
-        return _why(situation, "tasks", said, *ids)
+        sentence = f"It rests until {tasks} of its own {'ends' if len(ids) == 1 else 'end'}."
+        return _why(situation, "tasks", sentence, *ids)
     if situation.blocked:
         return _why(situation, "blocked", "Its last turn stopped because a person said no to a tool call.")
     if situation.error is not None:
@@ -205,9 +205,11 @@ def _resting(situation: Situation) -> Why:
 def _last_failure(situation: Situation, error: Failure) -> Why:
     name, message = describe_failure(error)
     if isinstance(error, MessageAbortedError):
-        kept = f" {_count(situation.held, 'message')} waits for the next prompt." if situation.held else ""
-        return _why(situation, "aborted", f"Its last turn was aborted.{kept}")
+        held_text = (
+            f" {_count(situation.held, 'message')} waits for the next prompt." if situation.held else ""
+        )
+        return _why(situation, "aborted", f"Its last turn was aborted.{held_text}")
     if message.startswith("crash_loop:"):
         return _why(situation, "crash_loop", one_line(message.removeprefix("crash_loop:").strip(), most=400))
-    said = one_line(message, most=300).rstrip(".")
-    return _why(situation, "failed", f"Its last turn failed with {name}: {said}.")
+    error_text = one_line(message, most=300).rstrip(".")
+    return _why(situation, "failed", f"Its last turn failed with {name}: {error_text}.")

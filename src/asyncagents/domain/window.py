@@ -57,8 +57,8 @@ class Window(Struct, frozen=True, kw_only=True):
         if not self.context:
             return None
         output = self.output or self.context // 4
-        kept = min(output, OUTPUT_TOKEN_MAX) if reserved is None else reserved
-        room = max(self.context - kept, self.context // 2)
+        answer_tokens = min(output, OUTPUT_TOKEN_MAX) if reserved is None else reserved
+        room = max(self.context - answer_tokens, self.context // 2)
         return min(room, self.input) if self.input else room
 
 

@@ -196,9 +196,9 @@ class _CountedModel(_CountedSpan):
         self._outcome = "aborted"
 
     def record_outcome(
-        self, finish: StepFinish | None, failure: Failure | None, said: Callable[[], ModelTurn]
+        self, finish: StepFinish | None, failure: Failure | None, build_turn: Callable[[], ModelTurn]
     ) -> None:
-        self._inner.record_outcome(finish, failure, said)
+        self._inner.record_outcome(finish, failure, build_turn)
         known = finish is not None and finish.finish in FINISHES
         self._outcome = "error" if failure is not None or finish is None or not known else finish.finish
         if finish is not None and finish.tokens is not None:

@@ -36,9 +36,9 @@ class ObserverSpan(Protocol):
 
 class ModelSpan(ObserverSpan, Protocol):
     def record_outcome(
-        self, finish: StepFinish | None, failure: Failure | None, said: Callable[[], ModelTurn]
+        self, finish: StepFinish | None, failure: Failure | None, build_turn: Callable[[], ModelTurn]
     ) -> None:
-        """Record how the stream ended; `said` returns the answer, for observers that record texts."""
+        """Record how the stream ended; `build_turn` returns the answer, for observers that record texts."""
         ...
 
 

@@ -95,10 +95,10 @@ class Run:
         self.end_calls()
         self.wake()
 
-    def keep_last_output(self, call: Call, said: dict[str, Any]) -> None:
+    def keep_last_output(self, call: Call, metadata: dict[str, Any]) -> None:
         """Keep the output so far of a person's shell command that was aborted."""
         if call.is_run_by_person:
-            self.final_results.append(Settle(call.id, Failed(ABORTED, replace_surrogates_in(said))))
+            self.final_results.append(Settle(call.id, Failed(ABORTED, replace_surrogates_in(metadata))))
 
     def end_calls(self) -> list[asyncio.Task[None]]:
         """Set the abort signals of all running calls and cancel their tasks; return the tasks."""

@@ -185,27 +185,29 @@ def _supported_messages(
     messages: Sequence[RequestMessage], facts: ModelFacts, *, everything: bool
 ) -> Sequence[RequestMessage]:
     """Replace files that the model does not accept by notes; return the same messages if there are none."""
-    if not any(isinstance(told, UserTurn | ToolTurn) and told.files for told in messages):
+    if not any(isinstance(message, UserTurn | ToolTurn) and message.files for message in messages):
         return messages
     return [
-        _without_unsupported_files(told, facts, everything) if isinstance(told, UserTurn | ToolTurn) else told
-        for told in messages
+        _without_unsupported_files(message, facts, everything)
+        if isinstance(message, UserTurn | ToolTurn)
+        else message
+        for message in messages
     ]
 
 
 def _without_unsupported_files(
-    told: UserTurn | ToolTurn, facts: ModelFacts, everything: bool
+    turn: UserTurn | ToolTurn, facts: ModelFacts, everything: bool
 ) -> UserTurn | ToolTurn:
-    out = {file: why for file in told.files if (why := _refusal_reason(file, facts, everything))}
+    out = {file: why for file in turn.files if (why := _refusal_reason(file, facts, everything))}
     if not out:
-        return told
+        return turn
     notes = [f"[{name_of(file)} ({mime_of(file)}) was left out: {why}]" for file, why in out.items()]
-    kept = tuple(file for file in told.files if file not in out)
-    text = told.text if isinstance(told, UserTurn) else told.output
+    files = tuple(file for file in turn.files if file not in out)
+    text = turn.text if isinstance(turn, UserTurn) else turn.output
     text = "\n".join([text, *notes] if text else notes)
-    if isinstance(told, UserTurn):
-        return UserTurn(text, kept)
-    return replace(told, output=text, files=kept)
+    if isinstance(turn, UserTurn):
+        return UserTurn(text, files)
+    return replace(turn, output=text, files=files)
 
 
 def _refusal_reason(file: Attachment, facts: ModelFacts, everything: bool) -> str | None:

@@ -152,12 +152,12 @@ class ScriptedModel:
     def _step(self, request: ChatRequest) -> ScriptStep:
         """Return the step after those already played since the last user text in the script."""
         played = 0
-        for told in reversed(request.messages):
-            match told:
+        for message in reversed(request.messages):
+            match message:
                 case ModelTurn():
                     played += 1
-                case UserTurn(text) if (said := without_reminders(text)) in self._script:
-                    steps = self._script[said]
+                case UserTurn(text) if (prompt := without_reminders(text)) in self._script:
+                    steps = self._script[prompt]
                     return steps[played] if played < len(steps) else self._otherwise
                 case UserTurn() | ToolTurn():
                     pass

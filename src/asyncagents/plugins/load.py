@@ -27,7 +27,7 @@ class PluginImporter:
     """Imports files and modules; a changed file takes effect when the process restarts."""
 
     def __init__(self, runner: GuardedRunner) -> None:
-        self._custody = runner
+        self._runner = runner
         self._files: dict[Path, ModuleType | str] = {}
 
     async def import_file(self, path: Path) -> ModuleType:
@@ -46,7 +46,7 @@ class PluginImporter:
         return await self._import_guarded(_import_module, name, strangers)
 
     async def _import_guarded(self, work: Callable[..., ModuleType], *args: Any) -> ModuleType:
-        match await self._custody.run(work, *args, seconds=IMPORT_SECONDS):
+        match await self._runner.run(work, *args, seconds=IMPORT_SECONDS):
             case ReturnedValue(ModuleType() as module):
                 return module
             case RaisedError(ConfigError() as error):

@@ -40,7 +40,7 @@ class LoadedPlugin:
         self.scope: Scope = scope
         self.error = error
         self.tools: tuple[AnyTool, ...] = ()
-        self._custody = runner
+        self._runner = runner
         self._seconds = seconds
         self._hooks: Mapping[HookName, Callable[..., Any]] = {}
         self._health: dict[HookName, HookHealth] = {}
@@ -62,7 +62,7 @@ class LoadedPlugin:
         health = self._health[hook]
         if health.off:
             return None
-        outcome = await self._custody.run(self._hooks[hook], *args, seconds=self._seconds)
+        outcome = await self._runner.run(self._hooks[hook], *args, seconds=self._seconds)
         match outcome:
             case CallTimeout():
                 health.record_timeout(self._seconds)

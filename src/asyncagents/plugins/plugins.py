@@ -66,8 +66,8 @@ class Plugins:
         self._output = output
         self._own = tuple(own)
         self._finder = PluginFinder(environment)
-        self._custody = GuardedRunner()
-        self._importer = PluginImporter(self._custody)
+        self._runner = GuardedRunner()
+        self._importer = PluginImporter(self._runner)
         self._directories: OrderedDict[tuple[str, bool], DirectoryPlugins] = OrderedDict()
         self._events: dict[str, PluginEvents] = {}
         self._loading: dict[tuple[str, bool], asyncio.Task[DirectoryPlugins]] = {}
@@ -82,10 +82,10 @@ class Plugins:
     async def end(self) -> None:
         for loading in self._loading.values():
             loading.cancel()
-        for ears in self._events.values():
-            ears.close()
+        for events in self._events.values():
+            events.close()
         self._runtime = None
-        await self._custody.close()
+        await self._runner.close()
 
     def find(self, directory: str, config: Config, *, trusted: bool) -> FoundPlugins | None:
         """Find plugins, in a thread; None if there are none. A loaded directory is not searched again."""
@@ -206,14 +206,14 @@ class Plugins:
             name=source.name,
             origin=source.origin,
             scope=source.scope,
-            runner=self._custody,
+            runner=self._runner,
             seconds=config.hook_seconds,
         )
 
     async def _start_plugin(
         self, loaded: LoadedPlugin, plugin: Plugin, context: PluginContext
     ) -> LoadedPlugin:
-        match await self._custody.run(plugin, context, seconds=START_SECONDS):
+        match await self._runner.run(plugin, context, seconds=START_SECONDS):
             case ReturnedValue(value):
                 try:
                     loaded.set_hooks(*read_hooks(value))

@@ -113,12 +113,12 @@ Walk: TypeAlias = Callable[[str, Event], FileNames]
 
 class FileIndex:
     def __init__(self) -> None:
-        self._kept: BoundedDict[str, tuple[float, FileNames]] = BoundedDict(MOST_KEPT)
+        self._cache: BoundedDict[str, tuple[float, FileNames]] = BoundedDict(MOST_KEPT)
         self._walking: dict[str, asyncio.Future[FileNames]] = {}
 
     async def names(self, blocking: BlockingWork, where: str, walk: Walk) -> FileNames:
         """Return cached names, or join the walk in progress; a cancelled request does not cancel the walk."""
-        until, known = self._kept.get(where, (0.0, None))
+        until, known = self._cache.get(where, (0.0, None))
         if known is not None and asyncio.get_running_loop().time() < until:
             return known
         if where not in self._walking:
@@ -132,4 +132,4 @@ class FileIndex:
         if walked.cancelled() or walked.exception() is not None:
             return
         now = walked.get_loop().time()
-        self._kept[where] = now + min(LONGEST_KEPT_SECONDS, KEPT_PER_SECOND * (now - began)), walked.result()
+        self._cache[where] = now + min(LONGEST_KEPT_SECONDS, KEPT_PER_SECOND * (now - began)), walked.result()

@@ -28,16 +28,16 @@ def opencode_error(error: RequestError, route: str, request: Request) -> Respons
         case NotFound(kind="ask", id=asked):
             return _tagged_error(status, *_ask_not_found(route, asked), {"requestID": asked})
         case NotFound(kind="MCP server", id=named):
-            said = f"MCP server not found: {named}"
-            return _tagged_error(status, "McpServerNotFoundError", said, {}, name=named)
+            message = f"MCP server not found: {named}"
+            return _tagged_error(status, "McpServerNotFoundError", message, {}, name=named)
         case NotFound(kind="project", id=named):
-            said = f"Project not found: {named}"
-            return _tagged_error(status, "ProjectNotFoundError", said, {"projectID": named})
+            message = f"Project not found: {named}"
+            return _tagged_error(status, "ProjectNotFoundError", message, {"projectID": named})
         case NotFound(kind=kind, id=named) if kind in _LABELS:
             return _named_error(status, ERROR_NAMES[status], f"{_LABELS[kind]} not found: {named}")
         case SessionBusy(session_id=session_id):
-            said = f"Session is busy: {session_id}"
-            return _tagged_error(status, "SessionBusyError", said, {"sessionID": session_id})
+            message = f"Session is busy: {session_id}"
+            return _tagged_error(status, "SessionBusyError", message, {"sessionID": session_id})
         case Conflict():
             return _tagged_error(status, "ConflictError", str(error), {})
         case _ if status == 400:
@@ -48,9 +48,9 @@ def opencode_error(error: RequestError, route: str, request: Request) -> Respons
 
 def _invalid_input(error: RequestError, route: str, request: Request) -> Response:
     kind = "Query" if request.method == "GET" else "Payload"
-    said = {"name": ERROR_NAMES[400], "data": {"message": str(error), "kind": kind}}
+    body = {"name": ERROR_NAMES[400], "data": {"message": str(error), "kind": kind}}
     late = isinstance(error, InconsistentInput) or (route in _TAGGED_ROUTES and request.method == "POST")
-    return Response(400, encode({"_tag": ERROR_NAMES[400], **said} if late else said))
+    return Response(400, encode({"_tag": ERROR_NAMES[400], **body} if late else body))
 
 
 def _ask_not_found(route: str, asked: str) -> tuple[str, str]:

@@ -162,8 +162,10 @@ def merge_duplicates(document: Schema) -> Schema:
         if alike == twins:
             break
         twins = alike
-    kept = {name: schema for name, schema in schemas.items() if name not in twins}
-    shown: Schema = _rename_refs(document | {"components": document["components"] | {"schemas": kept}}, names)
+    remaining = {name: schema for name, schema in schemas.items() if name not in twins}
+    shown: Schema = _rename_refs(
+        document | {"components": document["components"] | {"schemas": remaining}}, names
+    )
     return shown
 
 

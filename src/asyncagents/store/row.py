@@ -290,8 +290,8 @@ async def insert_message(
     raw = encode_body(message)
     columns = message.id, message.session_id, position, turn, False
     sorts_by = sort_id(message.id, message.time.created) if named else message.id
-    kept = None if sorts_by == message.id else sorts_by
-    if not await tx.run("insert_message", *columns, raw, SHAPE_VERSION, await tx.rev(), kept):
+    stored_sort_id = None if sorts_by == message.id else sorts_by
+    if not await tx.run("insert_message", *columns, raw, SHAPE_VERSION, await tx.rev(), stored_sort_id):
         raise Conflict(f"message id {message.id!r} is taken; leave it out or choose another")
     if publish:
         tx.emit(MessageUpdated(session_id=message.session_id, info=message))

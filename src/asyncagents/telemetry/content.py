@@ -22,10 +22,10 @@ Json: TypeAlias = dict[str, Any]
 
 def request_attributes(request: ChatRequest) -> dict[str, str]:
     """Return the attributes for the messages of a request."""
-    said = {"gen_ai.input.messages": _encode_text([_message(told) for told in request.messages])}
+    attributes = {"gen_ai.input.messages": _encode_text([_message(message) for message in request.messages])}
     if request.system:
-        said["gen_ai.system_instructions"] = _encode_text([_text_part(request.system)])
-    return said
+        attributes["gen_ai.system_instructions"] = _encode_text([_text_part(request.system)])
+    return attributes
 
 
 def response_attributes(turn: ModelTurn, finish: str) -> dict[str, str]:
@@ -40,8 +40,8 @@ def result_attributes(text: str) -> dict[str, str]:
     return {"gen_ai.tool.call.result": replace_surrogates(text)}
 
 
-def _message(told: RequestMessage) -> Json:
-    match told:
+def _message(message: RequestMessage) -> Json:
+    match message:
         case UserTurn(text, files):
             return {"role": "user", "parts": [_text_part(text), *map(_file_part, files)]}
         case ModelTurn(blocks):
@@ -50,7 +50,7 @@ def _message(told: RequestMessage) -> Json:
             response = {"type": "tool_call_response", "id": call_id, "response": output}
             return {"role": "tool", "parts": [response, *map(_file_part, files)]}
         case _:
-            assert_never(told)
+            assert_never(message)
 
 
 def _file_part(file: Attachment) -> Json:

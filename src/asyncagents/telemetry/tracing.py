@@ -155,7 +155,7 @@ class _TracedModel(TracedBlock):
         self._labels = {"gen_ai.operation.name": "chat", **model_attributes(request.model)}
 
     def record_outcome(
-        self, finish: StepFinish | None, failure: Failure | None, said: Callable[[], ModelTurn]
+        self, finish: StepFinish | None, failure: Failure | None, build_turn: Callable[[], ModelTurn]
     ) -> None:
         if failure is not None:
             self.fail(error_type(failure))
@@ -165,7 +165,7 @@ class _TracedModel(TracedBlock):
                 self.note(_usage_attributes(finish.tokens))
                 self._metrics.record_usage(finish.tokens, self._labels)
         if self._content:
-            self.note({**content.response_attributes(said(), finish.finish if finish else "error")})
+            self.note({**content.response_attributes(build_turn(), finish.finish if finish else "error")})
 
     def on_end(self, seconds: float, *, cut: bool) -> None:
         self._metrics.record_operation(seconds, self.with_error(self._labels))

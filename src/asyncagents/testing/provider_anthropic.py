@@ -54,17 +54,17 @@ def anthropic_bytes(reply: Reply, stamp: Stamp = LOCAL) -> list[bytes]:
     message = _message(stamp, [], None)
     if reply.usage is not None:
         message["usage"] = _usage(reply.usage, output=1)
-    said: list[bytes] = []
+    writes: list[bytes] = []
     number = 0
     if reply.reasoning:
-        said += _thinking(number, reply)
+        writes += _thinking(number, reply)
         number += 1
     if reply.text:
-        said += _text(number, reply)
+        writes += _text(number, reply)
         number += 1
-    said += [b"".join(_tool(number + at, at, tool, stamp)) for at, tool in enumerate(reply.tools)]
+    writes += [b"".join(_tool(number + at, at, tool, stamp)) for at, tool in enumerate(reply.tools)]
     head = _event("message_start", message=message) + PING
-    return join_writes(head, said, _tail(reply, stamp), reply.garbage)
+    return join_writes(head, writes, _tail(reply, stamp), reply.garbage)
 
 
 def anthropic_json(reply: Reply, stamp: Stamp = LOCAL) -> bytes:
@@ -141,10 +141,10 @@ def _block(
     number: int, opening: dict[str, Any], deltas: list[dict[str, str]], end: bytes = b""
 ) -> list[bytes]:
     """Encode a block as one write per delta; the start joins the first one, the stop the last one."""
-    said = [_delta(number, delta) for delta in deltas]
-    said[0] = _event("content_block_start", index=number, content_block=opening) + said[0]
-    said[-1] += end + _event("content_block_stop", index=number)
-    return said
+    writes = [_delta(number, delta) for delta in deltas]
+    writes[0] = _event("content_block_start", index=number, content_block=opening) + writes[0]
+    writes[-1] += end + _event("content_block_stop", index=number)
+    return writes
 
 
 def _delta(number: int, delta: dict[str, str]) -> bytes:

@@ -47,12 +47,12 @@ def openai_bytes(reply: Reply, stamp: Stamp = LOCAL) -> list[bytes]:
     """Return the body of a streamed answer in writes of whole events; `gap` separates two writes."""
     first: dict[str, Any] = {"role": "assistant", "content": "" if reply.text else None, "refusal": None}
     before, after = _frame(stamp)
-    said = [before + _encode(delta) + after for delta in _content_deltas(reply)]
-    said += [
+    writes = [before + _encode(delta) + after for delta in _content_deltas(reply)]
+    writes += [
         b"".join(before + _encode(delta) + after for delta in _call(number, tool, stamp))
         for number, tool in enumerate(reply.tools)
     ]
-    return join_writes(before + _encode(first) + after, said, _tail(reply, stamp), reply.garbage)
+    return join_writes(before + _encode(first) + after, writes, _tail(reply, stamp), reply.garbage)
 
 
 def openai_json(reply: Reply, stamp: Stamp = LOCAL) -> bytes:

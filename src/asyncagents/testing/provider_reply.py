@@ -125,9 +125,9 @@ def split_text(text: str, count: int) -> list[str]:
     return [text[start:end] for start, end in pairwise(starts)]
 
 
-def join_writes(head: bytes, said: list[bytes], tail: bytes, garbage: bytes | None) -> list[bytes]:
+def join_writes(head: bytes, pieces: list[bytes], tail: bytes, garbage: bytes | None) -> list[bytes]:
     """Return the writes of a stream: the head joins the first piece, the tail the last one."""
-    together = list(said) or [b""]
+    together = list(pieces) or [b""]
     if garbage is not None:
         middle = len(together) // 2
         together[middle] = garbage + together[middle]

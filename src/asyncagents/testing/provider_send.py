@@ -32,11 +32,11 @@ def _cut_writes(writes: list[bytes], stop: int | None) -> list[bytes]:
     """Cut the writes after `stop` bytes."""
     if stop is None:
         return writes
-    kept = []
+    pieces = []
     for write in writes:
-        kept.append(write[:stop])
-        stop -= len(kept[-1])
-    return [write for write in kept if write]
+        pieces.append(write[:stop])
+        stop -= len(pieces[-1])
+    return [write for write in pieces if write]
 
 
 async def _write(response: web.StreamResponse, writes: list[bytes], gap: float, *, whole: bool) -> bytes:

@@ -81,7 +81,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._scheduled: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._log: list[int | str] = []
         self._sha = hashlib.sha256()
-        self._kept: list[str] | None = [] if keep_trace else None
+        self._trace: list[str] | None = [] if keep_trace else None
         self._generators: weakref.WeakValueDictionary[int, AsyncGenerator[Any, Any]]
         self._generators = weakref.WeakValueDictionary()
         self.set_task_factory(self._make_task)
@@ -161,17 +161,17 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def trace_lines(self) -> list[str]:
         """Return the trace as text, to find where two runs diverge; needs `keep_trace=True`."""
-        if self._kept is None:
+        if self._trace is None:
             raise SimulationError("the trace was not kept: make the loop with keep_trace=True")
         self._flush()
-        return self._kept
+        return self._trace
 
     def _flush(self) -> None:
         lines = [f"{entry}\n" for entry in self._log]
         self._log.clear()
         self._sha.update("".join(lines).encode())
-        if self._kept is not None:
-            self._kept += lines
+        if self._trace is not None:
+            self._trace += lines
 
     def _pending(self) -> list[SimTask[Any]]:
         tasks = [task for task in asyncio.all_tasks(self) if isinstance(task, SimTask)]

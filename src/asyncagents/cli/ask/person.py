@@ -182,8 +182,8 @@ class Asker:
             reply = await self._ask_question(question, decision=remark)
             if not isinstance(reply, tuple):
                 return reply
-            said = await self._read_line(REMARK_PROMPT) if remark else None
-            answers.append((*reply, said) if said else reply)
+            line = await self._read_line(REMARK_PROMPT) if remark else None
+            answers.append((*reply, line) if line else reply)
         return Answers(tuple(answers))
 
     async def _ask_question(self, question: Question, *, decision: bool) -> tuple[str, ...] | Reject | None:

@@ -32,14 +32,14 @@ def _answers(entry: MessageWithParts, message_id: MessageId) -> bool:
     return info.finish == "stop" and info.error is None
 
 
-def check_text(screen: DemoScreen, history: History, kept: str) -> None:
+def check_text(screen: DemoScreen, history: History, partial_text: str) -> None:
     """Check that the interrupted message is closed and the model started over, as it did not see it."""
     steps = [(entry.text, entry.info.error) for entry in history if isinstance(entry.info, AssistantMessage)]
     screen.check(
         "The half-written message is still there, closed with an error. The model did not see it and "
         "wrote the answer again, whole.",
         holds=[error is not None for _, error in steps] == [True, False]
-        and steps[0][0].startswith(kept)
+        and steps[0][0].startswith(partial_text)
         and steps[1][0] == NEWS,
         seen=steps,
     )

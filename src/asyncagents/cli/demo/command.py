@@ -179,9 +179,9 @@ async def act_crash(stage: Stage) -> CrashState:
         )
         letter, order = [await send(screen, runtime, text) for text in (NEWSLETTER, SHIP)]
         await wait_for_lines(process, "update_stock", "charge_card")
-        kept = await poll(lambda: text_so_far(runtime, letter.session_id))
+        partial_text = await poll(lambda: text_so_far(runtime, letter.session_id))
         screen.explain(f"Process {process.pid} is now in the middle of this:")
-        screen.line("answer", f"{kept} ...")
+        screen.line("answer", f"{partial_text} ...")
         screen.line("update_stock", "runs. Declared `idempotent`: again with the same key does no harm.")
         screen.line("charge_card", "runs. Declared `once`, the default: again would charge twice.")
         screen.line("refund", "is open. It still waits for the manager.")
@@ -189,7 +189,7 @@ async def act_crash(stage: Stage) -> CrashState:
         screen.line("kill -9", str(process.pid))
         code = await process.wait()
         screen.check("The process died of signal 9.", holds=code == -signal.SIGKILL, seen=f"exit code {code}")
-    return CrashState(letter, order, kept)
+    return CrashState(letter, order, partial_text)
 
 
 async def act_recovery(stage: Stage, before: SessionBeforeCrash, state: CrashState) -> None:

@@ -61,11 +61,11 @@ def crew_script(*, stuck: bool) -> Script:
         call("asyncagents_task", description=task_title(thing), prompt=f"How many {thing}?", agent="helper")
         for thing in STOCK
     ]
-    told: list[ScriptStep] = [[say("Five helpers are at it.")], *([[say("Noted.")]] * len(STOCK))]
+    replies: list[ScriptStep] = [[say("Five helpers are at it.")], *([[say("Noted.")]] * len(STOCK))]
     script: dict[str, list[ScriptStep]] = {
         ONE_BY_ONE: [*([_blocking_task_call(thing)] for thing in STOCK), [say(SUM)]],
-        AT_ONCE: [launches, *told],
-        AGAIN: [launches, *told],
+        AT_ONCE: [launches, *replies],
+        AGAIN: [launches, *replies],
     }
     for thing in STOCK:
         seconds = FOREVER if stuck and thing not in QUICK else THINK_SECONDS
@@ -99,8 +99,8 @@ class Foreman:
 
 def _all_ended(request: ChatRequest) -> bool:
     """Return whether the newest input says that all tasks have ended."""
-    for told in reversed(request.messages):
-        match told:
+    for message in reversed(request.messages):
+        match message:
             case ModelTurn():
                 return False
             case UserTurn(text) if ALL_IN in text:

@@ -58,8 +58,8 @@ async def show_turn(
 def _show_call(screen: DemoScreen, part: ToolPart) -> None:
     given = ", ".join(f"{name}={value}" for name, value in part.state.input.items())
     match part.state:
-        case ToolCompleted(output=said) | ToolWaiting(output=said) | ToolFailed(error=said):
-            screen.line("tool", f"{part.tool}({given}) -> {said}")
+        case ToolCompleted(output=text) | ToolWaiting(output=text) | ToolFailed(error=text):
+            screen.line("tool", f"{part.tool}({given}) -> {text}")
         case _:
             pass
 

@@ -104,8 +104,8 @@ class SlowModel:
 
 def shop_model(*, word_seconds: float = WORD_SECONDS, stuck: bool = False) -> Model:
     """Build the shop's model; `stuck`: some answers block halfway."""
-    news = _words(NEWS)
-    letter: ScriptStep = [say(*news[:NEWS_HALF]), pause(FOREVER)] if stuck else [say(*news)]
+    words = _words(NEWS)
+    letter: ScriptStep = [say(*words[:NEWS_HALF]), pause(FOREVER)] if stuck else [say(*words)]
     script: Script = {
         LOOK_UP: [
             [call("look_up", order=1042)],

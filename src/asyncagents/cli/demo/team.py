@@ -66,32 +66,32 @@ def check_same_results(screen: DemoScreen, slow: Team, fast: Team) -> None:
 
 def check_notices(screen: DemoScreen, found: Team) -> None:
     """Check that the orchestrator's model reads one notice for each task."""
-    told = [
+    notices = [
         part.text
         for entry in found.history
         if isinstance(entry.info, UserMessage)
         for part in entry.parts
         if isinstance(part, TextPart) and part.synthetic
     ]
-    times = [sum(text.count(f"Task {task.session_id} ") for text in told) for task in found.tasks]
+    times = [sum(text.count(f"Task {task.session_id} ") for text in notices) for task in found.tasks]
     screen.check(
         "The orchestrator got exactly one notice for each of the five tasks.",
         holds=times == [1] * len(STOCK),
-        seen=(times, told),
+        seen=(times, notices),
     )
 
 
 def check_unchanged(screen: DemoScreen, before: Team, after: Team) -> None:
-    kept = [(before.task_for(thing), after.task_for(thing)) for thing in QUICK]
-    same = [(old.status, old.completed_at, old.result) for old, _ in kept] == [
-        (new.status, new.completed_at, new.result) for _, new in kept
+    pairs = [(before.task_for(thing), after.task_for(thing)) for thing in QUICK]
+    same = [(old.status, old.completed_at, old.result) for old, _ in pairs] == [
+        (new.status, new.completed_at, new.result) for _, new in pairs
     ]
     results = {task.description: (task.status, task.result) for task in after.tasks}
     wanted = {task_title(thing): ("completed", count_answer(thing)) for thing in STOCK}
     screen.check(
         "What had ended stayed as it was; the three that were cut off went on, and all have their result.",
         holds=same and results == wanted and after.answer == SUM,
-        seen=(kept, results, after.answer),
+        seen=(pairs, results, after.answer),
     )
 
 

@@ -36,5 +36,5 @@ async def submit_results(data: Path, pending_id: str) -> WorkerReport:
 
 
 if __name__ == "__main__":
-    told = asyncio.run(submit_results(Path(sys.argv[1]), sys.argv[2]))
-    sys.stdout.buffer.write(msgspec.json.encode(told))
+    report = asyncio.run(submit_results(Path(sys.argv[1]), sys.argv[2]))
+    sys.stdout.buffer.write(msgspec.json.encode(report))

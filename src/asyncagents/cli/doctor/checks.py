@@ -90,8 +90,8 @@ def _check_data(data: Path, *, shared: bool) -> Iterator[Check]:
 def _check_unused_database(path: Path) -> Iterator[Check]:
     yield _check_server(path.parent)
     if path.exists():
-        told = f"{path} is not used while ASYNCAGENTS_STORE names a database"
-        yield Check("ok", "file", f"{told}; `asyncagents migrate --from {path.parent}` moves its sessions")
+        text = f"{path} is not used while ASYNCAGENTS_STORE names a database"
+        yield Check("ok", "file", f"{text}; `asyncagents migrate --from {path.parent}` moves its sessions")
 
 
 def _check_missing_data(data: Path) -> Check:
@@ -120,8 +120,8 @@ def _check_database(path: Path) -> Iterator[Check]:
     try:
         inspection = inspect(path, owners)
     except StoreError as error:
-        told = as_cli_error(error)
-        yield Check("fail", "database", told.message, told.hint)
+        cli_error = as_cli_error(error)
+        yield Check("fail", "database", cli_error.message, cli_error.hint)
         return
     yield _check_inspection(path, inspection)
     yield _check_server(path.parent)

@@ -116,7 +116,7 @@ async def _import_in_child(request: ImportRequest) -> ImportFinding:
     )
     try:
         async with asyncio.timeout(IMPORT_SECONDS):
-            told, _ = await child.communicate(msgspec.json.encode(request))
+            output, _ = await child.communicate(msgspec.json.encode(request))
     except TimeoutError:
         return ImportFinding(why=(f"cannot be imported: timed out after {IMPORT_SECONDS:g} s",))
     finally:
@@ -124,7 +124,7 @@ async def _import_in_child(request: ImportRequest) -> ImportFinding:
             os.killpg(child.pid, signal.SIGKILL)
         await child.wait()
     try:
-        return msgspec.json.decode(told, type=ImportFinding)
+        return msgspec.json.decode(output, type=ImportFinding)
     except msgspec.DecodeError:
         return ImportFinding(why=(f"cannot be imported: it exited the process with code {child.returncode}",))
 

@@ -53,11 +53,11 @@ def _check_health(seen: Any) -> Iterator[Check]:
         hint = "raise max_connections, or lower ASYNCAGENTS_CONNECTIONS"
         yield Check("warn", "connections", f"{used} of {allowed} are in use", hint)
     for name in seen.unsafe:
-        told = f"{name} is off: a crash of the server may lose acknowledged writes"
-        yield Check("warn", "durability", told, f"`ALTER SYSTEM SET {name} = on`, and reload")
+        text = f"{name} is off: a crash of the server may lose acknowledged writes"
+        yield Check("warn", "durability", text, f"`ALTER SYSTEM SET {name} = on`, and reload")
     if seen.oldest_seconds > MAX_TRANSACTION_SECONDS:
-        told = f"one has been open for {seen.oldest_seconds:.0f} s and delays all change feeds"
-        yield Check("warn", "transactions", told, "find it in pg_stat_activity and terminate it")
+        text = f"one has been open for {seen.oldest_seconds:.0f} s and delays all change feeds"
+        yield Check("warn", "transactions", text, "find it in pg_stat_activity and terminate it")
     if seen.left:
         pools = ", ".join(f"{count} in {pool}" for pool, count in list(seen.left.items())[:MAX_POOLS_SHOWN])
         more = (

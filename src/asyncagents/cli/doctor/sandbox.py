@@ -53,7 +53,7 @@ def _sandboxed_agents(directory: Path, loaded: LoadedConfig) -> list[Agent]:
 
 
 def _trust_warning(root: Path) -> Check:
-    told = f"{root} is trusted: a command may add a configuration file or a plugin there, which then applies"
+    text = f"{root} is trusted: a command may add a configuration file or a plugin there, which then applies"
     return Check(
-        "warn", "sandbox", told, "keep settings in your own files, and run `asyncagents trust --remove`"
+        "warn", "sandbox", text, "keep settings in your own files, and run `asyncagents trust --remove`"
     )

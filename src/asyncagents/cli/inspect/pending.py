@@ -100,24 +100,24 @@ def print_rows(found: Sequence[PendingRow], status: PendingStatus) -> None:
 
 
 def _cells(pending_row: PendingRow, now: int) -> Iterator[str]:
-    told = pending_row.pending
-    yield told.id
-    yield ago(told.time.completed or told.time.created, now)
-    yield time_left(told.timeout, now) if told.time.completed is None else ""
-    yield told.tool
+    tool_call = pending_row.pending
+    yield tool_call.id
+    yield ago(tool_call.time.completed or tool_call.time.created, now)
+    yield time_left(tool_call.timeout, now) if tool_call.time.completed is None else ""
+    yield tool_call.tool
     yield _what(pending_row)
-    yield told.external_ref or ""
-    yield told.session_id
+    yield tool_call.external_ref or ""
+    yield tool_call.session_id
 
 
 def _what(pending_row: PendingRow) -> str:
-    told = pending_row.pending
-    if told.result is not None:
-        return f"-> {told.result.title or told.result.output}"
-    if told.error is not None:
-        return f"failed: {told.error}"
-    said = open_call_text(pending_row.call) if pending_row.call is not None else ""
-    return said or tool_call_text(told.tool, told.input)
+    tool_call = pending_row.pending
+    if tool_call.result is not None:
+        return f"-> {tool_call.result.title or tool_call.result.output}"
+    if tool_call.error is not None:
+        return f"failed: {tool_call.error}"
+    text = open_call_text(pending_row.call) if pending_row.call is not None else ""
+    return text or tool_call_text(tool_call.tool, tool_call.input)
 
 
 def print_json(found: Sequence[PendingRow]) -> None:

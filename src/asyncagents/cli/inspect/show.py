@@ -140,8 +140,8 @@ def _speaker(entry: MessageWithParts) -> str:
     info = entry.info
     at = datetime.fromtimestamp(info.time.created / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     if isinstance(info, AssistantMessage):
-        who = "summary" if info.summary else info.agent
-        return f"{who} ({info.provider_id}/{info.model_id}), {at}"
+        name = "summary" if info.summary else info.agent
+        return f"{name} ({info.provider_id}/{info.model_id}), {at}"
     return f"you, {at}" if is_by_person(entry) else f"asyncagents, {at}"
 
 

@@ -67,13 +67,13 @@ def show_tasks(data: Path, scope: TaskScope, style: TreeStyle, *, watch: bool) -
 
 async def watch_forest(runtime: Runtime, scope: TaskScope, style: TreeStyle) -> WatchResult:
     """Show the forest until nothing is at work or, without a terminal, no process works on what is left."""
-    told: set[SessionId] = set()
+    warned_ids: set[SessionId] = set()
     looks = 0
     with _open_display(style) as (see, tell):
         while True:
             nodes = await read_forest(runtime, scope)
             see(nodes)
-            _warn_unserved(nodes, told, tell)
+            _warn_unserved(nodes, warned_ids, tell)
             if not any(node.at_work for node in nodes):
                 return WatchResult(nodes)
             looks = looks + 1 if is_stranded(nodes) and not sys.stdout.isatty() else 0
@@ -100,11 +100,11 @@ def is_stranded(nodes: Sequence[TaskNode]) -> bool:
     return not working and all(any(each.state == "left" for each in tree) for tree in trees)
 
 
-def _warn_unserved(nodes: Sequence[TaskNode], told: set[SessionId], tell: PrintLine) -> None:
+def _warn_unserved(nodes: Sequence[TaskNode], warned_ids: set[SessionId], tell: PrintLine) -> None:
     """Warn once for each tree that it has work which no process does."""
     for node in nodes:
-        if node.session.id not in told and any(each.state == "left" for each in flatten(node)):
-            told.add(node.session.id)
+        if node.session.id not in warned_ids and any(each.state == "left" for each in flatten(node)):
+            warned_ids.add(node.session.id)
             again = f"`asyncagents run --session {node.session.id}` continues it"
             tell(f"warning: there is work that no process does: {again}")
 

@@ -52,9 +52,9 @@ def _cells(report: PluginReport) -> tuple[str, ...]:
     origin = report.origin if report.scope != "project" else f"{report.origin} (project)"
     if report.error is not None:
         return report.name, origin, f"error: {report.error}"
-    said = [hook.hook if not hook.off else f"{hook.hook} (off)" for hook in report.hooks]
-    said += [
+    features = [hook.hook if not hook.off else f"{hook.hook} (off)" for hook in report.hooks]
+    features += [
         f"tool {name} (instead of the built-in one)" if name in report.overrides else f"tool {name}"
         for name in report.tools
     ]
-    return report.name, origin, ", ".join(said) or "nothing"
+    return report.name, origin, ", ".join(features) or "nothing"

@@ -121,5 +121,5 @@ def _cells(row: ToolRow) -> tuple[str, ...]:
     named = [f"{each.action} {each.pattern}" for each in row.exceptions[:MAX_EXCEPTIONS]]
     more = len(row.exceptions) - len(named)
     but = ", ".join([*named, *([f"{more} more"] if more else [])])
-    said = f"{row.action} ({but})" if but else row.action
-    return row.name, f"{said}, hidden" if row.hidden else said, row.effect, row.description
+    action = f"{row.action} ({but})" if but else row.action
+    return row.name, f"{action}, hidden" if row.hidden else action, row.effect, row.description

@@ -111,10 +111,10 @@ def _leaves(top: KeyPath, value: Any) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def _config_requests(found: FilteredData) -> Iterator[TrustRequest]:
-    kept = found.kept if isinstance(found.kept, dict) else {}
+    settings = found.kept if isinstance(found.kept, dict) else {}
     for key in ("model", "small_model"):
-        if kept.get(key):
-            yield TrustRequest("model", _text(kept[key]))
+        if settings.get(key):
+            yield TrustRequest("model", _text(settings[key]))
     for path, value in found.left_out:
         yield from _key_requests(path, value)
         for below, leaf in _leaves(path, value):

@@ -102,6 +102,6 @@ def deleted_error(root_id: SessionId) -> CliError:
 def _raise_trouble(host: Host, root_id: SessionId) -> None:
     """Raise if the store cannot write: accepted input is stored, so the run need not retry forever."""
     if host.trouble is not None:
-        told = as_cli_error(host.trouble)
+        error = as_cli_error(host.trouble)
         again = f"`asyncagents run --session {root_id}` continues"
-        raise CliError(told.message, hint=f"{told.hint}; {again}" if told.hint else again)
+        raise CliError(error.message, hint=f"{error.hint}; {again}" if error.hint else again)

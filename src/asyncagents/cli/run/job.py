@@ -80,10 +80,10 @@ class RunJob:
         location: RunLocation = LOCAL,
     ) -> None:
         self._host = host
-        self._order = arguments
+        self._arguments = arguments
         self._choose = choose
         self._screen = screen
-        self._where = location
+        self._location = location
         self._view: View = JsonView()
         self._last_before: MessageWithParts | None = None
         """The newest message when this run began."""
@@ -100,7 +100,7 @@ class RunJob:
     async def work(self, choice: AgentChoice | None) -> RunResult:
         """Admit the prompt and follow the tree. `choice`: agent and model, if independent of the session."""
         session = await self._known_session()
-        if self._order.has_prompt and choice is None:
+        if self._arguments.has_prompt and choice is None:
             choice = self._choose(session)
         async with self._host.events() as events:  # subscribe before the prompt is admitted
             if session is not None:
@@ -117,7 +117,7 @@ class RunJob:
     @property
     def _is_new_prompt(self) -> bool:
         """Return whether the prompt is surely new: without a key it cannot be a repeat."""
-        return self._order.has_prompt and self._order.key is None
+        return self._arguments.has_prompt and self._arguments.key is None
 
     async def _read_history(self, session_id: SessionId) -> None:
         self._last_before = next(iter(await self._host.messages(session_id, limit=1)), None)
@@ -128,7 +128,7 @@ class RunJob:
         self, session: Session | None, choice: AgentChoice | None
     ) -> tuple[SessionId, MessageId | None]:
         """Admit the prompt; a new session is created in the same transaction."""
-        arguments = self._order
+        arguments = self._arguments
         if choice is None:
             assert session is not None, "without a prompt a session is given"
             return session.id, None
@@ -149,14 +149,14 @@ class RunJob:
         return session.id, message_id
 
     async def _known_session(self) -> Session | None:
-        if self._order.session is not None:
-            return await self._host.find_session(self._order.session)
-        if not self._order.newest:
+        if self._arguments.session is not None:
+            return await self._host.find_session(self._arguments.session)
+        if not self._arguments.newest:
             return None
-        newest = await self._host.roots(self._order.directory, limit=1)
+        newest = await self._host.roots(self._arguments.directory, limit=1)
         if not newest:
             raise CliError(
-                f"there is no session of {self._order.directory} to continue",
+                f"there is no session of {self._arguments.directory} to continue",
                 hint='`asyncagents run "Hello"` begins one; `asyncagents sessions --all` lists all',
                 code=USAGE,
             )
@@ -165,7 +165,7 @@ class RunJob:
     async def _follow(
         self, session_id: SessionId, message_id: MessageId | None, events: AsyncIterator[Event]
     ) -> RunResult:
-        if self._order.detach:
+        if self._arguments.detach:
             return RunResult(session=session_id, message=message_id, tokens=Tokens.zero(), status="accepted")
         root_id = await self._host.root_of(session_id)
         history = None
@@ -259,16 +259,16 @@ class RunJob:
 
     async def _was_cancelled(self, session_id: SessionId, answer: MessageWithParts | None) -> bool:
         """Return whether tasks were cancelled after the answer: the session then gets no more notices."""
-        said = answer.info.time.completed if answer is not None else None
+        answered_at = answer.info.time.completed if answer is not None else None
         ended = [
             parse_time(task.completed_at)
             for task in await self._host.tasks.list(session_id)
             if task.parent_session_id == session_id and task.status == "cancelled" and task.completed_at
         ]
-        return said is not None and any(at > said for at in ended)
+        return answered_at is not None and any(at > answered_at for at in ended)
 
     async def _make_view(self, session_id: SessionId, message_id: MessageId | None) -> View:
-        match self._order.format:
+        match self._arguments.format:
             case "json":
                 return JsonView()
             case "stream-json":
@@ -323,7 +323,7 @@ class RunJob:
 
     def report_result(self, result: RunResult) -> int:
         self._view.end(result)
-        print_closing(self._screen, result, self._where)
-        if result.status == "accepted" and self._order.format == "text":
+        print_closing(self._screen, result, self._location)
+        if result.status == "accepted" and self._arguments.format == "text":
             self._screen.write_answer(f"{result.session}\n")
         return exit_code(result.status)

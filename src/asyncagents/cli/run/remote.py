@@ -16,8 +16,7 @@ from asyncagents.cli.run.job import RunJob, run_with_signals
 from asyncagents.cli.run.result import RunLocation
 from asyncagents.cli.terminal.screen import Screen
 from asyncagents.cli.terminal.signals import Signals
-from asyncagents.client.client import Client, open_client
-from asyncagents.client.client import ClientPromptOptions as Sent
+from asyncagents.client.client import Client, ClientPromptOptions, open_client
 from asyncagents.client.tasks import ClientTasks
 from asyncagents.client.transport import ServerUnreachable
 from asyncagents.domain.call.call import Reply
@@ -128,8 +127,8 @@ class RemoteHost:
         self.session_id = self._prompted_id = session_id
         return message_id
 
-    def _client_options(self, options: PromptOptions) -> Sent:
-        sent = Sent(agent=options.get("agent"), model=options.get("model"))
+    def _client_options(self, options: PromptOptions) -> ClientPromptOptions:
+        sent = ClientPromptOptions(agent=options.get("agent"), model=options.get("model"))
         files = options.get("files") or ()
         if files:
             sent["files"] = [str(file) for file in files] if self._own else _read_files(files)

@@ -81,20 +81,20 @@ def build_result(
 ) -> RunResult:
     """Build the result; `steps` are those of the turn that the answer ended."""
     info = answer.info if answer is not None else None
-    said = info if isinstance(info, AssistantMessage) else None
-    error = said.error if said else None
+    message = info if isinstance(info, AssistantMessage) else None
+    error = message.error if message else None
     tokens = Tokens.zero()
     for step in steps:
         tokens = tokens.plus(step.tokens)
     return RunResult(
         session=session_id,
-        message=said.id if said else None,
+        message=message.id if message else None,
         text=answer.text if answer else "",
-        finish=said.finish if said else None,
+        finish=message.finish if message else None,
         error=error,
         tokens=tokens,
         cost=sum(step.cost for step in steps),
-        status=_run_status(said, waiting=bool(waits)),
+        status=_run_status(message, waiting=bool(waits)),
         waits=waits,
         summaries=sum(bool(step.summary) and step.error is None for step in steps),
     )
@@ -161,14 +161,14 @@ def _is_system_part(part: Part | UnknownPart) -> bool:
             return False
 
 
-def _run_status(said: AssistantMessage | None, *, waiting: bool) -> RunStatus:
-    if said is not None and isinstance(said.error, MessageAbortedError):
+def _run_status(message: AssistantMessage | None, *, waiting: bool) -> RunStatus:
+    if message is not None and isinstance(message.error, MessageAbortedError):
         return "cancelled"
-    if said is not None and said.error is not None:
+    if message is not None and message.error is not None:
         return "failed"
     if waiting:
         return "waiting"
-    return "done" if said is not None else "failed"
+    return "done" if message is not None else "failed"
 
 
 def exit_code(ending: RunStatus) -> int:

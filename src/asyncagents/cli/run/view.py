@@ -159,7 +159,7 @@ class TextView:
     def __init__(self, screen: Screen, tracker: TextTracker, *, tools: ToolView, clock: Clock) -> None:
         self._summaries: set[tuple[MessageId, bool]] = set()
         self._screen = screen
-        self._words = tracker
+        self._tracker = tracker
         self._tools = tools
         self._clock = clock
         self._open_part_id: PartId | None = None
@@ -172,7 +172,7 @@ class TextView:
             case _:
                 if isinstance(event, MessageUpdated) and isinstance(event.info, AssistantMessage):
                     self._note_summary(event.info)
-                for fresh in self._words.new_text(event):
+                for fresh in self._tracker.new_text(event):
                     self._write(fresh.part, fresh.words)
                 self._tools.show_event(event)
 
@@ -182,7 +182,7 @@ class TextView:
     def _note_summary(self, info: AssistantMessage) -> None:
         """Note that a summary begins, and what it cost when it ends."""
         state = (info.id, info.time.completed is not None)
-        if not info.summary or not self._words.is_new(info) or state in self._summaries:
+        if not info.summary or not self._tracker.is_new(info) or state in self._summaries:
             return
         self._summaries.add(state)
         if not info.time.completed:

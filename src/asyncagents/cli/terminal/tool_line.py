@@ -30,8 +30,8 @@ def tool_call_text(tool: str, given: Mapping[str, Any]) -> str:
     """Describe a call in a few words; a call of a custom tool with its arguments."""
     name = _NAMES.get(tool)
     if name is None:
-        said = ", ".join(f"{key}={value}" for key, value in given.items())
-        return f"{tool}({one_line(said, WIDTH)})"
+        arguments = ", ".join(f"{key}={value}" for key, value in given.items())
+        return f"{tool}({one_line(arguments, WIDTH)})"
     return one_line(f"{tool}{name(given)}", WIDTH)
 
 

@@ -49,8 +49,8 @@ def approval_of(
 
 def approval_id(project_id: str, kept_as: str, pattern: str, at: int) -> str:
     """Derive the id from content and time, so that an approval given anew after a withdrawal differs."""
-    told = "\0".join((project_id, kept_as, pattern)).encode("utf-8", "surrogatepass")
-    return f"{ID_PREFIX}{hashlib.sha256(told).hexdigest()[:_DIGITS]}{at:x}"
+    content = "\0".join((project_id, kept_as, pattern)).encode("utf-8", "surrogatepass")
+    return f"{ID_PREFIX}{hashlib.sha256(content).hexdigest()[:_DIGITS]}{at:x}"
 
 
 def time_in_id(approval_id: str) -> int | None:

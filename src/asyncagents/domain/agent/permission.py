@@ -166,8 +166,8 @@ def _apply_tools_map(mapped: Action, by_rules: Action, *, guarded: bool) -> Acti
     return "allow" if by_rules == "ask" and not guarded else by_rules
 
 
-def _first_match(said: Sequence[tuple[Matcher, Action]], pattern: str) -> Action:
-    for fits, action in said:
+def _first_match(matchers: Sequence[tuple[Matcher, Action]], pattern: str) -> Action:
+    for fits, action in matchers:
         if fits(pattern):
             return action
     return "ask"
@@ -268,11 +268,11 @@ def at_least(under: Sequence[Rule], permission: str, action: Action) -> tuple[Ru
 
     One appended plain rule would also loosen what they deny.
     """
-    said = [(rule.pattern, rule.action) for rule in under if _applies_to(rule, permission)]
+    pairs = [(rule.pattern, rule.action) for rule in under if _applies_to(rule, permission)]
     unsaid: tuple[str, Action] = ("*", "ask")
     return tuple(
         Rule(permission=permission, pattern=pattern, action=strictest((said_action, action)))
-        for pattern, said_action in (unsaid, *said)
+        for pattern, said_action in (unsaid, *pairs)
     )
 
 

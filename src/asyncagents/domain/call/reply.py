@@ -68,8 +68,8 @@ def reply_result(state: Open, reply: Reject | Answers, by: str = "") -> Result:
             if state.approval:
                 return _read_decision(given[0], answers[0], by)
             lines = [
-                f"{asked.question}\n{', '.join(said) or '(no answer)'}"
-                for asked, said in zip(given, answers, strict=True)
+                f"{asked.question}\n{', '.join(answer) or '(no answer)'}"
+                for asked, answer in zip(given, answers, strict=True)
             ]
             return Completed("\n\n".join(lines), metadata={"answers": [list(a) for a in answers], **named})
 
@@ -85,16 +85,16 @@ def _check_answers(state: Open, answers: tuple[tuple[str, ...], ...]) -> tuple[Q
 
 def _read_decision(asked: Question, answer: tuple[str, ...], by: str) -> Result:
     """Read a decision: one of the options, then remarks."""
-    said = answer[0].strip() if answer else ""
+    choice = answer[0].strip() if answer else ""
     labels = [option.label for option in asked.options]
-    label = said if said in labels else next((each for each in labels if _same_label(each, said)), None)
+    label = choice if choice in labels else next((each for each in labels if _same_label(each, choice)), None)
     if label is None:
         raise InvalidInput(f"this call needs a decision: {' or '.join(labels)}")
     return _decision_result(label, tuple(word for word in answer[1:] if word.strip()), by)
 
 
-def _same_label(label: str, said: str) -> bool:
-    return label.casefold() == said.casefold()
+def _same_label(label: str, choice: str) -> bool:
+    return label.casefold() == choice.casefold()
 
 
 def _decision_result(label: str, remarks: tuple[str, ...], by: str) -> Completed:

@@ -101,8 +101,8 @@ def decode_part(raw: bytes) -> Part | UnknownPart:
     try:
         return _parts.decode(raw)
     except DECODE_ERRORS as error:
-        if (kept := _decode_unknown_part(raw)) is not None:
-            return kept
+        if (unknown := _decode_unknown_part(raw)) is not None:
+            return unknown
         raise unreadable_error("part", raw, error) from error
 
 

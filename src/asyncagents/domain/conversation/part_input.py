@@ -57,15 +57,15 @@ PartInput: TypeAlias = TextInput | FileInput | AgentInput | SubtaskInput
 def build_part(part: PartInput, part_id: PartId, *, session_id: SessionId, message_id: MessageId) -> Part:
     """Build the stored part of a prompt."""
     where: dict[str, Any] = {"id": part_id, "session_id": session_id, "message_id": message_id}
-    said = {name: getattr(part, name) for name in part.__struct_fields__ if name != "id"}
+    fields = {name: getattr(part, name) for name in part.__struct_fields__ if name != "id"}
     match part:
         case TextInput():
-            return TextPart(**where, **said)
+            return TextPart(**where, **fields)
         case FileInput():
-            return FilePart(**where, **said)
+            return FilePart(**where, **fields)
         case AgentInput():
-            return AgentPart(**where, **said)
+            return AgentPart(**where, **fields)
         case SubtaskInput():
-            return SubtaskPart(**where, **said)
+            return SubtaskPart(**where, **fields)
         case _:
             assert_never(part)

@@ -48,9 +48,9 @@ def transcript(entries: Sequence[MessageWithParts], transcript: Transcript) -> s
     shown = new if transcript.message_limit is None else new[: max(transcript.message_limit, 1)]
     if not shown:
         return "No new messages." if seen else "No messages yet."
-    told = "\n\n".join(_message(entry, transcript) for entry in shown)
+    text = "\n\n".join(_message(entry, transcript) for entry in shown)
     left = len(new) - len(shown)
-    return f"{told}\n\n{_more(left, shown[-1])}" if left else told
+    return f"{text}\n\n{_more(left, shown[-1])}" if left else text
 
 
 def _more(left: int, last: MessageWithParts) -> str:

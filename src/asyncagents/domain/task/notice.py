@@ -107,8 +107,8 @@ def _end_line(end: TaskEnd) -> str:
     by = f" ({ENDED_BY[end.ended_by]})" if end.ended_by else ""
     silent = " without a final text" if end.status == "completed" and not _result_text(end) else ""
     resume = f", resume #{end.resumes}" if end.resumes else ""
-    who = f'Task {end.id} "{one_line(end.description)}" of agent {one_line(end.agent)}{resume}'
-    return f"{who}: {end.status}{by}{silent}."
+    subject = f'Task {end.id} "{one_line(end.description)}" of agent {one_line(end.agent)}{resume}'
+    return f"{subject}: {end.status}{by}{silent}."
 
 
 def _others_run(ends: Sequence[TaskEnd], tool: str | None) -> Iterator[str]:
@@ -135,5 +135,5 @@ def _envelopes(end: TaskEnd, notice_format: NoticeFormat, share: int) -> Iterato
 
 
 def _result_text(end: TaskEnd) -> str:
-    said = end.result or ""
-    return said if said.strip() else ""
+    text = end.result or ""
+    return text if text.strip() else ""

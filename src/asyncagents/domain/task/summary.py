@@ -72,10 +72,10 @@ def tool_calls_text(count: int, by_name: Mapping[str, int]) -> str:
     named = sorted(by_name.items(), key=lambda item: (-item[1], item[0]))
     if not named:
         return str(count)
-    told = [f"{one_line(name)} {times}" for name, times in named[:MOST_NAMES]]
+    entries = [f"{one_line(name)} {times}" for name, times in named[:MOST_NAMES]]
     if len(named) > MOST_NAMES:
-        told.append(f"{len(named) - MOST_NAMES} more")
-    return f"{count} ({', '.join(told)})"
+        entries.append(f"{len(named) - MOST_NAMES} more")
+    return f"{count} ({', '.join(entries)})"
 
 
 def tool_names_text(names: Sequence[str]) -> str:
@@ -89,11 +89,11 @@ def _tokens(tokens: Tokens) -> str:
 
 def no_text_note(task: Task) -> str:
     """Return the note for a run that completed without a final text."""
-    said = "The agent ended without a final text."
+    note = "The agent ended without a final text."
     if task.account is None or is_mixed(task):
-        return f"{said} Resume the task to ask for one."
+        return f"{note} Resume the task to ask for one."
     calls = tool_calls_text(task.account.tool_calls, task.account.by_name)
-    return f"{said} Finish: {finish_text(task.account)}; tool calls: {calls}. Resume the task to ask for one."
+    return f"{note} Finish: {finish_text(task.account)}; tool calls: {calls}. Resume the task to ask for one."
 
 
 def task_failure(task: Task) -> tuple[str, str]:

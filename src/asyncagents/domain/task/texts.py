@@ -39,9 +39,9 @@ def async_task_result_text(task: Task) -> str:
     if task.live:
         return f"status: running\ntask_id: {task.id}\n\nThe task is still in progress. Try again shortly."
     if task.status == "completed":
-        said = task.result or ""
-        told = envelope("task_result", said) + ("" if said.strip() else f"\n\n{no_text_note(task)}")
-        return f"status: complete\ntask_id: {task.id}\n\n{told}"
+        result = task.result or ""
+        text = envelope("task_result", result) + ("" if result.strip() else f"\n\n{no_text_note(task)}")
+        return f"status: complete\ntask_id: {task.id}\n\n{text}"
     name, message = task_failure(task)
     return f"status: error\ntask_id: {task.id}\nerror_type: {name}\n\n{_error_text(message)}"
 
@@ -83,8 +83,8 @@ def sync_output_text(task: Task) -> str:
 
 def _outcome_text(task: Task) -> str:
     if task.status == "completed":
-        said = task.result or ""
-        return envelope("task_result", said) if said.strip() else no_text_note(task)
+        result = task.result or ""
+        return envelope("task_result", result) if result.strip() else no_text_note(task)
     name, message = task_failure(task)
     return envelope("task_error", message, error_type=name, ended_by=task.ended_by or "")
 
@@ -155,14 +155,14 @@ def _listing_line(task: Task, now: int) -> str:
 
 def cancelled_text(tasks: Sequence[Task], already: Sequence[Task]) -> str:
     """Return the text for cancelled tasks; `already`: those that had ended before."""
-    told = []
+    lines = []
     if tasks:
-        told.append(f"Cancelled {_count_tasks(len(tasks))}:")
-        told += [f'- {task.id} "{one_line(task.description)}"' for task in tasks]
+        lines.append(f"Cancelled {_count_tasks(len(tasks))}:")
+        lines += [f'- {task.id} "{one_line(task.description)}"' for task in tasks]
     if already:
-        told.append("Ended before, and left as they are:")
-        told += [f'- {task.id} "{one_line(task.description)}" {task.status}' for task in already]
-    return "\n".join(told)
+        lines.append("Ended before, and left as they are:")
+        lines += [f'- {task.id} "{one_line(task.description)}" {task.status}' for task in already]
+    return "\n".join(lines)
 
 
 def cleared_text(count: int) -> str:

@@ -31,8 +31,8 @@ _REQUESTED = {"type": "requested"}
 
 def call_mark(call: Call) -> dict[str, Any]:
     """Build the mark of a call: all fields that its part does not hold."""
-    said: dict[str, Any] = msgspec.to_builtins(call)
-    mark = {name: value for name, value in said.items() if name not in _PART_FIELDS}
+    fields: dict[str, Any] = msgspec.to_builtins(call)
+    mark = {name: value for name, value in fields.items() if name not in _PART_FIELDS}
     if isinstance(call.state, Settled):
         result = {
             name: value for name, value in mark["state"]["result"].items() if name not in _RESULT_FIELDS
@@ -43,7 +43,7 @@ def call_mark(call: Call) -> dict[str, Any]:
 
 def call_from_mark(mark: dict[str, Any], part: ToolPart) -> Call:
     """Rebuild the call that an exported part was rendered from."""
-    said = {
+    fields = {
         **mark,
         "session_id": part.session_id,
         "message_id": part.message_id,
@@ -55,8 +55,8 @@ def call_from_mark(mark: dict[str, Any], part: ToolPart) -> Call:
     state = mark.get("state", _REQUESTED)
     try:
         if state["type"] == "settled":
-            said["state"] = {**state, "result": _result(state["result"], part)}
-        call = msgspec.convert(said, Call)
+            fields["state"] = {**state, "result": _result(state["result"], part)}
+        call = msgspec.convert(fields, Call)
     except (*DECODE_ERRORS, KeyError, TypeError) as error:
         raise InvalidInput(f"the mark of the call of part {part.id} is unreadable: {error}") from error
     check_id(call.id, "call")
@@ -70,8 +70,8 @@ def _result(mark: dict[str, Any], part: ToolPart) -> dict[str, Any]:
                 {"mime": each.mime, "url": each.url, "filename": each.filename or ""}
                 for each in attached or ()
             ]
-            said = {"output": output, "title": title, "metadata": metadata, "files": files}
-            return {**mark, "type": "completed", **said}
+            fields = {"output": output, "title": title, "metadata": metadata, "files": files}
+            return {**mark, "type": "completed", **fields}
         case ToolFailed(error=error, metadata=metadata):
             return {**mark, "type": "failed", "error": error, "metadata": metadata or {}}
         case _:
@@ -158,8 +158,8 @@ def _record_result(pending_call: PendingToolCall) -> Result:
 
 
 def _check_same(pending_call: PendingToolCall, part: ToolPart) -> None:
-    said = pending_call.session_id, pending_call.message_id, pending_call.call_id, pending_call.tool
-    if said != (part.session_id, part.message_id, part.call_id, part.tool):
+    identity = pending_call.session_id, pending_call.message_id, pending_call.call_id, pending_call.tool
+    if identity != (part.session_id, part.message_id, part.call_id, part.tool):
         raise InvalidInput(
             f"pending call {pending_call.id!r} is not that of part {part.id!r}: ids or tools differ"
         )

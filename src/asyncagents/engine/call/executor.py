@@ -251,10 +251,10 @@ class CallExecutor:
                 assert isinstance(after, Completed | Failed)
                 return replace(outcome, result=after)
             case Completed() | Failed():
-                kept = prepared.report.add_to_result(outcome)
-                if isinstance(kept, Completed) and "tool.execute.after" in prepared.hooks.names:
-                    return await prepared.hooks.tool_after(call, kept)
-                return kept
+                full_result = prepared.report.add_to_result(outcome)
+                if isinstance(full_result, Completed) and "tool.execute.after" in prepared.hooks.names:
+                    return await prepared.hooks.tool_after(call, full_result)
+                return full_result
             case OpenedCall(state):
                 return replace(outcome, state=prepared.report.add_to_state(state))
             case WithFacts():

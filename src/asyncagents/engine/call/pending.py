@@ -69,9 +69,9 @@ class PendingPolicy:
 
     def _wait_seconds(self, pending: Pending, spec: AsyncSpec | None) -> float | None:
         """Return the wait of the call, else of its tool, else of the config; an estimate only extends it."""
-        for said in (pending.seconds, spec.seconds if spec else UNSET):
-            if said is not UNSET:
-                return said
+        for seconds in (pending.seconds, spec.seconds if spec else UNSET):
+            if seconds is not UNSET:
+                return seconds
         estimated, usual = _estimated_seconds(pending, spec) or 0, self._config.seconds
         return 2 * estimated if estimated > usual else usual
 

@@ -82,12 +82,12 @@ class ReplayQueue(BoundedQueue[H]):
         self._replayed_revision = upto
         whole = {event.part.id for event in growing if isinstance(event, PartUpdated)}
         begun: set[PartId] = set()
-        kept: list[H] = []
+        remaining: list[H] = []
         for item in self._items:
             at, event = item[0], item[1]
             if at <= upto or (isinstance(event, PartDelta) and event.part_id not in begun - whole):
                 continue
             if isinstance(event, PartUpdated) and event.part.id is not None:
                 begun.add(event.part.id)
-            kept.append(item)
-        self._replace_items(kept)
+            remaining.append(item)
+        self._replace_items(remaining)

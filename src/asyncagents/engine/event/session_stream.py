@@ -93,8 +93,8 @@ class SessionTree:
 
     async def _is_member(self, session_id: SessionId, event: Event) -> bool:
         """Whether a session is in the tree; a deleted one is found by its parent."""
-        told = event.info if isinstance(event, SessionCreated | SessionDeleted) else None
-        if told is not None and told.parent_id is not None and self.contains(told.parent_id):
+        info = event.info if isinstance(event, SessionCreated | SessionDeleted) else None
+        if info is not None and info.parent_id is not None and self.contains(info.parent_id):
             return True
         try:
             return (await self.store.control(session_id)).root_id == self._root_id
@@ -132,11 +132,11 @@ class _Queue(ReplayQueue[tuple[int, Event]]):
     def __init__(self, bus: Bus, tree: SessionTree) -> None:
         super().__init__(QUEUE_SIZE)
         self._bus = bus
-        self._sessions = tree
+        self._tree = tree
 
     def push(self, event: Event) -> None:
         at = self._bus.latest_revision
-        if not self._sessions.is_foreign(event.session_id) and not self.is_replayed(at, event):
+        if not self._tree.is_foreign(event.session_id) and not self.is_replayed(at, event):
             self.add((at, event))
 
     def take(self) -> tuple[list[Event], int]:
@@ -164,26 +164,26 @@ async def follow_sessions(
     await tree.load()
     cursor = after
     while True:
-        ear = _Queue(bus, tree)
-        with bus.attach(ear, tree.subscription_key):
+        queue = _Queue(bus, tree)
+        with bus.attach(queue, tree.subscription_key):
             if cursor is None:
                 cursor = await tree.store.cursor()
                 yield EventBatch((), cursor)
             else:
                 async with aclosing(_catch_up(tree, cursor)) as pieces:
-                    async for heard in pieces:
-                        yield heard
-                        cursor = heard.cursor
+                    async for batch in pieces:
+                        yield batch
+                        cursor = batch.cursor
             growing, silent = bus.streaming_events(tree.may_contain), False
-            ear.skip_replayed(cursor_revision(cursor), growing)
-            while not (ear.lagging or ear.closed):  # the queue of a lagging subscription is incomplete
-                events, upto = ear.take()
-                told = await tree.filter_events([*events, *growing])
+            queue.skip_replayed(cursor_revision(cursor), growing)
+            while not (queue.lagging or queue.closed):  # the queue of a lagging subscription is incomplete
+                events, upto = queue.take()
+                tree_events = await tree.filter_events([*events, *growing])
                 cursor, growing = advance_cursor(cursor, upto), []
-                if told or silent:
-                    yield EventBatch(told, cursor)
-                silent = not await ear.wait_for_events()
-            if ear.closed:
+                if tree_events or silent:
+                    yield EventBatch(tree_events, cursor)
+                silent = not await queue.wait_for_events()
+            if queue.closed:
                 raise Closed("the runtime was closed")
 
 

@@ -212,8 +212,8 @@ class Board:
                     continue
                 if board_changes.reset:
                     yield subscriber.reset_to(board_changes)
-                for news in subscriber.apply(board_changes):
-                    yield news
+                for update in subscriber.apply(board_changes):
+                    yield update
                 if subscriber.lagging and not board_changes.more:
                     self._join(subscriber)
         finally:

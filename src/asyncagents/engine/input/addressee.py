@@ -50,8 +50,10 @@ def texts_as_task(worker: str, options: PromptOptions) -> PromptOptions:
         return options
     text = "\n\n".join(part.text for part in texts)
     task = replace(_make_task(text, worker, options), id=texts[0].id)
-    kept = [task if part is texts[0] else part for part in parts if part is texts[0] or part not in texts]
-    return {**options, "agent": None, "model": None, "parts": kept}
+    new_parts = [
+        task if part is texts[0] else part for part in parts if part is texts[0] or part not in texts
+    ]
+    return {**options, "agent": None, "model": None, "parts": new_parts}
 
 
 def find_asked_subagent(workplace: Workplace, session: Session, options: PromptOptions) -> str | None:

@@ -97,8 +97,8 @@ class Composer:
 
     async def text_parts(self, text: str) -> list[PartInput]:
         """Return the parts of a text: itself, and the files and agents that it mentions."""
-        said: list[PartInput] = [TextInput(text=text)] if text.strip() else []
-        return said + await self.mentioned_parts(text)
+        parts: list[PartInput] = [TextInput(text=text)] if text.strip() else []
+        return parts + await self.mentioned_parts(text)
 
     async def mentioned_parts(self, text: str) -> list[PartInput]:
         """Return parts for mentioned files and agents that exist; any other `@word` stays plain text."""

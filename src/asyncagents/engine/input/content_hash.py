@@ -26,11 +26,11 @@ def content_hash(**given: Any) -> str | None:
         return None
 
 
-def with_hash(fact: Admit, key: str | None, options: PromptOptions, **said: Any) -> Admit:
+def with_hash(fact: Admit, key: str | None, options: PromptOptions, **content: Any) -> Admit:
     """Add the hash of the request to input, if the caller sent a key or a message id."""
     if key is None and options.get("message_id") is None:
         return fact
-    return replace(fact, hash=content_hash(to=_plain_options(options), **said))
+    return replace(fact, hash=content_hash(to=_plain_options(options), **content))
 
 
 def _plain_options(options: PromptOptions) -> dict[str, Any]:

@@ -189,10 +189,10 @@ class Intake:
         self._input_builder.check_options(options)
         if "bash" not in workplace.tools:
             raise InvalidInput(workplace.why if isinstance(workplace, UnusableWorkplace) else NO_SHELL)
-        said = TextInput(text=prompt_text("own-command"), synthetic=True)
+        part = TextInput(text=prompt_text("own-command"), synthetic=True)
         options = choose_addressee(workplace, session, options)
         return replace(
-            self._input_builder.build_prompt(session_id, (said,), key=key, options=options), source="system"
+            self._input_builder.build_prompt(session_id, (part,), key=key, options=options), source="system"
         )
 
     async def list_commands(self, directory: str) -> tuple[CommandInfo, ...]:
@@ -208,13 +208,13 @@ class Intake:
     async def _parts_without_files(
         self, text: str, options: PromptOptions, directory: str = "/"
     ) -> list[PartInput]:
-        said: list[PartInput] = [TextInput(text=text)] if require_text(text, "a prompt").strip() else []
+        parts: list[PartInput] = [TextInput(text=text)] if require_text(text, "a prompt").strip() else []
         if not options.get("files") and not options.get("parts"):
-            return said
+            return parts
         composer = Composer(
             await self._workplaces.at(directory), "/", _refuse_files, session_id=SessionId("")
         )
-        return said + await _extra_parts(composer, options)
+        return parts + await _extra_parts(composer, options)
 
     async def _compose_prompt(
         self, session: Session, text: str, *, key: str | None, options: PromptOptions, wakes: bool = True
@@ -294,11 +294,11 @@ class Intake:
         """Compose the input of an MCP prompt; None if there is none of this name."""
         options = choose_addressee(workplace, session, options)
         composer = self._build_composer(session, workplace, options)
-        said = await composer.server_prompt_parts(invocation)
-        if said is None:
+        parts = await composer.server_prompt_parts(invocation)
+        if parts is None:
             return None
         fact = self._input_builder.build_prompt(
-            session.id, [*said, *await _extra_parts(composer, options)], key=key, options=options
+            session.id, [*parts, *await _extra_parts(composer, options)], key=key, options=options
         )
         return await self._run_command_hooks(workplace, invocation, fact)
 
@@ -319,8 +319,8 @@ class Intake:
         composer = self._build_composer(session, workplace, options)
         along = await _extra_parts(composer, options)
         filled = await composer.fill_command(command, arguments)
-        said: list[PartInput] = [TextInput(text=filled.text)] if filled.text else []
-        parts = [subtask_input(command, worker, filled)] if worker else [*said, *filled.extra_parts]
+        text_parts: list[PartInput] = [TextInput(text=filled.text)] if filled.text else []
+        parts = [subtask_input(command, worker, filled)] if worker else [*text_parts, *filled.extra_parts]
         fact = self._input_builder.build_prompt(session.id, [*parts, *along], key=key, options=options)
         return await self._run_command_hooks(workplace, Invocation(command.name, arguments), fact)
 
@@ -371,8 +371,8 @@ async def _extra_parts(composer: Composer, options: PromptOptions) -> list[PartI
 def command_infos(sources: PromptSources) -> tuple[CommandInfo, ...]:
     """List the built-in commands that are not overridden, then the others by name."""
     built_in = [
-        CommandInfo(name=name, source="built in", template="", description=said)
-        for name, said in _DESCRIPTIONS.items()
+        CommandInfo(name=name, source="built in", template="", description=description)
+        for name, description in _DESCRIPTIONS.items()
     ]
     found = sources.commands.commands
     built_in += [_command_info(each) for name, each in builtin_commands().items() if name not in found]

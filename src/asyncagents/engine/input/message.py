@@ -77,15 +77,15 @@ class InputBuilder:
     def build_prompt(
         self,
         session_id: SessionId,
-        said: str | Sequence[PartInput],
+        content: str | Sequence[PartInput],
         *,
         key: str | None,
         options: PromptOptions,
         wakes: bool = True,
     ) -> Admit:
         """Build the fact of a prompt from complete parts (files and mentions are looked up)."""
-        text = [TextInput(text=said)] if isinstance(said, str) and said.strip() else []
-        parts = text if isinstance(said, str) else said
+        text = [TextInput(text=content)] if isinstance(content, str) and content.strip() else []
+        parts = text if isinstance(content, str) else content
         if not parts:
             raise InvalidInput("a prompt needs some text")
         message = self._build_message(session_id, options)
@@ -193,21 +193,21 @@ def validate_reply(
     """Convert a person's reply to a `Reply`. Raises `InvalidInput` for one that could not be read again."""
     match reply:
         case "once":
-            said: object = Once(input)
+            value: object = Once(input)
         case "always" if input is None:
-            said = Always()
+            value = Always()
         case "reject":
-            said = Reject(message)
+            value = Reject(message)
         case "approve" if input is None:
-            said = Answers(((APPROVE, message) if message else (APPROVE,),))
+            value = Answers(((APPROVE, message) if message else (APPROVE,),))
         case Once() | Always() | Reject() | Answers():
-            said = reply
+            value = reply
         case list() | tuple():
-            said = {"type": "answers", "answers": reply}
+            value = {"type": "answers", "answers": reply}
         case _:
-            said = None
+            value = None
     try:
-        checked: Reply = msgspec.convert(msgspec.to_builtins(said), Reply)
+        checked: Reply = msgspec.convert(msgspec.to_builtins(value), Reply)
     except (msgspec.ValidationError, TypeError) as error:
         raise InvalidInput(HOW_TO_ANSWER) from error
     return checked

@@ -92,9 +92,9 @@ def _refuse_fetch(uri: str) -> Any:
 
 def _error_line(error: Exception) -> str:
     """Return the library's error as one line, with the JSON path it is about."""
-    said = getattr(error, "message", None) or str(error)
+    message = getattr(error, "message", None) or str(error)
     path = "/".join(str(step) for step in getattr(error, "instance_path", ()))
-    line = " ".join(said.split())
+    line = " ".join(message.split())
     line = line if len(line) <= _MAX_VIOLATION_CHARS else f"{line[:_MAX_VIOLATION_CHARS]}…"
     return f"at /{path}: {line}" if path else line
 

@@ -269,8 +269,8 @@ class Runtime:
         With `input` the call runs with these arguments; a "reject" with a `message` lets the model go on. An
         approval takes "approve" or "reject", with a `message` as a remark. `by`: the person's name.
         """
-        said, began = validate_reply(reply, input, message), self._clock.now()
-        call = await self._store.answer(ask_id, said, by=require_name(by))
+        valid_reply, began = validate_reply(reply, input, message), self._clock.now()
+        call = await self._store.answer(ask_id, valid_reply, by=require_name(by))
         return await report_settled(self.counters, self._store, call, began)
 
     async def asks(self, session_id: SessionId | None = None) -> tuple[WaitingCall, ...]:

@@ -105,8 +105,8 @@ class Tasks:
         try:
             situation = await self._store.situation(session_id)
         except Damaged as error:
-            said = f"Its rows cannot be read: {error}"
-            return Why(session_id=session_id, code="unreadable", sentence=said)
+            sentence = f"Its rows cannot be read: {error}"
+            return Why(session_id=session_id, code="unreadable", sentence=sentence)
         lives = self._aborter.is_owner_alive(situation.control.owner)
         served = self._aborter.serves_pool(situation.control.pool) or self.is_served_elsewhere(
             situation.control.pool
@@ -124,8 +124,8 @@ class Tasks:
         lacks = await self._intake.gate.lacks_model(why.session_id)
         if lacks is None:
             return why
-        said = f"It waits for a model, and goes on once there is one: {lacks}."
-        return Why(session_id=why.session_id, code="no_model", sentence=said)
+        sentence = f"It waits for a model, and goes on once there is one: {lacks}."
+        return Why(session_id=why.session_id, code="no_model", sentence=sentence)
 
 
 ANY_POOL = ""

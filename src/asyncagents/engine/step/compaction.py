@@ -85,23 +85,23 @@ class Compaction:
         free = self._windows(reader).room(workplace.compaction_policy.reserved)
         left = max(free or room, MIN_ROOM)
         request = workplace.summary_request(started.message.model_ref)
-        said = await workplace.hooks.compacting(started.message.session_id)
+        hints = await workplace.hooks.compacting(started.message.session_id)
         text = digest(_head_text(history), entries, history.shown, room=room * 3 // 4)
         if not text.strip():
             return SummaryRequest(None, None)
         if asked := "\n".join(_requested_focus(history.entries, started.message.id)):
             text += f"\n\nWhat to mind above all, says the person who asked for this summary: {asked}"
-        text = "\n\n".join([text, *said.context])
-        if said.prompt is not None:
-            request = replace(request, system=said.prompt)
+        text = "\n\n".join([text, *hints.context])
+        if hints.prompt is not None:
+            request = replace(request, system=hints.prompt)
         if known is not None:
             most = min(window.output or room, max_summary_tokens(room), max_summary_tokens(left))
             request = replace(request, options=replace(request.options, max_output=most))
         request = replace(request, messages=(UserTurn(text),))
-        kept = tail_start(
+        tail_id = tail_start(
             entries, workplace.compaction_policy, left, known=free is not None, shown=history.shown
         )
-        return SummaryRequest(request, kept)
+        return SummaryRequest(request, tail_id)
 
     def build_summary_end(self, end: StepEnd, started: StartedStep, summary: SummaryRequest) -> SummaryEnd:
         return SummaryEnd(
@@ -116,13 +116,13 @@ class Compaction:
 
 def _requested_focus(entries: Sequence[MessageWithParts], summary_id: MessageId) -> list[str]:
     """Return the focus texts that people gave for this summary, since the last one."""
-    said: list[str] = []
+    texts: list[str] = []
     for entry in filter(is_about_summary, entries):
         if isinstance(entry.info, UserMessage):
-            said.append(entry.text)
+            texts.append(entry.text)
         elif entry.info.id != summary_id:
-            said.clear()
-    return [text for text in said if text]
+            texts.clear()
+    return [text for text in texts if text]
 
 
 def _head_text(history: ModelHistory) -> str:
@@ -176,12 +176,12 @@ def tail_start(
     )
     most = min(budget, room // 2, estimate_tokens(entries, shown) // 4)
     unread = _count_unread(entries)
-    first, prompts, kept = None, 0, 0
+    first, prompts, tail_tokens = None, 0, 0
     for number, entry in enumerate(reversed(entries)):
-        kept += estimate_tokens((entry,), shown)
+        tail_tokens += estimate_tokens((entry,), shown)
         prompts += isinstance(entry.info, UserMessage) and bool(entry.text)
         too_old = policy.turns is not None and prompts > policy.turns
-        if (known and kept > room // 2) if number < unread else (kept > most or too_old):
+        if (known and tail_tokens > room // 2) if number < unread else (tail_tokens > most or too_old):
             break
         first = entry.info.id
     return first
@@ -205,8 +205,8 @@ def open_items_text(open_: OpenItems) -> str:
     """Build the note beside a summary from the rows: last prompt, open todos, calls and tasks."""
     pieces = []
     if open_.prompt:
-        said = cut_middle(open_.prompt, MAX_PROMPT_CHARS)
-        pieces.append(f"{LAST_PROMPT_INTRO}\n{said}")
+        prompt = cut_middle(open_.prompt, MAX_PROMPT_CHARS)
+        pieces.append(f"{LAST_PROMPT_INTRO}\n{prompt}")
     if open_.todos:
         pieces.append("\n".join(["Todos that are not done:", *map(_todo_line, open_.todos)]))
     if open_.calls:

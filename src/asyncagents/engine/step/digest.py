@@ -53,38 +53,38 @@ def digest(head: str, entries: Sequence[MessageWithParts], shown: frozenset[Part
     before = [f"Summary of what came before:\n{_cut_to_tokens(_indent(head), room // 2)}"] if head else []
     room -= sum(estimate_text(text) for text in before)
     text, output = MAX_TEXT_CHARS, MAX_OUTPUT_CHARS
-    told = _render_entries(lines, text, output)
-    while _count_tokens(told) > room and output > MIN_CHARS:
+    entry_texts = _render_entries(lines, text, output)
+    while _count_tokens(entry_texts) > room and output > MIN_CHARS:
         text, output = max(MIN_CHARS, text // 2), max(MIN_CHARS, output // 2)
-        told = _render_entries(lines, text, output)
-    return "\n\n".join([*before, *_fit_entries(told, room)])
+        entry_texts = _render_entries(lines, text, output)
+    return "\n\n".join([*before, *_fit_entries(entry_texts, room)])
 
 
 def _render_entries(lines: list[list[DigestLine]], text: int, output: int) -> list[str]:
     return ["\n".join(each.render(text, output) for each in of_entry) for of_entry in lines if of_entry]
 
 
-def _count_tokens(told: Sequence[str]) -> int:
-    return sum(estimate_text(text) + 1 for text in told)
+def _count_tokens(texts: Sequence[str]) -> int:
+    return sum(estimate_text(text) + 1 for text in texts)
 
 
-def _fit_entries(told: list[str], room: int) -> Iterator[str]:
+def _fit_entries(texts: list[str], room: int) -> Iterator[str]:
     """Yield all entries if they fit; else the first one and as many of the last as fit."""
-    if not told or _count_tokens(told) <= room:
-        yield from told
+    if not texts or _count_tokens(texts) <= room:
+        yield from texts
         return
-    first, *rest = told
+    first, *rest = texts
     first = cut_middle(first, max(MIN_CHARS, room))
     left = room - estimate_text(first) - 16
-    kept: list[str] = []
+    newest: list[str] = []
     for text in reversed(rest):
         left -= estimate_text(text) + 1
         if left < 0:
             break
-        kept.append(text)
+        newest.append(text)
     yield first
-    yield OMITTED.format(count=len(rest) - len(kept))
-    yield from reversed(kept)
+    yield OMITTED.format(count=len(rest) - len(newest))
+    yield from reversed(newest)
 
 
 def cut_middle(text: str, most: int) -> str:
@@ -108,27 +108,27 @@ def _cut_to_tokens(text: str, tokens: int) -> str:
 
 
 def _entry_lines(entry: MessageWithParts, shown: frozenset[PartId]) -> Iterator[DigestLine]:
-    who = ASSISTANT if isinstance(entry.info, AssistantMessage) else "User"
+    speaker = ASSISTANT if isinstance(entry.info, AssistantMessage) else "User"
     for part in entry.parts:
-        yield from _part_lines(who, part, shown)
+        yield from _part_lines(speaker, part, shown)
 
 
-def _part_lines(who: str, part: Part | UnknownPart, shown: frozenset[PartId]) -> Iterator[DigestLine]:
+def _part_lines(speaker: str, part: Part | UnknownPart, shown: frozenset[PartId]) -> Iterator[DigestLine]:
     match part:
         case TextPart(text=text, ignored=ignored, synthetic=synthetic) if not ignored:
-            if said := without_reminders(f"\n{text}").strip():
-                said = (
-                    escape_tags(said, files=True) if who == ASSISTANT else said
+            if plain_text := without_reminders(f"\n{text}").strip():
+                plain_text = (
+                    escape_tags(plain_text, files=True) if speaker == ASSISTANT else plain_text
                 )  # the whole digest is sent as a user's text
                 came = (
                     synthetic and parse_late_result(text) is not None
                 )  # a tool's output in a message of its own
-                by = "Result" if came else "System" if synthetic else who
-                yield DigestLine(by, said, essential=not synthetic)
+                by = "Result" if came else "System" if synthetic else speaker
+                yield DigestLine(by, plain_text, essential=not synthetic)
         case FilePart(mime=mime, filename=name):
-            yield DigestLine(who, _name_file(name, mime), essential=True)
+            yield DigestLine(speaker, _name_file(name, mime), essential=True)
         case SubtaskPart(agent=agent, prompt=prompt):
-            yield DigestLine(who, f"[asked @{agent}] {prompt}", essential=True)
+            yield DigestLine(speaker, f"[asked @{agent}] {prompt}", essential=True)
         case ToolPart():
             yield DigestLine(
                 f"Call of {one_line(part.tool)}", escape_tags(encode(part.state.input).decode(), files=True)

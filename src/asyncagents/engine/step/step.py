@@ -255,7 +255,7 @@ class StepRunner:
         # Messages sort by their ids: new ids must follow those before the step, also those of a client whose
         # clock is ahead and that talked to another process.
         self._ids.try_advance_past(snapshot.newest, snapshot.last.id if snapshot.last else None)
-        told, *before, message_id = self._ids.messages(5)
+        notice_id, *before, message_id = self._ids.messages(5)
         return NewStep(
             reminder=Reminder(before[0], workplace.reminders) if workplace.reminds else None,
             message_id=message_id,
@@ -271,7 +271,7 @@ class StepRunner:
                 go_on=prompt_text("subtask-done"),
                 message_id=before[1],
             ),
-            notices=NoticeOptions(message_id=told, how=workplace.notice_format),
+            notices=NoticeOptions(message_id=notice_id, how=workplace.notice_format),
             with_lineage=not self._workplaces.is_fixed,
         )
 

@@ -119,9 +119,9 @@ class StreamWriter:
         """Add the unwritten parts and unpublished events to the end of the step."""
         parts, events = self.take_unwritten()
         replaced = {part.id for part in end.parts} | {call.part_id for call in end.calls}
-        kept = tuple(part for part in parts if part.id not in replaced)
+        other_parts = tuple(part for part in parts if part.id not in replaced)
         last = tuple(self._part_updated(part) for part in end.parts)
-        return replace(end, parts=kept + end.parts, events=events + last)
+        return replace(end, parts=other_parts + end.parts, events=events + last)
 
     async def close(self) -> None:
         """Wait for the write under way and begin no other; raise the failure of a write.

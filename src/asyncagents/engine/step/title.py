@@ -59,10 +59,10 @@ class Titles:
         self._running: set[asyncio.Task[None]] = set()
 
     def begin(
-        self, session: Session, workplace: Workplace, told: tuple[MessageWithParts, ...], model: ModelRef
+        self, session: Session, workplace: Workplace, entries: tuple[MessageWithParts, ...], model: ModelRef
     ) -> None:
         """Start a title with the first step of a root session whose prompt is too long to be its title."""
-        text = _first_prompt_text(told)
+        text = _first_prompt_text(entries)
         is_long = len(text) > TITLE_LENGTH or "\n" in text.strip()
         if session.parent_id is not None or not is_long or session.title != title_from(text):
             return
@@ -112,8 +112,8 @@ class Titles:
                             words.append(text)
                         case StepFinish(finish=finish, tokens=tokens, cost=cost):
                             seen.record_outcome(event, None, lambda: ModelTurn((TextBlock("".join(words)),)))
-                            said = "".join(words) if finish == "stop" else ""
-                            end = replace(end, title=_clean_title(said), tokens=tokens, cost=cost)
+                            answer = "".join(words) if finish == "stop" else ""
+                            end = replace(end, title=_clean_title(answer), tokens=tokens, cost=cost)
                         case StreamError(failure=failure):
                             seen.record_outcome(None, failure, lambda: ModelTurn(()))
                             return replace(end, tokens=Tokens.zero())
@@ -123,29 +123,29 @@ class Titles:
 
 
 def _estimate_tokens(request: ChatRequest) -> Tokens:
-    told = sum(len(each.text) for each in request.messages if isinstance(each, UserTurn))
-    return replace(Tokens.zero(), input=(len(request.system) + told) // 4)
+    prompt_chars = sum(len(each.text) for each in request.messages if isinstance(each, UserTurn))
+    return replace(Tokens.zero(), input=(len(request.system) + prompt_chars) // 4)
 
 
-def _first_prompt_text(told: tuple[MessageWithParts, ...]) -> str:
+def _first_prompt_text(entries: tuple[MessageWithParts, ...]) -> str:
     """Return the text of the first prompt, as `admit` reads it for a title."""
-    return next(_prompt_texts(told), "")
+    return next(_prompt_texts(entries), "")
 
 
-def is_first_prompt(told: tuple[MessageWithParts, ...]) -> bool:
+def is_first_prompt(entries: tuple[MessageWithParts, ...]) -> bool:
     """Whether there is exactly one prompt; a person's shell commands do not count."""
-    return len(list(islice(_prompt_texts(told), 2))) == 1
+    return len(list(islice(_prompt_texts(entries), 2))) == 1
 
 
-def _prompt_texts(told: tuple[MessageWithParts, ...]) -> Iterator[str]:
-    for entry in told:
+def _prompt_texts(entries: tuple[MessageWithParts, ...]) -> Iterator[str]:
+    for entry in entries:
         texts = [part.text for part in entry.parts if isinstance(part, TextPart) and not part.synthetic]
         if texts and isinstance(entry.info, UserMessage):
             yield "\n".join(texts)
 
 
-def _clean_title(said: str) -> str:
+def _clean_title(text: str) -> str:
     """Return the first line of a title, without thinking text, quotes and markup."""
-    lines = [line.strip().strip("\"'`*# ") for line in said.split("</think>")[-1].splitlines()]
+    lines = [line.strip().strip("\"'`*# ") for line in text.split("</think>")[-1].splitlines()]
     line = next((line for line in lines if line), "")
     return line if len(line) <= TITLE_LENGTH else f"{line[: TITLE_LENGTH - 1].rstrip()}…"

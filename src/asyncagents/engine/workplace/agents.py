@@ -184,30 +184,30 @@ class Agents:
     def _build_agent(self, name: str, file: AgentFile | None, own: AgentConfig | None) -> Agent | None:
         """Build an agent from its layers; None if it is disabled."""
         written = [each for each in (file.config if file else None, own) if each is not None]
-        said, built_in = _merge_configs(written), _BUILT_IN.get(name)
-        if said.disable:
+        config, built_in = _merge_configs(written), _BUILT_IN.get(name)
+        if config.disable:
             return None
         known = built_in or _BuiltIn(
-            mode="all", prompt=_FALLBACK_PROMPTS[said.mode or "all"], description=None
+            mode="all", prompt=_FALLBACK_PROMPTS[config.mode or "all"], description=None
         )
-        mode = said.mode or known.mode
+        mode = config.mode or known.mode
         return Agent(
             name=name,
             mode=mode,
             layers=self._build_layers(known, written),
-            prompt=said.prompt or prompt_text(known.prompt),
-            description=said.description or known.description,
-            model=said.model,
-            variant=said.variant,
-            temperature=known.temperature if said.temperature is None else said.temperature,
-            top_p=said.top_p,
-            steps=said.steps,
-            hidden=known.hidden if said.hidden is None else said.hidden,
+            prompt=config.prompt or prompt_text(known.prompt),
+            description=config.description or known.description,
+            model=config.model,
+            variant=config.variant,
+            temperature=known.temperature if config.temperature is None else config.temperature,
+            top_p=config.top_p,
+            steps=config.steps,
+            hidden=known.hidden if config.hidden is None else config.hidden,
             native=built_in is not None,
             color=file.color if file else None,
             options={key: value for each in written for key, value in each.options.items()},
             asks_anew=tuple(permission for permission, action in known.floors if action == "ask"),
-            sandbox=self._effective_sandbox(said.sandbox),
+            sandbox=self._effective_sandbox(config.sandbox),
             origin=str(file.origin) if file else "built in" if built_in else "config",
         )
 
@@ -242,8 +242,8 @@ def _merge_configs(written: Sequence[AgentConfig]) -> AgentConfig:
     """Merge configs field by field; the later value wins."""
     merged = AgentConfig()
     for each in written:
-        said = {field: getattr(each, field) for field in AgentConfig.__struct_fields__}
-        merged = replace(merged, **{field: value for field, value in said.items() if value is not None})
+        values = {field: getattr(each, field) for field in AgentConfig.__struct_fields__}
+        merged = replace(merged, **{field: value for field, value in values.items() if value is not None})
     return merged
 
 
@@ -313,9 +313,9 @@ def _skills_text(skills: Sequence[Skill]) -> str:
     if not skills:
         return ""
     listed = sorted(skills, key=lambda skill: skill.name)
-    told = "\n".join(f"- {skill.name}: {_one_line(skill.description)}" for skill in listed)
+    listing = "\n".join(f"- {skill.name}: {_one_line(skill.description)}" for skill in listed)
     return _wrap_in_tag(
-        "skills", None, f"Load one with the skill tool when its description fits the task.\n{told}"
+        "skills", None, f"Load one with the skill tool when its description fits the task.\n{listing}"
     )
 
 

@@ -140,12 +140,12 @@ class Permissions:
             if action == "ask" and not {ask_hash := plan_hash(call, ask), WRITTEN_BY_PERSON} & set(
                 call.granted
             ):
-                said = await _ask_hook(call, ask, workplace)
-                if said == "ask":
+                decision = await _ask_hook(call, ask, workplace)
+                if decision == "ask":
                     return workplace.ask_policy.refusal or self._open_ask(
                         call, ask, ask_hash, workplace.ask_policy
                     )
-                if said == "deny":
+                if decision == "deny":
                     return _denial(call, ask)
         return None
 

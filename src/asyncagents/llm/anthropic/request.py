@@ -113,8 +113,8 @@ def _wire_messages(request: ChatRequest) -> list[_WireMessage]:
     """Convert the messages and merge adjacent ones of one role, since the API requires alternating roles."""
     ids = _CallIds()
     turns: list[_WireMessage] = []
-    for told in request.messages:
-        role, blocks = _message_blocks(told, request.model.model_id, ids)
+    for message in request.messages:
+        role, blocks = _message_blocks(message, request.model.model_id, ids)
         if not blocks:
             continue
         if turns and turns[-1].role == role:
@@ -153,23 +153,23 @@ class _CallIds:
 
 
 def _message_blocks(
-    told: RequestMessage, model_id: str, ids: _CallIds
+    message: RequestMessage, model_id: str, ids: _CallIds
 ) -> tuple[Literal["user", "assistant"], list[Json]]:
-    match told:
+    match message:
         case UserTurn(text, files):
-            said = [{"type": "text", "text": text}] if text.strip() else []
-            return "user", [*(_file_json(file) for file in files), *said]
+            text_blocks = [{"type": "text", "text": text}] if text.strip() else []
+            return "user", [*(_file_json(file) for file in files), *text_blocks]
         case ToolTurn():
-            return "user", [_result_json(told, ids)]
+            return "user", [_result_json(message, ids)]
         case ModelTurn():
-            blocks = [json for block in told.blocks for json in _block_json(block, model_id, ids)]
+            blocks = [json for block in message.blocks for json in _block_json(block, model_id, ids)]
             while (
                 blocks and blocks[-1]["type"] in _THINKING_BLOCKS
             ):  # the API refuses them at the end of a message
                 blocks.pop()
             return "assistant", blocks
         case _:
-            assert_never(told)
+            assert_never(message)
 
 
 def _block_json(block: Block, model_id: str, ids: _CallIds) -> Iterator[Json]:
@@ -199,8 +199,8 @@ def _thinking_json(thought: ThinkingBlock, model_id: str) -> Iterator[Json]:
 def _result_json(turn: ToolTurn, ids: _CallIds) -> Json:
     result: Json = {"type": "tool_result", "tool_use_id": ids.get(turn.call_id)}
     if turn.files:
-        said = [{"type": "text", "text": turn.output}] if turn.output.strip() else []
-        result["content"] = [*said, *map(_file_json, turn.files)]
+        text_blocks = [{"type": "text", "text": turn.output}] if turn.output.strip() else []
+        result["content"] = [*text_blocks, *map(_file_json, turn.files)]
     elif turn.output:
         result["content"] = turn.output
     if turn.failed:

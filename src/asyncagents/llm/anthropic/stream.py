@@ -23,22 +23,9 @@ from asyncagents.llm.model import (
     ToolCallReady,
     ToolCallStart,
 )
+from asyncagents.llm.wire.finish import FINISH_REASONS, token_count
 from asyncagents.llm.wire.json_repair import DECODE_ERRORS, decode_repaired, read_arguments
 from asyncagents.llm.wire.tool_name import NAMELESS
-
-_FINISH: dict[str, Finish] = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "stop": "stop",
-    "tool_use": "tool-calls",
-    "tool_calls": "tool-calls",
-    "max_tokens": "length",
-    "length": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "content-filter",
-    "content_filter": "content-filter",
-    "error": "error",
-}
 
 
 class AnthropicDelta(Struct, gc=False):
@@ -82,7 +69,7 @@ decode_event = msgspec.json.Decoder(AnthropicEvent).decode
 
 
 def finish_of(reason: str) -> Finish:
-    return _FINISH.get(reason, "unknown")
+    return FINISH_REASONS.get(reason, "unknown")
 
 
 class AnthropicUsage(Struct, frozen=True, kw_only=True):
@@ -99,11 +86,11 @@ class AnthropicUsage(Struct, frozen=True, kw_only=True):
             return self
         return replace(
             self,
-            input=max(self.input, _count(usage, "input_tokens")),
-            output=max(self.output, _count(usage, "output_tokens")),
-            thinking=max(self.thinking, _count(usage.get("output_tokens_details"), "thinking_tokens")),
-            read=max(self.read, _count(usage, "cache_read_input_tokens")),
-            write=max(self.write, _count(usage, "cache_creation_input_tokens")),
+            input=max(self.input, token_count(usage, "input_tokens")),
+            output=max(self.output, token_count(usage, "output_tokens")),
+            thinking=max(self.thinking, token_count(usage.get("output_tokens_details"), "thinking_tokens")),
+            read=max(self.read, token_count(usage, "cache_read_input_tokens")),
+            write=max(self.write, token_count(usage, "cache_creation_input_tokens")),
         )
 
     def tokens(self) -> Tokens | None:
@@ -118,11 +105,6 @@ class AnthropicUsage(Struct, frozen=True, kw_only=True):
             cache=CacheTokens(read=self.read, write=self.write),
             total=total,
         )
-
-
-def _count(of: Any, name: str) -> int:
-    value = of.get(name) if isinstance(of, dict) else None
-    return int(value) if isinstance(value, int | float) and 0 <= value < 2**53 else 0
 
 
 class _OpenBlock(Struct):

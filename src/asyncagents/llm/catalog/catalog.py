@@ -133,7 +133,7 @@ def _price(numbers: PriceNumbers | list[float | None]) -> Price:
 
 def _with_config(facts: ModelFacts, config: ModelConfig) -> ModelFacts:
     """Override the facts by what the config sets."""
-    said = {
+    overrides = {
         "name": config.name,
         "context": config.limit.context,
         "input": config.limit.input,
@@ -144,7 +144,9 @@ def _with_config(facts: ModelFacts, config: ModelConfig) -> ModelFacts:
         "pdf": config.attachment,
         "temperature": config.temperature,
     }
-    facts = replace(facts, known=True, **{key: value for key, value in said.items() if value is not None})
+    facts = replace(
+        facts, known=True, **{key: value for key, value in overrides.items() if value is not None}
+    )
     if config.cost is None:
         return facts
     long = config.cost.context_over_200k

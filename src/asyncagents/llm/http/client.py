@@ -197,8 +197,8 @@ class _ResponseStream:
 
     def _stream_error(self, error: Exception) -> StreamError:
         if self._timeout.expired:
-            told = idle_timeout if self._timeout.has_started else first_event_timeout
-            return told(self._target, self._timeout.seconds)
+            build_error = idle_timeout if self._timeout.has_started else first_event_timeout
+            return build_error(self._target, self._timeout.seconds)
         if isinstance(error, EventTooLong):
             return bad_response(
                 self._target, "too much at once", ProviderResponse(body=self._head), HEAD_KEPT

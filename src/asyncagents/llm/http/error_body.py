@@ -71,9 +71,9 @@ def _read_object(error: dict[str, Any]) -> ErrorDetails:
     named = [error.get("type"), error.get("code"), error.get("status")]
     named.append(inner.get("code") if isinstance(inner, dict) else None)
     code = error.get("code")
-    said = next((error[name] for name in ("message", "detail", "msg", "error_msg") if error.get(name)), "")
+    message = next((error[name] for name in ("message", "detail", "msg", "error_msg") if error.get(name)), "")
     return ErrorDetails(
-        message=_tidy(said if isinstance(said, str) else _json(said)),
+        message=_tidy(message if isinstance(message, str) else _json(message)),
         codes=frozenset(name.lower() for name in named if isinstance(name, str)),
         status=code if isinstance(code, int) and 400 <= code <= 599 else None,
     )

@@ -262,10 +262,10 @@ def idle_timeout(target: RequestTarget, seconds: float) -> StreamError:
 
 
 def bad_response(
-    target: RequestTarget, what: str, answer: ProviderResponse, kept: int = BODY_KEPT
+    target: RequestTarget, what: str, answer: ProviderResponse, max_bytes: int = BODY_KEPT
 ) -> StreamError:
     """Return the error for a response that is not valid on this wire."""
-    clean = target.redact_body(answer.body)[:kept]
+    clean = target.redact_body(answer.body)[:max_bytes]
     excerpt = plain_text(clean)[:EXCERPT]
     headers = {name.lower(): value for name, value in answer.headers.items()}
     message = f"{target.provider_id} sent {what}: {excerpt!r}"
@@ -348,7 +348,7 @@ def _api_error(
     status: int | None = None,
     body: str | None = None,
 ) -> StreamError:
-    kept = {
+    response_headers = {
         replace_surrogates(name): replace_surrogates(target.redact(value))
         for name, value in headers.items()
         if _is_kept_header(name)
@@ -358,7 +358,7 @@ def _api_error(
             message=replace_surrogates(message),
             is_retryable=retry,
             status_code=status,
-            response_headers=kept or None,
+            response_headers=response_headers or None,
             response_body=body,
             metadata={"url": target.url},
         )

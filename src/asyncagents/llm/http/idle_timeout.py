@@ -77,11 +77,11 @@ class IdleTimeout:
     def _on_timer(self) -> None:
         self._timer = None
         now = self._loop.time()
-        heard = min(
+        idle_deadline = min(
             self._last_activity + self.seconds,
             max(self._last_content + PING_SECONDS, self._last_content + self.seconds),
         )
-        left = heard - now if self.waiting else self.seconds
+        left = idle_deadline - now if self.waiting else self.seconds
         if left > 0:
             self._arm(left)
             return

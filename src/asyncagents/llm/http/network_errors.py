@@ -51,9 +51,9 @@ def _system_message(error: BaseException) -> str:
     """Return the operating system's message without the addresses that were tried."""
     if isinstance(error, socket.gaierror):
         return "no host of this name is known"
-    said = error.strerror if isinstance(error, OSError) else None
-    if said and not said.startswith(("Connect call failed", "Multiple exceptions")):
-        return said
+    message = error.strerror if isinstance(error, OSError) else None
+    if message and not message.startswith(("Connect call failed", "Multiple exceptions")):
+        return message
     number = error.errno if isinstance(error, OSError) else None
     return errno.errorcode.get(number, str(number)) if number else str(error) or type(error).__name__
 

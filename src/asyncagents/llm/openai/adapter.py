@@ -29,10 +29,10 @@ class EncodedCache(Generic[T]):
         self._known: BoundedDict[int, tuple[T, msgspec.Raw]] = BoundedDict(MAX_ENTRIES)
 
     def __call__(self, value: T) -> msgspec.Raw:
-        kept = self._known.get(id(value))
-        if kept is None:
-            kept = self._known[id(value)] = value, msgspec.Raw(msgspec.json.encode(self._write(value)))
-        return kept[1]
+        entry = self._known.get(id(value))
+        if entry is None:
+            entry = self._known[id(value)] = value, msgspec.Raw(msgspec.json.encode(self._write(value)))
+        return entry[1]
 
 
 class OpenAIChat:

@@ -86,22 +86,22 @@ def _tool_choice(choice: str | None) -> str | dict[str, Any] | None:
 def _messages(request: ChatRequest) -> Iterator[dict[str, Any]]:
     thinks = False
     shown: list[dict[str, Any]] = []
-    for told in request.messages:
-        if shown and not isinstance(told, ToolTurn):
+    for message in request.messages:
+        if shown and not isinstance(message, ToolTurn):
             yield {"role": "user", "content": shown}
             shown = []
-        match told:
+        match message:
             case UserTurn(text, files):
                 yield {"role": "user", "content": _content(text, files)}
             case ModelTurn():
-                thought = _own_reasoning(told, request.model.model_id)
+                thought = _own_reasoning(message, request.model.model_id)
                 thinks = thinks or thought is not None
-                yield from _assistant_messages(told, thought or "" if thinks else None)
+                yield from _assistant_messages(message, thought or "" if thinks else None)
             case ToolTurn():
-                yield {"role": "tool", "tool_call_id": _wire_id(told.call_id), "content": told.output}
-                shown += _result_files(told)
+                yield {"role": "tool", "tool_call_id": _wire_id(message.call_id), "content": message.output}
+                shown += _result_files(message)
             case _:
-                assert_never(told)
+                assert_never(message)
     if shown:
         yield {"role": "user", "content": shown}
 
@@ -148,8 +148,8 @@ def _wire_id(call_id: str) -> str:
 def _content(text: str, files: Sequence[Attachment]) -> str | list[dict[str, Any]]:
     if not files:
         return text
-    said = [{"type": "text", "text": text}] if text else []
-    return [*said, *(_file_json(file) for file in files)]
+    text_parts = [{"type": "text", "text": text}] if text else []
+    return [*text_parts, *(_file_json(file) for file in files)]
 
 
 def _file_json(file: Attachment) -> dict[str, Any]:

@@ -21,24 +21,12 @@ from asyncagents.llm.model import (
     TextStart,
 )
 from asyncagents.llm.openai.calls import CallAssembler, FunctionDelta, ToolDelta
+from asyncagents.llm.wire.finish import FINISH_REASONS, token_count
 from asyncagents.llm.wire.json_repair import DECODE_ERRORS, decode_repaired
 
 DONE = b"[DONE]"
 
-_FINISH: dict[str, Finish] = {
-    "stop": "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "tool_calls": "tool-calls",
-    "function_call": "tool-calls",
-    "tool_use": "tool-calls",
-    "length": "length",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "content_filter": "content-filter",
-    "refusal": "content-filter",
-    "error": "error",
-}
+_FINISH: dict[str, Finish] = FINISH_REASONS | {"function_call": "tool-calls"}
 
 
 class ChunkDelta(Struct, gc=False):
@@ -72,14 +60,15 @@ def finish_of(reason: str) -> Finish:
 
 def tokens_of(usage: Any) -> Tokens | None:
     """Convert the usage: the API includes cached tokens in the prompt and reasoning in the completion."""
-    prompt, completion = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
-    total = _count(usage, "total_tokens") or prompt + completion
+    prompt, completion = token_count(usage, "prompt_tokens"), token_count(usage, "completion_tokens")
+    total = token_count(usage, "total_tokens") or prompt + completion
     if not total:
         return None
     details = usage.get("prompt_tokens_details")
-    read = _count(details, "cached_tokens") or _count(usage, "prompt_cache_hit_tokens")  # DeepSeek's
-    write = _count(details, "cache_write_tokens")  # OpenRouter's
-    reasoning = _count(usage.get("completion_tokens_details"), "reasoning_tokens")
+    read = token_count(details, "cached_tokens")
+    read = read or token_count(usage, "prompt_cache_hit_tokens")  # DeepSeek's
+    write = token_count(details, "cache_write_tokens")  # OpenRouter's
+    reasoning = token_count(usage.get("completion_tokens_details"), "reasoning_tokens")
     # xAI excludes reasoning from the completion, which shows in its total.
     inside = total < prompt + completion + reasoning
     return Tokens(
@@ -89,11 +78,6 @@ def tokens_of(usage: Any) -> Tokens | None:
         cache=CacheTokens(read=read, write=write),
         total=total,
     )
-
-
-def _count(of: Any, name: str) -> int:
-    value = of.get(name) if isinstance(of, dict) else None
-    return int(value) if isinstance(value, int | float) and 0 <= value < 2**53 else 0
 
 
 def reasoning_in(delta: ChunkDelta) -> str:

@@ -88,10 +88,10 @@ class PydanticAiModel:
                 yield StepStart()
                 reader = PydanticAiReader(request.model.model_id)
                 async for event in self._read_events(response):
-                    for said in reader.read(event):
-                        yield said
-                for said in final_events(response.get()):
-                    yield said
+                    for model_event in reader.read(event):
+                        yield model_event
+                for model_event in final_events(response.get()):
+                    yield model_event
         except Exception as error:  # noqa: BLE001  a dozen SDKs raise error classes of their own
             yield map_error(self._target(request), error)
 

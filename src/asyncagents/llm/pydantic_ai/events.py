@@ -139,8 +139,8 @@ def final_events(response: ModelResponse) -> Iterator[ModelEvent]:
     The provider's own reason is in `provider_details`, except for a refusal.
     """
     finish = response.finish_reason
-    said = (response.provider_details or {}).get("finish_reason")
-    if said or finish == "content_filter":
+    reason = (response.provider_details or {}).get("finish_reason")
+    if reason or finish == "content_filter":
         yield StepFinish(_FINISH[finish] if finish else "unknown", tokens_of(response.usage))
         yield StreamFinish()
 

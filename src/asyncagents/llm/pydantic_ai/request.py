@@ -66,8 +66,8 @@ def build_messages(request: ChatRequest) -> list[ModelMessage]:
     return list(_messages(request.messages, request.model.model_id))
 
 
-def _messages(told: Sequence[RequestMessage], model_id: str) -> Iterator[ModelMessage]:
-    for from_model, group in groupby(told, lambda one: isinstance(one, ModelTurn)):
+def _messages(messages: Sequence[RequestMessage], model_id: str) -> Iterator[ModelMessage]:
+    for from_model, group in groupby(messages, lambda one: isinstance(one, ModelTurn)):
         if from_model:
             for step in group:
                 assert isinstance(step, ModelTurn)
@@ -78,18 +78,18 @@ def _messages(told: Sequence[RequestMessage], model_id: str) -> Iterator[ModelMe
             yield ModelRequest(parts=[_request_part(one) for one in group if not isinstance(one, ModelTurn)])
 
 
-def _request_part(told: UserTurn | ToolTurn) -> ModelRequestPart:
-    match told:
+def _request_part(turn: UserTurn | ToolTurn) -> ModelRequestPart:
+    match turn:
         case UserTurn(text, files):
-            said: list[UserContent] = [text] if text or not files else []
-            return UserPromptPart(content=[*said, *map(_file_content, files)] if files else text)
+            text_content: list[UserContent] = [text] if text or not files else []
+            return UserPromptPart(content=[*text_content, *map(_file_content, files)] if files else text)
         case ToolTurn(call_id, tool, output, failed, files):
             content = [output, *map(_file_content, files)] if files else output
             return ToolReturnPart(
                 wire_name(tool), content, call_id, outcome="failed" if failed else "success"
             )
         case _:
-            assert_never(told)
+            assert_never(turn)
 
 
 def _response_parts(block: Block, model_id: str) -> Iterator[ModelResponsePart]:
@@ -109,26 +109,28 @@ def thinking_metadata(thought: ThinkingPart, model_id: str) -> dict[str, Any] | 
     """Return the metadata to send back with a thinking part; None if its provider needs none."""
     if thought.provider_name is None:
         return None
-    kept = {
+    metadata = {
         "provider": thought.provider_name,
         "model": model_id,
         "id": thought.id,
         "signature": thought.signature,
         "details": thought.provider_details,
     }
-    return {WIRE: {name: replace_surrogates_in(value) for name, value in kept.items() if value is not None}}
+    return {
+        WIRE: {name: replace_surrogates_in(value) for name, value in metadata.items() if value is not None}
+    }
 
 
 def _thinking_parts(thought: ThinkingBlock, model_id: str) -> Iterator[ThinkingPart]:
     """Yield the thinking part only for the model that wrote it: providers refuse signatures of others."""
-    kept: dict[str, Any] = (thought.metadata or {}).get(WIRE) or {}
-    if kept.get("model") == model_id:
+    metadata: dict[str, Any] = (thought.metadata or {}).get(WIRE) or {}
+    if metadata.get("model") == model_id:
         yield ThinkingPart(
             content=thought.text,
-            id=kept.get("id"),
-            signature=kept.get("signature"),
-            provider_name=kept.get("provider"),
-            provider_details=kept.get("details"),
+            id=metadata.get("id"),
+            signature=metadata.get("signature"),
+            provider_name=metadata.get("provider"),
+            provider_details=metadata.get("details"),
         )
 
 

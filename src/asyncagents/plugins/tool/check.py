@@ -14,14 +14,14 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 def usable_tools(tools: Iterable[AnyTool]) -> tuple[tuple[AnyTool, ...], list[str]]:
     """Return the usable tools, and a warning for each other one."""
     good: list[AnyTool] = []
-    told: list[str] = []
+    warnings: list[str] = []
     for tool in tools:
         why = why_unusable(tool)
         if why is None:
             good.append(tool)
         else:
-            told.append(f"the tool {str(tool.name)[:80]!r} is ignored: {why}")
-    return tuple(good), told
+            warnings.append(f"the tool {str(tool.name)[:80]!r} is ignored: {why}")
+    return tuple(good), warnings
 
 
 def why_unusable(tool: AnyTool) -> str | None:

@@ -145,13 +145,13 @@ class _Reference(Struct, frozen=True, forbid_unknown_fields=True):
 
 def _read_reference(value: dict[str, Any]) -> Pending:
     try:
-        said = msgspec.convert(value, _Reference)
+        reference = msgspec.convert(value, _Reference)
     except msgspec.ValidationError as error:
         raise TypeError(
             f"an async tool returns externalRef, estimatedDuration and output: {error}"
         ) from error
-    estimated = None if said.estimated_ms is None else said.estimated_ms / 1000
-    return Pending(note=said.output, external_ref=said.external_ref, estimated_seconds=estimated)
+    estimated = None if reference.estimated_ms is None else reference.estimated_ms / 1000
+    return Pending(note=reference.output, external_ref=reference.external_ref, estimated_seconds=estimated)
 
 
 def _wrap_validate(function: Function) -> Validate:

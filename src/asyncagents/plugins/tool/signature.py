@@ -29,7 +29,7 @@ def tool_signature(function: Callable[..., Any]) -> ToolSignature:
     """Read the signature of a function. Raises `InvalidInput`, which says what to write instead."""
     name = getattr(function, "__name__", type(function).__name__)
     hints = _hints(function, name)
-    description, told = _split_docstring(inspect.getdoc(function) or "")
+    description, entries = _split_docstring(inspect.getdoc(function) or "")
     fields: list[tuple[str, Any, Any]] = []
     context = None
     for parameter in inspect.signature(function).parameters.values():
@@ -37,7 +37,7 @@ def tool_signature(function: Callable[..., Any]) -> ToolSignature:
         if hint is ToolContext:
             context = parameter.name
             continue
-        fields.append(_field(parameter, hint, told.get(parameter.name), name))
+        fields.append(_field(parameter, hint, entries.get(parameter.name), name))
     args = msgspec.defstruct(name, fields, kw_only=True, frozen=True, module=function.__module__)
     try:
         msgspec.json.schema_components([args])
@@ -56,12 +56,14 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
         ) from error
 
 
-def _field(parameter: inspect.Parameter, hint: Any, told: str | None, name: str) -> tuple[str, Any, Any]:
+def _field(
+    parameter: inspect.Parameter, hint: Any, description: str | None, name: str
+) -> tuple[str, Any, Any]:
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
         raise InvalidInput(f"the tool {name} takes {parameter}: a model gives arguments by name, each once")
     if hint is None:
         raise InvalidInput(f"the parameter {parameter.name} of the tool {name} has no type: write one")
-    kind = _with_description(hint, told)
+    kind = _with_description(hint, description)
     if parameter.default is parameter.empty:
         return parameter.name, kind, msgspec.NODEFAULT
     if isinstance(parameter.default, list | dict | set | bytearray):
@@ -69,7 +71,7 @@ def _field(parameter: inspect.Parameter, hint: Any, told: str | None, name: str)
     return parameter.name, kind, parameter.default
 
 
-def _with_description(hint: Any, told: str | None) -> Any:
+def _with_description(hint: Any, description: str | None) -> Any:
     """Add the description of `Annotated[int, "how many"]`, or else of the docstring's entry."""
     if get_origin(hint) is Annotated:
         kind, *extras = get_args(hint)
@@ -77,9 +79,11 @@ def _with_description(hint: Any, told: str | None) -> Any:
         metas = [extra for extra in extras if isinstance(extra, Meta)]
         for meta in metas:
             kind = Annotated[kind, meta]
-        told = texts[0] if texts else (None if any(meta.description for meta in metas) else told)
+        description = (
+            texts[0] if texts else (None if any(meta.description for meta in metas) else description)
+        )
         hint = kind
-    return Annotated[hint, Meta(description=told)] if told else hint
+    return Annotated[hint, Meta(description=description)] if description else hint
 
 
 def _split_docstring(text: str) -> tuple[str, dict[str, str]]:
@@ -87,7 +91,7 @@ def _split_docstring(text: str) -> tuple[str, dict[str, str]]:
     section = _SECTION.search(text)
     if section is None:
         return text.strip(), {}
-    told: dict[str, str] = {}
+    entries: dict[str, str] = {}
     last = None
     for line in text[section.end() :].splitlines():
         if _OTHER.match(line):
@@ -95,7 +99,7 @@ def _split_docstring(text: str) -> tuple[str, dict[str, str]]:
         entry = _ENTRY.match(line)
         if entry:
             last = entry[1]
-            told[last] = entry[2].strip()
+            entries[last] = entry[2].strip()
         elif last and line.strip():
-            told[last] += f" {line.strip()}"
-    return text[: section.start()].strip(), told
+            entries[last] += f" {line.strip()}"
+    return text[: section.start()].strip(), entries

@@ -126,10 +126,12 @@ def error_response(status: int, message: str, headers: Pairs = ()) -> Response:
 
 def damaged_response(error: Damaged) -> Response:
     """Build the 500 for an unreadable row. A retry does not help; `damaged` distinguishes it from a bug."""
-    said = (
+    problem = (
         f"a row of this session is unreadable, so the session cannot continue ({str(error)[:LONGEST_REASON]})"
     )
-    message = f"{said}; other sessions are not affected. Restore the row from a backup, or delete the session"
+    message = (
+        f"{problem}; other sessions are not affected. Restore the row from a backup, or delete the session"
+    )
     return Response(500, encode({"name": ERROR_NAMES[500], "data": {"message": message, "damaged": True}}))
 
 

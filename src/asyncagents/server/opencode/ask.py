@@ -37,10 +37,10 @@ async def permissions(server: ServerContext, request: Request) -> Response:
 @routes.post("/permission/{id}/reply", access="token", body=PermissionReply, response=bool, statuses=(409,))
 async def reply_permission(server: ServerContext, request: Request) -> Response:
     """Reply to a permission request."""
-    said = read_body(request, PermissionReply)
-    if said.message and said.reply != "reject":
+    body = read_body(request, PermissionReply)
+    if body.message and body.reply != "reject":
         raise InvalidInput("message is only allowed with reject: it tells the model what to do instead")
-    await server.runtime.answer(path_id(request, "id", "ask"), said.reply, message=said.message or "")
+    await server.runtime.answer(path_id(request, "id", "ask"), body.reply, message=body.message or "")
     return json_response(True)
 
 
@@ -54,8 +54,8 @@ async def questions(server: ServerContext, request: Request) -> Response:
 @routes.post("/question/{id}/reply", access="token", body=QuestionReply, response=bool, statuses=(409,))
 async def reply_question(server: ServerContext, request: Request) -> Response:
     """Reply to a question."""
-    said = read_body(request, QuestionReply)
-    await server.runtime.answer(path_id(request, "id", "ask"), said.answers)
+    body = read_body(request, QuestionReply)
+    await server.runtime.answer(path_id(request, "id", "ask"), body.answers)
     return json_response(True)
 
 

@@ -38,12 +38,14 @@ async def get(server: ServerContext, request: Request) -> Response:
     workplace = await request_workplace(server, request)
     defaults = server.runtime.defaults
     ref = workplace.default_model or (defaults.model if defaults.missing is None else None)
-    said = (
+    settings = (
         redacted_settings(await load_directory_config(server, request))
         if _is_from_files(workplace)
         else dict(REQUIRED_KEYS)
     )
-    return json_response(said if ref is None else {"model": f"{ref.provider_id}/{ref.model_id}", **said})
+    return json_response(
+        settings if ref is None else {"model": f"{ref.provider_id}/{ref.model_id}", **settings}
+    )
 
 
 def _is_from_files(workplace: Workplace) -> bool:

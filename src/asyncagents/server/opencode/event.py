@@ -67,13 +67,13 @@ class _EventFrames:
 
     async def frames(self, cursor: str) -> AsyncGenerator[bytes, None]:
         """Yield frames until the directory is disposed of, or the runtime is closed."""
-        async with aclosing(self._broadcast.listen(self._directory, since=cursor)) as heard:
-            await anext(heard)
+        async with aclosing(self._broadcast.listen(self._directory, since=cursor)) as batches:
+            await anext(batches)
             yield self.own_frame(CONNECTED)
             async for missed in self._missed_frames():
                 yield missed
             try:
-                async for items in heard:
+                async for items in batches:
                     if items:
                         yield self._encode_items(items)
                     if any(self._ends(item) for item in items):
@@ -102,8 +102,8 @@ class _EventFrames:
             return b'{"payload":'
         if location not in self._heads:
             project = {"project": location.project} if location.project else {}
-            said = encode({"directory": location.directory, **project})
-            self._heads[location] = said[:-1] + b',"payload":'
+            head = encode({"directory": location.directory, **project})
+            self._heads[location] = head[:-1] + b',"payload":'
         return self._heads[location]
 
     def own_frame(self, type: str) -> bytes:

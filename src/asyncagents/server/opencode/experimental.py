@@ -104,8 +104,8 @@ async def log(server: ServerContext, request: Request) -> Response:
     The entry is escaped into one line."""
     line = read_body(request, LogLine)
     extra = f" {line.extra!r}" if line.extra else ""
-    told = f"{line.service!r}: {line.message!r}{extra}"[:LONGEST_LOG]
-    _log.log(_LEVELS[line.level], "action=client_log %s", told)
+    text = f"{line.service!r}: {line.message!r}{extra}"[:LONGEST_LOG]
+    _log.log(_LEVELS[line.level], "action=client_log %s", text)
     return json_response(True)
 
 

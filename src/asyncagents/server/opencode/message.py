@@ -83,8 +83,8 @@ def _parse_before(request: Request) -> MessageCursor | None:
 
 
 def _next_page_headers(request: Request, cursor: str) -> Pairs:
-    kept = {name: value for name, value in request.query if name != AUTH_TOKEN}
-    query = {**kept, "before": cursor}
+    parameters = {name: value for name, value in request.query if name != AUTH_TOKEN}
+    query = {**parameters, "before": cursor}
     where = f"http://{request.header('host')}{request.path}?{urlencode(query)}"
     return (
         ("x-next-cursor", cursor),

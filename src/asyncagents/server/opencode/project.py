@@ -65,10 +65,10 @@ def save_note(data: Path | None, project_id: str, new: ProjectNote) -> ProjectNo
     """Merge new fields into the note of a project; fields that are None keep their values."""
     notes = read_notes(data)
     known = notes.get(project_id, ProjectNote())
-    said = {
+    changes = {
         name: value for name in ProjectNote.__struct_fields__ if (value := getattr(new, name)) is not None
     }
-    notes[project_id] = msgspec.structs.replace(known, **said)
+    notes[project_id] = msgspec.structs.replace(known, **changes)
     if data is None or len(notes) > MOST_PROJECTS:
         raise Conflict(f"too many project notes: at most {MOST_PROJECTS}; remove some from {NOTES_FILE}")
     _write_notes(data / NOTES_FILE, msgspec.json.encode(notes))
@@ -234,7 +234,7 @@ async def _projects(
     notes = await server.blocking.run(partial(read_notes, server.blocking.data))
     projects = []
     for place, (root, has_git) in zip(places, roots, strict=True):
-        said = notes.get(project_id(place), ProjectNote())
+        note = notes.get(project_id(place), ProjectNote())
         projects.append(
             ProjectInfo(
                 id=project_id(place),
@@ -242,9 +242,9 @@ async def _projects(
                 time=times.get(place, new),
                 sandboxes=(),
                 vcs="git" if has_git else None,
-                name=said.name,
-                icon=said.icon,
-                commands=said.commands,
+                name=note.name,
+                icon=note.icon,
+                commands=note.commands,
             )
         )
     return projects

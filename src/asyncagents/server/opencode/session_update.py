@@ -104,7 +104,7 @@ async def unshare(server: ServerContext, request: Request) -> Response:
 )
 async def respond(server: ServerContext, request: Request) -> Response:
     """Reply to a permission request (OpenCode alias of `/permission/{id}/reply`)."""
-    said = read_body(request, PermissionResponse)
+    body = read_body(request, PermissionResponse)
     await server.runtime.session(session_id(request))
-    await server.runtime.answer(path_id(request, "permissionID", "ask"), said.response)
+    await server.runtime.answer(path_id(request, "permissionID", "ask"), body.response)
     return json_response(True)

@@ -195,10 +195,10 @@ def _diffs(diff_request: DiffRequest) -> list[FileDiff]:
             if diff_request.context is None
             else split_patch(git.patch(base, diff_request.context), changes)
         )
-        kept = [
+        diffs = [
             _file_diff(change, patches if diff_request.shows_patch(change.file) else {}) for change in changes
         ]
-        found = [*kept, *_new_files(git, repository, diff_request)]
+        found = [*diffs, *_new_files(git, repository, diff_request)]
     return sorted(found, key=lambda each: each.file or "")
 
 

@@ -41,12 +41,12 @@ async def asks(server: ServerContext, request: Request) -> Response:
 @routes.post("/v1/asks/{id}/answer", access="token", body=AskAnswer, response=Call, statuses=(409,))
 async def answer(server: ServerContext, request: Request) -> Response:
     """Answer a permission request, a question or an approval."""
-    said = read_body(request, AskAnswer)
+    body = read_body(request, AskAnswer)
     call = await server.runtime.answer(
         path_id(request, "id", "ask"),
-        said.reply,
-        input=said.input,
-        message=said.message,
-        by=said.by,
+        body.reply,
+        input=body.input,
+        message=body.message,
+        by=body.by,
     )
     return json_response(call)

@@ -51,15 +51,19 @@ class SentResult(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     metadata: dict[str, Any] | None = None
 
 
-class SentCompleted(Shape, frozen=True, kw_only=True):
+class ResultSubmission(Shape, frozen=True, kw_only=True):
     """`pendingID`: the id that the tool received."""
+
+    schema_name: ClassVar[str] = "SentCompleted"
 
     pending_id: PendingIdText
     result: SentResult
 
 
-class SentFailed(Shape, frozen=True, kw_only=True):
+class ErrorSubmission(Shape, frozen=True, kw_only=True):
     """`error`: what went wrong, for the model."""
+
+    schema_name: ClassVar[str] = "SentFailed"
 
     pending_id: PendingIdText
     error: Annotated[str, Meta(pattern=r"\S")]
@@ -68,7 +72,7 @@ class SentFailed(Shape, frozen=True, kw_only=True):
 @routes.post(
     "/async-tool/result",
     access="token",
-    body=SentCompleted,
+    body=ResultSubmission,
     response=PendingToolCall,
     statuses=(404, 409, 422),
     most_bytes=MOST_BYTES,
@@ -86,7 +90,7 @@ async def post_result(server: ServerContext, request: Request) -> Response:
 @routes.post(
     "/async-tool/error",
     access="token",
-    body=SentFailed,
+    body=ErrorSubmission,
     response=PendingToolCall,
     statuses=(404, 409),
     most_bytes=MOST_BYTES,
@@ -104,7 +108,7 @@ async def post_error(server: ServerContext, request: Request) -> Response:
 @routes.post(
     "/async-tool/webhook",
     access="signature",
-    body=SentCompleted | SentFailed,
+    body=ResultSubmission | ErrorSubmission,
     response=WebhookReceipt,
     statuses=(404, 409, 422),
     most_bytes=MOST_BYTES,

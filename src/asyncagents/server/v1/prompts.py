@@ -89,12 +89,12 @@ async def begin(server: ServerContext, request: Request) -> Response:
 )
 async def post_prompt(server: ServerContext, request: Request) -> Response:
     """Send typed text as a prompt without waiting."""
-    said = read_body(request, FollowUpPrompt)
+    body = read_body(request, FollowUpPrompt)
     sent = await server.runtime.send(
         session_id(request),
-        said.prompt,
+        body.prompt,
         key=idempotency_key(request),
-        wakes=said.wakes,
-        **said.prompt_options(),
+        wakes=body.wakes,
+        **body.prompt_options(),
     )
     return json_response(SendResult(message_id=sent))

@@ -45,13 +45,13 @@ async def events(server: ServerContext, request: Request) -> AnyResponse:
     named, tree = session_id(request), query_flag(request, "tree")
     after = query_text(request, "after") or request.header(LAST_ID) or None
     root_id = await server.runtime.root_of(named) if tree else named
-    heard = server.runtime.follow(named, after=after, tree=tree)
+    batches = server.runtime.follow(named, after=after, tree=tree)
     try:
-        first = await anext(heard)
+        first = await anext(batches)
     except BaseException:
-        await heard.aclose()
+        await batches.aclose()
         raise
-    return StreamingResponse(_frames(first, heard, FollowedSession(root_id, after)))
+    return StreamingResponse(_frames(first, batches, FollowedSession(root_id, after)))
 
 
 class FollowedSession(Struct, frozen=True):
@@ -69,23 +69,23 @@ async def _frames(
         if first.events:
             yield _batch_frames(first)
         try:
-            async for heard in more:
-                yield _batch_frames(heard)
+            async for batch in more:
+                yield _batch_frames(batch)
                 if any(
-                    isinstance(e, SessionDeleted) and e.session_id == followed.root_id for e in heard.events
+                    isinstance(e, SessionDeleted) and e.session_id == followed.root_id for e in batch.events
                 ):
                     return
         except Closed:
             return
 
 
-def _batch_frames(heard: EventBatch) -> bytes:
+def _batch_frames(batch: EventBatch) -> bytes:
     """Encode a batch. Its last frame carries the cursor, so that a resume never skips events of the batch."""
-    if not heard.events:
-        return _cursor_frame(heard.cursor)
-    frames = [_event_frame(event) for event in heard.events]
-    begin = [frame("reset", b"{}")] if heard.reset else []
-    return b"".join([*begin, *frames[:-1], encode_id(heard.cursor), frames[-1]])
+    if not batch.events:
+        return _cursor_frame(batch.cursor)
+    frames = [_event_frame(event) for event in batch.events]
+    begin = [frame("reset", b"{}")] if batch.reset else []
+    return b"".join([*begin, *frames[:-1], encode_id(batch.cursor), frames[-1]])
 
 
 def _event_frame(event: Event) -> bytes:

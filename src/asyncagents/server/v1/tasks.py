@@ -194,8 +194,8 @@ async def _frames(
                     board, cursor = await server.runtime.board.snapshot(kind)
                 following = server.runtime.board.follow(cursor, kind=kind)
                 yield frame("snapshot", encode(board), cursor)
-            async with aclosing(following) as news:
-                async for each in news:
+            async with aclosing(following) as updates:
+                async for each in updates:
                     if each.type == "reset":
                         break
                     yield frame(each.type, each.body, each.cursor)
@@ -220,9 +220,9 @@ async def cancel(server: ServerContext, request: Request) -> Response:
 @routes.post("/v1/tasks/{id}/resume", access="token", key=True, body=Resumption, response=BackgroundTask)
 async def resume(server: ServerContext, request: Request) -> Response:
     """Send a task a follow-up; once per Idempotency-Key."""
-    said = read_body(request, Resumption)
+    body = read_body(request, Resumption)
     return json_response(
-        await server.runtime.tasks.resume(_task_id(request), said.prompt, key=idempotency_key(request))
+        await server.runtime.tasks.resume(_task_id(request), body.prompt, key=idempotency_key(request))
     )
 
 

@@ -16,7 +16,7 @@ class StoreClock:
     def local(self) -> int:
         return self._local.now()
 
-    def learn(self, told: int, *, asked: int, heard: int) -> None:
-        """Correct the clock: the database read `told` between `asked` and `heard` of this machine's clock."""
-        if not asked <= told - self._ahead <= heard:
-            self._ahead = told - (asked + heard) // 2
+    def learn(self, time: int, *, asked: int, heard: int) -> None:
+        """Correct the clock: the database read `time` between `asked` and `heard` of this machine's clock."""
+        if not asked <= time - self._ahead <= heard:
+            self._ahead = time - (asked + heard) // 2

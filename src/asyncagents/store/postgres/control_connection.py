@@ -34,7 +34,7 @@ class ControlConnection:
         self.workers = workers
         self._patience = patience
         self._wake = asyncio.Event()
-        self._news = NotifySchedule(rng)
+        self._schedule = NotifySchedule(rng)
         self._live: deque[str] = deque()
         self._cut_off_timer: asyncio.TimerHandle | None = None
         self.cut_off = self._broken = False
@@ -57,7 +57,7 @@ class ControlConnection:
 
     def announce_commit(self, pools: frozenset[str]) -> None:
         """Announce a commit to other processes soon, unless another announcement covers it."""
-        self._news.add_commit(asyncio.get_running_loop().time(), pools)
+        self._schedule.add_commit(asyncio.get_running_loop().time(), pools)
         self._wake.set()
         if pools:
             self.on_jobs(pools)
@@ -93,9 +93,9 @@ class ControlConnection:
     async def _serve(self, connection: Connection) -> None:
         own = connection.get_server_pid()
 
-        def on_notification(_: object, pid: int, channel: str, said: str) -> None:
+        def on_notification(_: object, pid: int, channel: str, payload: str) -> None:
             if pid != own:
-                self._receive_news(said) if channel == NEWS_CHANNEL else self.on_live(said)
+                self._receive_news(payload) if channel == NEWS_CHANNEL else self.on_live(payload)
 
         await connection.add_listener(NEWS_CHANNEL, on_notification)
         await connection.add_listener(LIVE_CHANNEL, on_notification)
@@ -117,7 +117,7 @@ class ControlConnection:
         """Wait for the next heartbeat, announcement or payload."""
         if connection.is_closed():
             raise ConnectionResetError("the connection was closed")
-        due = next_beat if self._news.at is None else min(next_beat, self._news.at)
+        due = next_beat if self._schedule.at is None else min(next_beat, self._schedule.at)
         self._wake.clear()
         if self._live or self.workers.beat_requested.is_set():
             return
@@ -135,19 +135,21 @@ class ControlConnection:
                 timeout=timeout,
             )
         now = asyncio.get_running_loop().time()
-        if self._news.at is not None and now >= self._news.at:
-            await self._send_news(connection, self._news.take_payload(now), timeout)
+        if self._schedule.at is not None and now >= self._schedule.at:
+            await self._send_news(connection, self._schedule.take_payload(now), timeout)
 
-    async def _send_news(self, connection: Connection, said: str, timeout: float) -> None:
+    async def _send_news(self, connection: Connection, payload: str, timeout: float) -> None:
         try:
-            await connection.execute("SELECT pg_notify($1, $2)", NEWS_CHANNEL, said, timeout=timeout)
+            await connection.execute("SELECT pg_notify($1, $2)", NEWS_CHANNEL, payload, timeout=timeout)
         except BaseException:
-            self._news.add_commit(asyncio.get_running_loop().time(), decode_pools(said))  # announced later
+            self._schedule.add_commit(
+                asyncio.get_running_loop().time(), decode_pools(payload)
+            )  # announced later
             raise
 
-    def _receive_news(self, said: str) -> None:
-        pools = decode_pools(said)
-        self._news.receive(asyncio.get_running_loop().time(), pools)
+    def _receive_news(self, payload: str) -> None:
+        pools = decode_pools(payload)
+        self._schedule.receive(asyncio.get_running_loop().time(), pools)
         self.on_news()
         if pools:
             self.on_jobs(pools)

@@ -59,7 +59,7 @@ async def move_store(
             await _clear_target(target)
             columns = await _columns(source, target)
             for table in TABLES:
-                await _copy_table(source, target, table, columns[table], pool=pool, told=told)
+                await _copy_table(source, target, table, columns[table], pool=pool, report=told)
             (newest,) = source.execute("SELECT rev FROM revision").fetchone()
             await _continue_revisions(target, epoch=_epoch(rng), newest=newest)
             rows = await _check_counts(source, target)
@@ -228,7 +228,7 @@ async def _copy_table(
     columns: list[str],
     *,
     pool: str | None,
-    told: ReportProgress,
+    report: ReportProgress,
 ) -> None:
     moves = pool is not None and table == "session"
     wanted = ", ".join("?" if moves and name == "pool" else f'"{name}"' for name in columns)
@@ -237,7 +237,7 @@ async def _copy_table(
     for batch in _batches(found):
         await _send_batch(target, table, columns, batch)
         sent += len(batch)
-        told(table, sent)
+        report(table, sent)
 
 
 async def _send_batch(target: Connection, table: str, columns: list[str], batch: list[Row]) -> None:

@@ -14,9 +14,9 @@ ALL_POOLS = "*"
 NEW_WORK = f'["{ALL_POOLS}"]'
 
 
-def decode_pools(said: str) -> frozenset[str]:
+def decode_pools(payload: str) -> frozenset[str]:
     """Decode a payload: the pools that have work in the queue."""
-    return frozenset(msgspec.json.decode(said, type=list[str])) if said else frozenset()
+    return frozenset(msgspec.json.decode(payload, type=list[str])) if payload else frozenset()
 
 
 class NotifySchedule:
@@ -29,31 +29,31 @@ class NotifySchedule:
         self._pools: set[str] = set()
         self._last = 0.0
         """Time of the last commit that is not announced yet."""
-        self._told = 0.0
+        self._announced_at = 0.0
         """When this or another process last announced work."""
 
     def add_commit(self, now: float, pools: frozenset[str]) -> None:
         """Schedule the announcement of a commit. `pools`: those that it queued work for."""
         self._last = now
         self._pools |= pools
-        at = max(now, self._told + self._jitter()) if pools else now + BATCH_WINDOW_SECONDS
+        at = max(now, self._announced_at + self._jitter()) if pools else now + BATCH_WINDOW_SECONDS
         self.at = at if self.at is None else min(at, self.at)
 
     def receive(self, now: float, pools: frozenset[str]) -> None:
         """Handle a notification of another process: it covers commits of ours that are old enough. Work is
         still announced: what counts is when the other process sent, not when this one received."""
         if pools:
-            self._told = now
+            self._announced_at = now
         if self._last < now - RECEIVED_SECONDS and not self._pools:
             self._clear()
 
     def take_payload(self, now: float) -> str:
         """Take the payload to send now."""
-        said = msgspec.json.encode(sorted(self._pools)).decode() if self._pools else ""
+        payload = msgspec.json.encode(sorted(self._pools)).decode() if self._pools else ""
         if self._pools:
-            self._told = now
+            self._announced_at = now
         self._clear()
-        return said if len(said.encode()) <= MAX_PAYLOAD_BYTES else NEW_WORK
+        return payload if len(payload.encode()) <= MAX_PAYLOAD_BYTES else NEW_WORK
 
     def _clear(self) -> None:
         self.at = None

@@ -36,7 +36,7 @@ class Workers:
     """An unknown owner counts as dead once a read of the table after the first question did not find it."""
 
     def __init__(self, worker: Worker, clock: StoreClock) -> None:
-        self._me = worker
+        self._worker = worker
         self._clock = clock
         self._living: dict[str, FleetPeer] = {worker.id: FleetPeer(False, 0, worker.pools)}
         self._looks = 0
@@ -55,7 +55,7 @@ class Workers:
 
     @property
     def me(self) -> OwnerId:
-        return self._me.id
+        return self._worker.id
 
     def alive(self, owner: OwnerId) -> bool:
         if owner in self._living:
@@ -73,8 +73,8 @@ class Workers:
     async def beat(self, connection: Connection, *, timeout: float) -> None:
         """Send a heartbeat, and read which processes are alive."""
         self.beat_requested.clear()
-        worker, asked = self._me, self._clock.local()
-        told = await connection.fetchval(
+        worker, asked = self._worker, self._clock.local()
+        database_time = await connection.fetchval(
             "INSERT INTO worker (id, host, pid, kind, pools, runs, capacity, listens, patience) "
             "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, make_interval(secs => $9)) "
             "ON CONFLICT (id) DO UPDATE SET beat = clock_timestamp(), runs = excluded.runs, "
@@ -84,7 +84,7 @@ class Workers:
             *(self.runs(), self.capacity(), self.listens(), worker.patience),
             timeout=timeout,
         )
-        self._clock.learn(told, asked=asked, heard=self._clock.local())
+        self._clock.learn(database_time, asked=asked, heard=self._clock.local())
         living = "SELECT id, listens, capacity, pools FROM worker WHERE beat > clock_timestamp() - patience"
         rows = await connection.fetch(living, timeout=timeout)
         self.update_living({row[0]: FleetPeer(row[1], row[2], tuple(row[3])) for row in rows})
@@ -93,7 +93,7 @@ class Workers:
         """Replace the set of living processes, and report deaths."""
         self._looks += 1
         before, self._living = self._living, found
-        self.listeners = sum(each.listens for who, each in found.items() if who != self.me)
+        self.listeners = sum(each.listens for worker_id, each in found.items() if worker_id != self.me)
         self.peers = max(1, sum(each.capacity > 0 for each in found.values()))
         if before.keys() - found.keys() or any(asked < self._looks for asked in self._asked.values()):
             self.on_death()

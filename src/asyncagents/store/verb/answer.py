@@ -84,8 +84,8 @@ async def _repeat_answer(tx: Tx, ask_id: str, reply: Reply) -> Call:
 
 
 def _answer_conflict(ask_id: str, first: Reply, by: str = "") -> Conflict:
-    who = f" by {one_line(by)}" if by else ""
-    return Conflict(f"ask {ask_id!r} was already answered otherwise{who}: {describe_reply(first)}")
+    suffix = f" by {one_line(by)}" if by else ""
+    return Conflict(f"ask {ask_id!r} was already answered otherwise{suffix}: {describe_reply(first)}")
 
 
 def _require_open(call: Call, ask_id: str, ask_hash: str | None) -> Open:

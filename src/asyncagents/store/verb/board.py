@@ -52,13 +52,13 @@ class BoardSums:
     """Caches the sums over all tasks until a task changes or is deleted: computing them reads every task."""
 
     def __init__(self) -> None:
-        self._kept: tuple[Row, TaskStats] | None = None
+        self._stats: tuple[Row, TaskStats] | None = None
         self._totals: tuple[Row | None, dict[tuple[object, ...], int]] = None, {}
 
     async def total(self, tx: Tx, *asked: str | None) -> int:
         """Count the tasks of a query: the name of a statement and its parameters."""
-        state, (kept, totals) = await tx.one("board_state"), self._totals
-        if kept != state or len(totals) >= MAX_TOTALS:
+        state, (totals_state, totals) = await tx.one("board_state"), self._totals
+        if totals_state != state or len(totals) >= MAX_TOTALS:
             totals = {}
             self._totals = state, totals
         if asked not in totals:
@@ -68,11 +68,11 @@ class BoardSums:
     async def stats(self, tx: Tx) -> TaskStats:
         state = await tx.one("board_state")
         assert state is not None
-        kept = self._kept
-        if kept is None or kept[0] != state:
-            kept = state, task_stats(TaskSum(*row) for row in await tx.all("board_sums"))
-            self._kept = kept
-        return kept[1]
+        entry = self._stats
+        if entry is None or entry[0] != state:
+            entry = state, task_stats(TaskSum(*row) for row in await tx.all("board_sums"))
+            self._stats = entry
+        return entry[1]
 
 
 async def task_page(tx: Tx, query: TaskQuery, sums: BoardSums) -> TaskPage:

@@ -38,8 +38,8 @@ async def changes_since(tx: Tx, after: BoardCursor, *, progress: bool, window: i
     at = BoardCursor(epoch=epoch, rev=upto, level=after.level, base=after.base if more else now)
     if more or not progress:
         return BoardChanges(point=at, changes=tuple(changes), more=more)
-    told = {each.task_id for each in changes}
-    moved = await _progressed_tasks(tx, (after.level, now), told, places)
+    changed_ids = {each.task_id for each in changes}
+    moved = await _progressed_tasks(tx, (after.level, now), changed_ids, places)
     return BoardChanges(point=replace(at, level=now), changes=tuple(changes), moved=moved)
 
 
@@ -80,7 +80,7 @@ def _event_type(status: str) -> BoardEventType:
 
 
 async def _progressed_tasks(
-    tx: Tx, since: tuple[int, int], told: set[SessionId], places: QueuePlaces
+    tx: Tx, since: tuple[int, int], changed_ids: set[SessionId], places: QueuePlaces
 ) -> tuple[TaskProgressed, ...]:
     """Read live tasks whose rows did not change but whose progress or place in a queue may have."""
     after, now = since
@@ -96,6 +96,6 @@ async def _progressed_tasks(
             task = decode_task(row)
         except Unreadable:
             continue
-        if task.id not in told:
+        if task.id not in changed_ids:
             found.append(TaskProgressed(task.id, encode(await show_task(tx, task, places)), task.kind))
     return tuple(found)

@@ -97,8 +97,8 @@ async def prune(tx: Tx, claim: Claim, parts: Sequence[PartId]) -> None:
         if call is not None:
             await put_call(tx, replace(call, compacted=tx.now))
             continue
-        kept = await tx.one("part", part_id)
-        part = read_part(kept) if kept else None
+        part_row = await tx.one("part", part_id)
+        part = read_part(part_row) if part_row else None
         if isinstance(part, ToolPart) and isinstance(part.state, ToolCompleted):
             time = replace(part.state.time, compacted=tx.now)
             await put_part(tx, replace(part, state=replace(part.state, time=time)))

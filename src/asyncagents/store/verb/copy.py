@@ -51,8 +51,8 @@ async def copy_source(tx: Tx, session_id: SessionId, *, before: MessageId | None
     if not rows:
         return CopySource(info, ())
     parts: dict[str, list[Part | UnknownPart]] = defaultdict(list)
-    for message_id, *kept in await tx.all("page_parts", session_id, rows[0][4], rows[-1][4]):
-        part = read_part(tuple(kept))
+    for message_id, *columns in await tx.all("page_parts", session_id, rows[0][4], rows[-1][4]):
+        part = read_part(tuple(columns))
         if undone is None or message_id != undone.message_id or (part.id or "") < (undone.part_id or ""):
             parts[message_id].append(part)
     return CopySource(

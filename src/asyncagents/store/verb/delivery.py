@@ -96,9 +96,9 @@ async def claim_deliveries(tx: Tx, wanted: tuple[str, ...], lease_ms: int) -> tu
 
 
 def _due_delivery(row: Row) -> DueDelivery:
-    delivery_id, call_id, url, host, secret, since, attempts, told = row
+    delivery_id, call_id, url, host, secret, since, attempts, body = row
     known = Secret(secret) if secret else None
-    return DueDelivery(delivery_id, CallId(call_id), url, host, known, since, attempts, bytes(told))
+    return DueDelivery(delivery_id, CallId(call_id), url, host, known, since, attempts, bytes(body))
 
 
 async def end_attempt(tx: Tx, delivery: DueDelivery, verdict: DeliveryOutcome) -> None:

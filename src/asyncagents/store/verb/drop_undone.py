@@ -66,5 +66,5 @@ async def _restore_summary(tx: Tx, control: Control, place: int, revert: Revert)
     assert isinstance(message, AssistantMessage), "a summary is an assistant message"
     asked = await require_message(tx, message.parent_id)
     starts = [part.tail_start_id for part in asked.parts if isinstance(part, CompactionPart)]
-    kept = await tx.one("place_of", starts[0]) if starts and starts[0] else None
-    return replace(control, summary=before[0], tail=kept[0] if kept and kept[0] else before[0])
+    tail_row = await tx.one("place_of", starts[0]) if starts and starts[0] else None
+    return replace(control, summary=before[0], tail=tail_row[0] if tail_row and tail_row[0] else before[0])

@@ -212,8 +212,10 @@ async def _insert_message(new: ImportedMessage, tx: Tx) -> None:
     info, mark, rev = new.info, new.mark, await tx.rev()
     columns = info.id, info.session_id, mark.position, mark.turn, mark.hidden
     sorts_by = sort_key(info)
-    kept = None if sorts_by == info.id else sorts_by
-    if not await tx.run("insert_message", *columns, _check_body(new.raw), max(1, mark.version), rev, kept):
+    stored_sort_id = None if sorts_by == info.id else sorts_by
+    if not await tx.run(
+        "insert_message", *columns, _check_body(new.raw), max(1, mark.version), rev, stored_sort_id
+    ):
         raise Conflict(f"message {info.id} exists already, in another session")
     given = mark.input
     if given is not None:

@@ -52,9 +52,9 @@ async def pending_calls(
     found: list[Call] = []
     while wanted := limit - len(found):
         rows = await _page(tx, status, session_id, after=after, limit=wanted)
-        for call_id, *kept in rows:
+        for call_id, *columns in rows:
             with suppress(Unreadable):
-                found.append(decode_call(tuple(kept)))
+                found.append(decode_call(tuple(columns)))
             after = call_id
         if len(rows) < wanted:
             break

@@ -28,16 +28,16 @@ async def insert_reminders(
             return control  # the step before this one was interrupted after its reminders were stored
         asked_by = newest
     stepping = StepInfo(agent=newest.agent, number=control.steps + 1)
-    said = reminder.texts(
+    texts = reminder.texts(
         stepping if spoken is None else await _after_prompt(tx, control.id, stepping, spoken)
     )
-    if not said:
+    if not texts:
         return control
     if asked_by is None:
         asked_by = _message(newest, reminder.message_id, tx.now)
         control = replace(control, positions=control.positions + 1)
         await insert_message(tx, asked_by, position=control.positions, turn=control.turn)
-    for text in said:
+    for text in texts:
         await put_part(tx, _reminder(tx, asked_by, text))
     return control
 

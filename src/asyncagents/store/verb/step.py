@@ -131,10 +131,10 @@ async def _prompt_options(
 ) -> tuple[OutputFormat | None, str]:
     """Read the output format and the system text that prompts of this turn ask for; few prompts do."""
     formed = before.in_turn or any(b'"format":' in each.info for each in unread)
-    told = before.in_turn or any(b'"system":' in each.info for each in unread)
+    has_system = before.in_turn or any(b'"system":' in each.info for each in unread)
     return await find_output_format(tx, control) if formed else None, await turn_system_text(
         tx, control
-    ) if told else ""
+    ) if has_system else ""
 
 
 async def end_backoff(tx: Tx, control: Control, *, reuse: bool) -> _Try:
@@ -202,10 +202,11 @@ async def _addressee(
     return before.parent_id, before.agent, before.model_id, before.provider_id, before.variant
 
 
-def _estimate(tail: tuple[MessageWithParts, ...], shown: frozenset[PartId], told: int) -> Tokens:
+def _estimate(tail: tuple[MessageWithParts, ...], shown: frozenset[PartId], history_tokens: int) -> Tokens:
     """Estimate the input tokens: all that is sent, or the last reported usage and all since, if larger."""
     return replace(
-        Tokens.zero(), input=max(told + estimate_tokens(tail, shown), _since_last_report(tail, shown))
+        Tokens.zero(),
+        input=max(history_tokens + estimate_tokens(tail, shown), _since_last_report(tail, shown)),
     )
 
 

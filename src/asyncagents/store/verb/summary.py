@@ -51,8 +51,10 @@ async def finish_summary(tx: Tx, claim: Claim, summary_end: SummaryEnd) -> Snaps
     if end.message.error is not None:
         tx.emit(SessionError(session_id=control.id, error=end.message.error))
         return await snapshot(tx, await save_session(tx, row, control, info), last=end.message)
-    kept = await tx.one("place_of", summary_end.tail_id) if summary_end.tail_id else None
-    control = replace(control, summary=summary_end.position, tail=kept[0] if kept else summary_end.position)
+    tail_row = await tx.one("place_of", summary_end.tail_id) if summary_end.tail_id else None
+    control = replace(
+        control, summary=summary_end.position, tail=tail_row[0] if tail_row else summary_end.position
+    )
     auto = await _annotate(tx, control, summary_end)
     if auto or _was_working(newest):
         control = await _continue_turn(tx, row, control, summary_end)

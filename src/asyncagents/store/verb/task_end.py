@@ -206,10 +206,10 @@ async def _result(tx: Tx, done: Task, call: Call) -> Result:
         "status": done.status,
         "summary": call_summaries(tuple(reversed(calls))),
     }
-    told = texts.sync_output_text(texts.shorten_task(done))
+    output = texts.sync_output_text(texts.shorten_task(done))
     if done.status == "completed":
-        return Completed(told, call.open.title or done.description, metadata)
-    return Failed(told, metadata)
+        return Completed(output, call.open.title or done.description, metadata)
+    return Failed(output, metadata)
 
 
 def call_summaries(calls: tuple[Call, ...]) -> list[dict[str, object]]:
@@ -253,8 +253,8 @@ async def watched_result(tx: Tx, call: Call) -> Completed:
     metadata = {**call.open.metadata, "sessionId": wait.task_id}
     if task is None:
         return Completed(texts.missing_session_text(wait.task_id), call.open.title, metadata)
-    told = await _task_text(tx, task, wait)
-    return Completed(told, call.open.title or task.description, metadata)
+    output = await _task_text(tx, task, wait)
+    return Completed(output, call.open.title or task.description, metadata)
 
 
 async def _task_text(tx: Tx, task: Task, wait: WaitFor) -> str:

@@ -137,8 +137,8 @@ def _build_result(args: BashArgs, result: ProcessResult) -> Completed:
         notes.append(f"<timed out after {args.timeout} ms: the command was ended; give more time or do less>")
     elif result.exit_code:
         notes.append(f"<exit code {result.exit_code}>")
-    said = result.output.rstrip("\n")
-    output = "\n\n".join([*([said] if said else []), *notes]) or "(no output)"
+    text = result.output.rstrip("\n")
+    output = "\n\n".join([*([text] if text else []), *notes]) or "(no output)"
     return Completed(
         output,
         title=replace_surrogates(args.description or args.command)[:MOST_TITLE],

@@ -59,11 +59,11 @@ def _read_path(
         content = files.read(place)
     except MissingFile as error:
         raise MissingFile(f"{error}{_suggest_names(files, place)}") from error
-    told = describe_media(place.name, content.data)
-    if told is None:
-        told = _read_text(place, content, args)
+    result = describe_media(place.name, content.data)
+    if result is None:
+        result = _read_text(place, content, args)
         read_log.record(context.session_id, place, content.fingerprint)
-    return told
+    return result
 
 
 def _read_folder(files: Files, place: ResolvedPath, args: ReadArgs) -> Completed:

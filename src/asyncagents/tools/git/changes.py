@@ -84,8 +84,8 @@ class Git:
 
     def changes(self, base: str) -> list[GitChange]:
         """Return the changes of tracked files since `base`."""
-        told = self._run(("diff", *_DIFF_OPTIONS, "-z", "--raw", "--numstat", base, "--", self._within))
-        pieces = deque(told.split("\0"))
+        output = self._run(("diff", *_DIFF_OPTIONS, "-z", "--raw", "--numstat", base, "--", self._within))
+        pieces = deque(output.split("\0"))
         kinds: dict[str, str] = {}
         found: list[GitChange] = []
         while pieces:
@@ -101,8 +101,8 @@ class Git:
 
     def untracked_files(self) -> list[str]:
         """Return the files that git neither tracks nor ignores."""
-        told = self._run(("ls-files", "--others", "--exclude-standard", "-z", "--", self._within))
-        return [file for file in told.split("\0") if file and not file.endswith("/")][:MOST_FILES]
+        output = self._run(("ls-files", "--others", "--exclude-standard", "-z", "--", self._within))
+        return [file for file in output.split("\0") if file and not file.endswith("/")][:MOST_FILES]
 
     def patch(self, base: str, context: int = ALL_CONTEXT) -> str:
         return self._run(
@@ -112,10 +112,10 @@ class Git:
     def _run(self, words: Sequence[str], fine: tuple[int, ...] = (0,)) -> str:
         """Run git; raise `ToolError` if its exit code is not in `fine`."""
         program = (self._program, "-c", "core.quotePath=false", *words)
-        code, said = _run_git(program, self._variables, self._repository.root)
+        code, output = _run_git(program, self._variables, self._repository.root)
         if code not in fine:
             raise ToolError(f"git {words[0]} failed here with exit code {code}; try it in a terminal.")
-        return said.decode("utf-8", "replace")
+        return output.decode("utf-8", "replace")
 
     @cached_property
     def _variables(self) -> Mapping[str, str]:
@@ -231,15 +231,15 @@ def _run_git(words: Sequence[str], variables: Mapping[str, str], root: Path) -> 
     try:
         with running:
             assert running.stdout is not None, "stdout is a pipe"
-            said = running.stdout.read(MOST_BYTES + 1)
-            if len(said) > MOST_BYTES:
+            output = running.stdout.read(MOST_BYTES + 1)
+            if len(output) > MOST_BYTES:
                 running.kill()
     finally:
         end.cancel()
-    if len(said) > MOST_BYTES:
+    if len(output) > MOST_BYTES:
         raise ToolError(
             f"There are more than {MOST_BYTES // 1_000_000} MB of changes; look at them with git."
         )
     if running.returncode < 0:
         raise ToolError(f"git took longer than {TIMEOUT_SECONDS:g} s; look at the changes with git itself.")
-    return running.returncode, said
+    return running.returncode, output

@@ -28,10 +28,10 @@ def find_repository(root: Path) -> Repository | None:
     if os.path.isdir(dot):
         folder = dot
     else:
-        said = _read_text(dot).strip()
-        if not said.startswith("gitdir:"):
+        text = _read_text(dot).strip()
+        if not text.startswith("gitdir:"):
             return None
-        folder = root / said.removeprefix("gitdir:").strip()
+        folder = root / text.removeprefix("gitdir:").strip()
     shared = _read_text(folder / "commondir").strip()
     common = folder / shared if shared else folder
     return Repository(root, folder, common) if os.path.isfile(folder / "HEAD") else None
@@ -53,9 +53,9 @@ def default_branch_of(repository: Repository) -> str | None:
 
 def head_commit(repository: Repository) -> str | None:
     """Return the checked-out commit; None before the first commit."""
-    said = _read_text(repository.folder / "HEAD").strip()
-    if _COMMIT.fullmatch(said):
-        return said
+    text = _read_text(repository.folder / "HEAD").strip()
+    if _COMMIT.fullmatch(text):
+        return text
     branch = branch_of(repository)
     return commit_of(repository, f"refs/heads/{branch}") if branch else None
 
@@ -63,9 +63,9 @@ def head_commit(repository: Repository) -> str | None:
 def commit_of(repository: Repository, ref: str) -> str | None:
     if any(part in {"", ".", ".."} for part in ref.split("/")):
         return None
-    said = _read_text(repository.common / ref).strip()
-    if _COMMIT.fullmatch(said):
-        return said
+    text = _read_text(repository.common / ref).strip()
+    if _COMMIT.fullmatch(text):
+        return text
     for line in _read_text(repository.common / "packed-refs").splitlines():
         commit, _, name = line.partition(" ")
         if name == ref and _COMMIT.fullmatch(commit):

@@ -69,9 +69,9 @@ def _parse_names(data: bytes, hash_size: int) -> list[bytes]:
         flags = data[flags_at] << 8 | data[flags_at + 1]
         start = flags_at + (4 if flags & _EXTENDED else 2)
         if version == 4:
-            kept, start = _read_number(data, start)
+            cut_length, start = _read_number(data, start)
             end = data.index(b"\0", start)
-            name = before[: max(0, len(before) - kept)] + data[start:end]
+            name = before[: max(0, len(before) - cut_length)] + data[start:end]
             at, before = end + 1, name
         else:
             end = start + (flags & _LENGTH)

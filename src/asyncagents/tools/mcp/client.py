@@ -119,9 +119,9 @@ class McpClient:
         """Return the text for model and people: which server, why, and what to do."""
         wait = self._retry_at - asyncio.get_running_loop().time()
         again = f" It is tried again in {wait:.0f} s." if wait >= 1 else ""
-        said = "".join(f"\n  {line}" for line in self.tail.lines[-5:])
-        told = f"\nIt last said:{said}" if said else ""
-        return f'MCP server "{self.name}" cannot be used: {self.failure}{again} Go on without it.{told}'
+        lines = "".join(f"\n  {line}" for line in self.tail.lines[-5:])
+        note = f"\nIt last said:{lines}" if lines else ""
+        return f'MCP server "{self.name}" cannot be used: {self.failure}{again} Go on without it.{note}'
 
     async def call_tool(
         self, tool: ServerTool, arguments: dict[str, Any], context: ToolContext

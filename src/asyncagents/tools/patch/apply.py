@@ -101,8 +101,8 @@ def _build_text(lines: list[str], newline: bool, ending: str) -> str:
 
 
 def _ends_with_newline(text_lines: _TextLines, hunks: Sequence[Hunk]) -> bool:
-    said = [hunk.newline for hunk in hunks if hunk.newline is not None]
-    return said[-1] if said else text_lines.newline
+    flags = [hunk.newline for hunk in hunks if hunk.newline is not None]
+    return flags[-1] if flags else text_lines.newline
 
 
 def _replacement_lines(text_lines: _TextLines, spot: _Spot, ending: str) -> Iterator[str]:

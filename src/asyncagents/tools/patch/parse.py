@@ -181,8 +181,8 @@ def _parse_hunk(reader: _PatchReader) -> Hunk:
             lines.pop()
     if newline is None and not any(line.sign in {"+", "-"} for line in lines):
         raise reader.error(f"a line to add or remove in the hunk that begins in line {at}")
-    kept = tuple(line if line.sign else PatchLine(" ", "") for line in lines)
-    return Hunk(at=at, headings=headings, lines=kept, at_end=at_end, newline=newline)
+    hunk_lines = tuple(line if line.sign else PatchLine(" ", "") for line in lines)
+    return Hunk(at=at, headings=headings, lines=hunk_lines, at_end=at_end, newline=newline)
 
 
 def _parse_lines(reader: _PatchReader) -> tuple[list[PatchLine], bool | None]:

@@ -117,15 +117,15 @@ class SupervisedChild:
         except BaseException:
             ours.close()
             raise
-        kept = cls(keeper, ours, reaper)
+        child = cls(keeper, ours, reaper)
         reaper.limit = _mark_by_limit(keeper.pid)
         try:
             ours.setblocking(False)
             await asyncio.get_running_loop().sock_sendall(ours, message)
         except BaseException:
-            await kept.end()
+            await child.end()
             raise
-        return kept
+        return child
 
     async def wait(self) -> None:
         """Wait until the command has ended; processes that it left behind may still run."""

@@ -104,11 +104,11 @@ async def open_piped_process(
     with ExitStack() as ours:
         with ExitStack() as theirs:
             given, writing = _open_pipe(theirs, "read")
-            reading, told = _open_pipe(theirs, "write")
+            reading, stdout = _open_pipe(theirs, "write")
             hearing, complained = _open_pipe(theirs, "write")
             writer = await _open_writer(writing, ours)
             output, errors = await _open_reader(reading, ours), await _open_reader(hearing, ours)
-            process = await processes.start_piped(command, cwd=cwd, ends=PipeEnds(given, told, complained))
+            process = await processes.start_piped(command, cwd=cwd, ends=PipeEnds(given, stdout, complained))
         piped = PipedProcess(process, writer, output=output, errors=errors, cwd=cwd, goodbye=goodbye)
         try:
             yield piped

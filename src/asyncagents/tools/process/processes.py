@@ -171,9 +171,11 @@ class Processes:
                 *TRIAL_SANDBOX_OPTIONS,
                 *(() if network else (UNSHARE_NETWORK,)),
             )
-            said = await self._try_launch(_Launch((*argv, "--", *NOOP_COMMAND), Path("/"), runs_bwrap=True))
-            if said:
-                return f"bwrap does not work here ({said})"
+            error_text = await self._try_launch(
+                _Launch((*argv, "--", *NOOP_COMMAND), Path("/"), runs_bwrap=True)
+            )
+            if error_text:
+                return f"bwrap does not work here ({error_text})"
             self._working_sandboxes.add(network)
         return ""
 
@@ -238,8 +240,8 @@ class Processes:
                 result = await self._run_launch(launch, TRIAL_SECONDS, output, None)
         except ToolError as error:
             return str(error)
-        said = result.output.strip()[:MOST_ERROR_TEXT] or f"exit code {result.exit_code}"
-        return said if result.exit_code or result.timed_out else ""
+        error_text = result.output.strip()[:MOST_ERROR_TEXT] or f"exit code {result.exit_code}"
+        return error_text if result.exit_code or result.timed_out else ""
 
 
 class PipeEnds(Struct, frozen=True):

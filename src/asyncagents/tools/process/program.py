@@ -24,9 +24,11 @@ def find_program(name: str, path: str | None, *, outside: Path | None) -> str | 
 def drop_project_libraries(environment: Mapping[str, str], *, outside: Path | None) -> dict[str, str]:
     """Drop folders of the project, where agents write, from the folders that libraries are loaded from."""
     folders = (environment.get(LIBRARY_PATH) or "").split(os.pathsep)
-    kept = [each for each in folders if os.path.isabs(each) and not (outside and _is_inside(each, outside))]
+    remaining = [
+        each for each in folders if os.path.isabs(each) and not (outside and _is_inside(each, outside))
+    ]
     rest = {name: value for name, value in environment.items() if name != LIBRARY_PATH}
-    return {**rest, LIBRARY_PATH: os.pathsep.join(kept)} if kept else rest
+    return {**rest, LIBRARY_PATH: os.pathsep.join(remaining)} if remaining else rest
 
 
 def _is_inside(path: str, project: Path) -> bool:

@@ -78,7 +78,7 @@ class Reaper:
 
     def _signal_until_gone(self, kind: signal.Signals, seconds: float) -> bool:
         """Send the signal (other than SIGKILL: once each) until no process is left (True) or time is up."""
-        told: set[tuple[int, int]] = set()
+        recipients: set[tuple[int, int]] = set()
         quiet = 0
         for _ in range(int(seconds / STEP_SECONDS)):
             found = self.survivors()
@@ -86,8 +86,8 @@ class Reaper:
             if quiet == QUIET_ROUNDS:
                 return True
             for pid, started in found:
-                if kind == signal.SIGKILL or (pid, started) not in told:
-                    told.add((pid, started))
+                if kind == signal.SIGKILL or (pid, started) not in recipients:
+                    recipients.add((pid, started))
                     _send_signal(pid, kind)
             if found:
                 time.sleep(STEP_SECONDS)

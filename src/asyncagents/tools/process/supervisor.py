@@ -50,10 +50,10 @@ def main(started_by: str, given: str = "") -> None:
     if given:
         _release_streams(int(given))
     _report(f"pid {command}")
-    kept = SupervisedCommand(command, parent)
-    kept.watch()
-    _report(f"left {kept.end()}")
-    os._exit(0 if kept.ended else 1)
+    supervised_command = SupervisedCommand(command, parent)
+    supervised_command.watch()
+    _report(f"left {supervised_command.end()}")
+    os._exit(0 if supervised_command.ended else 1)
 
 
 class SupervisedCommand:

@@ -30,19 +30,21 @@ def merge_tools(
     Only a user's own tool may replace a built-in one; it takes that tool's position.
     """
     new: dict[str, ExtraTool] = {}
-    told: list[str] = []
+    warnings: list[str] = []
     known = {tool.name for tool in tools}
     for each in added:
         name = each.tool.name
         if name in new:
-            told.append(f"{each.origin}: the tool {name} is ignored: {new[name].origin} defines it already")
+            warnings.append(
+                f"{each.origin}: the tool {name} is ignored: {new[name].origin} defines it already"
+            )
         elif name in BUILT_IN and not each.own:
-            told.append(
+            warnings.append(
                 f"{each.origin}: the tool {name} is ignored: a project may not replace a built-in tool"
             )
         elif name in known and name not in BUILT_IN:
-            told.append(f"{each.origin}: the tool {name} is ignored: the program defines it already")
+            warnings.append(f"{each.origin}: the tool {name} is ignored: the program defines it already")
         else:
             new[name] = each
     laid = [new.pop(tool.name).tool if tool.name in new else tool for tool in tools]
-    return (*laid, *(each.tool for each in new.values())), told
+    return (*laid, *(each.tool for each in new.values())), warnings

@@ -252,8 +252,13 @@ class Projects:
             hooks=additions.hooks,
         )
         project.snapshots = self._snapshots_of(root, config)
-        told = (*agents.all_warnings, *commands.all_warnings, *skills.all_warnings, *instructions.warnings)
-        odd = (*told, *additions.warnings, *clashes)
+        warnings = (
+            *agents.all_warnings,
+            *commands.all_warnings,
+            *skills.all_warnings,
+            *instructions.warnings,
+        )
+        odd = (*warnings, *additions.warnings, *clashes)
         return OpenedProject(project, odd, configured_servers(environment, config, root))
 
     def _tools(

@@ -180,11 +180,11 @@ def _shell_arguments(script: str, scratch: Path) -> Iterator[tuple[str, ...]]:
 
 
 def _shell_text(piece: ShellPiece, result: ProcessResult) -> str:
-    said = result.output.rstrip("\n")
+    output = result.output.rstrip("\n")
     if result.timed_out:
         note = f"[The command `{piece.command}` was ended after {SHELL_SECONDS:g} s.]"
     elif result.exit_code:
         note = f"[The command `{piece.command}` failed with exit code {result.exit_code}.]"
     else:
-        return said
-    return f"{said}\n{note}" if said else note
+        return output
+    return f"{output}\n{note}" if output else note

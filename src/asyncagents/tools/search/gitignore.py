@@ -30,13 +30,13 @@ class IgnoreRule(Struct, frozen=True):
 
 def parse_rules(lines: Iterable[str], folder: tuple[str, ...] = ()) -> tuple[IgnoreRule, ...]:
     """Parse the lines of a file in `folder`."""
-    kept, left = list[str](), MOST_CHARACTERS
+    first_lines, left = list[str](), MOST_CHARACTERS
     for line in islice(lines, MOST_LINES):
         left -= len(line)
         if left < 0:
             break
-        kept.append(line)
-    found = (_parse_rule(line, folder) for line in kept)
+        first_lines.append(line)
+    found = (_parse_rule(line, folder) for line in first_lines)
     return tuple(rule for rule in found if rule is not None)
 
 

@@ -100,9 +100,9 @@ class _EntryFilter:
         for each in entries:
             if self._stopped():
                 break
-            kept = self._keep_entry(each, (*below.parts, each.name), rules)
-            if kept is not None:
-                found.append((each, kept))
+            waiting_folder = self._keep_entry(each, (*below.parts, each.name), rules)
+            if waiting_folder is not None:
+                found.append((each, waiting_folder))
         return found
 
     def _keep_entry(
@@ -129,11 +129,11 @@ def _collect_tree(files: Files, listing: TreeListing, stopped: Callable[[], bool
     while waiting and tree.count < MOST_ENTRIES and looked < _MOST_FOLDERS and not stopped():
         below = waiting.popleft()
         looked += 1
-        kept = choice.entries(below)
-        shown = kept[
+        entries = choice.entries(below)
+        shown = entries[
             : min(_MOST_PER_FOLDER, MOST_ENTRIES - tree.count)
         ]  # a large folder shows its first entries
-        tree.cut = tree.cut or len(shown) < len(kept)
+        tree.cut = tree.cut or len(shown) < len(entries)
         tree.count += len(shown)
         tree.entries[below.parts] = [entry for entry, _ in shown]
         waiting += (each for entry, each in shown if entry.folder)

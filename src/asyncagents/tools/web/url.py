@@ -113,19 +113,19 @@ def _normalise_written_host(written: str) -> str | None:
 
 def _normalise_path(written: str) -> str:
     """Resolve `.` and `..` segments, also escaped ones."""
-    kept: list[str] = []
+    segments: list[str] = []
     *above, last = _escape_text(written, safe="/:@!$&'()*+,;=").split("/")[1:] or [""]
     for segment in above:
-        _apply_segment(kept, segment)
-    _apply_segment(kept, last)
-    return "/" + "/".join([*kept, *([""] if last in (".", "..") else [])])
+        _apply_segment(segments, segment)
+    _apply_segment(segments, last)
+    return "/" + "/".join([*segments, *([""] if last in (".", "..") else [])])
 
 
-def _apply_segment(kept: list[str], segment: str) -> None:
+def _apply_segment(segments: list[str], segment: str) -> None:
     if segment == "..":
-        del kept[-1:]
+        del segments[-1:]
     elif segment != ".":
-        kept.append(segment)
+        segments.append(segment)
 
 
 def _normalise_query(written: str) -> str:
