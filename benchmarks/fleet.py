@@ -12,7 +12,7 @@ import uvloop
 from benchmarks import fleet_events, fleet_parked, fleet_steps, fleet_turns, fleet_wake
 from benchmarks.fleet_tally import Times
 from benchmarks.report import Figure, table
-from tests.postgres import Server, open_server
+from tests.support.postgres.database import Server, open_server
 
 PARTS: dict[str, Callable[[Server, bool], Awaitable[list[Figure]]]] = {
     "turns": lambda server, full: fleet_turns.measure(server),

@@ -16,7 +16,7 @@ from asyncagents.store.postgres.control_connection import LIVE_CHANNEL, NEWS_CHA
 from benchmarks.fleet_stage import Stage, a_stage, evenly, share
 from benchmarks.fleet_worker import Orders
 from benchmarks.report import Figure
-from tests.postgres import Server
+from tests.support.postgres.database import Server
 
 PROMPTS = 200
 RATE = 10.0

@@ -13,7 +13,7 @@ from benchmarks.fleet_stage import Stage, a_worker, opened
 from benchmarks.fleet_wake import Wakes, figures, woken
 from benchmarks.fleet_worker import Orders
 from benchmarks.report import Figure
-from tests.postgres import Server, a_database
+from tests.support.postgres.database import Server, a_database
 
 FEW, MANY = 20_000, 1_000_000
 WAKES = 300

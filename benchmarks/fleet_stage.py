@@ -19,7 +19,7 @@ from asyncagents import Runtime, open_runtime
 from asyncagents.domain.id import SessionId
 from benchmarks.fleet_worker import Orders, Told, fleet
 from benchmarks.parked import MODEL, TOOLS
-from tests.postgres import Server, a_database
+from tests.support.postgres.database import Server, a_database
 
 T = TypeVar("T")
 AT_REST = "SELECT NOT EXISTS (SELECT 1 FROM session WHERE state <> 'idle')"

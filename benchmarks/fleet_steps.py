@@ -14,7 +14,7 @@ from asyncagents import Runtime, ScriptedModel, call, open_runtime, say, tool
 from benchmarks.fleet_stage import TRANSACTIONS, postgres_cpu
 from benchmarks.fleet_worker import Orders, fleet
 from benchmarks.report import Figure
-from tests.postgres import Server, a_database
+from tests.support.postgres.database import Server, a_database
 
 SESSIONS = 40
 STEPS = 10

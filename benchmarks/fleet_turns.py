@@ -21,7 +21,7 @@ from benchmarks.fleet_tally import NONE, Tally, Times, since
 from benchmarks.fleet_worker import Orders
 from benchmarks.parked import MODEL, TOOLS
 from benchmarks.report import Figure
-from tests.postgres import Server
+from tests.support.postgres.database import Server
 
 CREWS = (1, 2, 4)
 SESSIONS, TURNS = 400, 2

@@ -15,7 +15,7 @@ from asyncagents.domain.id import SessionId
 from benchmarks.fleet_stage import Stage, a_stage, a_worker, evenly, share
 from benchmarks.fleet_worker import Orders
 from benchmarks.report import Figure
-from tests.postgres import Server
+from tests.support.postgres.database import Server
 
 WAKES = 400
 RATE = 20.0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from tests.postgres_server import Server, shared_server
+from tests.support.postgres.server import Server, shared_server
 
 # The same examples on every machine: what more and new ones would find is found by `make soak`. No deadline:
 # how long one takes says how busy the machine is.

@@ -169,7 +169,7 @@ def _plan(of: argparse.Namespace) -> list[tuple[bool, tuple[str, ...]]]:
         (of.signals + of.restarts + of.crowd + of.wakes > 0, ("tests.e2e.fleet_siege", *_siege(of))),
         (of.hostile > 0, ("tests.e2e.hostile_load", "--calls", "40", "--prompts", str(of.hostile))),
         (of.replays > 0, ("tests.simulation.replay", "--first", "10000", "--seeds", str(of.replays))),
-        (of.races > 0, ("tests.flows.feed_race", "--writes", str(of.races))),
+        (of.races > 0, ("tests.support.postgres.feed_race", "--writes", str(of.races))),
     ]
 
 

@@ -18,7 +18,7 @@ from asyncagents.store.store import Store
 from asyncagents.store.tx import Database
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.contract.build import Lab
-from tests.postgres import Server, an_empty_database
+from tests.support.postgres.database import Server, an_empty_database
 
 MANY = 8
 """A test with so many cases is asked every sixth of them in a database, unless examples are drawn."""

@@ -18,8 +18,8 @@ from asyncagents.domain.id import MessageId
 from asyncagents.testing.provider import Provider, Reply
 from tests.e2e.cli_kit import PATIENCE, Desk, open_desk, said
 from tests.e2e.fleet import AT_WORK, count
-from tests.postgres import a_database
-from tests.postgres_server import Server
+from tests.support.postgres.database import a_database
+from tests.support.postgres.server import Server
 
 POOL = "p"
 DRAIN = 3.0

@@ -22,10 +22,10 @@ from tests.e2e.fleet_check import check_fleet
 from tests.e2e.fleet_turns import fairness, latency
 from tests.e2e.fleet_worker import Reader
 from tests.e2e.siege import Summary
-from tests.postgres import a_database
-from tests.postgres_server import Server, open_server
 from tests.simulation.hunt import reason
 from tests.simulation.stage import Violation
+from tests.support.postgres.database import a_database
+from tests.support.postgres.server import Server, open_server
 
 WORKERS = 3
 SENDERS = 12

@@ -13,9 +13,9 @@ from asyncagents.domain.id import MessageId
 from tests.e2e.fleet import AT_ONCE, Office, crew, office
 from tests.e2e.fleet_check import check_fleet, read_history
 from tests.e2e.fleet_worker import Line, enough, now
-from tests.postgres import a_database, proxy
-from tests.postgres_server import Server
 from tests.simulation.stage import Violation
+from tests.support.postgres.database import a_database, proxy
+from tests.support.postgres.server import Server
 
 HEARTBEAT = 2.0
 

@@ -26,8 +26,8 @@ from asyncagents.config.file.redact import is_secret_name
 from asyncagents.config.fleet import CONNECTIONS, fleet_config
 from asyncagents.testing.provider import Reply
 from tests.e2e.cli_kit import PATIENCE, PROGRAM, Desk, Ran, ended, open_desk, said
-from tests.postgres import database
-from tests.postgres_server import Server
+from tests.support.postgres.database import database
+from tests.support.postgres.server import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

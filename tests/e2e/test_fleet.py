@@ -17,7 +17,7 @@ from tests.e2e.fleet_turns import (
     partition,
     shares,
 )
-from tests.postgres_server import Server, open_server
+from tests.support.postgres.server import Server, open_server
 
 Record = Callable[[str, object], None]
 SIGNALS = 200

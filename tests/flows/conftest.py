@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.postgres import Server, a_database
+from tests.support.postgres.database import Server, a_database
 
 POSTGRES = os.environ.get("ASYNCAGENTS_TEST_FLOWS") == "postgres"
 OF_FILES = (

@@ -20,7 +20,7 @@ from asyncagents.store.postgres.retention import tidy
 from asyncagents.store.postgres.statement import load_statements
 from tests.flows.kit import PATIENCE
 from tests.flows.serving import serve
-from tests.postgres import Server, a_database
+from tests.support.postgres.database import Server, a_database
 
 
 @pytest.fixture

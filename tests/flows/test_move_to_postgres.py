@@ -42,7 +42,7 @@ from tests.flows.rich_store import (
     rows_here,
     rows_there,
 )
-from tests.postgres import Server, a_database, database
+from tests.support.postgres.database import Server, a_database, database
 
 SESSION = (
     "INSERT INTO session (id, root_id, depth, pool, state, wake_seq, fence, turn, turn_rev, in_turn, "

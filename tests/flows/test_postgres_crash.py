@@ -13,7 +13,7 @@ from asyncagents.store.postgres.database import POOL_SIZE, PostgresDatabase, ope
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.contract.build import Lab
 from tests.flows.kit import PATIENCE
-from tests.postgres import Server, a_database, open_server
+from tests.support.postgres.database import Server, a_database, open_server
 
 TRIES = 20
 """The server may have been writing just then; if it was every time, nothing was seen."""

@@ -27,7 +27,7 @@ from tests.flows.delegating import (
 )
 from tests.flows.kit import ECHO
 from tests.flows.serving import serving
-from tests.postgres import Server, database
+from tests.support.postgres.database import Server, database
 
 MIXED: Scenes = {
     "go": [[fire("A", "a"), fire("B", "b"), sync("S", "s")], [say("Waiting.")], [say("Ok.")], [say("Ok.")]],

@@ -14,13 +14,13 @@ from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.migrate import load_scripts
 from asyncagents.testing.clock import FakeClock, SeededRng
 from asyncagents.version import VERSION
-from tests.postgres import Server, a_database, open_server
 from tests.recorded.fixture import write_directory, write_dump, write_inventory
 from tests.recorded.inventory import take_inventory
 from tests.recorded.record import FILE, Played, played
 from tests.recorded.rows import sqlite_rows
 from tests.simulation.replay import replay
 from tests.simulation.tape import Recorded
+from tests.support.postgres.database import Server, a_database, open_server
 
 DEAD_WORKER = (
     "INSERT INTO worker (id, host, pid, kind, pools, runs, capacity, listens, started, beat, patience) "

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.postgres import Server, database, template
 from tests.recorded.copy import Copy, PostgresCopy, SqliteCopy
 from tests.recorded.fixture import POSTGRES, VERSIONS, Recording
+from tests.support.postgres.database import Server, database, template
 
 
 @pytest.fixture(params=VERSIONS)

@@ -9,11 +9,11 @@ import pytest
 from asyncagents.config.clock import SystemRng
 from asyncagents.store.postgres.database import open_postgres
 from asyncagents.store.postgres.move_from_sqlite import move_store
-from tests.postgres import Server, database
 from tests.recorded.copy import Copy, Shifted, SqliteCopy
 from tests.recorded.fixture import Recording
 from tests.recorded.inventory import missing, take_inventory
 from tests.recorded.rows import differences, postgres_rows
+from tests.support.postgres.database import Server, database
 
 
 def _without_gone(body: bytes) -> bytes:

@@ -17,7 +17,6 @@ from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.tx import Commit, Database, Tx
 from asyncagents.store.verb.feed import read_feed
 from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.postgres import Server, a_database, open_server
 from tests.simulation.logical import differences, in_postgres, in_sqlite
 from tests.simulation.parks import PARKS
 from tests.simulation.shells import SHELLS
@@ -26,6 +25,7 @@ from tests.simulation.talks import TALKS
 from tests.simulation.tape import Recorded, Taken, recorded
 from tests.simulation.trees import TREES
 from tests.simulation.undos import UNDOS
+from tests.support.postgres.database import Server, a_database, open_server
 
 WORLDS = (0, TREES, PARKS, SHELLS, UNDOS, TALKS)
 """The first seed of each kind."""

@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.postgres import Server, a_database
 from tests.simulation.logical import REVISIONS, differences, in_postgres, in_sqlite
 from tests.simulation.parks import PARKS
 from tests.simulation.replay import replay, replay_on, replay_seeds
@@ -15,6 +14,7 @@ from tests.simulation.talks import TALKS
 from tests.simulation.tape import Recorded, recorded
 from tests.simulation.trees import TREES
 from tests.simulation.undos import UNDOS
+from tests.support.postgres.database import Server, a_database
 
 SEEDS = {
     0: (23, 46, 61),

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from tests.postgres import Server, database, open_server, proxy, template
-from tests.postgres_server import GIVEN, ROOT
+from tests.support.postgres.database import Server, database, open_server, proxy, template
+from tests.support.postgres.server import GIVEN, ROOT
 
 PATIENCE = 10.0
 A_MOMENT = 0.1
@@ -24,7 +24,7 @@ LOST = (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncp
 HOLDER = """
 import sys, time
 from pathlib import Path
-from tests.postgres_server import shared_server
+from tests.support.postgres.server import shared_server
 
 with shared_server(Path(sys.argv[1])) as server:
     print(*server.address, flush=True)

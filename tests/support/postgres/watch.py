@@ -1,6 +1,6 @@
 """Starts a PostgreSQL and stops it when the last process that holds its lock is gone, however it went.
 
-Run as `python -m tests.postgres_watch FOLDER durable|fast`: returns when the server is up and has left its
+Run as `python -m tests.support.postgres.watch FOLDER durable|fast`: returns when the server is up and has left its
 record in the folder, and watches on in the background. While the record is there the server runs.
 """
 
@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from tests.postgres_cluster import create_cluster
+from tests.support.postgres.cluster import create_cluster
 
 HOLDERS = "holders"
 RECORD = "server.json"

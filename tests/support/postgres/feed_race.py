@@ -1,4 +1,4 @@
-"""Sixteen writers in five processes against readers: `python -m tests.flows.feed_race --writes 500`."""
+"""Sixteen writers in five processes against readers: `python -m tests.support.postgres.feed_race --writes 500`."""
 
 import argparse
 import asyncio
@@ -7,7 +7,6 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 
 from msgspec import Struct
 from msgspec.json import decode, encode
@@ -15,11 +14,11 @@ from msgspec.structs import replace
 
 from asyncagents.store.postgres.pool import Connection, connect
 from tests.contract.build import Lab
-from tests.flows.feed_reader import Follower, Listener, Naive, Reader, There, what_is_there
-from tests.flows.feed_writer import READY, Orders, Wrote, laboratory, obey
-from tests.postgres import a_database, open_server
+from tests.support.path import ROOT
+from tests.support.postgres.database import a_database, open_server
+from tests.support.postgres.feed_reader import Follower, Listener, Naive, Reader, There, what_is_there
+from tests.support.postgres.feed_writer import READY, Orders, Wrote, laboratory, obey
 
-ROOT = Path(__file__).parents[2]
 PROCESSES, WRITERS, OWN_WRITERS = 4, 3, 2
 """Four processes of three writers; and two handles of two in this one."""
 SHARED = 4
@@ -123,7 +122,7 @@ async def _written(orders: list[Orders], own: Orders, labs: list[Lab]) -> list[W
 
 
 async def _start(orders: Orders) -> Process:
-    command = (sys.executable, "-m", "tests.flows.feed_writer")
+    command = (sys.executable, "-m", "tests.support.postgres.feed_writer")
     process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdin=PIPE, stdout=PIPE)
     assert process.stdin is not None
     process.stdin.write(encode(orders) + b"\n")

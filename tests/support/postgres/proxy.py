@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import urlsplit
 
-from tests.postgres_server import Server
+from tests.support.postgres.server import Server
 
 CHUNK = 1 << 16
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)

@@ -10,8 +10,8 @@ import asyncpg
 from asyncagents.config.clock import SystemClock, SystemRng
 from asyncagents.store.postgres.database import open_postgres
 from asyncagents.store.postgres.migrate import load_scripts
-from tests.postgres_proxy import Proxy, proxy
-from tests.postgres_server import Server, open_server, shared_server
+from tests.support.postgres.proxy import Proxy, proxy
+from tests.support.postgres.server import Server, open_server, shared_server
 
 __all__ = [
     "Proxy",

@@ -10,10 +10,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.postgres_cluster import ROLE, Cluster, CommandFailed
-from tests.postgres_watch import HOLDERS, RECORD
+from tests.support.path import ROOT
+from tests.support.postgres.cluster import ROLE, Cluster, CommandFailed
+from tests.support.postgres.watch import HOLDERS, RECORD
 
-ROOT = Path(__file__).resolve().parent.parent
 # The address of a server where the tests may create databases; it is never stopped.
 GIVEN = "ASYNCAGENTS_TEST_POSTGRES"
 
@@ -105,7 +105,13 @@ def _joined(home: Path, holders: int, *, durable: bool) -> Cluster:
 
 
 def _watch(home: Path, *, durable: bool) -> None:
-    command = [sys.executable, "-m", "tests.postgres_watch", str(home), "durable" if durable else "fast"]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.support.postgres.watch",
+        str(home),
+        "durable" if durable else "fast",
+    ]
     # A pipe would stay open while the watch goes on; a session of its own is out of reach of Ctrl-C.
     with tempfile.TemporaryFile() as output:
         done = subprocess.run(

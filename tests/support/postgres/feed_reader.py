@@ -15,8 +15,8 @@ from asyncagents.domain.feed import cursor_revision
 from asyncagents.store.postgres.database import PostgresDatabase
 from asyncagents.store.postgres.pool import Connection
 from asyncagents.store.store import Store
-from tests.flows.feed_writer import TITLE
 from tests.simulation.mirror import Mirror
+from tests.support.postgres.feed_writer import TITLE
 
 ROWS = {
     "sessions": "SELECT id, info FROM session",
