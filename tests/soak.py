@@ -157,17 +157,23 @@ def _plan(of: argparse.Namespace) -> list[tuple[bool, tuple[str, ...]]]:
     cuts, events = of.cuts + of.waiting, of.events + of.disconnects
     return [
         (of.servers > 0, ("tests.e2e.serve_kills", "--kills", str(of.servers))),
-        (of.loris > 0, ("tests.e2e.loris", "--connections", str(of.loris))),
+        (of.loris > 0, ("tests.support.load.slow_client", "--connections", str(of.loris))),
         (of.kills > 0, ("tests.e2e.kills", "--kills", str(of.kills))),
         (of.runs > 0, ("tests.e2e.run_kills", "--kills", str(of.runs))),
         (of.fans > 0, ("tests.e2e.task_kills", "--rounds", str(of.fans))),
         (of.parks > 0, ("tests.e2e.park_kills", "--kills", str(of.parks))),
         (cuts > 0, ("tests.e2e.powercuts", "--cuts", str(cuts), "--waiting", str(of.waiting))),
-        (of.requests > 0, ("tests.e2e.documented", "--cases", str(of.requests))),
-        (events > 0, ("tests.e2e.streams", "--events", str(of.events), "--cuts", str(of.disconnects))),
-        (of.disconnects > 0, ("tests.e2e.event_streams", "--cuts", str(of.disconnects))),
+        (of.requests > 0, ("tests.support.load.documented", "--cases", str(of.requests))),
+        (
+            events > 0,
+            ("tests.support.load.board_stream", "--events", str(of.events), "--cuts", str(of.disconnects)),
+        ),
+        (of.disconnects > 0, ("tests.support.load.event_stream", "--cuts", str(of.disconnects))),
         (of.signals + of.restarts + of.crowd + of.wakes > 0, ("tests.e2e.fleet_siege", *_siege(of))),
-        (of.hostile > 0, ("tests.e2e.hostile_load", "--calls", "40", "--prompts", str(of.hostile))),
+        (
+            of.hostile > 0,
+            ("tests.support.load.hostile_project", "--calls", "40", "--prompts", str(of.hostile)),
+        ),
         (of.replays > 0, ("tests.simulation.replay", "--first", "10000", "--seeds", str(of.replays))),
         (of.races > 0, ("tests.support.postgres.feed_race", "--writes", str(of.races))),
     ]

@@ -15,8 +15,8 @@ import pytest
 from msgspec import Struct
 
 from benchmarks.opencode.wire import Link, Place, Refused
-from tests.e2e.npm import installed_from
 from tests.peer.stage import program
+from tests.support.process.npm import installed_from
 
 HERE = Path(__file__).parents[2]
 LOCK = HERE / "tests" / "peer" / "package-lock.json"

@@ -20,8 +20,8 @@ from asyncagents import MessageWithParts, Runtime
 from asyncagents.cli.run.result import failure_text
 from asyncagents.domain.conversation.message import AssistantMessage, UserMessage
 from asyncagents.testing.provider import Provider
-from tests.e2e.cli_kit import Desk, open_desk
 from tests.simulation.stage import Violation
+from tests.support.process.command_line import Desk, open_desk
 
 WORDS = 12
 GAP_SECONDS = 0.015

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from asyncagents.server.discovery import find_server
 from asyncagents.testing.provider import Provider
-from tests.e2e.cli_kit import Desk, open_desk
 from tests.e2e.serve_load import Client, Outside, check
 from tests.e2e.siege import Summary, lay
 from tests.simulation.stage import Violation
+from tests.support.process.command_line import Desk, open_desk
 
 CLIENTS = 6
 LOOK_SECONDS = 0.01

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from asyncagents.testing.provider import Reply
-from tests.e2e.cli_kit import PATIENCE, ended, open_desk, said, slow
+from tests.support.process.command_line import PATIENCE, ended, open_desk, said, slow
 
 
 async def url_of(process: Process) -> str:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from asyncagents.testing.provider import Reply, Script, ToolUse
-from tests.e2e.cli_kit import on_a_terminal, open_desk
-from tests.e2e.serve_kit import serving
+from tests.support.process.command_line import on_a_terminal, open_desk
+from tests.support.process.serve_kit import serving
 
 MAY_I = "[?] more > "
 ASK_ALL = {"bash": "ask"}

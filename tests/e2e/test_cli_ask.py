@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.testing.provider import Reply, Script, ToolUse
-from tests.e2e.cli_kit import CTRL_C, Desk, on_a_terminal, open_desk
+from tests.support.process.command_line import CTRL_C, Desk, on_a_terminal, open_desk
 
 MAY_I = "[?] more > "
 WHICH = "do not answer) > "

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from asyncagents import SessionId
 from asyncagents.testing.provider import Reply
-from tests.e2e.cli_kit import Desk, ended, on_a_terminal, open_desk, said, slow
-from tests.e2e.serve_kit import Server, serving
 from tests.e2e.test_cli_ask import ASK_EDITS, MAY_I, content, steps, write
+from tests.support.process.command_line import Desk, ended, on_a_terminal, open_desk, said, slow
+from tests.support.process.serve_kit import Server, serving
 
 ELSEWHERE = ("--data-dir", "elsewhere")
 """Other data than the server's: it is a stranger then."""

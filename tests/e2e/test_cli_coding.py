@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from asyncagents.testing.provider import Reply, Script, ToolUse
-from tests.e2e.cli_kit import Desk, Terminal, on_a_terminal, open_desk
+from tests.support.process.command_line import Desk, Terminal, on_a_terminal, open_desk
 
 MAY_I = "[?] more > "
 RULES = {"edit": "ask", "bash": "ask"}

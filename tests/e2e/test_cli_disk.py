@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from asyncagents.testing.provider import Reply
-from tests.e2e.cli_kit import Desk, Ran, ended, open_desk
-from tests.e2e.server_process import served
+from tests.support.process.command_line import Desk, Ran, ended, open_desk
+from tests.support.process.server import served
 
 LONG = "word " * 60_000
 ROOM = 400_000

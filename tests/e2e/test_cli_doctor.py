@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cli_kit import Desk, Ran, open_desk
+from tests.support.process.command_line import Desk, Ran, open_desk
 
 SERVER = str(Path(__file__).resolve().parents[1] / "flows" / "mcp_server.py")
 UNTRUSTED = {"ASYNCAGENTS_TRUST": ""}

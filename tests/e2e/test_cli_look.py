@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.testing.provider import Reply
-from tests.e2e.cli_kit import ended, open_desk
+from tests.support.process.command_line import ended, open_desk
 
 
 @pytest.mark.spec("X-06")

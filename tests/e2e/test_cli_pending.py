@@ -8,7 +8,7 @@ import pytest
 
 from asyncagents import SessionId
 from asyncagents.testing.provider import Reply, Script, ToolUse
-from tests.e2e.cli_kit import Desk, Ran, on_a_terminal, open_desk
+from tests.support.process.command_line import Desk, Ran, on_a_terminal, open_desk
 
 TOOLS = '''
 from asyncagents import Pending, ToolContext, ToolResult, approval, async_tool

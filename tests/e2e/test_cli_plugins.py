@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.testing.provider import Reply, ToolUse
-from tests.e2e.cli_kit import Desk, open_desk
+from tests.support.process.command_line import Desk, open_desk
 
 PLUGIN = """
 async def plugin(context):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.testing.provider import Reply, ToolUse
-from tests.e2e.cli_kit import ended, open_desk, said, slow
+from tests.support.process.command_line import ended, open_desk, said, slow
 
 STORY = "Once upon a time there was a lamp that nobody could put out."
 

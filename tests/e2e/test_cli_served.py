@@ -7,11 +7,11 @@ import pytest
 
 from asyncagents import SessionId
 from asyncagents.domain.conversation.status import Idle
-from tests.e2e.cli_kit import ended, open_desk, said, slow
-from tests.e2e.serve_kit import serving
 from tests.e2e.test_cli_ask import ASK_EDITS, steps, write
 from tests.e2e.test_cli_pending import DEPLOY, parked, script
 from tests.e2e.test_cli_tasks import QUICK, trees
+from tests.support.process.command_line import ended, open_desk, said, slow
+from tests.support.process.serve_kit import serving
 
 
 @pytest.mark.spec("H-02")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.testing.provider import Reply
-from tests.e2e.cli_kit import CTRL_C, ended, on_a_terminal, open_desk, said, slow
+from tests.support.process.command_line import CTRL_C, ended, on_a_terminal, open_desk, said, slow
 
 STORY = "Once upon a time there was a lamp that nobody could put out."
 DIM = "\x1b[2m"

@@ -6,7 +6,7 @@ import pytest
 
 from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.testing.provider import Reply, TokenUsage, ToolUse
-from tests.e2e.cli_kit import CTRL_C, on_a_terminal, open_desk
+from tests.support.process.command_line import CTRL_C, on_a_terminal, open_desk
 
 FULL = TokenUsage(input=7300, output=300)
 """The desk's model has room for 7,400 tokens."""

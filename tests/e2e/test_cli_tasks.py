@@ -12,7 +12,7 @@ import pytest
 
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.testing.provider import Provider, Reply, Script, ToolUse
-from tests.e2e.cli_kit import CTRL_C, Desk, ended, on_a_terminal, open_desk, said
+from tests.support.process.command_line import CTRL_C, Desk, ended, on_a_terminal, open_desk, said
 
 HANG = Reply(text="never", hang_at=1)
 WRITES = ToolUse(name="bash", args={"command": "touch a.txt", "description": "make a file"})

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.testing.provider import Reply
-from tests.e2e.cli_kit import KEY, open_desk
+from tests.support.process.command_line import KEY, open_desk
 
 NOBODY = {"ASYNCAGENTS_TRUST": ""}
 

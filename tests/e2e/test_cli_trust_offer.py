@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from asyncagents.testing.provider import Provider, Reply
-from tests.e2e.cli_kit import Desk, Ran, on_a_terminal, open_desk
+from tests.support.process.command_line import Desk, Ran, on_a_terminal, open_desk
 
 NOBODY = {"ASYNCAGENTS_TRUST": "", "NO_COLOR": "1"}
 TRUST = "[y/N] "

@@ -6,9 +6,9 @@ import pytest
 
 from asyncagents import ScriptedModel, open_runtime
 from asyncagents.llm.scripted import call, say
-from tests.e2e.cli_kit import Desk, open_desk
 from tests.flows.kit import later
 from tests.flows.receiver import HERE, receiving, until_state
+from tests.support.process.command_line import Desk, open_desk
 
 SCRIPT = {"ship": [[call("deploy")], [say("Shipped.")]]}
 

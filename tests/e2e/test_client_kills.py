@@ -21,8 +21,8 @@ from asyncagents.domain.event import (
 )
 from asyncagents.domain.id import MessageId, PartId
 from asyncagents.testing.provider import Reply
-from tests.e2e.cli_kit import PATIENCE, Desk, open_desk
-from tests.e2e.serve_kit import serving
+from tests.support.process.command_line import PATIENCE, Desk, open_desk
+from tests.support.process.serve_kit import serving
 
 PROMPTS = 20
 KILLS = 4

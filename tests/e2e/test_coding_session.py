@@ -18,8 +18,8 @@ from asyncagents.domain.call.waiting import WaitingCall
 from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, ToolPart
 from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.id import SessionId
-from tests.e2e.coding_worker import DONE, FILES, STEPS
-from tests.e2e.forge import Forged, Order, forge
+from tests.support.process.coding_worker import DONE, FILES, STEPS
+from tests.support.process.fork_server import Forged, Order, forge
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = str(Path(sys.executable).with_name("asyncagents"))
@@ -45,7 +45,9 @@ class Scene:
 
     async def start(self, step: int = -1) -> None:
         words = (str(self.data), str(step), str(self.mark))
-        order = Order(words=words, cwd=str(ROOT), env=ENVIRONMENT, module="tests.e2e.coding_worker")
+        order = Order(
+            words=words, cwd=str(ROOT), env=ENVIRONMENT, module="tests.support.process.coding_worker"
+        )
         its_line, self._line = os.pipe()
         with self.said.open("ab") as errors:
             self._worker = await forge(order, its_line, errors.fileno(), errors.fileno())

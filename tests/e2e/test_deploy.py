@@ -25,9 +25,9 @@ from asyncagents.config.env import Environment
 from asyncagents.config.file.redact import is_secret_name
 from asyncagents.config.fleet import CONNECTIONS, fleet_config
 from asyncagents.testing.provider import Reply
-from tests.e2e.cli_kit import PATIENCE, PROGRAM, Desk, Ran, ended, open_desk, said
 from tests.support.postgres.database import database
 from tests.support.postgres.server import Server
+from tests.support.process.command_line import PATIENCE, PROGRAM, Desk, Ran, ended, open_desk, said
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

@@ -9,7 +9,7 @@ import pytest
 
 from asyncagents.config.file.jsonc import parse
 from asyncagents.testing.provider import Reply, ToolUse
-from tests.e2e.cli_kit import open_desk
+from tests.support.process.command_line import open_desk
 
 DOC = (Path(__file__).resolve().parents[2] / "docs" / "mcp.md").read_text(encoding="utf-8")
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"

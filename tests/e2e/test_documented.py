@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from asyncagents.server.routes import ROUTES
-from tests.e2e.documented import LARGE, Outcome, Plan, document, populated, storm
+from tests.support.load.documented import LARGE, Outcome, Plan, document, populated, storm
 
 UNSIGNED = {"POST /async-tool/webhook"}
 """No generator of requests signs."""

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from asyncagents.testing.provider import Reply, Script, ToolUse
-from tests.e2e.cli_kit import Desk, ended, open_desk
-from tests.e2e.server_process import served
+from tests.support.process.command_line import Desk, ended, open_desk
+from tests.support.process.server import served
 
 _NAMES = """
 OPENAI_API_KEY ANTHROPIC_API_KEY AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_ACCESS_KEY_ID GITHUB_TOKEN

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.full_disk import fill_last_page
+from tests.support.process.full_disk import fill_last_page
 
 ROOT = Path(__file__).parents[2]
 MOUNT = 'mount -t tmpfs -o size=8m tmpfs "$0"'
@@ -30,7 +30,7 @@ def with_a_small_disk(directory: Path, command: str, *arguments: str) -> subproc
 def test_a_full_disk_is_survived_without_a_restart(tmp_path: Path) -> None:
     if shutil.which("unshare") is None or with_a_small_disk(tmp_path, "true").returncode != 0:
         pytest.skip("no disk of its own may be mounted here")
-    ran = with_a_small_disk(tmp_path, 'exec "$1" -m tests.e2e.full_disk "$0"', sys.executable)
+    ran = with_a_small_disk(tmp_path, 'exec "$1" -m tests.support.process.full_disk "$0"', sys.executable)
     assert ran.returncode == 0, ran.stderr
     assert "database or disk is full" in ran.stderr, "the log does not say why runs were dropped"
 

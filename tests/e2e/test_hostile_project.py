@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from asyncagents.testing.provider import Reply, ToolUse
-from tests.e2e.cli_kit import PATIENCE, open_desk
-from tests.e2e.hostile_load import Person, make_hostile, open_stage, run
 from tests.e2e.serve_kills import descendants, until_dead
-from tests.e2e.serve_kit import Server, serving
 from tests.e2e.test_serve_stop import _client, _session
+from tests.support.load.hostile_project import Person, make_hostile, open_stage, run
+from tests.support.process.command_line import PATIENCE, open_desk
+from tests.support.process.serve_kit import Server, serving
 
 STOP_SECONDS = 6.0
 """What is required of a stop."""

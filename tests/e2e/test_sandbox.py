@@ -9,9 +9,9 @@ import pytest
 
 from asyncagents.testing.provider import Reply, Script, ToolUse
 from asyncagents.tools.process.processes import find_bwrap
-from tests.e2e.cli_kit import Desk, open_desk
-from tests.e2e.server_process import served
 from tests.e2e.test_environment import outputs
+from tests.support.process.command_line import Desk, open_desk
+from tests.support.process.server import served
 
 HAS_BWRAP = find_bwrap(os.environ.get("PATH"), outside=None) is not None
 ALLOWED = {"*": "allow", "unclear_command": "allow", "external_directory": "allow"}

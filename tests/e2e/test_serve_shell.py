@@ -11,8 +11,8 @@ import pytest
 
 from asyncagents.domain.call.call import IN_DOUBT
 from asyncagents.testing.provider import Reply
-from tests.e2e.cli_kit import PATIENCE, open_desk
-from tests.e2e.server_process import Server, served
+from tests.support.process.command_line import PATIENCE, open_desk
+from tests.support.process.server import Server, served
 
 
 async def post(server: Server, path: str, **body: Any) -> Any:

@@ -12,11 +12,11 @@ import pytest
 
 from asyncagents.server.discovery import find_server
 from asyncagents.testing.provider import Reply, ToolUse
-from tests.e2e.cli_kit import open_desk
 from tests.e2e.serve_kills import descendants, until_dead
-from tests.e2e.serve_kit import Server, serving
 from tests.e2e.serve_load import Client, Outside
 from tests.flows.attack import Wire
+from tests.support.process.command_line import open_desk
+from tests.support.process.serve_kit import Server, serving
 
 SLEEPS = Reply(text="", tools=(ToolUse("bash", {"command": "sleep 600 | sleep 600"}),))
 STOP_SECONDS = 6.0

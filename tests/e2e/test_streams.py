@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import event_streams
-from tests.e2e.streams import beside_the_deaf, cut_off
+from tests.support.load import event_stream
+from tests.support.load.board_stream import beside_the_deaf, cut_off
 
 EVENTS = 18_000
 GROWTH = 12.0
@@ -32,6 +32,6 @@ async def test_who_is_cut_off_again_and_again_ends_with_what_a_fresh_snapshot_sa
 async def test_who_is_cut_off_from_opencodes_streams_reads_afresh_and_ends_with_what_there_is(
     tmp_path: Path,
 ) -> None:
-    cut = await event_streams.cut_off(tmp_path, cuts=12, restarts=2, seed=3)
+    cut = await event_stream.cut_off(tmp_path, cuts=12, restarts=2, seed=3)
     assert cut.heard > cut.cuts
     assert cut.parts > cut.sessions

@@ -14,8 +14,8 @@ from asyncagents.domain.event import Event, PartDelta, PartUpdated, PromptAnswer
 from asyncagents.domain.id import SessionId
 from asyncagents.server.discovery import LISTING_FILE, Listing
 from asyncagents.testing.provider import Reply, Script
-from tests.e2e.cli_kit import PATIENCE, Desk, ended, open_desk, said
 from tests.support.postgres.database import Server, a_database
+from tests.support.process.command_line import PATIENCE, Desk, ended, open_desk, said
 
 WORDS = "one two three four five six seven eight nine ten "
 SCRIPT: Script = {"count": [Reply(text=WORDS, chunks=20, gap=0.1)], "again": [Reply(text="Yes.")]}

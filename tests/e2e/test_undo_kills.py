@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.domain.conversation.session import Session
-from tests.e2e.undo_worker import MANY, runtime
+from tests.support.process.undo_worker import MANY, runtime
 
 PATIENCE = 60
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ def state(root: Path) -> tuple[int, int, int]:
 
 async def killed(data: Path, root: Path, after: float) -> None:
     worker = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.e2e.undo_worker", str(data), str(root),
+        sys.executable, "-m", "tests.support.process.undo_worker", str(data), str(root),
         cwd=ROOT, stdout=asyncio.subprocess.PIPE, env={**os.environ},
     )  # fmt: skip
     assert worker.stdout is not None

@@ -10,11 +10,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.e2e.npm import installed_from
 from tests.peer.compare import compared
 from tests.peer.drive import LOCK, both, driven
 from tests.peer.provider import open_servants
 from tests.peer.stage import Ground, Served, ground_at, our_server, real_server
+from tests.support.process.npm import installed_from
 
 
 async def serve(which: str, modules: Path, root: Path) -> None:

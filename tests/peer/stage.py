@@ -19,7 +19,7 @@ import pytest
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from msgspec import Struct
 
-from tests.e2e.cli_kit import PROGRAM, said
+from tests.support.process.command_line import PROGRAM, said
 
 PATIENCE = 60.0
 KEY = "sk-of-the-stage"

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.npm import SECONDS, installed_from
 from tests.peer.compare import compared, unexplained
 from tests.peer.differences import KNOWN
 from tests.peer.drive import LOCK, PATIENCE, both
 from tests.peer.left_out import LEFT_OUT
+from tests.support.process.npm import SECONDS, installed_from
 
 pytestmark = pytest.mark.timeout(SECONDS + PATIENCE)
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.npm import SECONDS, installed_from
 from tests.peer.drive import LOCK, SCRIPT
 from tests.peer.provider import open_servants
 from tests.peer.stage import ground_at, our_server
+from tests.support.process.npm import SECONDS, installed_from
 
 PATIENCE = 120.0
 IN_2031 = 1_940_000_000_000

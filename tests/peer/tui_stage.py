@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from asyncagents.testing.provider import Provider, serve_provider
 from asyncagents.testing.provider_reply import Reply
 from asyncagents.testing.provider_script import Playbook
-from tests.e2e.cli_kit import PROGRAM, said
-from tests.e2e.npm import installed_from
 from tests.peer.provider import Servants
 from tests.peer.screen import Screen, Terminal, open_terminal
 from tests.peer.stage import ALONE, Ground, Served, free_port, ground_at, program, real_server
 from tests.peer.tui_script import SCRIPT
+from tests.support.process.command_line import PROGRAM, said
+from tests.support.process.npm import installed_from
 
 LOCK = Path(__file__).with_name("package-lock.json")
 RULES = {"bash": {"*": "allow", "touch *": "ask", "mkdir *": "ask"}}

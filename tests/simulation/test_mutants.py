@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.forge import Order, forged
 from tests.simulation.mutant import Mutant, wrong_names
 from tests.simulation.mutants import MUTANTS
+from tests.support.process.fork_server import Order, forged
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "asyncagents"

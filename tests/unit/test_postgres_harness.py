@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
+from tests.support.path import ROOT
 from tests.support.postgres.database import Server, database, open_server, proxy, template
-from tests.support.postgres.server import GIVEN, ROOT
+from tests.support.postgres.server import GIVEN
 
 PATIENCE = 10.0
 A_MOMENT = 0.1

@@ -1,4 +1,4 @@
-"""Sixteen writers in five processes against readers: `python -m tests.support.postgres.feed_race --writes 500`."""
+"""Sixteen writers in five processes against readers: `python -m tests.support.postgres.feed_race`."""
 
 import argparse
 import asyncio

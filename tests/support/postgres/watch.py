@@ -1,7 +1,7 @@
 """Starts a PostgreSQL and stops it when the last process that holds its lock is gone, however it went.
 
-Run as `python -m tests.support.postgres.watch FOLDER durable|fast`: returns when the server is up and has left its
-record in the folder, and watches on in the background. While the record is there the server runs.
+Run as `python -m tests.support.postgres.watch FOLDER durable|fast`: returns when the server is up and has
+left its record in the folder, and watches on in the background. While the record is there the server runs.
 """
 
 import fcntl

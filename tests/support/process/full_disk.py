@@ -1,4 +1,4 @@
-"""A disk fills up under a runtime and gets room again: `python -m tests.e2e.full_disk A_SMALL_DISK`."""
+"""A disk fills up under a runtime and gets room again: `python -m tests.support.process.full_disk DISK`."""
 
 import asyncio
 import errno

@@ -1,6 +1,6 @@
 """Requests made of the document of the API, by schemathesis, to a server with something in it.
 
-`python -m tests.e2e.documented --cases 20000` goes on with new seeds until so many were sent.
+`python -m tests.support.load.documented --cases 20000` goes on with new seeds until so many were sent.
 """
 
 import argparse

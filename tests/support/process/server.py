@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from asyncagents.server.discovery import LISTING_FILE, Listing
-from tests.e2e.cli_kit import NOTHING, Desk, ended, said
 from tests.flows.serving import Caller, calling
+from tests.support.process.command_line import NOTHING, Desk, ended, said
 
 TRIES = 10
 

@@ -1,4 +1,4 @@
-"""Listeners of the board that stall or are cut off, by the hundreds: `python -m tests.e2e.streams`."""
+"""Clients of the board that stall or are cut off: `python -m tests.support.load.board_stream`."""
 
 import argparse
 import asyncio
@@ -19,7 +19,8 @@ import msgspec
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
 from msgspec import Struct
 
-ROOT = Path(__file__).parents[2]
+from tests.support.path import ROOT
+
 PATIENCE = 60.0
 """So long something may take that must come."""
 NARROW = 4096
@@ -61,7 +62,7 @@ class Worker:
 async def working(data: Path) -> AsyncIterator[Worker]:
     """Until the block ends; whatever is left of it then is killed."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.e2e.stream_worker", str(data), stdin=PIPE, stdout=PIPE, cwd=ROOT
+        sys.executable, "-m", "tests.support.load.stream_worker", str(data), stdin=PIPE, stdout=PIPE, cwd=ROOT
     )
     try:
         worker = Worker(process, "")

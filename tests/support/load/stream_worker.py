@@ -1,4 +1,4 @@
-"""A process whose tasks are watched, `python -m tests.e2e.stream_worker DATA`; it does what its stdin says.
+"""A process whose tasks are watched: `python -m tests.support.load.stream_worker DATA`; stdin orders it.
 
 `launch N`, `end` and `clear` change rows of tasks as fast as they are written; `work SEED` lets agents launch
 agents for real, until `rest`. Each is answered with a line: the megabytes that the process takes.

@@ -1,4 +1,4 @@
-"""Prompts of one project while another one's tools do their worst: `python -m tests.e2e.hostile_load`.
+"""Prompts of one project beside hostile tools of another: `python -m tests.support.load.hostile_project`.
 
 One server, two projects. A person prompts in a quiet one, and `/v1/health` is asked all along; first nothing
 else happens, then an agent of a hostile project makes so many calls at once, again and again. Both figures
@@ -21,8 +21,8 @@ from typing import Any
 from aiohttp import ClientSession, ClientTimeout
 from msgspec import Struct
 
-from tests.e2e.cli_kit import Desk, open_desk
-from tests.e2e.serve_kit import Server, serving
+from tests.support.process.command_line import Desk, open_desk
+from tests.support.process.serve_kit import Server, serving
 
 RULES = 2_000
 NAMES = 2_000

@@ -1,7 +1,7 @@
 """A process that works as a coding agent on the sessions of a data directory, by a script without state.
 
-`python -m tests.e2e.coding_worker DATA STEP FILE`: before the model's step of this number it stands still
-and makes the file, so that it can be killed exactly there; with -1 it never does.
+`python -m tests.support.process.coding_worker DATA STEP FILE`: before the model's step of this number it
+stands still and makes the file, so that it can be killed exactly there; with -1 it never does.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Many slow ones at once against a real server: `python -m tests.e2e.loris --connections 500`.
+"""Many slow ones at once against a real server: `python -m tests.support.load.slow_client --connections 500`.
 
 Heads that come byte by byte, bodies that do, connections that say nothing, and readers that read nothing.
 Somebody asks for its health all the while.
@@ -18,8 +18,8 @@ from statistics import quantiles
 from msgspec import Struct
 
 from asyncagents.server.discovery import Listing, find_server
-from tests.e2e.cli_kit import open_desk
-from tests.e2e.serve_kit import serving
+from tests.support.process.command_line import open_desk
+from tests.support.process.serve_kit import serving
 
 GIVE_UP_SECONDS = 90.0
 DRIP_SECONDS = 1.0

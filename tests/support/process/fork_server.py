@@ -19,13 +19,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.json import decode, encode
 
-ROOT = Path(__file__).parents[2]
+from tests.support.path import ROOT
+
 EXTRAS = (
     "asyncagents.llm.pydantic_ai",
     "asyncagents.tools.mcp.content",
@@ -121,7 +121,7 @@ def _master(loaded: Loaded) -> socket.socket:
     ours, theirs = socket.socketpair()
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.e2e.forge", loaded, str(theirs.fileno())],
+            [sys.executable, "-m", "tests.support.process.fork_server", loaded, str(theirs.fileno())],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""A client of OpenCode's streams that is cut off again and again: `python -m tests.e2e.event_streams`."""
+"""A client of OpenCode's streams, cut off again and again: `python -m tests.support.load.event_stream`."""
 
 import argparse
 import asyncio
@@ -16,8 +16,8 @@ from aiohttp import ClientSession, ClientTimeout
 from msgspec import Struct
 
 from asyncagents.server.discovery import Listing, find_server
-from tests.e2e.streams import PATIENCE, Worker, working
 from tests.flows.hearing import Hearer, Screen, hearing
+from tests.support.load.board_stream import PATIENCE, Worker, working
 
 HERE = f"directory={quote('/project', safe='')}"
 

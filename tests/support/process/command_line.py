@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from asyncagents import Runtime, ScriptedModel, open_runtime
 from asyncagents.testing.provider import Provider, Reply, Script, open_provider, openai_bytes
-from tests.e2e.forge import Forged, Order, forge, forged
+from tests.support.process.fork_server import Forged, Order, forge, forged
 
 PROGRAM = str(Path(sys.executable).with_name("asyncagents"))
 KEY = "sk-of-the-desk"

@@ -7,7 +7,7 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tests.e2e.cli_kit import PATIENCE, Desk, said
+from tests.support.process.command_line import PATIENCE, Desk, said
 
 
 class Server:
