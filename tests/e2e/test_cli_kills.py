@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.run_kills import kill_runs
+from tests.support.kills.run_kills import kill_runs
 
 KILLS = 10
 

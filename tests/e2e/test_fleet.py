@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.fleet_drain import DRAIN, drain
-from tests.e2e.fleet_siege import restarts, stress
-from tests.e2e.fleet_turns import (
+from tests.support.fleet.drain import DRAIN, drain
+from tests.support.fleet.siege import restarts, stress
+from tests.support.fleet.turn import (
     HEARTBEAT,
     burst,
     crowded,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from asyncagents.testing.provider import Reply, ToolUse
-from tests.e2e.serve_kills import descendants, until_dead
 from tests.e2e.test_serve_stop import _client, _session
+from tests.support.kills.serve_kills import descendants, until_dead
 from tests.support.load.hostile_project import Person, make_hostile, open_stage, run
 from tests.support.process.command_line import PATIENCE, open_desk
 from tests.support.process.serve_kit import Server, serving

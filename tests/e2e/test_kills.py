@@ -9,7 +9,7 @@ import pytest
 
 from asyncagents.domain.id import OwnerId
 from asyncagents.store.sqlite.owners import FlockOwners
-from tests.e2e.kills import besiege
+from tests.support.kills.worker_kills import besiege
 
 KILLS = 10
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.park_kills import besiege
+from tests.support.kills.park_kills import besiege
 
 KILLS = 10
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.powercuts import WAITING, cut_often, cut_once
+from tests.support.kills.power_cut import WAITING, cut_often, cut_once
 
 SLICES = 4
 CUTS_A_SLICE = 25

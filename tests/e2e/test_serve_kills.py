@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.serve_kills import besiege
+from tests.support.kills.serve_kills import besiege
 
 KILLS = 5
 

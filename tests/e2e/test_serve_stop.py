@@ -12,9 +12,9 @@ import pytest
 
 from asyncagents.server.discovery import find_server
 from asyncagents.testing.provider import Reply, ToolUse
-from tests.e2e.serve_kills import descendants, until_dead
-from tests.e2e.serve_load import Client, Outside
 from tests.flows.attack import Wire
+from tests.support.kills.serve_client import Client, Outside
+from tests.support.kills.serve_kills import descendants, until_dead
 from tests.support.process.command_line import open_desk
 from tests.support.process.serve_kit import Server, serving
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.task_kills import JOBS, KILLS, fan_out
+from tests.support.kills.task_kills import JOBS, KILLS, fan_out
 
 
 @pytest.mark.spec("T-15", "X-11")

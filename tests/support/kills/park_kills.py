@@ -1,4 +1,4 @@
-"""Agents and couriers, killed around park, settle, resume: `python -m tests.e2e.park_kills --kills 100`."""
+"""Agents and couriers, killed around park, settle, resume: `python -m tests.support.kills.park_kills`."""
 
 import asyncio
 import random
@@ -18,11 +18,11 @@ from asyncagents import Runtime, open_runtime
 from asyncagents.domain.conversation.status import Busy, Status, WaitingAsync
 from asyncagents.domain.id import SessionId
 from asyncagents.testing.provider import Provider, Reply, ToolUse, open_provider
-from tests.e2e.park_check import FINISHED, Plan, check_parked
-from tests.e2e.park_worker import Ledger, Orders, Reader, Role, What, live
-from tests.e2e.siege import Summary, lay
-from tests.e2e.task_worker import MODEL, local
 from tests.simulation.stage import Violation
+from tests.support.kills.park_check import FINISHED, Plan, check_parked
+from tests.support.kills.park_worker import Ledger, Orders, Reader, Role, What, live
+from tests.support.kills.program import Summary, lay
+from tests.support.kills.task_worker import MODEL, local
 
 CREW: tuple[Role, ...] = ("agent", "both", "courier")
 SESSIONS = 6
@@ -31,7 +31,7 @@ PATIENCE_SECONDS = 0.5
 """So long a moment is waited for before somebody is killed anyway."""
 START_SECONDS = 5.0
 REST_SECONDS = 30
-PRELOAD = ["tests.e2e.park_worker", "asyncagents.llm.providers"]
+PRELOAD = ["tests.support.kills.park_worker", "asyncagents.llm.providers"]
 
 
 class Worker(Struct, frozen=True):

@@ -34,8 +34,8 @@ from asyncagents.llm.model import (
     UserTurn,
 )
 from asyncagents.testing.process import Process
-from tests.e2e.crowd import Crowd
 from tests.simulation.stage import Stage, Violation, session_of
+from tests.support.kills.crowd import Crowd
 
 HOOK = "https://hooks.example/done"
 BURST = 12

@@ -1,4 +1,4 @@
-"""A fan-out whose process is killed again and again: `python -m tests.e2e.task_kills --rounds 20`."""
+"""A fan-out whose process is killed often: `python -m tests.support.kills.task_kills --rounds 20`."""
 
 import argparse
 import asyncio
@@ -18,12 +18,12 @@ from msgspec import Struct
 from asyncagents import Runtime, open_runtime
 from asyncagents.domain.id import SessionId
 from asyncagents.testing.provider import Provider, Reply, ToolUse, open_provider
-from tests.e2e.task_check import FINISHED, check_fan_out, job, result
-from tests.e2e.task_worker import MODEL, local
 from tests.simulation.hunt import reason
 from tests.simulation.stage import Violation
+from tests.support.kills.task_check import FINISHED, check_fan_out, job, result
+from tests.support.kills.task_worker import MODEL, local
+from tests.support.path import ROOT
 
-ROOT = Path(__file__).parents[2]
 JOBS = 30
 KILLS = 5
 PATIENCE_SECONDS = 3.0
@@ -92,7 +92,13 @@ class Siege:
         ]
         with self._errors().open("wb") as errors:
             self._worker = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "tests.e2e.task_worker", *arguments, cwd=ROOT, stdin=PIPE, stderr=errors
+                sys.executable,
+                "-m",
+                "tests.support.kills.task_worker",
+                *arguments,
+                cwd=ROOT,
+                stdin=PIPE,
+                stderr=errors,
             )
 
     async def strike(self, number: int) -> None:

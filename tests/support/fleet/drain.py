@@ -16,7 +16,7 @@ from asyncagents.config.fleet import HEARTBEAT_VARIABLE, POOL_VARIABLE, STORE_VA
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.id import MessageId
 from asyncagents.testing.provider import Provider, Reply
-from tests.e2e.fleet import AT_WORK, count
+from tests.support.fleet.crew import AT_WORK, count
 from tests.support.postgres.database import a_database
 from tests.support.postgres.server import Server
 from tests.support.process.command_line import PATIENCE, Desk, open_desk, said

@@ -19,15 +19,15 @@ from asyncagents import Runtime, ScriptedModel, open_runtime
 from asyncagents.config.fleet import Fleet
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.errors import AlreadySettled, StoreError
-from tests.e2e.fleet_worker import POOL, Line, Orders, Reader, What, live, now
 from tests.simulation.stage import Violation
+from tests.support.fleet.worker import POOL, Line, Orders, Reader, What, live, now
 
 AT_ONCE = 25
 LOOK_SECONDS = 0.01
 START_SECONDS = 30.0
 REST_SECONDS = 60.0
 PRELOAD = [
-    "tests.e2e.fleet_worker",
+    "tests.support.fleet.worker",
     "asyncagents.store.postgres.wake_queue",
     "asyncagents.store.postgres.control_connection",
 ]

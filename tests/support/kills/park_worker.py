@@ -18,7 +18,7 @@ from msgspec import Struct
 from asyncagents import Runtime, ToolContext, async_tool, open_runtime
 from asyncagents.engine.tool import AnyTool
 from asyncagents.errors import AlreadySettled
-from tests.e2e.task_worker import MODEL, local
+from tests.support.kills.task_worker import MODEL, local
 
 Role: TypeAlias = Literal["agent", "both", "courier"]
 What: TypeAlias = Literal["up", "job", "sending", "acknowledged", "refused", "killing", "stopped"]

@@ -1,4 +1,4 @@
-"""`asyncagents serve` under load over HTTP, killed again and again: `python -m tests.e2e.serve_kills`."""
+"""`asyncagents serve` under load over HTTP, killed often: `python -m tests.support.kills.serve_kills`."""
 
 import asyncio
 import os
@@ -15,9 +15,9 @@ from pathlib import Path
 
 from asyncagents.server.discovery import find_server
 from asyncagents.testing.provider import Provider
-from tests.e2e.serve_load import Client, Outside, check
-from tests.e2e.siege import Summary, lay
 from tests.simulation.stage import Violation
+from tests.support.kills.program import Summary, lay
+from tests.support.kills.serve_client import Client, Outside, check
 from tests.support.process.command_line import Desk, open_desk
 
 CLIENTS = 6

@@ -1,6 +1,6 @@
 """A worker among several that share a database: what it does to the world stands in a ledger.
 
-It is run by `tests.e2e.fleet`, and killed, stopped, cut off or told to drain there. Prompts name their
+`tests.support.fleet.crew` starts, kills, stops, disconnects or drains it. Prompts name their
 session and themselves, and may want something done: `<s3:p17> pay`. Results of jobs are marked like that too.
 """
 

@@ -13,8 +13,8 @@ from msgspec import Struct
 from asyncagents.domain.call.call import Call, Completed, Failed, Settled
 from asyncagents.domain.id import CallId
 from asyncagents.store.verb.claim import CUT_OFF
-from tests.e2e.park_worker import Line, Reader
 from tests.simulation.stage import Violation
+from tests.support.kills.park_worker import Line, Reader
 
 FINISHED = "All of it is done."
 

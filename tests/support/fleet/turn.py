@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from asyncagents.domain.call.call import IN_DOUBT, Failed, Settled
 from asyncagents.domain.id import MessageId
-from tests.e2e.fleet import AT_ONCE, Office, crew, office
-from tests.e2e.fleet_check import check_fleet, read_history
-from tests.e2e.fleet_worker import Line, enough, now
 from tests.simulation.stage import Violation
+from tests.support.fleet.check import check_fleet, read_history
+from tests.support.fleet.crew import AT_ONCE, Office, crew, office
+from tests.support.fleet.worker import Line, enough, now
 from tests.support.postgres.database import a_database, proxy
 from tests.support.postgres.server import Server
 

@@ -11,8 +11,8 @@ import msgspec
 
 from asyncagents.domain.call.call import IN_DOUBT, Call, Completed, Failed, Settled
 from asyncagents.domain.task.task import Task
-from tests.e2e.ledger_check import read_lines
 from tests.simulation.stage import Violation
+from tests.support.kills.ledger import read_lines
 
 FINISHED = "All of it is done."
 

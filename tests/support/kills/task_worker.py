@@ -1,6 +1,6 @@
 """A process that serves a data directory whose agents delegate, by a provider over HTTP, until it is killed.
 
-`python -m tests.e2e.task_worker DATA LEDGER NUMBER URL CONCURRENT`.
+`python -m tests.support.kills.task_worker DATA LEDGER NUMBER URL CONCURRENT`.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from asyncagents.config.config import Config, DelegationConfig, ModelConfig, Pro
 from asyncagents.config.secret import Secret
 from asyncagents.domain.agent.permission import Action
 from asyncagents.engine.tool import AnyTool, Ask
-from tests.e2e.worker import Ledger
+from tests.support.kills.worker import Ledger
 
 MODEL = "local/local"
 

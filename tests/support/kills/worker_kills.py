@@ -1,4 +1,4 @@
-"""Two processes on one data directory, killed again and again: `python -m tests.e2e.kills --kills 200`."""
+"""Two processes on one data directory, killed often: `python -m tests.support.kills.worker_kills`."""
 
 import asyncio
 import random
@@ -14,14 +14,14 @@ from asyncagents import Runtime, ScriptedModel, open_runtime
 from asyncagents.domain.call.call import Answers, Completed, Failed, Once, Reject, Reply, Result
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.errors import RequestError
-from tests.e2e.ledger_check import Abort, Outside, check_ledger, read_lines
-from tests.e2e.siege import Summary, lay
-from tests.e2e.worker import Ledger, What, now
 from tests.simulation.checker import check
 from tests.simulation.mirror import Mirror
 from tests.simulation.stage import Violation
+from tests.support.kills.ledger import Abort, Outside, check_ledger, read_lines
+from tests.support.kills.program import Summary, lay
+from tests.support.kills.worker import Ledger, What, now
+from tests.support.path import ROOT
 
-ROOT = Path(__file__).parents[2]
 WORKERS = 2
 SESSIONS = 4
 PROMPTERS = 4
@@ -60,7 +60,13 @@ class Siege:
         arguments = [str(self.data), str(self.ledger), str(self._started), str(self.seed)]
         with said.open("wb") as errors:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "tests.e2e.worker", *arguments, cwd=ROOT, stdin=PIPE, stderr=errors
+                sys.executable,
+                "-m",
+                "tests.support.kills.worker",
+                *arguments,
+                cwd=ROOT,
+                stdin=PIPE,
+                stderr=errors,
             )
         self.workers.append(Worker(self._started, process, said))
 

@@ -1,4 +1,4 @@
-"""A runtime on a disk whose power fails at any write: `python -m tests.e2e.powercuts --cuts 2000`.
+"""A runtime on a disk whose power fails at any write: `python -m tests.support.kills.power_cut --cuts 2000`.
 
 What the disk holds afterwards must be exactly what one of the commits left there, and none that was
 acknowledged may be missing. The next process takes it up from there, perhaps until the next cut; the last one
@@ -32,13 +32,13 @@ from asyncagents.testing.inline_writer import InlineWriter
 from asyncagents.testing.power_cut import PowerCut
 from asyncagents.testing.process import Machine, Odds, Process
 from asyncagents.testing.simloop import SimLoop
-from tests.e2e.crowd import Crowd
-from tests.e2e.park_crowd import Couriers, ParkCast, check_owed
-from tests.e2e.witness import Outcome, Powered, WatchedWriter, Witness
 from tests.simulation.cast import Cast
 from tests.simulation.checker import check
 from tests.simulation.hunt import reason
 from tests.simulation.stage import Violation
+from tests.support.kills.crowd import Crowd
+from tests.support.kills.park_crowd import Couriers, ParkCast, check_owed
+from tests.support.kills.witness import Outcome, Powered, WatchedWriter, Witness
 
 Play: TypeAlias = Callable[[Runtime], Awaitable[None]]
 FILE = "asyncagents.db"

@@ -1,6 +1,6 @@
 """Signals by the thousand while workers are killed and stopped, or their database is:
 
-`python -m tests.e2e.fleet_siege --signals 3000 --sessions 200 --restarts 20 --crowd 10000 --wakes 300`.
+`python -m tests.support.fleet.siege --signals 3000 --sessions 200 --restarts 20 --crowd 10000 --wakes 300`.
 """
 
 import argparse
@@ -17,13 +17,13 @@ from pathlib import Path
 
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.errors import StoreError
-from tests.e2e.fleet import Crew, Office, Worker, count, crew, office
-from tests.e2e.fleet_check import check_fleet
-from tests.e2e.fleet_turns import fairness, latency
-from tests.e2e.fleet_worker import Reader
-from tests.e2e.siege import Summary
 from tests.simulation.hunt import reason
 from tests.simulation.stage import Violation
+from tests.support.fleet.check import check_fleet
+from tests.support.fleet.crew import Crew, Office, Worker, count, crew, office
+from tests.support.fleet.turn import fairness, latency
+from tests.support.fleet.worker import Reader
+from tests.support.kills.program import Summary
 from tests.support.postgres.database import a_database
 from tests.support.postgres.server import Server, open_server
 

@@ -1,4 +1,4 @@
-"""`asyncagents run`, killed at any moment and gone on with: `python -m tests.e2e.run_kills --kills 50`."""
+"""`asyncagents run`, killed at any moment and resumed: `python -m tests.support.kills.run_kills`."""
 
 import argparse
 import asyncio

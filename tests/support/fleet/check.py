@@ -11,9 +11,9 @@ from msgspec import Struct
 from asyncagents.domain.call.call import IN_DOUBT, Call, Completed, Failed, Result, Settled
 from asyncagents.domain.id import CallId
 from asyncagents.store.verb.claim import CUT_OFF
-from tests.e2e.fleet import Ack, Crew, Office, rows
-from tests.e2e.fleet_worker import MARK, Line
 from tests.simulation.stage import Violation
+from tests.support.fleet.crew import Ack, Crew, Office, rows
+from tests.support.fleet.worker import MARK, Line
 
 _SESSIONS = "SELECT id, state, owner, in_turn, claims, wake_seq, fence, positions, status FROM session"
 _INPUTS = (

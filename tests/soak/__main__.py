@@ -24,7 +24,7 @@ from tests.simulation.talks import TALKS
 from tests.simulation.trees import TREES, WAITS
 from tests.simulation.undos import UNDOS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "soak-results"
 WORKERS = 2
 COUNTED = {
@@ -156,20 +156,20 @@ def _plan(of: argparse.Namespace) -> list[tuple[bool, tuple[str, ...]]]:
     """What is run after the simulation, if any of it is wanted."""
     cuts, events = of.cuts + of.waiting, of.events + of.disconnects
     return [
-        (of.servers > 0, ("tests.e2e.serve_kills", "--kills", str(of.servers))),
+        (of.servers > 0, ("tests.support.kills.serve_kills", "--kills", str(of.servers))),
         (of.loris > 0, ("tests.support.load.slow_client", "--connections", str(of.loris))),
-        (of.kills > 0, ("tests.e2e.kills", "--kills", str(of.kills))),
-        (of.runs > 0, ("tests.e2e.run_kills", "--kills", str(of.runs))),
-        (of.fans > 0, ("tests.e2e.task_kills", "--rounds", str(of.fans))),
-        (of.parks > 0, ("tests.e2e.park_kills", "--kills", str(of.parks))),
-        (cuts > 0, ("tests.e2e.powercuts", "--cuts", str(cuts), "--waiting", str(of.waiting))),
+        (of.kills > 0, ("tests.support.kills.worker_kills", "--kills", str(of.kills))),
+        (of.runs > 0, ("tests.support.kills.run_kills", "--kills", str(of.runs))),
+        (of.fans > 0, ("tests.support.kills.task_kills", "--rounds", str(of.fans))),
+        (of.parks > 0, ("tests.support.kills.park_kills", "--kills", str(of.parks))),
+        (cuts > 0, ("tests.support.kills.power_cut", "--cuts", str(cuts), "--waiting", str(of.waiting))),
         (of.requests > 0, ("tests.support.load.documented", "--cases", str(of.requests))),
         (
             events > 0,
             ("tests.support.load.board_stream", "--events", str(of.events), "--cuts", str(of.disconnects)),
         ),
         (of.disconnects > 0, ("tests.support.load.event_stream", "--cuts", str(of.disconnects))),
-        (of.signals + of.restarts + of.crowd + of.wakes > 0, ("tests.e2e.fleet_siege", *_siege(of))),
+        (of.signals + of.restarts + of.crowd + of.wakes > 0, ("tests.support.fleet.siege", *_siege(of))),
         (
             of.hostile > 0,
             ("tests.support.load.hostile_project", "--calls", "40", "--prompts", str(of.hostile)),

@@ -11,8 +11,8 @@ from msgspec import Struct
 from asyncagents.domain.call.call import ABORTED, IN_DOUBT, Call, Completed, Failed, Settled
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.store.verb.claim import CUT_OFF
-from tests.e2e.worker import Line
 from tests.simulation.stage import Effect, Stage, Violation
+from tests.support.kills.worker import Line
 
 
 class Abort(Struct, frozen=True):
