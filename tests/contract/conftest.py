@@ -17,8 +17,8 @@ from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Database
 from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.contract.build import Lab
 from tests.support.postgres.database import Server, an_empty_database
+from tests.support.store.lab import Lab
 
 MANY = 8
 """A test with so many cases is asked every sixth of them in a database, unless examples are drawn."""

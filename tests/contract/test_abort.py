@@ -13,7 +13,7 @@ from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.session_state import Claim
 from asyncagents.errors import AlreadySettled, Conflict, NotFound
 from asyncagents.store.tx import Tx
-from tests.contract.build import ALICE, BOB, Lab, ask_id, done, result_of
+from tests.support.store.lab import ALICE, BOB, Lab, ask_id, done, result_of
 
 
 async def _abort(lab: Lab, claim: Claim) -> None:

@@ -11,7 +11,7 @@ from asyncagents.domain.fact import AdmitResult
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.errors import Conflict, NotFound, RequestError
 from asyncagents.store.verb.read import InputRow
-from tests.contract.build import ALICE, MODEL, Lab
+from tests.support.store.lab import ALICE, MODEL, Lab
 
 
 @pytest.mark.spec("S-12", "S-03")

@@ -18,7 +18,7 @@ from asyncagents.domain.call.call import (
 from asyncagents.domain.event import PermissionReplied, QuestionRejected, QuestionReplied
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import Conflict, InvalidInput, NotFound
-from tests.contract.build import PROJECT, Lab, ask_id, done, result_of, state_of
+from tests.support.store.lab import PROJECT, Lab, ask_id, done, result_of, state_of
 
 
 async def test_a_yes_lets_the_call_run(lab: Lab) -> None:

@@ -32,7 +32,7 @@ from asyncagents.domain.event import Event, QuestionAsked, QuestionRejected, Que
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.session_state import Claim
 from asyncagents.errors import ClaimLost, Conflict, InvalidInput
-from tests.contract.build import Lab, ask_id, result_of
+from tests.support.store.lab import Lab, ask_id, result_of
 
 SECONDS = 3_600_000
 YES: Reply = Answers((("Approve", "after lunch"),))

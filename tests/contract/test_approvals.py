@@ -7,7 +7,7 @@ from asyncagents.domain.agent.approval import time_in_id
 from asyncagents.domain.call.call import Always
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import NotFound
-from tests.contract.build import PROJECT, Lab, ask_id
+from tests.support.store.lab import PROJECT, Lab, ask_id
 
 
 async def approve(lab: Lab, *texts: str) -> SessionId:

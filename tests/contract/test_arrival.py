@@ -29,7 +29,7 @@ from asyncagents.store.tx import Commit, Database, Row, Tx, Verb
 from asyncagents.store.verb import copy
 from asyncagents.store.verb import import_ as verb_bring
 from asyncagents.store.verb.arrive import PIECE_ROWS, STALE_MS
-from tests.contract.build import MODEL, POOL, Lab
+from tests.support.store.lab import MODEL, POOL, Lab
 
 MESSAGES = PIECE_ROWS
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from asyncagents.domain.task.task import Task, TaskError, TaskStatus
 from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.task import put_task
-from tests.contract.build import Lab
-from tests.contract.tasks import parent, rewrite_task, work
+from tests.support.store.lab import Lab
+from tests.support.store.task import parent, rewrite_task, work
 
 FAILED = TaskError("APIError", "overloaded")
 

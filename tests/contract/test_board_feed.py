@@ -13,9 +13,9 @@ from asyncagents.engine.event.task_stream import BoardSubscriber
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb import board_feed
 from asyncagents.store.verb.task import put_task
-from tests.contract.board_walk import TaskWalk, Watcher, fresh, some, watching
-from tests.contract.build import Lab
-from tests.contract.tasks import parent, rewrite_task, work
+from tests.support.store.lab import Lab
+from tests.support.store.task import parent, rewrite_task, work
+from tests.support.store.task_walk import TaskWalk, Watcher, fresh, some, watching
 
 
 async def _look(lab: Lab, subscriber: BoardSubscriber, *, progress: bool, window: int) -> BoardChanges:

@@ -15,10 +15,10 @@ from asyncagents.domain.task.view import BackgroundTask
 from asyncagents.engine.event import task_stream as board_module
 from asyncagents.engine.event.task_stream import MAX_QUEUED_CHANGES, Board, BoardUpdate
 from asyncagents.store.tx import Database, Verb
-from tests.contract.board_walk import TaskWalk, Watcher, fresh
-from tests.contract.build import Lab
 from tests.contract.conftest import Another
-from tests.contract.tasks import parent
+from tests.support.store.lab import Lab
+from tests.support.store.task import parent
+from tests.support.store.task_walk import TaskWalk, Watcher, fresh
 
 T = TypeVar("T")
 PATIENCE = 20.0

@@ -23,7 +23,7 @@ from asyncagents.domain.event import PartUpdated, PermissionAsked, PermissionRep
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.step import CallMove
 from asyncagents.errors import AlreadySettled, Conflict, NotFound
-from tests.contract.build import ALICE, BOB, Lab, ask_id, done, result_of, state_of
+from tests.support.store.lab import ALICE, BOB, Lab, ask_id, done, result_of, state_of
 
 FILE = ResultFile("image/png", f"data:image/png;base64,{'A' * 100_000}", "dot.png")
 SEEN = Completed("[a dot]", files=(FILE,))

@@ -23,7 +23,7 @@ from asyncagents.domain.id import OwnerId, SessionId
 from asyncagents.domain.session_state import Claim
 from asyncagents.errors import ClaimLost
 from asyncagents.store.verb.read import ActiveSession
-from tests.contract.build import ALICE, BOB, POOL, Lab, Step
+from tests.support.store.lab import ALICE, BOB, POOL, Lab, Step
 
 
 async def test_only_a_ready_session_can_be_claimed(lab: Lab) -> None:

@@ -15,8 +15,8 @@ from asyncagents.domain.session_state import SUMMARY_WANTED, Claim, Snapshot
 from asyncagents.domain.step import NewStep, NewSummary, OpenItems, SummaryEnd
 from asyncagents.engine.decide import CallModel, Rest, decide
 from asyncagents.errors import ClaimLost
-from tests.contract.build import ALICE, BOB, MODEL, Lab, Step
-from tests.contract.raw import rewrite_call
+from tests.support.store.lab import ALICE, BOB, MODEL, Lab, Step
+from tests.support.store.row import rewrite_call
 
 
 def with_summary(lab: Lab, *, since: int = 1, room: int | None = None) -> NewStep:

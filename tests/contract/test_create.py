@@ -8,7 +8,7 @@ from asyncagents.domain.event import SessionCreated, SessionDeleted
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.session_state import Claim
 from asyncagents.errors import ClaimLost, NotFound
-from tests.contract.build import POOL, PROJECT, Lab
+from tests.support.store.lab import POOL, PROJECT, Lab
 
 
 @pytest.mark.spec("S-01")

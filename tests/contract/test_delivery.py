@@ -21,8 +21,8 @@ from asyncagents.errors import Conflict, NotFound
 from asyncagents.store.due_delivery import DueDelivery
 from asyncagents.store.sqlite.database import SqliteDatabase
 from asyncagents.store.tx import Row, Tx
-from tests.contract.build import Lab, done
-from tests.contract.raw import plan
+from tests.support.store.lab import Lab, done
+from tests.support.store.row import plan
 
 URL = "https://hooks.test/told?token=1"
 MINUTE = 60_000

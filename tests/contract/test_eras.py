@@ -11,9 +11,9 @@ from asyncagents.domain.conversation.session import NewSession, Revert
 from asyncagents.domain.event import MessageRemoved
 from asyncagents.domain.id import MessageId, SessionId, sort_id
 from asyncagents.errors import InvalidInput
-from tests.contract.build import ALICE, POOL, PROJECT, Lab
-from tests.contract.eras import BEGAN, IN_2029, IN_2031, IN_2040, WRAP, bare, named, talk
-from tests.contract.raw import plan
+from tests.support.store.era import BEGAN, IN_2029, IN_2031, IN_2040, WRAP, bare, named, talk
+from tests.support.store.lab import ALICE, POOL, PROJECT, Lab
+from tests.support.store.row import plan
 
 HOUR = 3_600_000
 ACROSS = [WRAP - HOUR, WRAP - 1_000, WRAP + 1_000, WRAP + HOUR, IN_2029]

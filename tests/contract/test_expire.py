@@ -5,7 +5,7 @@ import pytest
 from asyncagents.domain.call.call import Completed, Failed, Once
 from asyncagents.domain.event import PermissionReplied
 from asyncagents.errors import AlreadySettled, Conflict
-from tests.contract.build import Lab, ask_id, done, result_of, state_of
+from tests.support.store.lab import Lab, ask_id, done, result_of, state_of
 
 
 @pytest.mark.spec("X-11")

@@ -35,9 +35,8 @@ from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.store.store import Store
 from asyncagents.store.verb import feed
 from asyncagents.store.verb.read import InputRow
-from tests.contract.build import POOL, PROJECT, Lab, ask_id, done
-from tests.contract.talk_walk import TalkWalk
-from tests.contract.walk import Walk
+from tests.support.store.lab import POOL, PROJECT, Lab, ask_id, done
+from tests.support.store.walk import TalkWalk, Walk
 
 TALKS = 1000
 """From this seed on, people copy conversations and take things out of them."""

@@ -9,7 +9,7 @@ from asyncagents.domain.call.call import Call, Running
 from asyncagents.domain.session_state import Claim
 from asyncagents.domain.step import CallMove
 from asyncagents.errors import ClaimLost
-from tests.contract.build import ALICE, BOB, Lab, Step, done
+from tests.support.store.lab import ALICE, BOB, Lab, Step, done
 
 Write: TypeAlias = Callable[[Lab, Claim, Step, Call], Awaitable[object]]
 

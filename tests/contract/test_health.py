@@ -1,6 +1,6 @@
 """A write that is tried leaves nothing behind, and fails where requests would."""
 
-from tests.contract.build import Lab
+from tests.support.store.lab import Lab
 
 
 async def test_a_write_that_is_tried_leaves_nothing_behind(lab: Lab) -> None:

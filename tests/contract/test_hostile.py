@@ -13,7 +13,7 @@ from asyncagents.domain.conversation.session import NewSession, SessionChanges
 from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.domain.step import CallMove
 from asyncagents.errors import InvalidInput
-from tests.contract.build import POOL, Lab, ask_id
+from tests.support.store.lab import POOL, Lab, ask_id
 
 
 def _nested(levels: int) -> Any:

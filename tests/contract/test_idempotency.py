@@ -7,7 +7,7 @@ from asyncagents.domain.conversation.session import NewSession
 from asyncagents.domain.fact import NewShell
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import KeyReused, NotFound
-from tests.contract.build import POOL, Lab
+from tests.support.store.lab import POOL, Lab
 
 
 async def test_input_under_the_same_key_is_the_same_only_with_the_same_content(lab: Lab) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from asyncagents.delegation.parent_reader import SharedRead
 from asyncagents.errors import NotFound
-from tests.contract.build import Lab
+from tests.support.store.lab import Lab
 
 
 async def test_calls_that_come_together_are_numbered_in_their_order(lab: Lab) -> None:

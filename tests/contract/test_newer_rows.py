@@ -10,8 +10,8 @@ from asyncagents.domain.conversation.codec import SHAPE_VERSION, UnknownPart
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.session import SessionChanges
 from asyncagents.domain.event import PartUpdated
-from tests.contract.build import ALICE, BOB, Lab, done, state_of
-from tests.contract.raw import (
+from tests.support.store.lab import ALICE, BOB, Lab, done, state_of
+from tests.support.store.row import (
     call_row,
     message_row,
     part_row,

@@ -5,8 +5,8 @@ import pytest
 from asyncagents.domain.call.call import Call
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.session_state import Claim
-from tests.contract.build import Lab, done
-from tests.contract.tasks import Parent, middle, parent
+from tests.support.store.lab import Lab, done
+from tests.support.store.task import Parent, middle, parent
 
 
 async def prompt_of(lab: Lab, session_id: SessionId) -> MessageId:

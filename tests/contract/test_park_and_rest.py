@@ -9,7 +9,7 @@ from asyncagents.domain.conversation.status import Busy, Idle, WaitingAsync
 from asyncagents.domain.event import PromptAnswered, SessionIdle, SessionStatus
 from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.domain.session_state import Claim
-from tests.contract.build import ALICE, Lab, ask_id, done, result_of, state_of
+from tests.support.store.lab import ALICE, Lab, ask_id, done, result_of, state_of
 
 
 def _answered(lab: Lab) -> dict[MessageId, MessageId]:

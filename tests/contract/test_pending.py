@@ -20,8 +20,8 @@ from asyncagents.domain.fact import KeepSecret
 from asyncagents.domain.id import CallId
 from asyncagents.domain.step import CallMove
 from asyncagents.errors import AlreadySettled, Conflict, NotFound
-from tests.contract.build import ALICE, BOB, Lab, done, state_of
-from tests.contract.raw import rewrite_call
+from tests.support.store.lab import ALICE, BOB, Lab, done, state_of
+from tests.support.store.row import rewrite_call
 
 DAY = 86_400_000
 LATER = AsyncState(due=DAY, estimated=5, external_ref="job-7", checked=True)

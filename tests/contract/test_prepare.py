@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from asyncagents.domain.call.call import Once, Requested, Running, render
 from asyncagents.domain.step import PreparedInput
 from asyncagents.errors import ClaimLost
-from tests.contract.build import ALICE, BOB, Lab, ask_id
+from tests.support.store.lab import ALICE, BOB, Lab, ask_id
 
 
 @pytest.mark.spec("A-06")

@@ -10,7 +10,7 @@ from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.fact import WriteTodos
 from asyncagents.domain.step import NewStep, Reminder, StartedStep, StepInfo
-from tests.contract.build import ALICE, BOB, Lab, Step, done
+from tests.support.store.lab import ALICE, BOB, Lab, Step, done
 
 
 class Reminders:

@@ -13,7 +13,7 @@ from asyncagents.domain.event import PartUpdated, SessionStatus
 from asyncagents.domain.session_state import Claim
 from asyncagents.domain.step import StepRetry
 from asyncagents.errors import ClaimLost
-from tests.contract.build import ALICE, BOB, SPENT, Lab, Step
+from tests.support.store.lab import ALICE, BOB, SPENT, Lab, Step
 
 BUSY = api_error("overloaded", is_retryable=True, status_code=529)
 

@@ -11,7 +11,7 @@ from asyncagents.domain.event import MessageRemoved
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.errors import AlreadySettled, ClaimLost, SessionBusy
 from asyncagents.store.verb.revert import UNDONE
-from tests.contract.build import BOB, Lab
+from tests.support.store.lab import BOB, Lab
 
 
 async def answered(lab: Lab) -> tuple[SessionId, MessageId]:

@@ -11,7 +11,7 @@ from asyncagents.domain.event import MessageUpdated, PromptAnswered
 from asyncagents.domain.fact import NewShell, Settle
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import InvalidInput, NotFound, SessionBusy
-from tests.contract.build import Lab
+from tests.support.store.lab import Lab
 
 
 def a_shell(lab: Lab, session_id: SessionId, *, key: str = "shell") -> NewShell:

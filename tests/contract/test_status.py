@@ -6,7 +6,7 @@ from asyncagents.domain.conversation.status import Busy, Idle, Status, WaitingAs
 from asyncagents.domain.event import SessionIdle, SessionStatus
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import NotFound
-from tests.contract.build import Lab, done
+from tests.support.store.lab import Lab, done
 
 
 @pytest.mark.spec("C-06")

@@ -12,7 +12,7 @@ from asyncagents.domain.event import MessageUpdated, PartUpdated, PromptAnswered
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.step import StepEnd
 from asyncagents.engine.decide import is_turn_over
-from tests.contract.build import SPENT, Lab, Step, done, state_of
+from tests.support.store.lab import SPENT, Lab, Step, done, state_of
 
 
 @pytest.mark.spec("S-05", "S-12")

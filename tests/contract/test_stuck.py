@@ -7,8 +7,8 @@ from asyncagents.domain.call.call import Call
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import encode
 from asyncagents.errors import StuckRow
-from tests.contract.build import Lab, state_of
-from tests.contract.raw import rewrite_call, rewrite_session
+from tests.support.store.lab import Lab, state_of
+from tests.support.store.row import rewrite_call, rewrite_session
 
 
 async def stuck_call(lab: Lab) -> tuple[SessionId, Call]:

@@ -12,8 +12,8 @@ from asyncagents.domain.event import (
 )
 from asyncagents.domain.fact import Resume, Retrieve
 from asyncagents.errors import Conflict
-from tests.contract.build import Lab, result_of, state_of
-from tests.contract.tasks import Parent, open_notices, parent, work
+from tests.support.store.lab import Lab, result_of, state_of
+from tests.support.store.task import Parent, open_notices, parent, work
 
 
 @pytest.mark.spec("T-01", "T-17")

@@ -14,8 +14,8 @@ from asyncagents.domain.event import (
 from asyncagents.domain.fact import CancelTasks, ClearTasks, Resume
 from asyncagents.errors import NotFound
 from asyncagents.store.verb.feed import read_changes, revision
-from tests.contract.build import ALICE, BOB, Lab, result_of
-from tests.contract.tasks import Parent, open_notices, parent, rewrite_task, work
+from tests.support.store.lab import ALICE, BOB, Lab, result_of
+from tests.support.store.task import Parent, open_notices, parent, rewrite_task, work
 
 
 @pytest.mark.spec("D-06")

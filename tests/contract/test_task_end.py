@@ -9,9 +9,9 @@ from asyncagents.domain.event import TaskCompleted, TaskUpdated
 from asyncagents.domain.fact import Resume, Retrieve
 from asyncagents.domain.session_state import Claim, RestReason
 from asyncagents.domain.step import StepRetry
-from tests.contract.build import Lab, result_of
-from tests.contract.raw import rewrite_call, rewrite_session
-from tests.contract.tasks import middle, open_notices, parent, rewrite_task, work
+from tests.support.store.lab import Lab, result_of
+from tests.support.store.row import rewrite_call, rewrite_session
+from tests.support.store.task import middle, open_notices, parent, rewrite_task, work
 
 
 async def _rest(lab: Lab, claim: Claim, reason: RestReason) -> bool:

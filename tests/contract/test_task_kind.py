@@ -9,8 +9,8 @@ from asyncagents.domain.fact import Resume
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task.board import KindFilter, TaskQuery
 from asyncagents.store.tx import Row
-from tests.contract.build import Lab
-from tests.contract.tasks import Parent, parent, rewrite_task, task_row, work
+from tests.support.store.lab import Lab
+from tests.support.store.task import Parent, parent, rewrite_task, task_row, work
 
 
 async def _mixed(lab: Lab) -> tuple[Parent, list[SessionId]]:

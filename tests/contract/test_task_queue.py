@@ -4,8 +4,8 @@ import pytest
 
 from asyncagents.domain.id import SessionId
 from asyncagents.store.verb.feed import read_changes, revision
-from tests.contract.build import ALICE, Lab
-from tests.contract.tasks import Parent, middle, parent, work
+from tests.support.store.lab import ALICE, Lab
+from tests.support.store.task import Parent, middle, parent, work
 
 
 async def _crowded(lab: Lab) -> tuple[Parent, SessionId, Parent, SessionId]:

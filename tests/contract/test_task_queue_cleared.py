@@ -6,8 +6,8 @@ from asyncagents.domain.call.call import Completed
 from asyncagents.domain.fact import ClearTasks
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.why import explain_session
-from tests.contract.build import ALICE, BOB, Lab
-from tests.contract.tasks import Parent, parent, work
+from tests.support.store.lab import ALICE, BOB, Lab
+from tests.support.store.task import Parent, parent, work
 
 
 async def _clear(boss: Parent, number: int) -> None:

@@ -16,8 +16,8 @@ from asyncagents.domain.fact import ClearTasks
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import StoreError
 from asyncagents.store.tx import Tx
-from tests.contract.build import Lab
-from tests.contract.tasks import Parent, open_notices, parent, rewrite_task, task_row, work
+from tests.support.store.lab import Lab
+from tests.support.store.task import Parent, open_notices, parent, rewrite_task, task_row, work
 
 NEWER = SHAPE_VERSION + 1
 

@@ -9,8 +9,8 @@ from asyncagents.domain.fact import Resume
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task.account import all_runs
 from asyncagents.domain.task.task import Account, Task
-from tests.contract.build import SPENT, Lab
-from tests.contract.tasks import parent, rewrite_task, task_row
+from tests.support.store.lab import SPENT, Lab
+from tests.support.store.task import parent, rewrite_task, task_row
 
 
 async def _toil(lab: Lab, child: SessionId, *tools: str, rest: bool = True) -> None:

@@ -7,7 +7,7 @@ from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.event import TodoUpdated
 from asyncagents.domain.fact import WriteTodos
 from asyncagents.errors import NotFound
-from tests.contract.build import Lab
+from tests.support.store.lab import Lab
 
 PLAN = (
     Todo(id="todo_1", content="Look", status="completed", priority="high"),

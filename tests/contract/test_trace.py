@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import ClaimLost
-from tests.contract.build import ALICE, BOB, Lab
+from tests.support.store.lab import ALICE, BOB, Lab
 
 ONE, TWO = (f"00-{digit * 32}-{digit * 16}-01" for digit in "12")
 

@@ -12,8 +12,14 @@ from asyncagents.domain.event import MessageUpdated, SessionError
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.session_state import Claim
 from asyncagents.errors import StoreError
-from tests.contract.build import ALICE, BOB, POOL, PROJECT, Lab, state_of
-from tests.contract.raw import rewrite_call, rewrite_message, rewrite_part, rewrite_session, rewrite_status
+from tests.support.store.lab import ALICE, BOB, POOL, PROJECT, Lab, state_of
+from tests.support.store.row import (
+    rewrite_call,
+    rewrite_message,
+    rewrite_part,
+    rewrite_session,
+    rewrite_status,
+)
 
 Break: TypeAlias = Callable[[Lab, SessionId, Call], Awaitable[None]]
 

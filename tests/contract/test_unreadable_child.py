@@ -9,9 +9,9 @@ from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import SessionDeleted, SessionError
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import Damaged, NotFound
-from tests.contract.build import ALICE, BOB, POOL, Lab
-from tests.contract.raw import rewrite_call, rewrite_session
-from tests.contract.tasks import middle, open_notices, parent
+from tests.support.store.lab import ALICE, BOB, POOL, Lab
+from tests.support.store.row import rewrite_call, rewrite_session
+from tests.support.store.task import middle, open_notices, parent
 
 Damage: TypeAlias = Callable[[Lab, SessionId], Awaitable[None]]
 WHY = "unreadable session"

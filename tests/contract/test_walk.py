@@ -9,8 +9,8 @@ from asyncagents.domain.conversation.part import PartTime, ReasoningPart, TextPa
 from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.id import CallId, SessionId
 from asyncagents.domain.session_state import session_status
-from tests.contract.build import PROJECT, Lab
-from tests.contract.walk import Walk
+from tests.support.store.lab import PROJECT, Lab
+from tests.support.store.walk import Walk
 
 
 async def _check_session(lab: Lab, session_id: SessionId) -> None:

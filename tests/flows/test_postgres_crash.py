@@ -11,9 +11,9 @@ from asyncagents.domain.event import MessageUpdated
 from asyncagents.domain.id import Ids
 from asyncagents.store.postgres.database import POOL_SIZE, PostgresDatabase, open_postgres
 from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.contract.build import Lab
 from tests.flows.kit import PATIENCE
 from tests.support.postgres.database import Server, a_database, open_server
+from tests.support.store.lab import Lab
 
 TRIES = 20
 """The server may have been writing just then; if it was every time, nothing was seen."""

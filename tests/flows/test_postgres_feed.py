@@ -13,10 +13,10 @@ from asyncagents.store.postgres.database import PostgresDatabase, open_postgres
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb.admit import admit_input
 from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.contract.build import Lab
 from tests.support.postgres.database import Server, a_database
 from tests.support.postgres.feed_race import catch_up, connected, race
 from tests.support.postgres.feed_reader import Follower, Listener, Naive, what_is_there
+from tests.support.store.lab import Lab
 
 WRITES = 25
 AS_IF_SETTLED = """

@@ -13,11 +13,11 @@ from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from asyncagents.store.postgres.pool import Connection, connect
-from tests.contract.build import Lab
 from tests.support.path import ROOT
 from tests.support.postgres.database import a_database, open_server
 from tests.support.postgres.feed_reader import Follower, Listener, Naive, Reader, There, what_is_there
 from tests.support.postgres.feed_writer import READY, Orders, Wrote, laboratory, obey
+from tests.support.store.lab import Lab
 
 PROCESSES, WRITERS, OWN_WRITERS = 4, 3, 2
 """Four processes of three writers; and two handles of two in this one."""

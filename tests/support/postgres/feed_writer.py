@@ -20,7 +20,7 @@ from asyncagents.store.tx import Database, Tx, Verb
 from asyncagents.store.verb.admit import admit_input
 from asyncagents.store.verb.session_update import update_session
 from asyncagents.testing.clock import FakeClock
-from tests.contract.build import Lab
+from tests.support.store.lab import Lab
 
 T = TypeVar("T")
 PAUSES = (0, 0, 0, 0.002, 0.01, 0.03, 0.1)

@@ -20,9 +20,9 @@ from asyncagents.store.tx import Tx, Verb
 from asyncagents.store.verb.answer import answer
 from asyncagents.store.verb.approval import approve
 from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.contract.build import ALICE, BOB, POOL, Lab, ask_id, done
-from tests.contract.walk import Walk
-from tests.unit.store.faulty import Fault, Faults, open_batches
+from tests.support.store.fault import Fault, Faults, open_batches
+from tests.support.store.lab import ALICE, BOB, POOL, Lab, ask_id, done
+from tests.support.store.walk import Walk
 
 Act: TypeAlias = Callable[[], Awaitable[Any]]
 Scene: TypeAlias = Callable[[Lab], Awaitable[Act]]

@@ -16,8 +16,8 @@ from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.tx import Commit, Tx, Verb
 from asyncagents.store.verb import admit
 from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.contract.build import Lab
-from tests.unit.store.faulty import Fault, Faults, open_batches
+from tests.support.store.fault import Fault, Faults, open_batches
+from tests.support.store.lab import Lab
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.migrate import load_scripts, migrate
 from asyncagents.store.sqlite.statement import split_statements
 from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.contract.build import PROJECT, Lab
-from tests.unit.store.faulty import Faults
+from tests.support.store.fault import Faults
+from tests.support.store.lab import PROJECT, Lab
 
 SECOND = """-- min_reader: 1
 -- A colour for everyone; what is older does not need to know.

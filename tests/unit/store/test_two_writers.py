@@ -13,8 +13,8 @@ from asyncagents.domain.id import Ids, OwnerId, SessionId
 from asyncagents.errors import InvalidInput
 from asyncagents.store.sqlite.database import SqliteDatabase, open_sqlite
 from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.contract.build import ALICE, BOB, POOL, PROJECT, Lab, done
-from tests.unit.store.faulty import Faults
+from tests.support.store.fault import Faults
+from tests.support.store.lab import ALICE, BOB, POOL, PROJECT, Lab, done
 
 
 class Process(Lab):

@@ -7,7 +7,7 @@ from asyncagents.domain.call.pending_tool import pending_status
 from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.store.postgres.transaction import PostgresTx
 from asyncagents.store.tx import Row, Tx
-from tests.contract.build import Lab
+from tests.support.store.lab import Lab
 
 
 async def session_row(lab: Lab, session_id: SessionId) -> tuple[bytes, int]:

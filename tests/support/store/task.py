@@ -10,7 +10,7 @@ from asyncagents.domain.session_state import Claim
 from asyncagents.domain.task.task import Task, batch_of
 from asyncagents.store.tx import Row, Tx
 from asyncagents.store.verb.task import task_columns
-from tests.contract.build import Lab, Step
+from tests.support.store.lab import Lab, Step
 
 
 class Parent:

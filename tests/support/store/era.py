@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from asyncagents.domain.fact import Admit
 from asyncagents.domain.id import MessageId, SessionId
-from tests.contract.build import Lab
+from tests.support.store.lab import Lab
 
 BEGAN = 26 << 36
 """2026-08-14: the first era of which ids of ours are there. They do not name it."""

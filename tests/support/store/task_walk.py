@@ -15,9 +15,9 @@ from asyncagents.domain.task.board import BoardSnapshot, KindFilter
 from asyncagents.domain.task.notice import NoticeOptions
 from asyncagents.domain.task.task import Task, batch_of
 from asyncagents.engine.event.task_stream import BoardUpdate
-from tests.contract.build import ALICE, POOL, Lab, Step
-from tests.contract.tasks import parent
-from tests.contract.walk import Walk
+from tests.support.store.lab import ALICE, POOL, Lab, Step
+from tests.support.store.task import parent
+from tests.support.store.walk import Walk
 
 MOST_TASKS = 12
 
