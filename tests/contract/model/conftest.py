@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from asyncagents.llm.http.client import HttpClient, open_http_client
-from tests.contract.model.kit import ANTHROPIC, OPENAI, Wire
+from tests.support.llm.wire import ANTHROPIC, OPENAI, Wire
 
 
 @pytest.fixture(params=[OPENAI, ANTHROPIC], ids=lambda wire: wire.name)

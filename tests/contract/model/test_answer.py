@@ -22,7 +22,7 @@ from asyncagents.llm.model import (
     ToolCallStart,
 )
 from asyncagents.testing.provider import Reply, TokenUsage, ToolUse, open_provider
-from tests.contract.model.kit import Wire, ask, finish_of, hanging, request, text_of
+from tests.support.llm.wire import Wire, ask, finish_of, hanging, request, text_of
 
 
 @pytest.mark.spec("C-02")

@@ -9,8 +9,8 @@ from asyncagents.llm.http.answer_size import MOST_ARGUMENTS, MOST_BLOCKS, MOST_C
 from asyncagents.llm.http.client import HttpClient
 from asyncagents.llm.model import ToolCallReady, ToolCallStart
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
-from tests.contract.model.kit import Wire, ask, cause_of, finish_of, open_raw, read_request, text_of
-from tests.unit.llm.kit import anthropic_reader, calls_of, openai_reader
+from tests.support.llm.stream import anthropic_reader, calls_of, openai_reader
+from tests.support.llm.wire import Wire, ask, cause_of, finish_of, open_raw, read_request, text_of
 
 PATIENCE = 30.0
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"

@@ -8,7 +8,7 @@ import pytest
 from asyncagents.llm.http.client import HttpClient
 from asyncagents.llm.model import ModelEvent, TextDelta
 from asyncagents.testing.provider import Provider, Reply, open_provider
-from tests.contract.model.kit import Wire, ask, finish_of, hanging, request, text_of
+from tests.support.llm.wire import Wire, ask, finish_of, hanging, request, text_of
 
 
 async def left(provider: Provider, clients: int = 1) -> None:

@@ -15,7 +15,7 @@ from asyncagents.domain.shape import encode
 from asyncagents.llm.http.client import HttpClient
 from asyncagents.llm.model import StreamError, StreamStart
 from asyncagents.testing.provider import Reply, open_provider
-from tests.contract.model.kit import (
+from tests.support.llm.wire import (
     KEY,
     Wire,
     always,

@@ -5,7 +5,7 @@ import asyncio
 from asyncagents.llm.http.client import HttpClient, open_http_client
 from asyncagents.llm.model import StepFinish, UserTurn
 from asyncagents.testing.provider import Reply, open_provider
-from tests.contract.model.kit import Wire, ask, finish_of, open_raw, read_request, request, text_of
+from tests.support.llm.wire import Wire, ask, finish_of, open_raw, read_request, request, text_of
 
 
 async def test_two_hundred_streams_at_once_are_all_answered(wire: Wire, http: HttpClient) -> None:

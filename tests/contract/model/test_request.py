@@ -27,9 +27,9 @@ from asyncagents.llm.model import (
 )
 from asyncagents.llm.openai.adapter import OpenAIChat
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
-from tests.contract.model.kit import ANTHROPIC, KEY, OPENAI, TOOLS, Wire, ask, failure_of, finish_of, request
-from tests.unit.llm.conversation import CONVERSATION, SYSTEM
-from tests.unit.llm.conversation import TOOLS as ALL_TOOLS
+from tests.support.llm.conversation import CONVERSATION, SYSTEM
+from tests.support.llm.conversation import TOOLS as ALL_TOOLS
+from tests.support.llm.wire import ANTHROPIC, KEY, OPENAI, TOOLS, Wire, ask, failure_of, finish_of, request
 
 GOLDEN = Path(__file__).parents[2] / "unit" / "llm" / "golden"
 

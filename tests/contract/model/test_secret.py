@@ -5,7 +5,7 @@ import pytest
 from asyncagents.llm.http.client import HttpClient
 from asyncagents.llm.http.request import Endpoint
 from asyncagents.testing.provider import Reply, open_provider
-from tests.contract.model.kit import KEY, Wire, always, ask, cause_of, failure_of, message_of, open_raw
+from tests.support.llm.wire import KEY, Wire, always, ask, cause_of, failure_of, message_of, open_raw
 
 
 @pytest.mark.parametrize("user", ["", "someone:PASSWORD-77@"])

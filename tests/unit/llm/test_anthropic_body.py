@@ -27,7 +27,7 @@ from asyncagents.llm.model import (
     UserTurn,
 )
 from asyncagents.testing.provider_check import anthropic_refusal
-from tests.unit.llm.conversation import CONVERSATION, FOREIGN, HIDDEN, ODD_NAMES, SIGNED, SYSTEM, TOOLS
+from tests.support.llm.conversation import CONVERSATION, FOREIGN, HIDDEN, ODD_NAMES, SIGNED, SYSTEM, TOOLS
 
 GOLDEN = Path(__file__).parent / "golden" / "anthropic.json"
 ENDPOINT = Endpoint(provider_id="acme", base_url="https://api.acme.test/v1")

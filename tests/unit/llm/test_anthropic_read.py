@@ -22,7 +22,7 @@ from asyncagents.llm.model import (
     ToolCallReady,
     ToolCallStart,
 )
-from tests.unit.llm.kit import (
+from tests.support.llm.stream import (
     ANTHROPIC_ANSWER,
     anthropic_reader,
     block_delta,

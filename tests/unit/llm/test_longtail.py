@@ -55,7 +55,7 @@ from asyncagents.llm.pydantic_ai.build import build_model, build_provider, build
 from asyncagents.llm.pydantic_ai.events import PydanticAiReader
 from asyncagents.llm.pydantic_ai.request import build_messages
 from asyncagents.testing.provider import Provider, Reply, TokenUsage, ToolUse, open_provider
-from tests.unit.llm.conversation import ODD_NAMES
+from tests.support.llm.conversation import ODD_NAMES
 
 KEY = "sk-very-secret-0123456789"
 MODEL = ModelRef(provider_id="tail", model_id="local")

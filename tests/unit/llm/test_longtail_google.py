@@ -21,7 +21,7 @@ from asyncagents.llm.model import (
     UserTurn,
 )
 from asyncagents.llm.pydantic_ai.adapter import PydanticAiModel
-from tests.unit.llm.raw_server import open_raw_server
+from tests.support.llm.raw_server import open_raw_server
 
 KEY = "sk-very-secret-0123456789"
 WEATHER = ToolSpec(

@@ -23,7 +23,7 @@ from asyncagents.llm.model import (
 )
 from asyncagents.llm.openai.request import write_body
 from asyncagents.testing.provider_check import openai_refusal
-from tests.unit.llm.conversation import CONVERSATION, ODD_NAMES, SYSTEM, TOOLS
+from tests.support.llm.conversation import CONVERSATION, ODD_NAMES, SYSTEM, TOOLS
 
 GOLDEN = Path(__file__).parent / "golden" / "openai.json"
 ENDPOINT = Endpoint(provider_id="acme", base_url="https://api.acme.test/v1")

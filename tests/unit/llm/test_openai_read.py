@@ -23,7 +23,7 @@ from asyncagents.llm.model import (
     ToolCallStart,
 )
 from asyncagents.llm.openai.calls import CallAssembler, FunctionDelta, ToolDelta
-from tests.unit.llm.kit import (
+from tests.support.llm.stream import (
     DONE,
     OPENAI_ANSWER,
     calls_of,

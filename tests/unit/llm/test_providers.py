@@ -38,7 +38,7 @@ from asyncagents.llm.model import (
 )
 from asyncagents.llm.providers import Providers, open_providers
 from asyncagents.testing.provider import Provider, Reply, TokenUsage, open_provider
-from tests.unit.llm.raw_server import open_raw_server
+from tests.support.llm.raw_server import open_raw_server
 
 KEY = Secret("sk-very-secret-0123456789")
 TOOL = ToolSpec("look", "Looks.", {"type": "object", "properties": {}})

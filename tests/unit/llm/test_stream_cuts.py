@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncagents.llm.model import ModelEvent, StepFinish, StreamError, StreamFinish, ToolCallReady
-from tests.unit.llm.kit import (
+from tests.support.llm.stream import (
     ANSWERS,
     MakeReader,
     anthropic_reader,
