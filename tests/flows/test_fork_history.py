@@ -19,7 +19,7 @@ from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.flows.kit import PATIENCE, Nothing, later
 from tests.flows.reader import Reader
 from tests.flows.test_compaction import Place, place, text_of
-from tests.unit.delegation.history import told
+from tests.support.build.history import told
 
 
 class Forker:

@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from asyncagents.cli.main import main
 from asyncagents.cli.terminal.screen import ScreenLogHandler
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 FOREIGN = ("XDG_", "ASYNCAGENTS_", "OPENCODE_")
 

@@ -8,7 +8,7 @@ from click.testing import Result
 
 from asyncagents.cli.run.arguments import session_rules
 from asyncagents.domain.conversation.session import Rule
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 Invoke = Callable[..., Result]
 ADA = "---\ndescription: Counts things.\nmode: subagent\nmodel: local/m\n---\nYou are Ada.\n"

@@ -7,7 +7,7 @@ import pytest
 from click.testing import Result
 
 from asyncagents.config.trust import distrust_project, trust_project
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 Invoke = Callable[..., Result]
 CONFIG = {"command": {"fix": {"template": "Fix $1", "description": "Fixes", "subtask": True}}}

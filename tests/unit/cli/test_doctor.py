@@ -16,7 +16,7 @@ from click.testing import Result
 from asyncagents.app.runtime import open_runtime
 from asyncagents.cli.doctor.system import check_system, has_openat2
 from asyncagents.llm.scripted import ScriptedModel
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 Invoke = Callable[..., Result]
 Checks = dict[str, dict[str, Any]]

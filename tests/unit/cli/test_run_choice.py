@@ -12,8 +12,8 @@ from asyncagents.config.markdown.agents import FoundAgents
 from asyncagents.domain.conversation.session import Session, SessionModel, SessionTime
 from asyncagents.engine.workplace.agents import Agents
 from asyncagents.errors import InvalidInput
-from tests.unit.cli.build import SESSION
-from tests.unit.config.build import Desk
+from tests.support.build.event import SESSION
+from tests.support.environment import Desk
 
 
 def config(desk: Desk, **more: Any) -> Config:

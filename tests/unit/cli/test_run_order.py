@@ -6,7 +6,7 @@ import pytest
 from click.testing import Result
 
 from asyncagents.cli.run.arguments import LONGEST_PROMPT as LARGEST
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 Invoke = Callable[..., Result]
 LOCAL = {

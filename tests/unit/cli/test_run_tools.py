@@ -10,7 +10,7 @@ from asyncagents.domain.conversation.session import Session, SessionTime
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.event import PartUpdated, PermissionAsked, SessionCreated, TodoUpdated
 from asyncagents.domain.id import MessageId, PartId, PermissionId, SessionId
-from tests.unit.cli.build import SESSION, entry, step
+from tests.support.build.event import SESSION, entry, step
 
 TIME = PartTime(start=1, end=2)
 RUNS = ToolRunning(input={"command": "make"}, time=TIME)

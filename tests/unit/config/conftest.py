@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 
 @pytest.fixture

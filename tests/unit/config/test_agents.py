@@ -11,7 +11,7 @@ from asyncagents.config.markdown.instructions import MAX_ALL, MAX_CHARACTERS, In
 from asyncagents.config.markdown.skills import FoundSkills, find_skills, read_skill
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import ToolError
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 FULL = """---
 description: Reviews code

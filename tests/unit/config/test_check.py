@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from asyncagents.config.file.check import check_data, suggestion
 from asyncagents.config.file.shape import ConfigFile
 from asyncagents.errors import ConfigError
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 # Every key of OpenCode 1.18's published shape, and older ones that its documentation still names.
 OPENCODE_KEYS = {

@@ -9,7 +9,7 @@ from asyncagents.config.config import CommandConfig
 from asyncagents.config.markdown.commands import CommandDefinition, FoundCommands, find_commands
 from asyncagents.config.untrusted_settings import UntrustedSettings
 from asyncagents.domain.conversation.message import ModelRef
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 FULL = """---
 description: Reviews a change

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from asyncagents.cli.project.config import config
 from asyncagents.config.file.schema import config_schema_text
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 
 @pytest.fixture

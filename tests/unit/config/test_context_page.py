@@ -11,7 +11,7 @@ from asyncagents.domain.window import IMAGE_TOKENS, OUTPUT_TOKEN_MAX
 from asyncagents.engine.model_input import PROTECTED_TOKENS, PRUNED_TOKENS
 from asyncagents.engine.step.compaction import MAX_PROMPT_CHARS, MAX_TAIL_TOKENS, MIN_TAIL_TOKENS
 from asyncagents.engine.step.digest import MAX_OUTPUT_CHARS, MAX_TEXT_CHARS
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 PAGE = (Path(__file__).parents[3] / "docs" / "context.md").read_text(encoding="utf-8")
 (EXAMPLE,) = re.findall(r"```jsonc\n(.*?)```", PAGE, re.DOTALL)

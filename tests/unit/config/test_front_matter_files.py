@@ -11,7 +11,7 @@ from asyncagents.config.markdown.commands import find_commands
 from asyncagents.config.markdown.front_matter import parse_front_matter
 from asyncagents.config.markdown.skills import find_skills, read_skill
 from asyncagents.errors import ConfigError
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 OPENCODE_AGENT = """---
 # Reviews, never writes.

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from asyncagents.errors import ConfigError
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 
 def agent_prompt(desk: Desk, prompt: str) -> str | None:

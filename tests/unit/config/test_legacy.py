@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 
 @pytest.mark.spec("S-06")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncagents.config.tree import ConfigLeaf, build_tree, dotted_path, leaves, merge_trees, plain_values
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 objects = st.recursive(
     st.dictionaries(st.sampled_from("abc"), st.integers(), max_size=3),

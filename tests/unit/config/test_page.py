@@ -8,7 +8,7 @@ import pytest
 from asyncagents.config.file import jsonc
 from asyncagents.config.file.builtin_providers import builtin_providers
 from asyncagents.config.file.shape import ConfigFile
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 PAGE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```jsonc\n(.*?)```", PAGE, re.DOTALL)

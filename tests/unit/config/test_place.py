@@ -8,7 +8,7 @@ import pytest
 from asyncagents.config.env import Environment, system_environment
 from asyncagents.config.paths import config_locations, data_folder
 from asyncagents.errors import ConfigError
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 
 def user(desk: Desk) -> str | None:

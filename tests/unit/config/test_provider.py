@@ -6,7 +6,7 @@ from asyncagents.config.file.builtin_providers import builtin_providers
 from asyncagents.config.load import ProviderKey
 from asyncagents.config.secret import Secret
 from asyncagents.errors import ConfigError
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 
 def test_known_providers_are_there_without_any_file(desk: Desk) -> None:

@@ -7,7 +7,7 @@ import pytest
 from asyncagents.config.config import CommandConfig, CompactionConfig, McpConfig
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import ConfigError
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 
 def refusal_of(desk: Desk, data: dict[str, Any]) -> str:

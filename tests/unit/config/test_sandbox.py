@@ -9,7 +9,7 @@ from asyncagents.config.markdown.agents import find_agents
 from asyncagents.domain.agent.sandbox import Sandbox
 from asyncagents.engine.workplace.agents import Agents
 from asyncagents.errors import ConfigError
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 PLAIN = Sandbox()
 CACHE = Sandbox(write=("HOME/.cache",))

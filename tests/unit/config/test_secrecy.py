@@ -9,7 +9,7 @@ from asyncagents.config.child_environment import child_environment, withheld_nam
 from asyncagents.config.file.builtin_providers import builtin_providers
 from asyncagents.config.file.redact import is_secret_name
 from asyncagents.errors import ConfigError
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 KEY = "sk-do-not-show-me"
 OTHER = "looks-like-nothing"

@@ -18,7 +18,7 @@ from asyncagents.config.trust import (
 )
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.errors import ConfigError
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 MINE = "~/.config/opencode/opencode.json"
 

@@ -7,7 +7,7 @@ import pytest
 from asyncagents.config.config import WebhooksConfig
 from asyncagents.config.file.untrusted import filter_untrusted
 from asyncagents.errors import ConfigError
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 
 def test_hosts_are_names_and_addresses(desk: Desk) -> None:

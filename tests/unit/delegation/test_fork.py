@@ -46,8 +46,8 @@ from asyncagents.engine.model_input import CLEARED, SUMMARISED
 from asyncagents.errors import NotFound
 from asyncagents.llm.model import ModelTurn, TextBlock, ToolTurn, UserTurn
 from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.unit.delegation.history import CHILD, SPENT, TIME, History, inputs, outputs, steps, texts, told
-from tests.unit.domain.build import call
+from tests.support.build.domain import call
+from tests.support.build.history import CHILD, SPENT, TIME, History, inputs, outputs, steps, texts, told
 
 
 @pytest.mark.spec("T-11")

@@ -12,9 +12,9 @@ from asyncagents.domain.conversation.part import FilePart, PartTime, TextPart, T
 from asyncagents.domain.id import CallId
 from asyncagents.engine.model_input import SUMMARISED
 from asyncagents.llm.model import UserTurn
-from tests.unit.delegation.history import History, characters, inputs, outputs, texts, told
+from tests.support.build.domain import call
+from tests.support.build.history import History, characters, inputs, outputs, texts, told
 from tests.unit.delegation.test_fork import summarised
-from tests.unit.domain.build import call
 
 LONG = "abcdefghij" * 400
 """4,000 characters."""

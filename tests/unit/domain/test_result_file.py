@@ -22,7 +22,7 @@ from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Attachment, ChatRequest, ToolTurn
 from asyncagents.telemetry.content import request_attributes
 from tests.flows.mcp_server import DOT
-from tests.unit.domain.build import call, step
+from tests.support.build.domain import call, step
 
 PNG = base64.b64decode(DOT)
 FILE = ResultFile.from_bytes(PNG, "dot.png")

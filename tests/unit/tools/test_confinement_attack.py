@@ -14,7 +14,7 @@ from asyncagents.tools.process.processes import Processes
 from asyncagents.tools.process.program import drop_project_libraries
 from asyncagents.tools.process.sandbox import Sandboxes, SandboxPaths, delete_old_scratch
 from asyncagents.tools.process.unix_sockets import list_sockets
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 from tests.unit.tools.test_sandbox import DAY_MS, PATH, Ground, lay_out, needs_bwrap, open_sandboxes, put
 
 OFFLINE = Sandbox(network=False)

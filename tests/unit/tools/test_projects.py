@@ -20,7 +20,7 @@ from asyncagents.testing.clock import FakeClock, SeededRng
 from asyncagents.tools.project.projects import MOST_CACHED, Projects
 from asyncagents.tools.project.toolbox import ToolDeps
 from asyncagents.tools.web.web import open_web
-from tests.unit.config.build import Desk
+from tests.support.environment import Desk
 
 
 class Nothing(Struct, frozen=True):

@@ -1,10 +1,10 @@
 """Bodies recorded from a server whose clients we serve; prose was replaced, the structure kept."""
 
 import json
-from pathlib import Path
+from tests.support.path import FIXTURES
 from typing import Any
 
-_HOME = Path(__file__).parents[2] / "fixtures" / "wire"
+_HOME = FIXTURES / "wire"
 
 
 def recorded(name: str) -> Any:

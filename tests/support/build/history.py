@@ -25,7 +25,7 @@ from asyncagents.domain.id import Ids, MessageId, PartId, SessionId
 from asyncagents.engine.model_input import ModelInput
 from asyncagents.llm.model import ModelTurn, RequestMessage, TextBlock, ToolCallBlock, ToolTurn, UserTurn
 from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.unit.domain.build import SESSION, step, user
+from tests.support.build.domain import SESSION, step, user
 
 CHILD = SessionId("ses_child")
 FORKING = MessageId("msg_forking")
