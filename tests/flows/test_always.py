@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.llm.scripted import call
-from tests.flows.hostile import asks_after_always, shell, yard
+from tests.support.hostile.yard import asks_after_always, shell, yard
 
 ATTACKED = [
     ("python3.11 -m unittest", 'python3.11 -c \'open("pwned","w")\''),

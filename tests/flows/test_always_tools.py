@@ -14,7 +14,7 @@ from asyncagents.llm.scripted import call
 from asyncagents.tools.builtin.webfetch import page_ask
 from asyncagents.tools.file.path import InsidePath, OutsidePath, edit_asks, read_asks
 from asyncagents.tools.web.url import parse_address
-from tests.flows.hostile import asks_after_always, yard
+from tests.support.hostile.yard import asks_after_always, yard
 
 ASKED = LineageRules.from_rules((Rule(permission="*", pattern="*", action="ask"),))
 

@@ -18,7 +18,7 @@ from tests.flows.kit import ECHO, PATIENCE, later, stage
 from tests.flows.mcp_kit import hostile as hostile_server
 from tests.flows.mcp_kit import session_with
 from tests.flows.test_project import repository
-from tests.unit.domain.hostile import envelopes, looks
+from tests.support.hostile.text import envelopes, looks
 from tests.unit.tools.web_site import open_door, processes, says, site
 
 NOTICE = (

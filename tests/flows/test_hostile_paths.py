@@ -12,9 +12,19 @@ import pytest
 from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.llm.scripted import ScriptLine, call
-from tests.flows.hostile import CANARY, Judged, Yard, asks_after_always, coder, judged, tallied, written, yard
-from tests.flows.hostile_traps import TRAPS, Lies
 from tests.flows.kit import PATIENCE
+from tests.support.hostile.path import TRAPS, Lies
+from tests.support.hostile.yard import (
+    CANARY,
+    Judged,
+    Yard,
+    asks_after_always,
+    coder,
+    judged,
+    tallied,
+    written,
+    yard,
+)
 
 FILES = {"a.txt": "hello\n", "src/one.py": "pass\n", "src/two.py": "pass\n"}
 

@@ -12,12 +12,21 @@ import pytest
 
 from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
 from asyncagents.llm.scripted import ScriptLine, call
-from tests.flows import hostile_holes
-from tests.flows.hostile import CANARY, Yard, asks_after_always, coder, judged, shell, yard
-from tests.flows.hostile_commands import ALLOWED, BENIGN, HOLES, HOSTILE
-from tests.flows.hostile_daemons import DAEMONS, GHOST, command, survivors
-from tests.flows.hostile_yard import fill, plant_holes
 from tests.flows.kit import PATIENCE
+from tests.support.hostile import hole
+from tests.support.hostile.command import ALLOWED, BENIGN, HOLES, HOSTILE
+from tests.support.hostile.daemon import DAEMONS, GHOST, command, survivors
+from tests.support.hostile.yard import (
+    CANARY,
+    Yard,
+    asks_after_always,
+    coder,
+    fill,
+    judged,
+    plant_holes,
+    shell,
+    yard,
+)
 
 BY_PREFIX: dict[str, Any] = {"bash": {"*": "ask", **{f"{each} *": "allow" for each in ALLOWED}}}
 EVERYTHING: dict[str, Any] = {"bash": "allow"}
@@ -163,7 +172,7 @@ async def test_what_was_once_a_hole_asks(tmp_path: Path) -> None:
 @pytest.mark.spec("A-04", "A-05")
 async def test_what_an_attack_ran_asks_although_every_command_is_allowed(tmp_path: Path) -> None:
     place = plant_holes(tmp_path)
-    holes = hostile_holes.HOLES
+    holes = hole.HOLES
     calls = [
         call("bash", command=fill(hole.command, place), workdir=fill(hole.workdir, place) or ".")
         for hole in holes
@@ -185,10 +194,10 @@ async def test_a_denied_program_runs_by_no_spelling_and_behind_no_wrapper(tmp_pa
         "unclear_command": "allow",
         "external_directory": "allow",
     }
-    found = await judged(tmp_path, place, shell(hostile_holes.DENIED), permission=rules)
+    found = await judged(tmp_path, place, shell(hole.DENIED), permission=rules)
     ran = [
         command
-        for command, state in zip(hostile_holes.DENIED, found.states, strict=True)
+        for command, state in zip(hole.DENIED, found.states, strict=True)
         if not isinstance(state, ToolFailed)
     ]
     assert ran == []

@@ -18,9 +18,9 @@ from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import PartUpdated, PermissionAsked
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
-from tests.flows.hostile import yard
-from tests.flows.hostile_batch import DEPLOY, SCRIPT, coding
 from tests.flows.kit import PATIENCE, Ears, Stage, stage
+from tests.support.hostile.batch import DEPLOY, SCRIPT, coding
+from tests.support.hostile.yard import yard
 
 ROOT = Path(__file__).parents[2]
 ACTS = ("write", "deploy", "bash")
@@ -106,7 +106,7 @@ async def a_worker(data: Path, said: Path) -> AsyncIterator[asyncio.subprocess.P
     """A process that serves the directory; it is killed, not closed."""
     with said.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.flows.hostile_batch", str(data)),
+            *(sys.executable, "-m", "tests.support.hostile.batch", str(data)),
             cwd=ROOT,
             stdin=PIPE,
             stderr=errors,

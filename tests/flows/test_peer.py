@@ -18,7 +18,7 @@ from asyncagents.server.http import socket_owner
 from asyncagents.server.http.peer import Peer, UserLookup, UserMatch
 from asyncagents.server.http.socket_owner import SocketEnds, SocketOwners, ask_kernel, read_tables
 from tests.flows.attack import WAIT, target
-from tests.flows.stranger import STRANGER, ask_as, takes_root
+from tests.support.hostile.other_user import STRANGER, ask_as, takes_root
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whose socket it is")
 

@@ -16,7 +16,7 @@ from asyncagents.server.route import Route
 from asyncagents.server.routes import ROUTES
 from asyncagents.server.serve import ServerOptions, open_server
 from tests.flows.attack import Target, Wire, has_ipv6, lan_address, target
-from tests.flows.stranger import STRANGER, ask_as, server_of, takes_root
+from tests.support.hostile.other_user import STRANGER, ask_as, server_of, takes_root
 
 STATUS = (
     "/v1/stats",

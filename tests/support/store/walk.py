@@ -16,7 +16,6 @@ from asyncagents.domain.session_state import Claim
 from asyncagents.domain.step import CallMove
 from asyncagents.errors import SessionBusy
 from tests.support.store.lab import ALICE, POOL, PROJECT, Lab, Step, ask_id, done
-from tests.support.store.walk import MAX_SESSIONS, Walk
 
 MAX_SESSIONS = 6
 

@@ -7,7 +7,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from asyncagents.domain.envelope import TAGS, envelope, escape_tags, one_line, unescape_tags
-from tests.unit.domain.hostile import Inside, envelopes, hostile, looks
+from tests.support.hostile.text import Inside, envelopes, hostile, looks
 
 
 @pytest.mark.parametrize(

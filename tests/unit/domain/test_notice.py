@@ -11,7 +11,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.task.notice import BatchCount, Notice, NoticeFormat, build_notice
 from asyncagents.domain.task.task import EndedBy, TaskEnd, TaskError, TaskStatus
 from tests.support.build.domain import an_end
-from tests.unit.domain.hostile import Inside, envelopes, forged, hostile, looks
+from tests.support.hostile.text import Inside, envelopes, forged, hostile, looks
 
 BATCHES = {"bat_1": BatchCount(1, 3), "bat_2": BatchCount(2, 2)}
 SOURCE = (

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.tools.process.processes import Processes, ProcessResult
-from tests.flows.hostile_daemons import DAEMONS, GHOST, command, survivors
+from tests.support.hostile.daemon import DAEMONS, GHOST, command, survivors
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
 

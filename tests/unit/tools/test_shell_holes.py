@@ -9,10 +9,9 @@ from asyncagents.domain.conversation.session import Rule
 from asyncagents.engine.tool import Ask
 from asyncagents.tools.shell.paths import ShellContext
 from asyncagents.tools.shell.rules import command_asks, parse_command
-from tests.flows.hostile import Yard
-from tests.flows.hostile_holes import DENIED, HOLES, Hole
-from tests.flows.hostile_yard import fill, plant_holes
-from tests.unit.tools.everyday_commands import AT_HOME, EVERYDAY
+from tests.support.hostile.everyday import AT_HOME, EVERYDAY
+from tests.support.hostile.hole import DENIED, HOLES, Hole
+from tests.support.hostile.yard import Yard, fill, plant_holes
 
 EVERYTHING = Rule(permission="*", pattern="*", action="allow")
 NO_REMOVING = Rule(permission="bash", pattern="rm *", action="deny")

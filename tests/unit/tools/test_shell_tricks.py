@@ -11,8 +11,7 @@ from asyncagents.engine.tool import Ask
 from asyncagents.tools.file.files import Files
 from asyncagents.tools.shell.guarded_places import guarded_asks
 from asyncagents.tools.shell.rules import MOST_CHARACTERS, command_asks
-from tests.flows.hostile import CANARY, Yard, judged, shell
-from tests.flows.hostile_yard import plant_holes
+from tests.support.hostile.yard import CANARY, Yard, judged, plant_holes, shell
 from tests.unit.tools.test_shell_always import asked, asks_again
 
 HOME = Path("/home/someone")

@@ -12,7 +12,7 @@ from asyncagents.errors import ToolError
 from asyncagents.tools.web.resolver import NotPublic
 from asyncagents.tools.web.url import parse_address
 from asyncagents.tools.web.web import WebTarget, _open_session, open_web
-from tests.unit.tools.local_spellings import NAMES, NEVER, SPELLINGS
+from tests.support.hostile.address import NAMES, NEVER, SPELLINGS
 from tests.unit.tools.web_site import (
     CANARY,
     PUBLIC,

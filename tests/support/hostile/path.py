@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from tests.flows.hostile import Yard
+from tests.support.hostile.yard import Yard
 
 Lies: TypeAlias = Literal["outside", "nowhere", "odd"]
 """Outside: it must ask. Nowhere: nothing is to be had. Odd: it is a place in the project after all."""

@@ -15,6 +15,7 @@ from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, Tool
 from asyncagents.domain.event import Event, PartUpdated, PermissionAsked
 from asyncagents.llm.scripted import CallTool, ScriptLine, call, say
 from tests.flows.kit import Stage, stage
+from tests.support.hostile.hole import FOLDERS
 
 CANARY = "CANARY-7f3a"
 """Stands only in files outside of the project: no result may have it."""
@@ -159,3 +160,54 @@ def written(line: ScriptLine) -> str:
     """A call as a failing test shows it."""
     assert isinstance(line, CallTool)
     return f"{line.tool} {line.input}"
+
+
+PATCH = "diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+../outside\n"
+FILES = {
+    "a.txt": "hello\nthere\n",
+    "b.txt": "hello\nthere\n",
+    "evil": "#!/bin/sh\ntouch pwned\n",
+    "src/one.py": "",
+    "src/x": "",
+    "tree/y": "",
+    "deep/er/k": "",
+    "names/a.txt": "",
+    "names/sub/k": "",
+    "names/-exec": "",
+    "names/--output=pwned": "",
+    "names/-R": "",
+    "-exec": "",
+    "--output=pwned": "",
+    "--checkpoint=1": "",
+    "--checkpoint-action=exec=touch pwned": "",
+    "--eval=x": "",
+    "SHELL=evil": "",
+    "if=secret-link": "",
+    "l.patch": PATCH,
+}
+
+
+def plant_holes(tmp_path: Path) -> Yard:
+    """Make the yard of the holes."""
+    place = yard(tmp_path, FILES)
+    (place.root / "evil").chmod(0o755)
+    for name in FOLDERS:
+        (place.root / fill(name, place)).mkdir(parents=True, exist_ok=True)
+    for name, target in {
+        "link": str(place.outside),
+        "secret-link": str(place.secret),
+        "tree/x": str(place.secret),
+        "deep/er/s": "../outside",
+        "q": "deep/er",
+        "via": "q/../../outside",
+        "here": "/proc/self/cwd",
+        "gone": "/bin/rm",
+        "src/gone-too": "/bin/rm",
+    }.items():
+        (place.root / name).symlink_to(target)
+    (place.root / "list").write_text("../outside/secret.txt\n")
+    return place
+
+
+def fill(text: str, place: Yard) -> str:
+    return text.replace("{out}", str(place.outside))
