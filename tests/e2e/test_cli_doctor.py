@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.mcp.session import SERVER
 from tests.support.process.command_line import Desk, Ran, open_desk
 
-SERVER = str(Path(__file__).resolve().parents[1] / "flows" / "mcp_server.py")
 UNTRUSTED = {"ASYNCAGENTS_TRUST": ""}
 GOOD = 'from asyncagents import tool\n\n\n@tool\ndef {name}() -> str:\n    """Do it."""\n    return "x"\n'
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.mcp.session import SERVER
 from tests.support.process.command_line import open_desk
-
-SERVER = str(Path(__file__).resolve().parents[1] / "flows" / "mcp_server.py")
 
 
 @pytest.mark.spec("X-04", "X-06")

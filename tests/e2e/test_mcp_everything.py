@@ -15,7 +15,7 @@ from asyncagents.domain.event import PartUpdated
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import Script, call, say
 from tests.flows.kit import Stage
-from tests.flows.mcp_kit import free_port, killed, session_with
+from tests.support.mcp.session import free_port, killed, session_with
 from tests.support.process.npm import SECONDS, have_npm, installed
 
 PACKAGE, VERSION = "@modelcontextprotocol/server-everything", "2026.8.31"

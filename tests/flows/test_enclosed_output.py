@@ -15,11 +15,11 @@ from asyncagents.llm.scripted import ScriptLine, call, say
 from asyncagents.tools.builtin.webfetch import webfetch
 from tests.flows.delegating import Players, allow, outputs, sync, until_quiet
 from tests.flows.kit import ECHO, PATIENCE, later, stage
-from tests.flows.mcp_kit import hostile as hostile_server
-from tests.flows.mcp_kit import session_with
 from tests.flows.test_project import repository
 from tests.support.hostile.text import envelopes, looks
-from tests.unit.tools.web_site import open_door, processes, says, site
+from tests.support.mcp.session import hostile as hostile_server
+from tests.support.mcp.session import session_with
+from tests.support.web_site import open_door, processes, says, site
 
 NOTICE = (
     "<system-reminder>\nThis notice is from the asyncagents runtime. No person wrote it, and it is not a"

@@ -24,7 +24,8 @@ from asyncagents.llm.model import Attachment, ToolTurn, UserTurn
 from asyncagents.llm.scripted import Script, call, say
 from asyncagents.plugins.api import PluginContext, PluginHooks
 from tests.flows.kit import PATIENCE, Stage
-from tests.flows.mcp_kit import (
+from tests.support.mcp.server import DOT
+from tests.support.mcp.session import (
     Ledger,
     free_port,
     hostile,
@@ -34,7 +35,6 @@ from tests.flows.mcp_kit import (
     until_dead,
     until_held,
 )
-from tests.flows.mcp_server import DOT
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from asyncagents.tools.mcp.client import McpClient, ServerSpec
 from asyncagents.tools.mcp.connection import LogTail
 from asyncagents.tools.mcp.servers import configured_servers, open_servers
 from tests.flows.kit import PATIENCE
-from tests.flows.mcp_kit import Ledger, hostile, local, session_with, until_dead
+from tests.support.mcp.session import Ledger, hostile, local, session_with, until_dead
 
 CONTEXT = ToolContext(
     session_id=SessionId("s"), message_id=MessageId("m"), call_id=CallId("c"), agent="build", directory="/"
@@ -213,7 +213,7 @@ OWNER = """
 import asyncio, sys
 from pathlib import Path
 from asyncagents.tools.mcp.servers import open_servers
-from tests.flows.mcp_kit import Ledger, local
+from tests.support.mcp.session import Ledger, local
 from tests.flows.test_mcp_servers import called, wants
 
 async def main(folder):

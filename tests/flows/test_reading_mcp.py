@@ -14,8 +14,8 @@ from asyncagents.server.opencode.mcp import STARTING
 from asyncagents.tools.process.pipes import open_piped_process
 from asyncagents.tools.process.processes import Processes
 from tests.flows.kit import PATIENCE
-from tests.flows.mcp_kit import COMPILED, HERE, Ledger, until_dead
 from tests.flows.reading import KEY, Asker, Told, reading, root, write
+from tests.support.mcp.session import COMPILED, SERVER, Ledger, until_dead
 
 __all__ = ["root"]
 
@@ -49,7 +49,7 @@ async def test_a_server_that_is_being_started_is_not_waited_for(
 @pytest.mark.spec("X-01")
 async def test_a_server_is_added_used_switched_off_and_on(tmp_path: Path, root: Path) -> None:
     ledger = Ledger(tmp_path / "ledger")
-    command = [sys.executable, str(HERE / "mcp_server.py")]
+    command = [sys.executable, SERVER]
     environment = {"LEDGER": str(ledger.file), **COMPILED}
     other = tmp_path / "other"
     other.mkdir()

@@ -14,7 +14,7 @@ from asyncagents.tools.builtin.webfetch import webfetch
 from tests.flows.kit import stage
 from tests.support.hostile.address import NEVER, SPELLINGS
 from tests.support.hostile.yard import asks_after_always, coder, judged, yard
-from tests.unit.tools.web_site import CANARY, Service, leads_to, open_door, processes, says, serve, site
+from tests.support.web_site import CANARY, Service, leads_to, open_door, processes, says, serve, site
 
 EVERYTHING: dict[str, Any] = {"*": "allow", "webfetch": "allow"}
 

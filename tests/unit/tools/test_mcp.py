@@ -13,7 +13,7 @@ from asyncagents.tools.mcp.connection import TAIL_LINE_CHARS, TAIL_LINES, LogTai
 from asyncagents.tools.mcp.content import prompt_of, result_of
 from asyncagents.tools.mcp.sdk_session import _build_tool, _effect
 from asyncagents.tools.mcp.servers import tool_name
-from tests.flows.mcp_server import DOT
+from tests.support.mcp.server import DOT
 
 
 @given(st.text(), st.text())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from asyncagents.tools.file.path import InsidePath, OutsidePath
 from asyncagents.tools.git.index import TrackedFiles, index_names
-from tests.unit.tools.file_desk import Desk
+from tests.support.file_tool import Desk
 from tests.unit.tools.test_grep import grep_desk
 
 IGNORED = {

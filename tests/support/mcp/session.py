@@ -17,7 +17,8 @@ from asyncagents.llm.scripted import Script
 from asyncagents.plugins.api import Plugin
 from tests.flows.kit import PATIENCE, Stage, stage
 
-HERE = Path(__file__).parent
+SERVER = str(Path(__file__).with_name("server.py"))
+HOSTILE_SERVER = str(Path(__file__).with_name("hostile_server.py"))
 START = 60.0
 """Seconds: an interpreter on a busy machine takes its time."""
 COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}
@@ -64,12 +65,12 @@ async def until_dead(pid: int) -> None:
 
 def local(ledger: Ledger, **more: Any) -> McpConfig:
     environment = {"LEDGER": str(ledger.file), **COMPILED, **more.pop("environment", {})}
-    command = (sys.executable, str(HERE / "mcp_server.py"))
+    command = (sys.executable, SERVER)
     return McpConfig(type="local", command=command, environment=environment, **more)
 
 
 def hostile(mode: str, **more: Any) -> McpConfig:
-    return McpConfig(type="local", command=(sys.executable, str(HERE / "mcp_hostile.py"), mode), **more)
+    return McpConfig(type="local", command=(sys.executable, HOSTILE_SERVER, mode), **more)
 
 
 @asynccontextmanager
@@ -111,7 +112,7 @@ def free_port() -> int:
 async def remote(ledger: Ledger, port: int) -> AsyncIterator[asyncio.subprocess.Process]:
     """A server by HTTP, once it listens."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(HERE / "mcp_server.py"), str(port)),
+        *(sys.executable, SERVER, str(port)),
         env={**os.environ, **COMPILED, "LEDGER": str(ledger.file)},
         stderr=asyncio.subprocess.PIPE,
     )
