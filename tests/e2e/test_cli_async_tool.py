@@ -10,9 +10,9 @@ from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock
 from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.provider import Reply, Script, ToolUse
-from tests.flows.kit import later, open_world
 from tests.flows.test_pages import blocks
 from tests.support.process.command_line import Desk, open_desk
+from tests.support.runtime import later, open_world
 
 DEPLOYS = Reply(text="I will.", tools=(ToolUse(name="deploy", args={"version": "v2"}),))
 SCRIPT: Script = {"ship": [DEPLOYS, Reply(text="So much for v2.")]}

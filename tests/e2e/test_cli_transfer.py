@@ -7,8 +7,8 @@ import pytest
 
 from asyncagents.archive.export import export_to
 from asyncagents.testing.provider import Reply
-from tests.flows.moving import RECORDED, ROOT_ID, files, write
 from tests.support.process.command_line import Desk, ended, open_desk, said
+from tests.support.transfer import RECORDED, ROOT_ID, files, write
 
 SESSIONS = 40
 

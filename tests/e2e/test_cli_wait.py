@@ -8,8 +8,8 @@ import pytest
 from asyncagents import CallId, ScriptedModel, SessionId, call, open_runtime, say
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.testing.provider import Reply
-from tests.flows.kit import CAREFUL, later
 from tests.support.process.command_line import Desk, open_desk
+from tests.support.runtime import CAREFUL, later
 
 
 async def leave_waiting(desk: Desk) -> tuple[SessionId, CallId]:

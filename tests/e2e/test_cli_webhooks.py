@@ -6,9 +6,9 @@ import pytest
 
 from asyncagents import ScriptedModel, open_runtime
 from asyncagents.llm.scripted import call, say
-from tests.flows.kit import later
-from tests.flows.receiver import HERE, receiving, until_state
 from tests.support.process.command_line import Desk, open_desk
+from tests.support.runtime import later
+from tests.support.webhook.receiver import HERE, receiving, until_state
 
 SCRIPT = {"ship": [[call("deploy")], [say("Shipped.")]]}
 

@@ -14,9 +14,9 @@ from asyncagents.domain.conversation.part import ToolPart, ToolRunning
 from asyncagents.domain.event import PartUpdated
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import Script, call, say
-from tests.flows.kit import Stage
 from tests.support.mcp.session import free_port, killed, session_with
 from tests.support.process.npm import SECONDS, have_npm, installed
+from tests.support.runtime import Stage
 
 PACKAGE, VERSION = "@modelcontextprotocol/server-everything", "2026.8.31"
 LONG = {"duration": 2, "steps": 4}

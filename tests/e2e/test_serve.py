@@ -19,7 +19,7 @@ from asyncagents.domain.shape import encode
 from asyncagents.llm.scripted import say
 from asyncagents.server.discovery import LISTING_FILE, find_server
 from asyncagents.testing.provider import Reply, Script, ToolUse
-from tests.flows.delegating import launch, office, task_named, until_quiet
+from tests.support.delegation import launch, office, task_named, until_quiet
 from tests.support.process.command_line import PATIENCE, Desk, ended, open_desk
 from tests.support.process.server import TRIES, Server, answers, asking, bound_to, listed, served, taken
 

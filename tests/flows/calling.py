@@ -14,7 +14,7 @@ from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.scripted import Script, ScriptedModel
 from asyncagents.server.discovery import Listing
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.flows.kit import PATIENCE, Stage, stage
+from tests.support.runtime import PATIENCE, Stage, stage
 
 
 class Said(Struct, frozen=True):

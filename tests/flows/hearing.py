@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import ClientResponse, ClientSession, ClientTimeout
 
 from asyncagents.server.discovery import Listing
-from tests.flows.kit import PATIENCE
+from tests.support.runtime import PATIENCE
 
 BEATS = "server.heartbeat"
 

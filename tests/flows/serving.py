@@ -14,8 +14,8 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool
 from asyncagents.server.discovery import Listing
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.flows.delegating import Scenes, office
-from tests.flows.kit import PATIENCE, Stage
+from tests.support.delegation import Scenes, office
+from tests.support.runtime import PATIENCE, Stage
 
 LATE = 3_600.0
 """A silence that no test lives to hear the end of."""

@@ -33,7 +33,7 @@ from asyncagents.llm.model import (
     UserTurn,
 )
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
-from tests.flows.kit import CAREFUL, PATIENCE, Gate, Stage, Text, answer_of, echo, later, roles, stage
+from tests.support.runtime import CAREFUL, PATIENCE, Gate, Stage, Text, answer_of, echo, later, roles, stage
 
 HANGS = {"go": [[say("I beg"), pause(3600)]], "next": [[say("Here.")]]}
 GATED = {"go": [[call("gate")]], "next": [[say("Here.")]]}

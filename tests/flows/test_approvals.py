@@ -12,8 +12,8 @@ from asyncagents.config.config import Config
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.llm.scripted import Script, call, say
-from tests.flows.kit import Stage, stage
 from tests.flows.serving import Caller, serve
+from tests.support.runtime import Stage, stage
 
 PAIR = [call("bash", command="echo a"), call("read", filePath=".env")]
 SCRIPT: Script = {word: [list(PAIR), [say("Done.")]] for word in ("go", "again", "more")}

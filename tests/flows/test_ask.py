@@ -26,7 +26,7 @@ from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import call, say
-from tests.flows.kit import CAREFUL, ECHO, Gate, Stage, Text, answer_of, echo, later, stage
+from tests.support.runtime import CAREFUL, ECHO, Gate, Stage, Text, answer_of, echo, later, stage
 
 COLOUR = Question(
     question="Which colour?", header="Colour", options=(Option(label="red", description="warm"),)

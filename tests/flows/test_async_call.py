@@ -20,7 +20,7 @@ from asyncagents.errors import AlreadySettled, NotFound
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.store.tx import Verb
-from tests.flows.kit import ECHO, PATIENCE, Ears, Gate, Nothing, Stage, later, open_world, stage
+from tests.support.runtime import ECHO, PATIENCE, Ears, Gate, Nothing, Stage, later, open_world, stage
 
 T = TypeVar("T")
 DEPLOY = later("deploy", note="queued as #7")

@@ -11,7 +11,7 @@ from asyncagents.domain.event import TaskCancelled, TaskCompleted, TaskFailed
 from asyncagents.domain.id import SessionId
 from asyncagents.llm.model import ChatRequest, UserTurn
 from asyncagents.llm.scripted import ScriptStep, call, fail, say
-from tests.flows.delegating import (
+from tests.support.delegation import (
     Scenes,
     child_of,
     fire,
@@ -23,7 +23,7 @@ from tests.flows.delegating import (
     until_quiet,
     with_id,
 )
-from tests.flows.kit import ECHO, Gate, Stage
+from tests.support.runtime import ECHO, Gate, Stage
 
 
 async def _read(at: Stage) -> str:

@@ -19,7 +19,9 @@ from asyncagents.domain.event import SessionIdle
 from asyncagents.engine.tool import Pending
 from asyncagents.llm.model import ToolTurn
 from asyncagents.server.rate_limit import BURST
-from tests.flows.deliveries import (
+from tests.flows.serving import Caller, Told, serve
+from tests.support.runtime import PATIENCE, Stage, stage
+from tests.support.webhook.delivery import (
     ERROR,
     PENDING,
     RESULT,
@@ -32,8 +34,6 @@ from tests.flows.deliveries import (
     hexed,
     standard,
 )
-from tests.flows.kit import PATIENCE, Stage, stage
-from tests.flows.serving import Caller, Told, serve
 
 JSON = {"content-type": "application/json"}
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from asyncagents.domain.event import SessionIdle
 from asyncagents.server.http.messages import Pairs, Request
 from tests.flows.asked import application, ask
-from tests.flows.deliveries import (
+from tests.support.runtime import stage
+from tests.support.webhook.delivery import (
     ERROR,
     PENDING,
     RESULT,
@@ -27,7 +28,6 @@ from tests.flows.deliveries import (
     posting,
     said,
 )
-from tests.flows.kit import stage
 
 alike = pytest.mark.asyncio(loop_scope="module")
 

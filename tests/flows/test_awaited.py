@@ -8,7 +8,7 @@ from asyncagents.client.client import open_client
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.serve import ServerOptions, open_server
 from asyncagents.testing.clock import FakeClock
-from tests.flows.kit import CAREFUL, open_world
+from tests.support.runtime import CAREFUL, open_world
 
 
 @async_tool(seconds=3600)

@@ -9,7 +9,7 @@ from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
 from asyncagents.domain.event import TaskCleared, TaskCompleted
 from asyncagents.llm.model import ChatRequest, UserTurn
 from asyncagents.llm.scripted import ScriptStep, call, say
-from tests.flows.delegating import (
+from tests.support.delegation import (
     Scenes,
     child_of,
     ids,
@@ -21,7 +21,7 @@ from tests.flows.delegating import (
     until_quiet,
     with_id,
 )
-from tests.flows.kit import ECHO, Gate, Stage, answer_of
+from tests.support.runtime import ECHO, Gate, Stage, answer_of
 
 WORK: Scenes = {"a": [[call("gate")], [say("A is 1.")]]}
 

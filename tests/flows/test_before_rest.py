@@ -17,7 +17,7 @@ from asyncagents.engine.runner import Continue, RestVerdict
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.model import ModelTurn, TextBlock, UserTurn
 from asyncagents.llm.scripted import call, fail, pause, say
-from tests.flows.kit import CAREFUL, answer_of, later, stage
+from tests.support.runtime import CAREFUL, answer_of, later, stage
 
 REPORT = Completed("all green")
 

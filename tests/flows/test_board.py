@@ -15,8 +15,8 @@ from asyncagents.engine.event.task_stream import BoardUpdate
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import Closed, InvalidInput, NotFound
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
-from tests.flows.delegating import Scenes, child_of, launch, office, until_quiet
-from tests.flows.kit import ECHO, PATIENCE, Gate
+from tests.support.delegation import Scenes, child_of, launch, office, until_quiet
+from tests.support.runtime import ECHO, PATIENCE, Gate
 
 SCENES: Scenes = {
     "go": [[launch("A", "a")], [say("Off.")], *[[say("Told.")]] * 4],

@@ -14,7 +14,7 @@ from asyncagents.llm.scripted import call, say
 from asyncagents.testing.clock import FakeClock, SeededRng
 from asyncagents.tools.builtin.question import question
 from asyncagents.tools.builtin.todo import todoread, todowrite
-from tests.flows.kit import Stage, stage
+from tests.support.runtime import Stage, stage
 
 
 @pytest.mark.spec("O-02", "A-05")

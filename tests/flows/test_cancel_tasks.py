@@ -12,7 +12,7 @@ from asyncagents.domain.event import TaskCancelled, TaskCleared, TaskCompleted
 from asyncagents.errors import AlreadySettled, NotFound
 from asyncagents.llm.model import ChatRequest, UserTurn
 from asyncagents.llm.scripted import ScriptStep, call, say
-from tests.flows.delegating import (
+from tests.support.delegation import (
     Scenes,
     child_of,
     gates,
@@ -29,7 +29,7 @@ from tests.flows.delegating import (
     visible,
     with_id,
 )
-from tests.flows.kit import Gate, Stage, answer_of, later
+from tests.support.runtime import Gate, Stage, answer_of, later
 
 BASE: Scenes = {
     "go": [[launch("A", "a")], [say("Off.")], [say("I saw.")], [say("I saw more.")]],

@@ -10,9 +10,9 @@ from asyncagents.config.config import AgentConfig
 from asyncagents.domain.conversation.status import Busy
 from asyncagents.domain.event import QuestionAsked, TaskCompleted
 from asyncagents.llm.scripted import say
-from tests.flows.delegating import Scenes, child_of, outputs, task_named, until_quiet
-from tests.flows.kit import PATIENCE, Stage
 from tests.flows.test_delegation_rules import ASK, launching, project, requests, seen
+from tests.support.delegation import Scenes, child_of, outputs, task_named, until_quiet
+from tests.support.runtime import PATIENCE, Stage
 
 SCENES: Scenes = {
     "go": [[launching("task", "general")], [say("Ok.")], [say("Told.")]],

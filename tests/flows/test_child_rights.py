@@ -15,10 +15,10 @@ from asyncagents.domain.conversation.session import LaunchRights, Rule, SessionC
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.llm.model import ChatRequest, UserTurn
 from asyncagents.llm.scripted import ScriptLine, ScriptStep, call, say
-from tests.flows.delegating import Players, Scenes, child_of, ids, until_quiet
-from tests.flows.kit import PATIENCE, Gate, Stage, stage
-from tests.flows.moving import brought, elsewhere, exported
 from tests.flows.test_project import repository
+from tests.support.delegation import Players, Scenes, child_of, ids, until_quiet
+from tests.support.runtime import PATIENCE, Gate, Stage, stage
+from tests.support.transfer import brought, elsewhere, exported
 
 OPEN: dict[str, Any] = {"edit": "allow", "bash": "allow", "unclear_command": "allow"}
 LEAD: dict[str, Any] = {**OPEN, "task": "allow"}

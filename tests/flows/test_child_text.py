@@ -6,7 +6,7 @@ import pytest
 
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import call, say
-from tests.flows.delegating import (
+from tests.support.delegation import (
     Scenes,
     fire,
     ids,

@@ -27,7 +27,7 @@ from asyncagents.engine.tool import AnyTool
 from asyncagents.errors import Conflict, InvalidInput, NotFound, Unauthorized, Unavailable
 from asyncagents.llm.scripted import Script, call, say
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.flows.kit import CAREFUL, PATIENCE, Gate, Stage, later, stage
+from tests.support.runtime import CAREFUL, PATIENCE, Gate, Stage, later, stage
 
 HELLO: Script = {"hi": [[say("Hel", "lo.")]], "again": [[say("Again.")]]}
 NOWHERE = SessionId("ses_none")

@@ -18,9 +18,9 @@ from asyncagents.errors import NotFound, Unavailable
 from asyncagents.llm.scripted import Script, call, say
 from asyncagents.server.serve import ServerOptions, open_server
 from tests.e2e.test_client_kills import Screen
-from tests.flows.cutting import Cutter, cutting
-from tests.flows.delegating import launch, office
-from tests.flows.kit import CAREFUL, PATIENCE, Gate, Stage, later, stage
+from tests.support.cutting_proxy import Cutter, cutting
+from tests.support.delegation import launch, office
+from tests.support.runtime import CAREFUL, PATIENCE, Gate, Stage, later, stage
 
 PROMPTS = 30
 MUCH = 6_000

@@ -19,9 +19,9 @@ from asyncagents.domain.id import SessionId
 from asyncagents.engine.tool import Tool
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.flows.kit import PATIENCE, Text, asks_first, echo
 from tests.flows.test_client import attached
 from tests.flows.test_pages import DOCS, blocks
+from tests.support.runtime import PATIENCE, Text, asks_first, echo
 
 PAGE = (DOCS / "client.md").read_text(encoding="utf-8")
 PROGRAM, PIECES = blocks("client.md")

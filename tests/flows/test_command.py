@@ -16,8 +16,8 @@ from asyncagents.engine.tool import AnyTool
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptedModel
-from tests.flows.kit import Stage, answer_of, stage
 from tests.flows.test_project import repository
+from tests.support.runtime import Stage, answer_of, stage
 
 
 @asynccontextmanager

@@ -26,9 +26,9 @@ from asyncagents.engine.step.compaction import EMPTY_SUMMARY, NOTHING_TO_SUMMARI
 from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.llm.model import ChatRequest, ModelTurn, StepFinish, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, fail, say
-from tests.flows.kit import PATIENCE, Ears, Text, answer_of, later
-from tests.flows.reader import Reader, for_summary, read
 from tests.flows.test_subtask import FIND, GO_ON, task
+from tests.support.model import Reader, for_summary, read
+from tests.support.runtime import PATIENCE, Ears, Text, answer_of, later
 
 SMALL = Window(context=4_000, output=1_000)
 LARGE = Window(context=200_000, output=64_000)

@@ -20,9 +20,9 @@ from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.serve import ServerOptions, open_server
 from tests.flows.calling import Caller, calling
-from tests.flows.kit import CAREFUL, PATIENCE, Ears, Gate, Stage, open_world
 from tests.flows.test_project import repository
 from tests.flows.test_session_routes import text, words
+from tests.support.runtime import CAREFUL, PATIENCE, Ears, Gate, Stage, open_world
 
 HELLO = {"hi": [[say("Hello.")]], "again": [[say("Again.")]], "more": [[say("More.")]]}
 PARROT = {"providerID": "scripted", "modelID": "parrot"}

@@ -7,7 +7,7 @@ import pytest
 
 from asyncagents.domain.session_state import CLAIM_LIMIT
 from asyncagents.llm.scripted import call, say
-from tests.flows.kit import PATIENCE, Gate, answer_of, stage
+from tests.support.runtime import PATIENCE, Gate, answer_of, stage
 
 
 @pytest.mark.spec("X-10")

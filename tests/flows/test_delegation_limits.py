@@ -15,7 +15,7 @@ from asyncagents.domain.event import TaskCancelled, TaskCompleted
 from asyncagents.errors import ConfigError, InvalidInput
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
-from tests.flows.delegating import (
+from tests.support.delegation import (
     Scene,
     Scenes,
     child_of,
@@ -29,7 +29,7 @@ from tests.flows.delegating import (
     until_quiet,
     visible,
 )
-from tests.flows.kit import Gate, Stage, later
+from tests.support.runtime import Gate, Stage, later
 
 
 def begun(at: Stage) -> list[str]:

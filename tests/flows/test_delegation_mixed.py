@@ -16,7 +16,7 @@ from asyncagents.engine.tool import Pending, Tool, ToolContext
 from asyncagents.errors import Conflict
 from asyncagents.llm.model import ChatRequest, ModelEvent, TextEnd, UserTurn
 from asyncagents.llm.scripted import ScriptStep, call, fail, say
-from tests.flows.delegating import (
+from tests.support.delegation import (
     Players,
     Scenes,
     allow,
@@ -34,7 +34,7 @@ from tests.flows.delegating import (
     visible,
     with_id,
 )
-from tests.flows.kit import Gate, Nothing, Stage, answer_of, stage
+from tests.support.runtime import Gate, Nothing, Stage, answer_of, stage
 
 
 class Held(Players):

@@ -24,7 +24,10 @@ from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptStep, call, say
 from asyncagents.plugins.api import PluginContext, PluginHooks
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
-from tests.flows.delegating import (
+from tests.flows.test_delegation_rules import launching, project, requests
+from tests.flows.test_project import repository
+from tests.flows.test_todo_enforcer import OPEN, nudges, todos
+from tests.support.delegation import (
     Players,
     Scenes,
     allow,
@@ -36,11 +39,8 @@ from tests.flows.delegating import (
     until_quiet,
     visible,
 )
-from tests.flows.kit import PATIENCE, Gate, stage
-from tests.flows.reader import Reader, for_summary
-from tests.flows.test_delegation_rules import launching, project, requests
-from tests.flows.test_project import repository
-from tests.flows.test_todo_enforcer import OPEN, nudges, todos
+from tests.support.model import Reader, for_summary
+from tests.support.runtime import PATIENCE, Gate, stage
 
 
 @pytest.mark.spec("D-11", "D-01")

@@ -14,7 +14,8 @@ from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
 from asyncagents.domain.event import PermissionAsked, TaskCompleted
 from asyncagents.llm.model import ChatRequest, UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, say
-from tests.flows.delegating import (
+from tests.flows.test_project import repository
+from tests.support.delegation import (
     Players,
     Scenes,
     child_of,
@@ -24,8 +25,7 @@ from tests.flows.delegating import (
     task_named,
     until_quiet,
 )
-from tests.flows.kit import Stage, stage
-from tests.flows.test_project import repository
+from tests.support.runtime import Stage, stage
 
 ASK = call("question", questions=[{"question": "Which?", "header": "Which", "options": [{"label": "a"}]}])
 LAUNCHERS = ("task", "async_task", "asyncagents_task")

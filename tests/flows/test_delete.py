@@ -9,7 +9,7 @@ from asyncagents.app.runtime import open_runtime
 from asyncagents.domain.event import Event, PermissionAsked, SessionDeleted
 from asyncagents.errors import NotFound
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
-from tests.flows.kit import CAREFUL, PATIENCE, Gate, later, stage
+from tests.support.runtime import CAREFUL, PATIENCE, Gate, later, stage
 
 SCRIPT = {
     "stream": [[say("I beg"), pause(3600)]],

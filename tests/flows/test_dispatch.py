@@ -9,7 +9,7 @@ from asyncagents.app.runtime import open_runtime
 from asyncagents.domain.event import SessionIdle
 from asyncagents.engine import dispatcher
 from asyncagents.llm.scripted import ScriptedModel, call, say
-from tests.flows.kit import PATIENCE, Ears, Gate, stage
+from tests.support.runtime import PATIENCE, Ears, Gate, stage
 
 
 async def test_sessions_beyond_the_number_of_places_run_when_one_is_free(

@@ -8,10 +8,10 @@ import pytest
 
 from asyncagents.llm.scripted import call, say
 from scripts.http_api import PAGE, page
-from tests.flows.delegating import launch
-from tests.flows.deliveries import Service
-from tests.flows.kit import ECHO
 from tests.flows.serving import Served, serving
+from tests.support.delegation import launch
+from tests.support.runtime import ECHO
+from tests.support.webhook.delivery import Service
 
 SCENES = {
     "delegate": [[launch("one", "dig"), call("deploy")], [say("Launched.")]],

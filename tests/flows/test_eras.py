@@ -15,10 +15,10 @@ from asyncagents.config.clock import SystemClock
 from asyncagents.domain.id import MessageId
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptedModel
-from tests.flows.ahead import IN_2029, IN_2031, IN_2040, WRAP, AheadClock, ahead, ask, old_form
 from tests.flows.calling import Caller
-from tests.flows.kit import PATIENCE, open_world
-from tests.flows.moving import RECORDED, ROOT_ID, elsewhere
+from tests.support.era import IN_2029, IN_2031, IN_2040, WRAP, AheadClock, ahead, ask, old_form
+from tests.support.runtime import PATIENCE, open_world
+from tests.support.transfer import RECORDED, ROOT_ID, elsewhere
 
 MINUTE = 60_000
 

@@ -16,8 +16,8 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import Closed
 from asyncagents.llm.scripted import say
 from tests.flows.hearing import Screen
-from tests.flows.kit import PATIENCE, stage
 from tests.flows.test_event_stream import Halting
+from tests.support.runtime import PATIENCE, stage
 
 WORDY = {"hi": [[say(*(f"word {number} " for number in range(40)))]]}
 

@@ -21,7 +21,7 @@ from asyncagents.domain.event import (
     SessionStatus,
 )
 from asyncagents.llm.scripted import call, say, think
-from tests.flows.kit import ECHO, PATIENCE, Gate, stage
+from tests.support.runtime import ECHO, PATIENCE, Gate, stage
 
 FLOOD = {"go": [[think("Hm."), say(*["x"] * 3000), call("gate")], [say("y" * 10, "z" * 10)]]}
 

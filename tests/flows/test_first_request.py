@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from asyncagents import open_runtime
 from asyncagents.config.config import DelegationConfig
 from asyncagents.testing.provider import Reply, open_provider
-from tests.flows.kit import PATIENCE
 from tests.flows.test_project import repository
 from tests.flows.test_provider import KEY, config
+from tests.support.runtime import PATIENCE
 
 MOST_CHARACTERS = 24_000
 MOST_TOKENS = 400

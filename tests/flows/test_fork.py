@@ -15,9 +15,9 @@ from asyncagents.domain.window import Window
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.model import ChatRequest, ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, say
-from tests.flows.delegating import allow, launch, notices, task_named, until_quiet, visible
-from tests.flows.kit import ECHO, PATIENCE, Gate
-from tests.flows.reader import Reader
+from tests.support.delegation import allow, launch, notices, task_named, until_quiet, visible
+from tests.support.model import Reader
+from tests.support.runtime import ECHO, PATIENCE, Gate
 
 PREAMBLE = "You are a fork."
 

@@ -16,10 +16,10 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.model import ChatRequest, ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, say
 from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.flows.kit import PATIENCE, Nothing, later
-from tests.flows.reader import Reader
 from tests.flows.test_compaction import Place, place, text_of
 from tests.support.build.history import told
+from tests.support.model import Reader
+from tests.support.runtime import PATIENCE, Nothing, later
 
 
 class Forker:

@@ -10,8 +10,8 @@ import pytest
 from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.llm.scripted import ScriptLine, call, say
-from tests.flows.kit import stage
 from tests.support.hostile.yard import CANARY, Yard, asks_after_always, coder, judged, tallied, written, yard
+from tests.support.runtime import stage
 
 FILES = {"a.txt": "hello\n", "src/one.py": "pass\n"}
 FSMONITOR = '[core]\n\trepositoryformatversion = 0\n\tworktree = ..\n\tfsmonitor = "touch ../pwned; false"\n'

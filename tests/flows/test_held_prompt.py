@@ -12,7 +12,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.engine.runtime.async_tools import AsyncTools
 from asyncagents.errors import Conflict
 from asyncagents.llm.scripted import call, say
-from tests.flows.delegating import (
+from tests.support.delegation import (
     Scene,
     Scenes,
     child_of,
@@ -24,7 +24,7 @@ from tests.flows.delegating import (
     until_quiet,
     with_id,
 )
-from tests.flows.kit import Gate, Stage, answer_of, later
+from tests.support.runtime import Gate, Stage, answer_of, later
 
 SHIP = later("ship")
 WAIT = with_id("asyncagents_output", block=True, timeout=600)

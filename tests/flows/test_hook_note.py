@@ -27,9 +27,9 @@ from asyncagents.llm.model import (
 )
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
 from asyncagents.plugins.api import Plugin
-from tests.flows.kit import PATIENCE, Stage, answer_of, stage
 from tests.flows.test_plugin import project, with_hooks
 from tests.flows.test_todo_enforcer import OPEN, nudges, todos
+from tests.support.runtime import PATIENCE, Stage, answer_of, stage
 
 NOTE = "\n\n[SYSTEM]: one file is left. Continue!"
 GO_ON = prompt_text("note-go-on")

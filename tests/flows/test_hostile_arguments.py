@@ -20,9 +20,9 @@ from asyncagents.domain.event import PermissionAsked, QuestionAsked
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import CallTool, ScriptedModel, ScriptStep, call, say
-from tests.flows.kit import PATIENCE
 from tests.support.hostile.argument import TEXTS, arguments
 from tests.support.hostile.yard import coder, yard
+from tests.support.runtime import PATIENCE
 
 TOOLS = (
     *("read", "list", "glob", "grep", "edit", "write", "patch", "bash"),

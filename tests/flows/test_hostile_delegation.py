@@ -14,7 +14,8 @@ from asyncagents.domain.conversation.part_input import SubtaskInput
 from asyncagents.domain.id import SessionId
 from asyncagents.llm.model import ChatRequest, ToolTurn
 from asyncagents.llm.scripted import ScriptedModel, ScriptLine, ScriptStep, call, fail, say
-from tests.flows.delegating import (
+from tests.flows.test_project import repository
+from tests.support.delegation import (
     Players,
     Scene,
     Scenes,
@@ -27,8 +28,7 @@ from tests.flows.delegating import (
     until_quiet,
     with_id,
 )
-from tests.flows.kit import Gate, Stage, stage
-from tests.flows.test_project import repository
+from tests.support.runtime import Gate, Stage, stage
 
 DEAR = "scripted/dear"
 

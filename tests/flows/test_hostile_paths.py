@@ -12,7 +12,6 @@ import pytest
 from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.llm.scripted import ScriptLine, call
-from tests.flows.kit import PATIENCE
 from tests.support.hostile.path import TRAPS, Lies
 from tests.support.hostile.yard import (
     CANARY,
@@ -25,6 +24,7 @@ from tests.support.hostile.yard import (
     written,
     yard,
 )
+from tests.support.runtime import PATIENCE
 
 FILES = {"a.txt": "hello\n", "src/one.py": "pass\n", "src/two.py": "pass\n"}
 

@@ -11,9 +11,9 @@ import pytest
 from asyncagents.config.config import Config
 from asyncagents.domain.conversation.part import ToolCompleted
 from asyncagents.llm.scripted import ScriptLine, call, say
-from tests.flows.kit import stage
 from tests.flows.reading import reading
 from tests.support.hostile.yard import CANARY, Yard, judged, tallied, written, yard
+from tests.support.runtime import stage
 
 FILES = {"a.txt": "hello\n", "src/one.py": "pass\n"}
 

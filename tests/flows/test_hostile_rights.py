@@ -16,10 +16,10 @@ from asyncagents.domain.id import SessionId
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import AsyncAgentsError
 from asyncagents.llm.scripted import call, say
-from tests.flows.delegating import Scenes, child_of, until_quiet
-from tests.flows.kit import PATIENCE
-from tests.flows.moving import exported
 from tests.flows.test_child_rights import AGENTS, IDLE, WRITE, Scene, launching, scene
+from tests.support.delegation import Scenes, child_of, until_quiet
+from tests.support.runtime import PATIENCE
+from tests.support.transfer import exported
 
 BOSS = AgentConfig(mode="all", description="Leads.", permission={"task": "allow"})
 RUN = call("bash", command="touch ran", description="Leave a mark")

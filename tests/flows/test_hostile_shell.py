@@ -12,7 +12,6 @@ import pytest
 
 from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
 from asyncagents.llm.scripted import ScriptLine, call
-from tests.flows.kit import PATIENCE
 from tests.support.hostile import hole
 from tests.support.hostile.command import ALLOWED, BENIGN, HOLES, HOSTILE
 from tests.support.hostile.daemon import DAEMONS, GHOST, command, survivors
@@ -27,6 +26,7 @@ from tests.support.hostile.yard import (
     shell,
     yard,
 )
+from tests.support.runtime import PATIENCE
 
 BY_PREFIX: dict[str, Any] = {"bash": {"*": "ask", **{f"{each} *": "allow" for each in ALLOWED}}}
 EVERYTHING: dict[str, Any] = {"bash": "allow"}

@@ -12,10 +12,10 @@ from asyncagents.domain.id import SessionId
 from asyncagents.engine.tool import Tool, ToolContext
 from asyncagents.errors import RequestError
 from asyncagents.llm.scripted import call, say
-from tests.flows.kit import PATIENCE, Ears, Text, asks_first, later, stage
-from tests.flows.moving import brought, change, elsewhere, unpacked, write
 from tests.flows.test_import_hostile import ASKED, PENDING, SESSION, STEP, TEXT, TOOL, mark
 from tests.flows.test_import_opencode import OLD_CHILD, OLD_ROOT, waiting_session
+from tests.support.runtime import PATIENCE, Ears, Text, asks_first, later, stage
+from tests.support.transfer import brought, change, elsewhere, unpacked, write
 
 SESSION_ID = SessionId("ses_w")
 CALL = {"id": "tool_x", "turn": 1, "created": 1, "later": {}}

@@ -16,9 +16,9 @@ from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import call, say
-from tests.flows.kit import PATIENCE, later, stage
-from tests.flows.moving import ROOT_ID, brought, change, elsewhere, exported, files, unpacked, write
 from tests.flows.test_import_opencode import OLD_CHILD, OLD_ROOT, waiting_session
+from tests.support.runtime import PATIENCE, later, stage
+from tests.support.transfer import ROOT_ID, brought, change, elsewhere, exported, files, unpacked, write
 
 SCRIPT = {"ship": [[call("deploy")], [say("Shipped.")]], "more": [[say("More.")]]}
 DEPLOY = later("deploy")

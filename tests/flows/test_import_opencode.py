@@ -14,8 +14,8 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.transfer.records import CALL_CUT_OFF
 from asyncagents.llm.model import ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import say
-from tests.flows.kit import PATIENCE
-from tests.flows.moving import (
+from tests.support.runtime import PATIENCE
+from tests.support.transfer import (
     CHILD_ID,
     RECORDED,
     RECORDED_CHILD,

@@ -10,7 +10,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import call, say
-from tests.flows.kit import Gate, Stage, roles, stage
+from tests.support.runtime import Gate, Stage, roles, stage
 
 SCRIPT = {"go": [[call("gate")]], "second": [[call("gate")]], "last": [[say("All of it.")]]}
 

@@ -13,7 +13,7 @@ import pytest
 from asyncagents.app.runtime import open_runtime
 from asyncagents.errors import Closed, InvalidInput, NotFound
 from asyncagents.llm.scripted import ScriptedModel, call
-from tests.flows.kit import ECHO, PATIENCE, Gate, stage
+from tests.support.runtime import ECHO, PATIENCE, Gate, stage
 
 TEN_LINES = """
 import asyncio

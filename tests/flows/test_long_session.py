@@ -21,8 +21,8 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import WithFacts
 from asyncagents.llm.model import ChatRequest, ModelTurn, RequestMessage, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, say
-from tests.flows.kit import PATIENCE, Nothing, Text
-from tests.flows.reader import Reader, read
+from tests.support.model import Reader, read
+from tests.support.runtime import PATIENCE, Nothing, Text
 
 MESSAGES = 2_000
 BIG = os.environ.get("ASYNCAGENTS_EXAMPLES") == "drawn"

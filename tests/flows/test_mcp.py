@@ -23,7 +23,6 @@ from asyncagents.errors import ToolError as Refused
 from asyncagents.llm.model import Attachment, ToolTurn, UserTurn
 from asyncagents.llm.scripted import Script, call, say
 from asyncagents.plugins.api import PluginContext, PluginHooks
-from tests.flows.kit import PATIENCE, Stage
 from tests.support.mcp.server import DOT
 from tests.support.mcp.session import (
     Ledger,
@@ -35,6 +34,7 @@ from tests.support.mcp.session import (
     until_dead,
     until_held,
 )
+from tests.support.runtime import PATIENCE, Stage
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from asyncagents.llm.scripted import say
 from asyncagents.tools.mcp.client import McpClient, ServerSpec
 from asyncagents.tools.mcp.connection import LogTail
 from asyncagents.tools.mcp.servers import configured_servers, open_servers
-from tests.flows.kit import PATIENCE
 from tests.support.mcp.session import Ledger, hostile, local, session_with, until_dead
+from tests.support.runtime import PATIENCE
 
 CONTEXT = ToolContext(
     session_id=SessionId("s"), message_id=MessageId("m"), call_id=CallId("c"), agent="build", directory="/"

@@ -16,11 +16,11 @@ from asyncagents.errors import StoreError
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
 from asyncagents.server.v1.metrics import CONTENT_TYPE
 from asyncagents.testing.clock import FakeClock
-from tests.flows.delegating import launch, until_quiet
-from tests.flows.deliveries import SCRIPT, Service, done
-from tests.flows.kit import ECHO, PATIENCE, later
 from tests.flows.serving import Caller, serve, serving
-from tests.flows.tracing import Collector, trace_id, traced
+from tests.support.delegation import launch, until_quiet
+from tests.support.runtime import ECHO, PATIENCE, later
+from tests.support.telemetry import Collector, trace_id, traced
+from tests.support.webhook.delivery import SCRIPT, Service, done
 
 SAMPLE = re.compile(
     r'(?P<name>[a-z_]+)(?:\{(?P<labels>(?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)+)\})? (?P<value>[-+0-9.e]+)'

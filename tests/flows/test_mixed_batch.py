@@ -18,9 +18,9 @@ from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import PartUpdated, PermissionAsked
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
-from tests.flows.kit import PATIENCE, Ears, Stage, stage
 from tests.support.hostile.batch import DEPLOY, SCRIPT, coding
 from tests.support.hostile.yard import yard
+from tests.support.runtime import PATIENCE, Ears, Stage, stage
 
 ROOT = Path(__file__).parents[2]
 ACTS = ("write", "deploy", "bash")

@@ -29,7 +29,7 @@ from asyncagents.llm.model import (
     UserTurn,
 )
 from asyncagents.llm.scripted import ScriptedModel, ScriptStep, call, end, fail, say
-from tests.flows.kit import Gate, answer_of, stage
+from tests.support.runtime import Gate, answer_of, stage
 
 
 class Raises(ScriptedModel):

@@ -25,10 +25,9 @@ from asyncagents.store.sqlite.migrate import load_scripts, migrate
 from asyncagents.store.sqlite.owners import FlockOwners, hold_lock
 from asyncagents.store.store import Store
 from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.flows.delegating import is_idle, office
-from tests.flows.kit import PATIENCE
-from tests.flows.receiver import until_state
+from tests.support.delegation import is_idle, office
 from tests.support.postgres.database import Server, a_database, database
+from tests.support.runtime import PATIENCE
 from tests.support.store.lab import Lab, ask_id
 from tests.support.store.sample import (
     DEAD,
@@ -43,6 +42,7 @@ from tests.support.store.sample import (
     rows_here,
     rows_there,
 )
+from tests.support.webhook.receiver import until_state
 
 SESSION = (
     "INSERT INTO session (id, root_id, depth, pool, state, wake_seq, fence, turn, turn_rev, in_turn, "

@@ -12,7 +12,7 @@ from asyncagents.config.config import Config
 from asyncagents.domain.conversation.status import Busy
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import ScriptedModel
-from tests.flows.kit import PATIENCE, later
+from tests.support.runtime import PATIENCE, later
 
 SCRIPT = {"hi": [[say("Hello.")]], "ship": [[call("deploy")], [say("Shipped.")]]}
 

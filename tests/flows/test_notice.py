@@ -16,7 +16,7 @@ from asyncagents.domain.event import MessageUpdated, PermissionAsked, TaskComple
 from asyncagents.engine.tool import ToolContext
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import call, fail, pause, say
-from tests.flows.delegating import (
+from tests.support.delegation import (
     Players,
     Scenes,
     allow,
@@ -36,7 +36,7 @@ from tests.flows.delegating import (
     visible,
     with_id,
 )
-from tests.flows.kit import CAREFUL, Gate, Stage, answer_of, later, roles
+from tests.support.runtime import CAREFUL, Gate, Stage, answer_of, later, roles
 
 ONE: Scenes = {
     "go": [[launch("A", "a")], [say("Waiting.")], [say("I saw it.")]],

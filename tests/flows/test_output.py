@@ -10,7 +10,7 @@ from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.event import PartUpdated, SessionStatus, TaskCompleted
 from asyncagents.llm.model import ChatRequest, UserTurn
 from asyncagents.llm.scripted import ScriptStep, call, say, think
-from tests.flows.delegating import (
+from tests.support.delegation import (
     Scene,
     Scenes,
     gates,
@@ -24,7 +24,7 @@ from tests.flows.delegating import (
     until_rest,
     with_id,
 )
-from tests.flows.kit import ECHO, Gate, Stage
+from tests.support.runtime import ECHO, Gate, Stage
 
 WORK: Scenes = {"a": [[call("gate")], [say("A is 1.")]]}
 

@@ -8,8 +8,8 @@ from asyncagents.domain.conversation.failure import MessageOutputLengthError
 from asyncagents.domain.event import SessionError, TaskFailed
 from asyncagents.llm.model import ChatRequest
 from asyncagents.llm.scripted import ScriptStep, call, end, say, think
-from tests.flows.delegating import Players, launch, office, task_named, until_ended
-from tests.flows.kit import ECHO, answer_of, stage
+from tests.support.delegation import Players, launch, office, task_named, until_ended
+from tests.support.runtime import ECHO, answer_of, stage
 
 
 @pytest.mark.spec("C-01")

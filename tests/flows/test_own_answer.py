@@ -10,8 +10,8 @@ from asyncagents.domain.event import TaskCompleted
 from asyncagents.domain.id import MessageId
 from asyncagents.llm.model import ChatRequest, ModelEvent, TextDelta
 from asyncagents.llm.scripted import call, say
-from tests.flows.delegating import Players, Scenes, allow, launch, notices_of, until_ended, until_quiet
-from tests.flows.kit import PATIENCE, Gate, Stage, answer_of, stage
+from tests.support.delegation import Players, Scenes, allow, launch, notices_of, until_ended, until_quiet
+from tests.support.runtime import PATIENCE, Gate, Stage, answer_of, stage
 
 
 class Slow(Players):

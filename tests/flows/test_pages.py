@@ -11,7 +11,7 @@ from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, Tool
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.plugins.load import HOOK_NAMES
-from tests.flows.kit import Ears
+from tests.support.runtime import Ears
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -20,8 +20,8 @@ from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import call, say
 from asyncagents.tools.search.required_literals import find_literals
 from asyncagents.tools.shell.rules import parse_command
-from tests.flows.kit import Nothing, answer_of, stage
 from tests.flows.test_project import ASK_EDITS, project, repository
+from tests.support.runtime import Nothing, answer_of, stage
 
 WRITE = {"go": [[call("write", filePath="a.txt", content="mine")], [say("Ok.")]]}
 

@@ -23,8 +23,8 @@ from asyncagents.llm.model import ChatRequest, Finish, ModelEvent, StepFinish, T
 from asyncagents.llm.scripted import Script, ScriptedModel, call, end, say
 from asyncagents.plugins.api import Plugin, PluginContext, PluginHooks
 from asyncagents.tools.project.projects import Projects
-from tests.flows.kit import ECHO, PATIENCE, Ears, Nothing, Stage, Text, stage
 from tests.flows.test_project import repository
+from tests.support.runtime import ECHO, PATIENCE, Ears, Nothing, Stage, Text, stage
 
 Both = dict[str, Any]
 

@@ -12,7 +12,7 @@ from asyncagents.domain.event import Event, PermissionAsked, SessionIdle
 from asyncagents.engine.tool import Ask
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, say
-from tests.flows.kit import ECHO, stage
+from tests.support.runtime import ECHO, stage
 
 
 @tool(effect="none")

@@ -23,8 +23,8 @@ from asyncagents.llm.scripted import Script, ScriptedModel, call, pause, say
 from asyncagents.plugins.api import Hook, PluginContext, PluginHooks
 from asyncagents.plugins.config_check import check_config
 from asyncagents.plugins.hook_health import MOST_HANGS
-from tests.flows.kit import ECHO, PATIENCE, Stage, answer_of
 from tests.flows.test_plugin import Both, project, with_hooks
+from tests.support.runtime import ECHO, PATIENCE, Stage, answer_of
 
 SCRIPT: Script = {
     "go": [[say("First. "), call("echo", text="x"), call("echo", text="y")], [say("Done.\n")]],

@@ -11,8 +11,8 @@ from asyncagents.domain.event import MessageUpdated
 from asyncagents.domain.id import Ids
 from asyncagents.store.postgres.database import POOL_SIZE, PostgresDatabase, open_postgres
 from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.flows.kit import PATIENCE
 from tests.support.postgres.database import Server, a_database, open_server
+from tests.support.runtime import PATIENCE
 from tests.support.store.lab import Lab
 
 TRIES = 20

@@ -21,9 +21,9 @@ from asyncagents.llm.http.request import Endpoint
 from asyncagents.llm.model import ChatRequest, ToolTurn, UserTurn
 from asyncagents.llm.openai.request import write_body as openai_body
 from asyncagents.llm.scripted import ScriptedModel, ScriptLine, call, say
-from tests.flows.kit import PATIENCE, Text, later
-from tests.flows.reader import Reader, for_summary
+from tests.support.model import Reader, for_summary
 from tests.support.process.coding_worker import FILES, SCRIPT
+from tests.support.runtime import PATIENCE, Text, later
 
 WINDOW = Window(context=20_000, output=4_000)
 ENDPOINT = Endpoint(provider_id="x", base_url="http://localhost")

@@ -18,7 +18,7 @@ from asyncagents.domain.conversation.session import Rule
 from asyncagents.domain.event import PermissionAsked, PermissionReplied, SessionUpdated
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import Script, ScriptLine, call, end, fail, pause, say
-from tests.flows.kit import Stage, stage
+from tests.support.runtime import Stage, stage
 
 ASK_EDITS: dict[str, Any] = {"edit": "ask"}
 

@@ -38,8 +38,8 @@ from asyncagents.engine.workplace.workplace import FixedWorkplace
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Attachment, UserTurn
 from asyncagents.llm.scripted import Script, ScriptedModel, call, say
-from tests.flows.kit import Stage, open_world, stage
 from tests.flows.test_project import repository
+from tests.support.runtime import Stage, open_world, stage
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(16)
 PDF = b"%PDF-1.7\n\xff"

@@ -14,7 +14,7 @@ from asyncagents.domain.conversation.failure import APIError, ProviderAuthError
 from asyncagents.domain.conversation.part import ReasoningPart, RetryPart, StepFinishPart
 from asyncagents.errors import InvalidInput
 from asyncagents.testing.provider import Provider, Reply, TokenUsage, ToolUse, open_provider
-from tests.flows.kit import ECHO, PATIENCE, answer_of
+from tests.support.runtime import ECHO, PATIENCE, answer_of
 
 KEY = "sk-local-secret"
 PRICE = ModelCost(input=3, output=15, cache_read=0.3, cache_write=3.75)

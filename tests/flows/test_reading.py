@@ -11,9 +11,9 @@ import pytest
 
 from asyncagents.config.env import system_environment
 from asyncagents.config.trust import trust_project
-from tests.flows.kit import ECHO
 from tests.flows.reading import KEY, PROVIDERS, SKILL, at_home, git, reading, repository, root, write
 from tests.flows.serving import serving
+from tests.support.runtime import ECHO
 
 __all__ = ["root"]
 

@@ -15,9 +15,9 @@ from asyncagents.engine.runtime import readiness
 from asyncagents.errors import DatabaseGone
 from asyncagents.llm.scripted import ScriptedModel, say
 from asyncagents.store.tx import Commit, Verb
-from tests.flows.kit import PATIENCE, open_world
 from tests.flows.serving import Caller, Told, serve
 from tests.support.process.full_disk import LONG, LastPage, Sender, open_limited
+from tests.support.runtime import PATIENCE, open_world
 
 T = TypeVar("T")
 SETUP = Setup(model=ScriptedModel({"hi": [[say("Hello.")]]}))

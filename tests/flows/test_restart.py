@@ -24,7 +24,7 @@ from asyncagents.errors import Closed
 from asyncagents.llm.model import ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.clock import FakeClock
-from tests.flows.kit import CAREFUL, PATIENCE, Ears, Gate, Nothing, later, open_world, stage
+from tests.support.runtime import CAREFUL, PATIENCE, Ears, Gate, Nothing, later, open_world, stage
 
 SCRIPT = {"go": [[call("gate")], [say("Done.")]]}
 
@@ -230,7 +230,7 @@ async def test_closing_in_the_middle_of_an_error_lets_the_error_through(tmp_path
 VICTIM = """
 import asyncio, sys
 from asyncagents import Completed, ScriptedModel, Tool, call, open_runtime, pause, say
-from tests.flows.kit import Nothing
+from tests.support.runtime import Nothing
 
 async def gate(args, context):
     print("gate", flush=True)

@@ -13,10 +13,10 @@ from asyncagents.config.config import Config
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import call, say
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
-from tests.flows.kit import ECHO, PATIENCE, stage
-from tests.flows.moving import elsewhere, exported
 from tests.flows.test_provider import KEY, config, wires
 from tests.support.mcp.server import DOT
+from tests.support.runtime import ECHO, PATIENCE, stage
+from tests.support.transfer import elsewhere, exported
 
 PNG = base64.b64decode(DOT)
 URL = f"data:image/png;base64,{DOT}"

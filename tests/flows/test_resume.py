@@ -11,7 +11,7 @@ from asyncagents.domain.task.view import BackgroundTask
 from asyncagents.errors import NotFound
 from asyncagents.llm.model import ChatRequest, UserTurn
 from asyncagents.llm.scripted import ScriptStep, call, fail, say
-from tests.flows.delegating import (
+from tests.support.delegation import (
     Scenes,
     child_of,
     ids,
@@ -24,7 +24,7 @@ from tests.flows.delegating import (
     until_quiet,
     visible,
 )
-from tests.flows.kit import Gate, Stage
+from tests.support.runtime import Gate, Stage
 
 
 def more(prompt: str) -> object:

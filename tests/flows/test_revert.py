@@ -18,8 +18,8 @@ from asyncagents.domain.id import MessageId
 from asyncagents.engine.tool import AnyTool, Tool, ToolContext
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import Script, call, say
-from tests.flows.kit import Stage, Text, roles, stage
 from tests.flows.test_project import repository
+from tests.support.runtime import Stage, Text, roles, stage
 
 GO = "echo two > a.txt; echo new > b.txt; rm c.txt"
 MORE = "echo three > a.txt; mkdir d; echo x > d/e.txt"

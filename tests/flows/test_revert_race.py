@@ -11,9 +11,9 @@ from asyncagents.domain.conversation.session import Revert
 from asyncagents.domain.id import Ids
 from asyncagents.errors import Conflict, SessionBusy
 from asyncagents.llm.scripted import Script, call, say
-from tests.flows.delegating import launch
-from tests.flows.kit import PATIENCE, Gate
 from tests.flows.test_revert import FILES, GO, project, prompted, tree
+from tests.support.delegation import launch
+from tests.support.runtime import PATIENCE, Gate
 
 
 @pytest.mark.spec("X-01")

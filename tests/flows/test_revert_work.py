@@ -14,9 +14,9 @@ from asyncagents.engine.workplace.snapshots import NoSnapshots
 from asyncagents.errors import AlreadySettled, NotFound, SessionBusy
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import Script, call, say
-from tests.flows.delegating import launch
-from tests.flows.kit import PATIENCE, Gate, Stage, later, roles
 from tests.flows.test_revert import FILES, GO, MORE, project, prompted, tree
+from tests.support.delegation import launch
+from tests.support.runtime import PATIENCE, Gate, Stage, later, roles
 
 LATER = later("deploy", note="queued")
 

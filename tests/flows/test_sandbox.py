@@ -8,8 +8,8 @@ import pytest
 from asyncagents.config.config import AgentConfig, Permission, SandboxConfig
 from asyncagents.domain.conversation.part import ToolFailed
 from asyncagents.llm.scripted import call, say
-from tests.flows.delegating import Scenes
 from tests.flows.test_delegation_rules import project
+from tests.support.delegation import Scenes
 
 ALLOWED: Permission = {
     "bash": "allow",

@@ -13,8 +13,8 @@ from asyncagents.engine.event.session_stream import EventBatch
 from asyncagents.llm.model import ChatRequest, ModelEvent, TextDelta
 from asyncagents.llm.scripted import Script, ScriptedModel, say
 from tests.flows.calling import Caller, Frame, calling
-from tests.flows.kit import PATIENCE, stage
 from tests.flows.test_session_routes import HELLO, text
+from tests.support.runtime import PATIENCE, stage
 
 
 async def until(frames: AsyncIterator[Frame], kind: str) -> list[Frame]:

@@ -9,7 +9,7 @@ import pytest
 from asyncagents.domain.event import PermissionAsked, SessionIdle
 from asyncagents.llm.scripted import call, say
 from tests.flows.calling import calling
-from tests.flows.kit import CAREFUL, Gate
+from tests.support.runtime import CAREFUL, Gate
 
 
 def text(*words: str) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from asyncagents.domain.shape import encode
 from asyncagents.llm.scripted import call, fail, say
 from asyncagents.server.http.sse import RETRY_MS
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.flows.delegating import Players, Scenes, allow, launch, task_named, until_quiet
-from tests.flows.kit import ECHO, PATIENCE, Gate
 from tests.flows.serving import Listener, Served, calling, serve, serving
+from tests.support.delegation import Players, Scenes, allow, launch, task_named, until_quiet
+from tests.support.runtime import ECHO, PATIENCE, Gate
 
 SCENES: Scenes = {
     "go": [[launch("A", "a")], [say("Off.")]],

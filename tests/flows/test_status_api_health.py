@@ -11,9 +11,9 @@ from asyncagents.app.backend import PolledDatabase
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
 from asyncagents.store.tx import Verb
 from asyncagents.version import VERSION
-from tests.flows.delegating import Scenes, launch, task_named, until_quiet, until_rest
-from tests.flows.kit import PATIENCE, Gate, open_world
 from tests.flows.serving import serve, serving
+from tests.support.delegation import Scenes, launch, task_named, until_quiet, until_rest
+from tests.support.runtime import PATIENCE, Gate, open_world
 
 T = TypeVar("T")
 

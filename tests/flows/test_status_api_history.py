@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from asyncagents.llm.scripted import call, fail, say
-from tests.flows.delegating import Scenes, launch, task_named, until_quiet, until_rest
-from tests.flows.kit import ECHO, Gate
 from tests.flows.serving import Served, serving
+from tests.support.delegation import Scenes, launch, task_named, until_quiet, until_rest
+from tests.support.runtime import ECHO, Gate
 
 SCENES: Scenes = {
     "go": [

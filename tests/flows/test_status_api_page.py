@@ -12,10 +12,10 @@ import pytest
 from aiohttp import ClientSession
 
 from asyncagents.llm.scripted import call, fail, say
-from tests.flows.delegating import Scenes, launch, task_named, until_quiet
-from tests.flows.kit import ECHO, PATIENCE
 from tests.flows.serving import Served, serving
 from tests.flows.test_pages import DOCS, blocks
+from tests.support.delegation import Scenes, launch, task_named, until_quiet
+from tests.support.runtime import ECHO, PATIENCE
 
 PAGE = "status-api.md"
 SCENES: Scenes = {

@@ -15,8 +15,8 @@ from asyncagents.engine.tool import Pending, Tool, ToolContext
 from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.llm.model import ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
-from tests.flows.kit import Gate, Stage, answer_of, roles, stage
 from tests.flows.test_restart import reopened
+from tests.support.runtime import Gate, Stage, answer_of, roles, stage
 
 FIND = SubtaskInput(prompt="Find it", description="Find", agent="explore", command="find")
 DO = SubtaskInput(prompt="Do it", description="Do", agent="general")

@@ -15,7 +15,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.engine.expiry import POSTPONE_MS
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.testing.clock import FakeClock
-from tests.flows.kit import PATIENCE, Ears, open_world
+from tests.support.runtime import PATIENCE, Ears, open_world
 
 HOUR = 3_600_000
 SPOIL = """

@@ -15,7 +15,7 @@ from asyncagents.domain.event import PartUpdated, PermissionAsked, SessionIdle, 
 from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, fail, say
-from tests.flows.delegating import (
+from tests.support.delegation import (
     Scene,
     Scenes,
     child_of,
@@ -30,7 +30,7 @@ from tests.flows.delegating import (
     until_rest,
     with_id,
 )
-from tests.flows.kit import CAREFUL, ECHO, Gate, Nothing, later
+from tests.support.runtime import CAREFUL, ECHO, Gate, Nothing, later
 
 FIND: Scenes = {"go": [[sync("Find it", "look")], [say("I have it.")]], "look": [[say("It is red.")]]}
 

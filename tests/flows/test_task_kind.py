@@ -11,7 +11,8 @@ from asyncagents.client import BoardSnapshot, open_client
 from asyncagents.domain.conversation.part import ToolCompleted
 from asyncagents.llm.scripted import call, say
 from asyncagents.store.postgres.migrate import load_scripts, migrate
-from tests.flows.delegating import (
+from tests.flows.serving import serving
+from tests.support.delegation import (
     Scenes,
     fire,
     hidden,
@@ -25,9 +26,8 @@ from tests.flows.delegating import (
     visible,
     with_id,
 )
-from tests.flows.kit import ECHO
-from tests.flows.serving import serving
 from tests.support.postgres.database import Server, database
+from tests.support.runtime import ECHO
 
 MIXED: Scenes = {
     "go": [[fire("A", "a"), fire("B", "b"), sync("S", "s")], [say("Waiting.")], [say("Ok.")], [say("Ok.")]],

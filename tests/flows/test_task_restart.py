@@ -16,7 +16,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.task.view import BackgroundTask
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.scripted import call, pause, say
-from tests.flows.delegating import (
+from tests.support.delegation import (
     Players,
     Scenes,
     allow,
@@ -32,7 +32,7 @@ from tests.flows.delegating import (
     visible,
     with_id,
 )
-from tests.flows.kit import PATIENCE, Gate, Stage
+from tests.support.runtime import PATIENCE, Gate, Stage
 
 SCENES: Scenes = {
     "go": [[launch("A", "a"), launch("B", "b")], [say("Off.")], *[[say("Told.")]] * 4],

@@ -17,10 +17,10 @@ from asyncagents.engine.tool import AnyTool, Pending, Tool
 from asyncagents.errors import AlreadySettled, ToolError
 from asyncagents.llm.scripted import ScriptedModel, call, fail, pause, say
 from asyncagents.telemetry.metrics import GenAiMetrics
-from tests.flows.delegating import launch, sync
-from tests.flows.deliveries import done, standard
-from tests.flows.kit import ECHO, PATIENCE, Ears, Nothing
-from tests.flows.tracing import Collector, parent_of, said, trace_id, traced
+from tests.support.delegation import launch, sync
+from tests.support.runtime import ECHO, PATIENCE, Ears, Nothing
+from tests.support.telemetry import Collector, parent_of, said, trace_id, traced
+from tests.support.webhook.delivery import done, standard
 
 FOREIGN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 MODEL = {"gen_ai.provider.name": "scripted", "gen_ai.request.model": "scripted"}

@@ -13,10 +13,10 @@ from opentelemetry import trace
 from asyncagents import ScriptedModel, TelemetryConfig, open_runtime, say
 from asyncagents.engine.observer import NOOP_OBSERVER
 from asyncagents.llm.scripted import call
-from tests.flows.kit import ECHO
 from tests.flows.serving import serving
 from tests.flows.test_pages import DOCS, blocks
-from tests.flows.tracing import Collector, said, traced
+from tests.support.runtime import ECHO
+from tests.support.telemetry import Collector, said, traced
 
 PAGE = (DOCS / "telemetry.md").read_text(encoding="utf-8")
 (PROGRAM,) = blocks("telemetry.md")

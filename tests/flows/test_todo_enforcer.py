@@ -13,8 +13,8 @@ from asyncagents.domain.event import PermissionAsked
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, fail, say
 from asyncagents.plugins.todo_enforcer import todo_reminder
-from tests.flows.kit import Stage, answer_of, stage
 from tests.flows.test_project import project
+from tests.support.runtime import Stage, answer_of, stage
 
 OPEN = [{"content": "Look", "status": "completed"}, {"content": "Leap", "status": "in_progress"}]
 DONE = [{"content": "Look", "status": "completed"}, {"content": "Leap", "status": "cancelled"}]

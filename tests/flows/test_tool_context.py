@@ -12,8 +12,8 @@ from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, Tool
 from asyncagents.domain.conversation.status import WaitingAsync
 from asyncagents.domain.event import PartUpdated
 from asyncagents.llm.scripted import call, say
-from tests.flows.kit import PATIENCE, stage
 from tests.flows.test_project import repository
+from tests.support.runtime import PATIENCE, stage
 
 
 @pytest.mark.spec("A-09")

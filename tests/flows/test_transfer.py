@@ -22,9 +22,9 @@ from asyncagents.llm.scripted import call, say
 from asyncagents.store.row import put_part
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb import todo
-from tests.flows.delegating import Scenes, launch, office, until_quiet
-from tests.flows.kit import ECHO, PATIENCE, Gate, later, stage
-from tests.flows.moving import brought, elsewhere, exported, files
+from tests.support.delegation import Scenes, launch, office, until_quiet
+from tests.support.runtime import ECHO, PATIENCE, Gate, later, stage
+from tests.support.transfer import brought, elsewhere, exported, files
 
 DEPLOY = later("deploy", note="queued as #7", external_ref="job-7")
 SCRIPT = {

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from asyncagents.llm.scripted import call
-from tests.flows.kit import PATIENCE, later, stage
-from tests.flows.moving import exported
 from tests.flows.test_pages import DOCS, blocks
+from tests.support.runtime import PATIENCE, later, stage
+from tests.support.transfer import exported
 
 PAGE = (DOCS / "transfer.md").read_text(encoding="utf-8")
 

@@ -12,9 +12,9 @@ from asyncagents.domain.event import PermissionAsked
 from asyncagents.domain.transfer.records import SESSION_CUT_OFF
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, say
-from tests.flows.delegating import Scenes, launch, notices, office, sync, until_quiet
-from tests.flows.kit import CAREFUL, ECHO, PATIENCE, Gate, later, stage
-from tests.flows.moving import brought, elsewhere, exported
+from tests.support.delegation import Scenes, launch, notices, office, sync, until_quiet
+from tests.support.runtime import CAREFUL, ECHO, PATIENCE, Gate, later, stage
+from tests.support.transfer import brought, elsewhere, exported
 
 DEPLOY = later("deploy")
 

@@ -25,7 +25,7 @@ from asyncagents.domain.event import (
 from asyncagents.domain.id import PartId
 from asyncagents.llm.model import ModelTurn, TextBlock, ThinkingBlock, ToolCallBlock, ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, end, pause, say, think
-from tests.flows.kit import ECHO, Gate, answer_of, roles, stage
+from tests.support.runtime import ECHO, Gate, answer_of, roles, stage
 
 
 @pytest.mark.spec("C-01", "C-02", "S-03")

@@ -20,7 +20,7 @@ from asyncagents.engine.tool import Tool, ToolContext
 from asyncagents.llm.model import ChatRequest, ModelEvent, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.clock import FakeClock
-from tests.flows.kit import (
+from tests.support.runtime import (
     PATIENCE,
     Ears,
     Gate,

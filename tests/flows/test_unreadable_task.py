@@ -10,7 +10,7 @@ from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.event import TaskCancelled, TaskCompleted, TaskFailed
 from asyncagents.domain.id import SessionId
 from asyncagents.llm.scripted import call, say
-from tests.flows.delegating import (
+from tests.support.delegation import (
     gates,
     is_idle,
     launch,

@@ -11,9 +11,9 @@ from asyncagents.domain.event import PermissionAsked
 from asyncagents.llm.scripted import ScriptLine, call, say
 from asyncagents.server.serve import ServerOptions, open_server
 from asyncagents.tools.builtin.webfetch import webfetch
-from tests.flows.kit import stage
 from tests.support.hostile.address import NEVER, SPELLINGS
 from tests.support.hostile.yard import asks_after_always, coder, judged, yard
+from tests.support.runtime import stage
 from tests.support.web_site import CANARY, Service, leads_to, open_door, processes, says, serve, site
 
 EVERYTHING: dict[str, Any] = {"*": "allow", "webfetch": "allow"}

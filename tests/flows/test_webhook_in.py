@@ -23,7 +23,8 @@ from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.server.http.messages import Pairs, Request
 from asyncagents.testing.clock import FakeClock
-from tests.flows.deliveries import (
+from tests.support.runtime import PATIENCE, open_world, stage
+from tests.support.webhook.delivery import (
     FORGED,
     MALFORMED,
     MIB,
@@ -44,7 +45,6 @@ from tests.flows.deliveries import (
     said,
     standard,
 )
-from tests.flows.kit import PATIENCE, open_world, stage
 
 alike = pytest.mark.asyncio(loop_scope="module")
 

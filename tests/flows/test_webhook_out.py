@@ -24,8 +24,8 @@ from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.testing.clock import FakeClock
 from asyncagents.tools.web.webhook_sender import open_webhook_sender
-from tests.flows.kit import Nothing, later, open_world, stage
-from tests.flows.receiver import HERE, Receiver, receiving, until_so, until_state
+from tests.support.runtime import Nothing, later, open_world, stage
+from tests.support.webhook.receiver import HERE, Receiver, receiving, until_so, until_state
 
 SCRIPT = {"ship": [[call("deploy")], [say("Shipped.")]]}
 SECRET = "whsec_b3VyIHNlY3JldCwgYWdyZWVkIG9u"

@@ -15,7 +15,8 @@ from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.server.http.messages import Request
 from asyncagents.testing.clock import FakeClock
-from tests.flows.deliveries import (
+from tests.support.runtime import Gate, open_world, stage
+from tests.support.webhook.delivery import (
     SCRIPT,
     UNKNOWN,
     Service,
@@ -23,7 +24,6 @@ from tests.flows.deliveries import (
     posting,
     resumed_once,
 )
-from tests.flows.kit import Gate, open_world, stage
 
 
 @pytest.mark.spec("P-06")

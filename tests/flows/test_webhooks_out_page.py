@@ -19,8 +19,8 @@ from asyncagents.engine.webhook.delivery import (
 )
 from asyncagents.engine.webhook.delivery_loop import DEADLINE_SECONDS, MAX_CONCURRENT, MAX_PER_HOST
 from asyncagents.llm.scripted import ScriptedModel, call, say
-from tests.flows.kit import open_world
-from tests.flows.receiver import until_state
+from tests.support.runtime import open_world
+from tests.support.webhook.receiver import until_state
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/webhooks-out.md").read_text(encoding="utf-8")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from asyncagents.server.http.messages import Request
-from tests.flows.deliveries import UNKNOWN, Service, done, posting
+from tests.support.webhook.delivery import UNKNOWN, Service, done, posting
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/webhooks.md").read_text(encoding="utf-8")
 

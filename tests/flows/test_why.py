@@ -13,7 +13,7 @@ from asyncagents.domain.why import Why
 from asyncagents.engine.tool import ToolContext
 from asyncagents.errors import NotFound
 from asyncagents.llm.scripted import ScriptedModel, call, fail, pause, say
-from tests.flows.delegating import (
+from tests.support.delegation import (
     Scenes,
     child_of,
     launch,
@@ -23,7 +23,7 @@ from tests.flows.delegating import (
     until_rest,
     with_id,
 )
-from tests.flows.kit import CAREFUL, Gate, Stage, later
+from tests.support.runtime import CAREFUL, Gate, Stage, later
 
 
 async def of(at: Stage) -> Why:

@@ -18,9 +18,9 @@ from asyncagents.cli.main import main
 from asyncagents.server.openapi import document
 from asyncagents.server.routes import ROUTES
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
-from tests.flows.kit import PATIENCE
 from tests.flows.test_project import repository
 from tests.flows.test_provider import KEY, config
+from tests.support.runtime import PATIENCE
 
 FILES = Path(__file__).parent / "files"
 WIRES = "chat", "messages"

@@ -14,8 +14,8 @@ from asyncagents.domain.call.ask import PermissionRequest
 from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, ToolPart
 from asyncagents.domain.event import Event, PartUpdated, PermissionAsked
 from asyncagents.llm.scripted import CallTool, ScriptLine, call, say
-from tests.flows.kit import Stage, stage
 from tests.support.hostile.hole import FOLDERS
+from tests.support.runtime import Stage, stage
 
 CANARY = "CANARY-7f3a"
 """Stands only in files outside of the project: no result may have it."""

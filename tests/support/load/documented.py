@@ -33,10 +33,10 @@ from asyncagents.engine.tool import Ask, ToolContext
 from asyncagents.errors import RequestError
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.discovery import Listing
-from tests.flows.delegating import launch, sync
-from tests.flows.deliveries import Service
-from tests.flows.kit import CAREFUL, ECHO, PATIENCE, assert_nothing_is_half_open, later
 from tests.flows.serving import serve
+from tests.support.delegation import launch, sync
+from tests.support.runtime import CAREFUL, ECHO, PATIENCE, assert_nothing_is_half_open, later
+from tests.support.webhook.delivery import Service
 
 SCENES = {
     "ship": [[call("deploy")], [say("Shipped.")]],

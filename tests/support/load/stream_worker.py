@@ -29,7 +29,7 @@ from asyncagents.store.verb.cancel import clear_tasks
 from asyncagents.store.verb.task import put_task
 from asyncagents.store.verb_runner import VerbRunner
 from benchmarks.parked import memory
-from tests.flows.delegating import allow, launch
+from tests.support.delegation import allow, launch
 
 TOGETHER = 100
 """Rows of one transaction, of one parent."""

@@ -15,7 +15,7 @@ from asyncagents.domain.conversation.part import ToolPart, ToolRunning
 from asyncagents.domain.event import PartUpdated
 from asyncagents.llm.scripted import Script
 from asyncagents.plugins.api import Plugin
-from tests.flows.kit import PATIENCE, Stage, stage
+from tests.support.runtime import PATIENCE, Stage, stage
 
 SERVER = str(Path(__file__).with_name("server.py"))
 HOSTILE_SERVER = str(Path(__file__).with_name("hostile_server.py"))

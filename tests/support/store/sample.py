@@ -33,9 +33,9 @@ from asyncagents.store.sqlite.owners import FlockOwners
 from asyncagents.store.store import Store
 from asyncagents.store.tx import Database
 from asyncagents.tools.builtin.todo import todowrite
-from tests.flows.delegating import Players, Scenes, launch, office, until_ended
-from tests.flows.kit import Gate, Stage, Text, echo, later
-from tests.flows.receiver import HERE, until_so
+from tests.support.delegation import Players, Scenes, launch, office, until_ended
+from tests.support.runtime import Gate, Stage, Text, echo, later
+from tests.support.webhook.receiver import HERE, until_so
 
 FILE = "asyncagents.db"
 DEAD = OwnerId("00000000deadbeef")

@@ -14,8 +14,8 @@ from asyncagents.engine.workplace.hooks import PluginReport
 from asyncagents.plugins.plugins import Plugins
 from asyncagents.tools.project.extensions import Additions
 from asyncagents.tools.project.extra_tools import BUILT_IN, ExtraTool, merge_tools
-from tests.flows.kit import ECHO
 from tests.support.environment import Desk
+from tests.support.runtime import ECHO
 
 PLUGIN = """
 import asyncagents

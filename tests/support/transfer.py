@@ -13,10 +13,11 @@ from asyncagents.domain.id import SessionId
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.scripted import Script, ScriptedModel
+from tests.support.path import FIXTURES
 
-FIXTURES = Path(__file__).parent.parent / "fixtures" / "opencode"
-RECORDED = FIXTURES / "export-1.18.33.json"
-RECORDED_CHILD = FIXTURES / "export-1.18.33-child.json"
+OPENCODE = FIXTURES / "opencode"
+RECORDED = OPENCODE / "export-1.18.33.json"
+RECORDED_CHILD = OPENCODE / "export-1.18.33-child.json"
 ROOT_ID = SessionId("ses_e1bb0d00dffeOXNtsJjOBJGRK0")
 CHILD_ID = SessionId("ses_e1bb0bca2ffeiRPYunMAKRyGpT")
 
@@ -49,7 +50,7 @@ async def brought(data: Path, source: Path, **more: Any) -> ImportResult:
 
 def unpacked(folder: Path, name: str) -> Path:
     """A data directory of OpenCode, as it was recorded."""
-    for path, value in json.loads((FIXTURES / name).read_text()).items():
+    for path, value in json.loads((OPENCODE / name).read_text()).items():
         write(folder / path, value)
     return folder
 

@@ -19,7 +19,7 @@ from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import call, say
 from asyncagents.server.http.messages import Pairs, Request, Response
 from tests.flows.asked import TOKEN, application, ask
-from tests.flows.kit import PATIENCE, Stage, stage
+from tests.support.runtime import PATIENCE, Stage, stage
 
 SCRIPT = {name: [[call("deploy")], [say("Shipped.")]] for name in ("ship", "ship too")}
 RESULT, ERROR, WEBHOOK = "/async-tool/result", "/async-tool/error", "/async-tool/webhook"

@@ -19,7 +19,7 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.model import ChatRequest, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, ScriptLine, ScriptStep, call
-from tests.flows.kit import PATIENCE, Gate, Stage, stage
+from tests.support.runtime import PATIENCE, Gate, Stage, stage
 
 Scene: TypeAlias = ScriptStep | Callable[[ChatRequest], ScriptStep]
 Scenes: TypeAlias = Mapping[str, Sequence[Scene]]

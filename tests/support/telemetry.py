@@ -19,8 +19,8 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.scripted import Script, ScriptedModel
 from asyncagents.telemetry.tracing import OtelObserver
-from tests.flows.delegating import allow
-from tests.flows.kit import open_world
+from tests.support.delegation import allow
+from tests.support.runtime import open_world
 
 
 class Collector:
