@@ -9,10 +9,10 @@ from asyncagents.config.config import AgentConfig
 from asyncagents.domain.event import SessionIdle
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import call, say
-from tests.flows.calling import Caller
 from tests.flows.test_conversations import coding
 from tests.flows.test_session_routes import text, words
 from tests.flows.test_tools_map import begun
+from tests.support.server import Caller
 
 SCRIPT = {
     "Where is it?": [[say("In a.py.")]],

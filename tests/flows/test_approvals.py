@@ -12,7 +12,7 @@ from asyncagents.config.config import Config
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.llm.scripted import Script, call, say
-from tests.flows.serving import Caller, serve
+from tests.support.http import Caller, serve
 from tests.support.runtime import Stage, stage
 
 PAIR = [call("bash", command="echo a"), call("read", filePath=".env")]

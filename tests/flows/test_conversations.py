@@ -19,10 +19,10 @@ from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.flows.calling import Caller, calling
 from tests.flows.test_project import repository
 from tests.flows.test_session_routes import text, words
 from tests.support.runtime import CAREFUL, PATIENCE, Ears, Gate, Stage, open_world
+from tests.support.server import Caller, calling
 
 HELLO = {"hi": [[say("Hello.")]], "again": [[say("Again.")]], "more": [[say("More.")]]}
 PARROT = {"providerID": "scripted", "modelID": "parrot"}

@@ -24,9 +24,9 @@ from asyncagents.domain.event import (
 )
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import Script, ScriptedModel, call, fail, pause, say
-from tests.flows.calling import Caller, calling
 from tests.flows.test_project import repository
 from tests.flows.test_session_routes import text, words
+from tests.support.server import Caller, calling
 
 MINE = "msg_000000000001AAAAAAAAAAAAAA"
 """Older than all that are made here."""

@@ -15,8 +15,8 @@ from asyncagents.engine.event.global_stream import EventsLost, SessionLocation, 
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import Closed
 from asyncagents.llm.scripted import say
-from tests.flows.hearing import Screen
 from tests.flows.test_event_stream import Halting
+from tests.support.opencode import Screen
 from tests.support.runtime import PATIENCE, stage
 
 WORDY = {"hi": [[say(*(f"word {number} " for number in range(40)))]]}

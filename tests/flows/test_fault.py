@@ -17,8 +17,8 @@ from asyncagents.engine.runner import RestVerdict
 from asyncagents.engine.tool import Outcome
 from asyncagents.errors import ToolError
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
-from tests.flows.serving import serving
 from tests.flows.test_metrics import scraped
+from tests.support.http import serving
 from tests.support.runtime import PATIENCE, Nothing, open_world, stage
 
 

@@ -11,8 +11,8 @@ import pytest
 from asyncagents.config.config import Config
 from asyncagents.config.env import system_environment
 from asyncagents.config.trust import trust_project
-from tests.flows.calling import calling
-from tests.flows.reading import KEY, Asker, Told, reading, root, write
+from tests.support.project_server import KEY, Asker, Told, reading, root, write
+from tests.support.server import calling
 
 __all__ = ["root"]
 

@@ -16,10 +16,10 @@ from asyncagents.engine.event.replay import REPLAY_MS
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.clock import FakeClock
-from tests.flows.serving import serve
 from tests.flows.test_restart import until_idle
 from tests.flows.test_unreadable_task import spoil
 from tests.support.delegation import office
+from tests.support.http import serve
 from tests.support.runtime import CAREFUL, PATIENCE, open_world, stage
 
 CUT: dict[str, Any] = {"go": [[say("I beg"), pause(3600)]]}

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from asyncagents.config.config import Config
-from tests.flows.calling import Caller, calling
 from tests.flows.test_project import repository
 from tests.flows.test_revert import FILES, SCRIPT, SHELL, tree
+from tests.support.server import Caller, calling
 
 NOTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 """The tree without a file, which every git knows."""

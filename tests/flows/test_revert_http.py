@@ -6,10 +6,10 @@ import pytest
 
 from asyncagents.config.config import Config
 from asyncagents.llm.scripted import Script, call, say
-from tests.flows.calling import Caller, calling
 from tests.flows.test_project import repository
 from tests.flows.test_revert import FILES, SCRIPT, SHELL, tree
 from tests.support.runtime import Gate
+from tests.support.server import Caller, calling
 
 
 @pytest.mark.spec("X-01")

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from asyncagents.server.route import Route
 from asyncagents.server.routes import ROUTES
-from tests.flows.attack import Target, target
+from tests.support.raw_http import Target, target
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -12,9 +12,9 @@ from asyncagents.domain.event import PartDelta, PartUpdated, PromptAnswered
 from asyncagents.engine.event.session_stream import EventBatch
 from asyncagents.llm.model import ChatRequest, ModelEvent, TextDelta
 from asyncagents.llm.scripted import Script, ScriptedModel, say
-from tests.flows.calling import Caller, Frame, calling
 from tests.flows.test_session_routes import HELLO, text
 from tests.support.runtime import PATIENCE, stage
+from tests.support.server import Caller, Frame, calling
 
 
 async def until(frames: AsyncIterator[Frame], kind: str) -> list[Frame]:

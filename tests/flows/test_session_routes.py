@@ -8,8 +8,8 @@ import pytest
 
 from asyncagents.domain.event import PermissionAsked, SessionIdle
 from asyncagents.llm.scripted import call, say
-from tests.flows.calling import calling
 from tests.support.runtime import CAREFUL, Gate
+from tests.support.server import calling
 
 
 def text(*words: str) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from asyncagents.app.backend import PolledDatabase
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
 from asyncagents.store.tx import Verb
 from asyncagents.version import VERSION
-from tests.flows.serving import serve, serving
 from tests.support.delegation import Scenes, launch, task_named, until_quiet, until_rest
+from tests.support.http import serve, serving
 from tests.support.runtime import PATIENCE, Gate, open_world
 
 T = TypeVar("T")

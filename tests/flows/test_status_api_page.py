@@ -12,9 +12,9 @@ import pytest
 from aiohttp import ClientSession
 
 from asyncagents.llm.scripted import call, fail, say
-from tests.flows.serving import Served, serving
 from tests.flows.test_pages import DOCS, blocks
 from tests.support.delegation import Scenes, launch, task_named, until_quiet
+from tests.support.http import Served, serving
 from tests.support.runtime import ECHO, PATIENCE
 
 PAGE = "status-api.md"

@@ -11,7 +11,6 @@ from asyncagents.client import BoardSnapshot, open_client
 from asyncagents.domain.conversation.part import ToolCompleted
 from asyncagents.llm.scripted import call, say
 from asyncagents.store.postgres.migrate import load_scripts, migrate
-from tests.flows.serving import serving
 from tests.support.delegation import (
     Scenes,
     fire,
@@ -26,6 +25,7 @@ from tests.support.delegation import (
     visible,
     with_id,
 )
+from tests.support.http import serving
 from tests.support.postgres.database import Server, database
 from tests.support.runtime import ECHO
 

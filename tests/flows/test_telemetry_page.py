@@ -13,8 +13,8 @@ from opentelemetry import trace
 from asyncagents import ScriptedModel, TelemetryConfig, open_runtime, say
 from asyncagents.engine.observer import NOOP_OBSERVER
 from asyncagents.llm.scripted import call
-from tests.flows.serving import serving
 from tests.flows.test_pages import DOCS, blocks
+from tests.support.http import serving
 from tests.support.runtime import ECHO
 from tests.support.telemetry import Collector, said, traced
 

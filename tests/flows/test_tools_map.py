@@ -8,9 +8,9 @@ import pytest
 
 from asyncagents.config.config import AgentConfig, CommandConfig
 from asyncagents.llm.scripted import call, say
-from tests.flows.calling import Caller
 from tests.flows.test_conversations import coding
 from tests.flows.test_session_routes import text
+from tests.support.server import Caller
 from tests.support.transfer import brought, elsewhere, exported
 
 NO_BASH = {"permission": "bash", "pattern": "*", "action": "deny"}

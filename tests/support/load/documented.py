@@ -33,8 +33,8 @@ from asyncagents.engine.tool import Ask, ToolContext
 from asyncagents.errors import RequestError
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.discovery import Listing
-from tests.flows.serving import serve
 from tests.support.delegation import launch, sync
+from tests.support.http import serve
 from tests.support.runtime import CAREFUL, ECHO, PATIENCE, assert_nothing_is_half_open, later
 from tests.support.webhook.delivery import Service
 
