@@ -19,24 +19,24 @@ from tests.support.store.lab import ALICE, BOB, MODEL, Lab, Step
 from tests.support.store.row import rewrite_call
 
 
-def with_summary(lab: Lab, *, since: int = 1, room: int | None = None) -> NewStep:
+def build_summary_step(lab: Lab, *, since: int = 1, room: int | None = None) -> NewStep:
     summary = NewSummary(lab.ids.message(), lab.ids.part(), MODEL, room)
     return replace(lab.new_step(since), summary=summary)
 
 
-async def start(lab: Lab, claim: Claim, *, room: int | None = None) -> Step:
-    new = with_summary(lab, room=room)
+async def start_summary(lab: Lab, claim: Claim, *, room: int | None = None) -> Step:
+    new = build_summary_step(lab, room=room)
     started = await lab.store.start_step(claim, new)
     assert started is not None
     return Step(started, new.request_id)
 
 
-def note(still: OpenItems) -> str:
+def note_open_items(still: OpenItems) -> str:
     calls = [call.tool for call in still.calls]
     return f"open: {calls} {[todo.content for todo in still.todos]} {still.prompt!r}"
 
 
-def done(
+def build_summary_end(
     lab: Lab, step: Step, *, text: str = "All that was.", tail: MessageId | None = None, fails: bool = False
 ) -> SummaryEnd:
     end = lab.step_end(step, text=text, error=unknown_error("no") if fails else None)
@@ -44,13 +44,13 @@ def done(
         end=end,
         position=step.started.position,
         tail_id=tail,
-        note=note,
+        note=note_open_items,
         note_id=lab.ids.part(),
         go_on="Go on.",
     )
 
 
-async def answered(lab: Lab) -> tuple[Claim, MessageId]:
+async def answer_first_prompt(lab: Lab) -> tuple[Claim, MessageId]:
     """A session whose first prompt has been answered and whose second is unread."""
     session_id, first, claim = await lab.prompted()
     await lab.end(claim, await lab.step(claim))
@@ -70,8 +70,8 @@ async def wish(lab: Lab, claim: Claim) -> MessageId:
 
 @pytest.mark.spec("S-09")
 async def test_a_step_without_room_becomes_a_request_for_a_summary(lab: Lab) -> None:
-    claim, _ = await answered(lab)
-    step = await start(lab, claim, room=1)
+    claim, _ = await answer_first_prompt(lab)
+    step = await start_summary(lab, claim, room=1)
     message = step.started.message
     assert message.summary
     assert message.agent == message.mode == "compaction"
@@ -84,25 +84,25 @@ async def test_a_step_without_room_becomes_a_request_for_a_summary(lab: Lab) -> 
 @pytest.mark.spec("S-09")
 async def test_where_nothing_was_said_since_the_last_summary_another_makes_no_more_room(lab: Lab) -> None:
     _, _, claim = await lab.prompted()
-    step = await start(lab, claim, room=1)
+    step = await start_summary(lab, claim, room=1)
     assert step.started.message.summary is None
 
 
 @pytest.mark.spec("S-09")
 async def test_a_step_that_fills_the_window_wants_a_summary_before_the_next(lab: Lab) -> None:
     _, _, claim = await lab.prompted()
-    step = await start(lab, claim)
+    step = await start_summary(lab, claim)
     after = await lab.store.finish_step(claim, replace(lab.step_end(step), full=True))
     assert after.control.compacting == SUMMARY_WANTED
     assert decide(after) == Rest("done"), "an answer that is complete stays the last word of its turn"
     await lab.prompt(claim.session_id, "more")
-    assert (await start(lab, claim)).started.message.summary
+    assert (await start_summary(lab, claim)).started.message.summary
 
 
 @pytest.mark.spec("S-09")
 async def test_a_step_that_was_refused_for_its_length_is_hidden_and_asked_again(lab: Lab) -> None:
-    claim, _ = await answered(lab)
-    step = await start(lab, claim)
+    claim, _ = await answer_first_prompt(lab)
+    step = await start_summary(lab, claim)
     end = replace(lab.step_end(step, error=context_overflow_error("too long")), full=True)
     after = await lab.store.finish_step(claim, end)
     assert after.control.compacting == SUMMARY_WANTED
@@ -113,7 +113,7 @@ async def test_a_step_that_was_refused_for_its_length_is_hidden_and_asked_again(
 @pytest.mark.spec("S-09")
 async def test_a_first_step_that_is_too_long_is_an_error(lab: Lab) -> None:
     _, _, claim = await lab.prompted()
-    step = await start(lab, claim)
+    step = await start_summary(lab, claim)
     end = replace(lab.step_end(step, error=context_overflow_error("too long")), full=True)
     after = await lab.store.finish_step(claim, end)
     assert after.control.compacting == 0
@@ -122,9 +122,9 @@ async def test_a_first_step_that_is_too_long_is_an_error(lab: Lab) -> None:
 
 @pytest.mark.spec("S-10")
 async def test_a_summary_stands_for_what_came_before_it_and_the_turn_goes_on(lab: Lab) -> None:
-    claim, _ = await answered(lab)
-    step = await start(lab, claim, room=1)
-    after = await lab.store.finish_summary(claim, done(lab, step))
+    claim, _ = await answer_first_prompt(lab)
+    step = await start_summary(lab, claim, room=1)
+    after = await lab.store.finish_summary(claim, build_summary_end(lab, step))
     assert decide(after) == CallModel()
     assert (after.control.compacting, after.control.summary) == (0, step.started.position)
     history = await lab.store.model_history(claim.session_id, whole=True)
@@ -136,9 +136,9 @@ async def test_a_summary_stands_for_what_came_before_it_and_the_turn_goes_on(lab
 
 @pytest.mark.spec("S-10")
 async def test_what_is_kept_begins_with_the_message_that_was_chosen(lab: Lab) -> None:
-    claim, first = await answered(lab)
-    step = await start(lab, claim, room=1)
-    await lab.store.finish_summary(claim, done(lab, step, tail=first))
+    claim, first = await answer_first_prompt(lab)
+    step = await start_summary(lab, claim, room=1)
+    await lab.store.finish_summary(claim, build_summary_end(lab, step, tail=first))
     history = await lab.store.model_history(claim.session_id, whole=True)
     assert history.entries[0].info.id == first
     (wished,) = [part for part in history.head[0].parts if isinstance(part, CompactionPart)]
@@ -158,8 +158,8 @@ async def test_what_is_open_is_written_beside_the_request(lab: Lab) -> None:
     await lab.start(claim, runs)
     facts = (WriteTodos(claim.session_id, todos),)
     await lab.store.finish_call(claim, runs.id, Completed("noted"), facts)
-    step = await start(lab, claim, room=1)
-    after = await lab.store.finish_summary(claim, done(lab, step))
+    step = await start_summary(lab, claim, room=1)
+    after = await lab.store.finish_summary(claim, build_summary_end(lab, step))
     asked = await lab.store.message(step.started.message.parent_id)
     assert [part.text for part in asked.parts if isinstance(part, TextPart)] == [
         f"open: ['{waits.tool}'] ['mend it'] 'hello'"
@@ -168,9 +168,9 @@ async def test_what_is_open_is_written_beside_the_request(lab: Lab) -> None:
 
 
 async def test_a_summary_ends_once(lab: Lab) -> None:
-    claim, _ = await answered(lab)
-    step = await start(lab, claim, room=1)
-    once = done(lab, step)
+    claim, _ = await answer_first_prompt(lab)
+    step = await start_summary(lab, claim, room=1)
+    once = build_summary_end(lab, step)
     first: Snapshot = await lab.store.finish_summary(claim, once)
     again = await lab.store.finish_summary(claim, once)
     assert again.control.positions == first.control.positions
@@ -180,9 +180,9 @@ async def test_a_summary_ends_once(lab: Lab) -> None:
 
 
 async def test_a_summary_that_failed_changes_nothing_for_the_model(lab: Lab) -> None:
-    claim, _ = await answered(lab)
-    step = await start(lab, claim, room=1)
-    after = await lab.store.finish_summary(claim, done(lab, step, fails=True))
+    claim, _ = await answer_first_prompt(lab)
+    step = await start_summary(lab, claim, room=1)
+    after = await lab.store.finish_summary(claim, build_summary_end(lab, step, fails=True))
     assert decide(after) == Rest("error")
     assert (after.control.compacting, after.control.summary, after.control.tail) == (0, 0, 0)
     assert not (await lab.store.model_history(claim.session_id, whole=True)).head
@@ -190,10 +190,10 @@ async def test_a_summary_that_failed_changes_nothing_for_the_model(lab: Lab) -> 
 
 @pytest.mark.spec("S-10")
 async def test_a_summary_that_was_cut_off_is_asked_for_again(lab: Lab) -> None:
-    claim, _ = await answered(lab)
-    first = await start(lab, claim, room=1)
+    claim, _ = await answer_first_prompt(lab)
+    first = await start_summary(lab, claim, room=1)
     claim = await lab.claim(claim.session_id, BOB, dead=ALICE)
-    second = await start(lab, claim)
+    second = await start_summary(lab, claim)
     assert second.started.message.summary
     assert second.started.message.parent_id == first.started.message.parent_id
 
@@ -205,8 +205,8 @@ async def test_who_wished_for_a_summary_is_answered_by_it(lab: Lab) -> None:
     await lab.store.rest(claim, 10**6, "done")
     wished = await wish(lab, claim)
     claim = await lab.claim(session_id)
-    step = await start(lab, claim)
-    after = await lab.store.finish_summary(claim, done(lab, step))
+    step = await start_summary(lab, claim)
+    after = await lab.store.finish_summary(claim, build_summary_end(lab, step))
     assert decide(after) == Rest("done")
     await lab.store.rest(claim, 10**6, "done")
     assert (await lab.store.input(wished)).answer_id == step.id
@@ -219,16 +219,16 @@ async def test_a_prompt_that_was_answered_keeps_its_answer_when_a_summary_follow
     step = await lab.step(claim)
     await wish(lab, claim)
     await lab.end(claim, step)
-    summary = await start(lab, claim)
+    summary = await start_summary(lab, claim)
     assert summary.started.message.summary
-    await lab.store.finish_summary(claim, done(lab, summary))
+    await lab.store.finish_summary(claim, build_summary_end(lab, summary))
     await lab.store.rest(claim, 10**6, "done")
     assert (await lab.store.input(prompt)).answer_id == step.id
 
 
 async def test_the_end_of_a_turn_forgets_a_summary_that_was_not_written(lab: Lab) -> None:
-    claim, _ = await answered(lab)
-    await start(lab, claim, room=1)
+    claim, _ = await answer_first_prompt(lab)
+    await start_summary(lab, claim, room=1)
     await lab.store.cancel(claim.session_id)
     claim = await lab.claim(claim.session_id, BOB, dead=ALICE)
     await lab.store.rest(claim, 10**6, "aborted")
@@ -236,11 +236,11 @@ async def test_the_end_of_a_turn_forgets_a_summary_that_was_not_written(lab: Lab
 
 
 async def test_a_run_that_lost_its_lease_summarises_nothing(lab: Lab) -> None:
-    claim, _ = await answered(lab)
-    step = await start(lab, claim, room=1)
+    claim, _ = await answer_first_prompt(lab)
+    step = await start_summary(lab, claim, room=1)
     await lab.claim(claim.session_id, BOB, dead=ALICE)
     with pytest.raises(ClaimLost):
-        await lab.store.finish_summary(claim, done(lab, step))
+        await lab.store.finish_summary(claim, build_summary_end(lab, step))
     with pytest.raises(ClaimLost):
         await lab.store.prune(claim, [PartId("prt_x")])
 

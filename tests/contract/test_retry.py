@@ -18,7 +18,7 @@ from tests.support.store.lab import ALICE, BOB, SPENT, Lab, Step
 BUSY = api_error("overloaded", is_retryable=True, status_code=529)
 
 
-def retrying(
+def build_retry(
     lab: Lab, step: Step, *, wait: int = 60_000, said: bool = False, tokens: Tokens | None = None
 ) -> StepRetry:
     message = step.started.message
@@ -34,18 +34,20 @@ def retrying(
     return StepRetry(end=replace(end, has_output=said), part=part, next_at=lab.clock.now() + wait)
 
 
-async def failed(lab: Lab, *, said: bool = False, tokens: Tokens | None = None) -> tuple[Claim, Step]:
+async def fail_first_step(
+    lab: Lab, *, said: bool = False, tokens: Tokens | None = None
+) -> tuple[Claim, Step]:
     """A session whose first try failed and which waits, nobody running it."""
     _, _, claim = await lab.prompted()
     step = await lab.step(claim)
-    snapshot = await lab.store.retry_step(claim, retrying(lab, step, said=said, tokens=tokens))
+    snapshot = await lab.store.retry_step(claim, build_retry(lab, step, said=said, tokens=tokens))
     assert await lab.store.park(claim, snapshot.control.wake_seq)
     return claim, step
 
 
 @pytest.mark.spec("C-05", "C-06")
 async def test_a_try_that_failed_waits_as_a_row_and_the_status_says_so(lab: Lab) -> None:
-    claim, step = await failed(lab)
+    claim, step = await fail_first_step(lab)
     due = lab.clock.now() + 60_000
     waiting = Retry(attempt=1, message="overloaded", next=due)
     assert await lab.store.status(claim.session_id) == waiting
@@ -60,7 +62,7 @@ async def test_a_try_that_failed_waits_as_a_row_and_the_status_says_so(lab: Lab)
 async def test_when_it_is_due_is_told_with_the_park_before_it_did_not_count(lab: Lab) -> None:
     """Whoever was told with the failure alone found nothing due, and looked again half a minute later."""
     _, _, claim = await lab.prompted()
-    snapshot = await lab.store.retry_step(claim, retrying(lab, await lab.step(claim)))
+    snapshot = await lab.store.retry_step(claim, build_retry(lab, await lab.step(claim)))
     assert await lab.store.next_due() is None
     lab.commits.clear()
     assert await lab.store.park(claim, snapshot.control.wake_seq)
@@ -68,7 +70,7 @@ async def test_when_it_is_due_is_told_with_the_park_before_it_did_not_count(lab:
 
 
 async def test_it_is_not_woken_before_it_is_due_and_once_when_it_is(lab: Lab) -> None:
-    claim, _ = await failed(lab)
+    claim, _ = await fail_first_step(lab)
     assert await lab.store.expire() == 0
     lab.clock.advance(60_000)
     lab.commits.clear()
@@ -81,7 +83,7 @@ async def test_a_session_that_a_call_holds_is_not_woken_for_its_next_try(lab: La
     """The call wakes it. A run before that could only stop again, and would be woken again, and again."""
     _, claim, (call,) = await lab.called(None)
     step = await lab.step(claim)
-    await lab.store.retry_step(claim, retrying(lab, step))
+    await lab.store.retry_step(claim, build_retry(lab, step))
     await lab.start(claim, call)
     await lab.store.open_call(claim, call.id, lab.waiting(kind))
     assert await lab.store.park(claim, (await lab.store.snapshot(claim)).control.wake_seq)
@@ -90,7 +92,7 @@ async def test_a_session_that_a_call_holds_is_not_woken_for_its_next_try(lab: La
 
 
 async def test_the_next_try_goes_on_under_the_message_that_said_nothing(lab: Lab) -> None:
-    claim, step = await failed(lab)
+    claim, step = await fail_first_step(lab)
     lab.clock.advance(60_000)
     await lab.store.expire()
     claim = await lab.claim(claim.session_id, BOB)
@@ -104,7 +106,7 @@ async def test_the_next_try_goes_on_under_the_message_that_said_nothing(lab: Lab
 
 
 async def test_what_was_said_is_closed_hidden_and_charged(lab: Lab) -> None:
-    claim, step = await failed(lab, said=True)
+    claim, step = await fail_first_step(lab, said=True)
     cut = await lab.store.message(step.id)
     assert isinstance(cut.info, AssistantMessage)
     assert isinstance(cut.info.error, APIError)
@@ -128,12 +130,12 @@ async def _woken(lab: Lab, claim: Claim) -> Claim:
 async def test_a_try_is_charged_what_it_reported_and_nothing_if_it_said_nothing(
     lab: Lab, said: bool, tokens: Tokens | None, charged: int
 ) -> None:
-    claim, _ = await failed(lab, said=said, tokens=tokens)
+    claim, _ = await fail_first_step(lab, said=said, tokens=tokens)
     assert ((await lab.store.session(claim.session_id)).tokens or Tokens.zero()).input == charged
 
 
 async def test_input_that_came_meanwhile_gets_a_message_of_its_own(lab: Lab) -> None:
-    claim, step = await failed(lab)
+    claim, step = await fail_first_step(lab)
     newer = await lab.prompt(claim.session_id, "and more")
     claim = await lab.claim(claim.session_id)
     waiting = await lab.store.snapshot(claim)
@@ -151,14 +153,14 @@ async def test_input_that_came_meanwhile_gets_a_message_of_its_own(lab: Lab) -> 
 async def test_a_wait_does_not_answer_those_who_wait(lab: Lab) -> None:
     _, prompt, claim = await lab.prompted()
     step = await lab.step(claim)
-    snapshot = await lab.store.retry_step(claim, retrying(lab, step))
+    snapshot = await lab.store.retry_step(claim, build_retry(lab, step))
     await lab.store.park(claim, snapshot.control.wake_seq)
     assert (await lab.store.input(prompt)).answer_id is None
 
 
 @pytest.mark.spec("C-10")
 async def test_an_abort_ends_the_wait(lab: Lab) -> None:
-    claim, step = await failed(lab)
+    claim, step = await fail_first_step(lab)
     await lab.store.cancel(claim.session_id)
     claim = await lab.claim(claim.session_id)
     snapshot = await lab.store.snapshot(claim)
@@ -174,7 +176,7 @@ async def test_an_abort_ends_the_wait(lab: Lab) -> None:
 async def test_a_repeated_retry_changes_nothing_and_another_run_may_not(lab: Lab) -> None:
     _, _, claim = await lab.prompted()
     step = await lab.step(claim)
-    retry = retrying(lab, step, tokens=SPENT)
+    retry = build_retry(lab, step, tokens=SPENT)
     first = await lab.store.retry_step(claim, retry)
     again = await lab.store.retry_step(claim, replace(retry, next_at=retry.next_at + 5))
     assert again.backoff == first.backoff
@@ -204,7 +206,7 @@ async def test_a_later_try_is_estimated_like_the_first(lab: Lab) -> None:
     await lab.prompt(session_id, "a long story " * 500)
     claim = await lab.claim(session_id)
     step = await lab.step(claim)
-    await lab.store.retry_step(claim, retrying(lab, step, wait=0))
+    await lab.store.retry_step(claim, build_retry(lab, step, wait=0))
     again = await lab.step(claim, since=step.started.position)
     await lab.end(claim, again, tokens=None)
     assert ((await lab.store.session(session_id)).tokens or Tokens.zero()).input > 1_000
@@ -223,7 +225,7 @@ async def test_a_request_that_failed_without_a_word_is_free_unless_it_was_aborte
 
 
 async def test_a_turn_that_ends_otherwise_during_the_wait_leaves_nothing_half_open(lab: Lab) -> None:
-    claim, step = await failed(lab)
+    claim, step = await fail_first_step(lab)
     await lab.prompt(claim.session_id)
     claim = await lab.claim(claim.session_id)
     snapshot = await lab.store.snapshot(claim)
@@ -236,7 +238,7 @@ async def test_a_turn_that_ends_otherwise_during_the_wait_leaves_nothing_half_op
 async def test_a_process_that_dies_while_it_waits_leaves_the_wait(lab: Lab) -> None:
     _, _, claim = await lab.prompted()
     step = await lab.step(claim)
-    await lab.store.retry_step(claim, retrying(lab, step))
+    await lab.store.retry_step(claim, build_retry(lab, step))
     claim = await lab.claim(claim.session_id, BOB, dead=ALICE)
     snapshot = await lab.store.snapshot(claim)
     assert snapshot.backoff is not None

@@ -6,7 +6,7 @@ from asyncagents.domain.conversation.part import FilePart
 from asyncagents.domain.conversation.session import NewSession
 from asyncagents.domain.event import SessionCreated
 from asyncagents.errors import InvalidInput
-from tests.contract.test_retry import failed
+from tests.contract.test_retry import fail_first_step
 from tests.support.store.lab import POOL, PROJECT, Lab
 
 
@@ -39,7 +39,7 @@ async def test_a_tree_is_at_work_while_any_of_it_is_ready_running_or_in_backoff(
     assert await lab.store.working_sessions(root) == ()
     await lab.prompt(child)
     assert await lab.store.working_sessions(root) == (child,)
-    claim, _ = await failed(lab)
+    claim, _ = await fail_first_step(lab)
     assert await lab.store.working_sessions(claim.session_id) == (claim.session_id,)
 
 

@@ -9,17 +9,17 @@ import pytest
 from asyncagents.testing.provider import Reply, Script, ToolUse
 from tests.support.process.command_line import CTRL_C, Desk, on_a_terminal, open_desk
 
-MAY_I = "[?] more > "
+PERMISSION_PROMPT = "[?] more > "
 WHICH = "do not answer) > "
 WHY = "ends its turn > "
 ASK_EDITS = {"edit": "ask"}
 
 
-def write(name: str, content: str) -> ToolUse:
+def write_use(name: str, content: str) -> ToolUse:
     return ToolUse("write", {"filePath": name, "content": content})
 
 
-def steps(*calls: ToolUse, text: str = "") -> Script:
+def script_steps(*calls: ToolUse, text: str = "") -> Script:
     """One step for each call, and the end."""
     return {"go": [*(Reply(text=text, tools=(call,)) for call in calls), Reply(text="Done.")]}
 
@@ -39,23 +39,23 @@ def put_slow(desk: Desk) -> None:
     script.chmod(0o755)
 
 
-def content(desk: Desk, name: str) -> str | None:
+def read_project_file(desk: Desk, name: str) -> str | None:
     path = desk.project / name
     return path.read_text() if path.exists() else None
 
 
 @pytest.mark.spec("X-06", "A-04")
 async def test_an_edit_shows_its_diff_and_is_made_when_it_is_approved(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, steps(write("a.txt", "one\ntwo\n"))) as (desk, _):
+    async with open_desk(tmp_path, script_steps(write_use("a.txt", "one\ntwo\n"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         async with on_a_terminal(desk, "run", "go", env={"NO_COLOR": "1"}) as terminal:
-            await terminal.until(MAY_I)
-            assert content(desk, "a.txt") is None
-            await terminal.answer("y", to=MAY_I)
+            await terminal.until(PERMISSION_PROMPT)
+            assert read_project_file(desk, "a.txt") is None
+            await terminal.answer("y", to=PERMISSION_PROMPT)
             code = await terminal.end()
-        made = content(desk, "a.txt")
+        made = read_project_file(desk, "a.txt")
 
-    asked, _, after = terminal.text.partition(MAY_I)
+    asked, _, after = terminal.text.partition(PERMISSION_PROMPT)
     assert (code, made) == (0, "one\ntwo\n")
     assert "write asks for the permission 'edit': a.txt\n" in asked
     assert "  @@ -0,0 +1,2 @@\n  +one\n  +two\n" in asked
@@ -67,27 +67,30 @@ async def test_an_edit_shows_its_diff_and_is_made_when_it_is_approved(tmp_path: 
 
 @pytest.mark.spec("X-06", "A-04")
 async def test_always_is_asked_once(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, steps(write("a.txt", "1"), write("b.txt", "2"))) as (desk, _):
+    async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"), write_use("b.txt", "2"))) as (
+        desk,
+        _,
+    ):
         desk.configure(permission=ASK_EDITS)
         async with on_a_terminal(desk, "run", "go") as terminal:
-            await terminal.answer("a", to=MAY_I)
+            await terminal.answer("a", to=PERMISSION_PROMPT)
             code = await terminal.end()
-        made = [content(desk, "a.txt"), content(desk, "b.txt")]
+        made = [read_project_file(desk, "a.txt"), read_project_file(desk, "b.txt")]
 
     assert (code, made) == (0, ["1", "2"])
-    assert terminal.text.count(MAY_I) == 1
+    assert terminal.text.count(PERMISSION_PROMPT) == 1
 
 
 @pytest.mark.spec("X-06", "A-04")
 async def test_a_no_with_a_message_lets_the_model_go_on(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, steps(write("a.txt", "1"))) as (desk, provider):
+    async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, provider):
         desk.configure(permission=ASK_EDITS)
         async with on_a_terminal(desk, "run", "go") as terminal:
-            await terminal.answer("maybe", to=MAY_I)
-            await terminal.answer("n", to=MAY_I)
+            await terminal.answer("maybe", to=PERMISSION_PROMPT)
+            await terminal.answer("n", to=PERMISSION_PROMPT)
             await terminal.answer("use tabs", to=WHY)
             code = await terminal.end()
-        made = content(desk, "a.txt")
+        made = read_project_file(desk, "a.txt")
 
     assert (code, made) == (0, None)
     assert "answer y, a, n, e, s or q; ? explains them\n" in terminal.text
@@ -96,13 +99,13 @@ async def test_a_no_with_a_message_lets_the_model_go_on(tmp_path: Path) -> None:
 
 
 async def test_a_no_without_a_word_ends_the_turn(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, steps(write("a.txt", "1"))) as (desk, provider):
+    async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, provider):
         desk.configure(permission=ASK_EDITS)
         async with on_a_terminal(desk, "run", "go") as terminal:
-            await terminal.answer("n", to=MAY_I)
+            await terminal.answer("n", to=PERMISSION_PROMPT)
             await terminal.answer("", to=WHY)
             await terminal.end()
-        made = content(desk, "a.txt")
+        made = read_project_file(desk, "a.txt")
 
     assert (made, provider.asked) == (None, 1)
     assert "write a.txt failed: The user rejected this tool call." in terminal.text
@@ -113,28 +116,28 @@ async def test_the_arguments_are_edited_in_the_persons_editor(tmp_path: Path) ->
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\nsed -i "s/mine/yours/" "$1"\n')
     editor.chmod(0o755)
-    async with open_desk(tmp_path, steps(write("a.txt", "mine"))) as (desk, provider):
+    async with open_desk(tmp_path, script_steps(write_use("a.txt", "mine"))) as (desk, provider):
         desk.configure(permission=ASK_EDITS)
         async with on_a_terminal(desk, "run", "go", env={"EDITOR": str(editor)}) as terminal:
-            await terminal.answer("e", to=MAY_I)
+            await terminal.answer("e", to=PERMISSION_PROMPT)
             code = await terminal.end()
-        made = content(desk, "a.txt")
+        made = read_project_file(desk, "a.txt")
 
     assert (code, made) == (0, "yours")
     assert "The user changed the arguments" in str(provider.requests[-1].body["messages"])
 
 
 async def test_without_an_editor_the_arguments_are_typed(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, steps(write("a.txt", "mine"))) as (desk, _):
+    async with open_desk(tmp_path, script_steps(write_use("a.txt", "mine"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         async with on_a_terminal(desk, "run", "go") as terminal:
-            await terminal.answer("e", to=MAY_I)
+            await terminal.answer("e", to=PERMISSION_PROMPT)
             await terminal.answer("{oops", to="as JSON on one line > ")
-            await terminal.answer("e", to=MAY_I)
+            await terminal.answer("e", to=PERMISSION_PROMPT)
             given = json.dumps({"filePath": "b.txt", "content": "yours"})
             await terminal.answer(given, to="as JSON on one line > ")
             code = await terminal.end()
-        made = [content(desk, "a.txt"), content(desk, "b.txt")]
+        made = [read_project_file(desk, "a.txt"), read_project_file(desk, "b.txt")]
 
     assert (code, made) == (0, [None, "yours"])
     assert "the arguments are not JSON" in terminal.text
@@ -148,7 +151,7 @@ async def test_questions_are_answered_by_number_or_with_words(tmp_path: Path) ->
         {"question": "Which sizes?", "options": [{"label": "S"}, {"label": "L"}], "multiple": True},
         {"question": "For whom?"},
     ]
-    script = steps(ToolUse("question", {"questions": questions}))
+    script = script_steps(ToolUse("question", {"questions": questions}))
     async with (
         open_desk(tmp_path, script) as (desk, provider),
         on_a_terminal(desk, "run", "go") as terminal,
@@ -169,10 +172,10 @@ async def test_questions_are_answered_by_number_or_with_words(tmp_path: Path) ->
 
 @pytest.mark.spec("X-06", "A-04", "C-04")
 async def test_what_is_left_open_is_listed_and_answered_from_another_process(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, steps(write("a.txt", "1"))) as (desk, _):
+    async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         async with on_a_terminal(desk, "run", "go") as terminal:
-            await terminal.answer("q", to=MAY_I)
+            await terminal.answer("q", to=PERMISSION_PROMPT)
             code = await terminal.end()
         listed = await desk.run("asks")
         (ask,) = (await desk.run("asks", "--json")).json["asks"]
@@ -180,7 +183,7 @@ async def test_what_is_left_open_is_listed_and_answered_from_another_process(tmp
         again = await desk.run("answer", ask["id"], "once")
         otherwise = await desk.run("answer", ask["id"], "reject")
         none = await desk.run("asks")
-        made = content(desk, "a.txt")
+        made = read_project_file(desk, "a.txt")
 
     assert code == 3
     assert f"`asyncagents answer {ask['id']} once|always|reject` answers and continues" in terminal.text
@@ -201,43 +204,46 @@ async def test_what_is_left_open_is_listed_and_answered_from_another_process(tmp
 
 @pytest.mark.spec("X-06", "A-04", "C-01")
 async def test_an_ask_outlives_the_process_that_was_killed_over_it(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, steps(write("a.txt", "1"))) as (desk, _):
+    async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         async with on_a_terminal(desk, "run", "go") as terminal:
-            await terminal.until(MAY_I)
+            await terminal.until(PERMISSION_PROMPT)
             terminal.process.send_signal(signal.SIGKILL)
             assert await terminal.end() == -signal.SIGKILL
         (ask,) = (await desk.run("asks", "--json")).json["asks"]
         answered = await desk.run("answer", ask["id"], "once")
-        made = content(desk, "a.txt")
+        made = read_project_file(desk, "a.txt")
 
     assert (answered.code, answered.out, made) == (0, "Done.\n", "1")
 
 
 @pytest.mark.spec("X-06", "A-04")
 async def test_what_is_answered_elsewhere_disappears_from_the_terminal(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, steps(write("a.txt", "1"), write("b.txt", "2"))) as (desk, _):
+    async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"), write_use("b.txt", "2"))) as (
+        desk,
+        _,
+    ):
         desk.configure(permission=ASK_EDITS)
         async with on_a_terminal(desk, "run", "go") as terminal:
-            await terminal.until(MAY_I)
+            await terminal.until(PERMISSION_PROMPT)
             (ask,) = (await desk.run("asks", "--json")).json["asks"]
             answered = await desk.run("answer", ask["id"], "once", "--detach")
             await terminal.until("no longer asked: it was answered elsewhere")
             await terminal.until("'edit': b.txt")
             terminal.press(b"y\n")
             code = await terminal.end()
-        made = [content(desk, "a.txt"), content(desk, "b.txt")]
+        made = [read_project_file(desk, "a.txt"), read_project_file(desk, "b.txt")]
 
     assert (answered.code, answered.out, code, made) == (0, "", 0, ["1", "2"])
 
 
 async def test_an_answer_to_what_another_process_works_on_leaves_the_rest_to_it(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, beside_a_slow_one(write("a.txt", "1"))) as (desk, _):
+    async with open_desk(tmp_path, beside_a_slow_one(write_use("a.txt", "1"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         put_slow(desk)
         async with on_a_terminal(desk, "run", "go") as terminal:
             await terminal.until("begun")
-            await terminal.until(MAY_I)
+            await terminal.until(PERMISSION_PROMPT)
             (ask,) = (await desk.run("asks", "--json")).json["asks"]
             answered = await desk.run("answer", ask["id"], "once")
             code = await terminal.end()
@@ -249,10 +255,10 @@ async def test_an_answer_to_what_another_process_works_on_leaves_the_rest_to_it(
 
 @pytest.mark.spec("C-10", "X-06")
 async def test_ctrl_c_at_the_question_cancels(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, steps(write("a.txt", "1"))) as (desk, _):
+    async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         async with on_a_terminal(desk, "run", "go") as terminal:
-            await terminal.until(MAY_I)
+            await terminal.until(PERMISSION_PROMPT)
             terminal.press(CTRL_C)
             code = await terminal.end()
         left = await desk.run("asks", "--all", "--json")
@@ -263,13 +269,13 @@ async def test_ctrl_c_at_the_question_cancels(tmp_path: Path) -> None:
 
 @pytest.mark.spec("C-03", "X-06")
 async def test_a_sibling_works_and_shows_its_output_while_a_person_is_asked(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, beside_a_slow_one(write("a.txt", "1"))) as (desk, _):
+    async with open_desk(tmp_path, beside_a_slow_one(write_use("a.txt", "1"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         put_slow(desk)
         async with on_a_terminal(desk, "run", "go", env={"NO_COLOR": "1"}) as terminal:
             await terminal.until("bash: ./slow\n")
             await terminal.until("  begun\n")
-            await terminal.answer("y", to=MAY_I)
+            await terminal.answer("y", to=PERMISSION_PROMPT)
             code = await terminal.end()
 
     assert code == 0
@@ -280,7 +286,7 @@ async def test_a_sibling_works_and_shows_its_output_while_a_person_is_asked(tmp_
 
 @pytest.mark.spec("A-04", "X-06")
 async def test_an_ask_of_a_child_says_for_whom_it_is(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, steps(write("a.txt", "1"))) as (desk, _):
+    async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         async with desk.look() as runtime:
             root = await runtime.create_session(title="Ship it", directory=desk.project)
@@ -288,9 +294,9 @@ async def test_an_ask_of_a_child_says_for_whom_it_is(tmp_path: Path) -> None:
             await runtime.send(root.id, "hello", model="local/m")
             await runtime.send(child.id, "go", model="local/m")
         async with on_a_terminal(desk, "run", "--session", root.id, env={"NO_COLOR": "1"}) as terminal:
-            await terminal.answer("y", to=MAY_I)
+            await terminal.answer("y", to=PERMISSION_PROMPT)
             code = await terminal.end()
-        made = content(desk, "a.txt")
+        made = read_project_file(desk, "a.txt")
 
     assert (code, made) == (0, "1")
     assert "  for Ship it > Notes\n" in terminal.text
@@ -298,22 +304,22 @@ async def test_an_ask_of_a_child_says_for_whom_it_is(tmp_path: Path) -> None:
 
 
 async def test_what_was_typed_before_a_question_does_not_answer_it(tmp_path: Path) -> None:
-    reply = Reply(text="one two three four", chunks=4, gap=0.2, tools=(write("a.txt", "1"),))
+    reply = Reply(text="one two three four", chunks=4, gap=0.2, tools=(write_use("a.txt", "1"),))
     async with open_desk(tmp_path, {"go": [reply, Reply(text="Done.")]}) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         async with on_a_terminal(desk, "run", "go") as terminal:
             await terminal.until("one")
             terminal.press(b"y\n")
-            await terminal.answer("n no thanks", to=MAY_I)
+            await terminal.answer("n no thanks", to=PERMISSION_PROMPT)
             code = await terminal.end()
-        made = content(desk, "a.txt")
+        made = read_project_file(desk, "a.txt")
 
     assert (code, made) == (0, None)
 
 
 @pytest.mark.spec("X-06", "A-04")
 async def test_where_there_is_no_terminal_it_waits_and_says_how_to_answer(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, steps(write("a.txt", "1"))) as (desk, provider):
+    async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, provider):
         desk.configure(permission=ASK_EDITS)
         ran = await desk.run("run", "go", "--json")
         (wait,) = ran.json["waits"]
@@ -326,15 +332,15 @@ async def test_where_there_is_no_terminal_it_waits_and_says_how_to_answer(tmp_pa
 
 
 async def test_an_answer_may_come_with_other_arguments_or_be_left_to_others(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, steps(write("a.txt", "mine"))) as (desk, _):
+    async with open_desk(tmp_path, script_steps(write_use("a.txt", "mine"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         first = await desk.run("run", "go", "--json")
         ask_id = first.json["waits"][0]["ask"]
         given = json.dumps({"filePath": "a.txt", "content": "yours"})
         detached = await desk.run("answer", ask_id, "once", "--input", given, "--detach")
-        before = content(desk, "a.txt")
+        before = read_project_file(desk, "a.txt")
         went_on = await desk.run("run", "--continue")
-        made = content(desk, "a.txt")
+        made = read_project_file(desk, "a.txt")
 
     assert (detached.code, detached.out, before) == (0, "", None)
     assert f"`asyncagents run --session {first.json['session']}` continues" in detached.err
@@ -354,7 +360,7 @@ async def test_an_answer_may_come_with_other_arguments_or_be_left_to_others(tmp_
 async def test_an_answer_of_the_wrong_kind_is_refused(
     tmp_path: Path, words: tuple[str, ...], error: str
 ) -> None:
-    async with open_desk(tmp_path, steps(write("a.txt", "1"))) as (desk, _):
+    async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         ask_id = (await desk.run("run", "go", "--json")).json["waits"][0]["ask"]
         refused = await desk.run("answer", ask_id, *words)
@@ -377,7 +383,10 @@ async def test_an_id_that_nobody_knows_is_refused(tmp_path: Path) -> None:
 
 async def test_a_question_is_answered_from_another_process(tmp_path: Path) -> None:
     questions = [{"question": "Which?", "options": [{"label": "Red"}, {"label": "Blue"}]}]
-    async with open_desk(tmp_path, steps(ToolUse("question", {"questions": questions}))) as (desk, provider):
+    async with open_desk(tmp_path, script_steps(ToolUse("question", {"questions": questions}))) as (
+        desk,
+        provider,
+    ):
         ask_id = (await desk.run("run", "go", "--json")).json["waits"][0]["ask"]
         too_many = await desk.run("answer", ask_id, "Red", "Blue")
         answered = await desk.run("answer", ask_id, "Blue")
@@ -389,12 +398,12 @@ async def test_a_question_is_answered_from_another_process(tmp_path: Path) -> No
 
 @pytest.mark.spec("A-03", "X-06")
 async def test_rules_of_a_session_come_from_the_command_line_and_a_deny_wins(tmp_path: Path) -> None:
-    script = steps(write("a.txt", "1"), write("secret.txt", "2"))
+    script = script_steps(write_use("a.txt", "1"), write_use("secret.txt", "2"))
     async with open_desk(tmp_path, script) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         ran = await desk.run("run", "go", "--deny", "write:secret*", "--allow", "edit")
         resumed = await desk.run("run", "--continue", "more", "--allow", "edit")
-        made = [content(desk, "a.txt"), content(desk, "secret.txt")]
+        made = [read_project_file(desk, "a.txt"), read_project_file(desk, "secret.txt")]
 
     assert (ran.code, ran.out, made) == (0, "Done.\n", ["1", None])
     assert "write secret.txt failed: Not allowed here" in ran.err
@@ -402,7 +411,10 @@ async def test_rules_of_a_session_come_from_the_command_line_and_a_deny_wins(tmp
 
 
 async def test_a_turn_that_reached_its_step_limit_says_so(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, steps(write("a.txt", "1"), write("b.txt", "2"))) as (desk, _):
+    async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"), write_use("b.txt", "2"))) as (
+        desk,
+        _,
+    ):
         desk.configure(agent={"build": {"steps": 1}})
         ran = await desk.run("run", "go")
 
@@ -411,12 +423,12 @@ async def test_a_turn_that_reached_its_step_limit_says_so(tmp_path: Path) -> Non
 
 
 async def test_an_ask_that_was_left_is_put_at_the_terminal_of_the_next_run(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, steps(write("a.txt", "1"))) as (desk, _):
+    async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         first = await desk.run("run", "go", "--json")
         session_id = first.json["session"]
         async with on_a_terminal(desk, "run", "--session", session_id) as terminal:
-            await terminal.answer("y", to=MAY_I)
+            await terminal.answer("y", to=PERMISSION_PROMPT)
             code = await terminal.end()
         shown = await desk.run("show", session_id)
         left = await desk.run("asks", "--session", session_id, "--json")
@@ -429,12 +441,12 @@ async def test_an_ask_that_was_left_is_put_at_the_terminal_of_the_next_run(tmp_p
 @pytest.mark.spec("Z-06", "X-06")
 async def test_an_unclear_line_is_allowed_as_it_stands_and_keys_are_explained(tmp_path: Path) -> None:
     line = ToolUse("bash", {"command": "echo $(date +%Y) >> years"})
-    async with open_desk(tmp_path, steps(line, line)) as (desk, _):
+    async with open_desk(tmp_path, script_steps(line, line)) as (desk, _):
         async with on_a_terminal(desk, "run", "go", env={"NO_COLOR": "1", "COLUMNS": "80"}) as terminal:
-            await terminal.answer("?", to=MAY_I)
-            await terminal.answer("a", to=MAY_I)
+            await terminal.answer("?", to=PERMISSION_PROMPT)
+            await terminal.answer("a", to=PERMISSION_PROMPT)
             code = await terminal.end()
-        years = content(desk, "years")
+        years = read_project_file(desk, "years")
 
     assert code == 0
     assert (years or "").count("\n") == 2
@@ -446,9 +458,12 @@ async def test_an_unclear_line_is_allowed_as_it_stands_and_keys_are_explained(tm
 
 
 async def test_the_choices_are_set_off_on_a_terminal_with_colours(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, steps(write("a.txt", "1"))) as (desk, _):
+    async with open_desk(tmp_path, script_steps(write_use("a.txt", "1"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         async with on_a_terminal(desk, "run", "go") as terminal:
-            await terminal.answer("y", to=MAY_I)
+            await terminal.answer("y", to=PERMISSION_PROMPT)
             await terminal.end()
-    assert f"\x1b[1m[y] once  [a] always (all edits in this project)  [n] no  {MAY_I}\x1b[0m" in terminal.text
+    assert (
+        f"\x1b[1m[y] once  [a] always (all edits in this project)  [n] no  {PERMISSION_PROMPT}\x1b[0m"
+        in terminal.text
+    )

@@ -10,14 +10,14 @@ from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock
 from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.provider import Reply, Script, ToolUse
-from tests.flows.test_pages import blocks
+from tests.flows.test_pages import code_blocks
 from tests.support.process.command_line import Desk, open_desk
 from tests.support.runtime import later, open_world
 
 DEPLOYS = Reply(text="I will.", tools=(ToolUse(name="deploy", args={"version": "v2"}),))
 SCRIPT: Script = {"ship": [DEPLOYS, Reply(text="So much for v2.")]}
 DAY_MS = 24 * 3600 * 1000
-TOOL = blocks("async-tools.md")[0]
+TOOL = code_blocks("async-tools.md")[0]
 
 
 async def with_tool(desk: Desk, code: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from asyncagents import SessionId
 from asyncagents.testing.provider import Reply
-from tests.e2e.test_cli_ask import ASK_EDITS, MAY_I, content, steps, write
+from tests.e2e.test_cli_ask import ASK_EDITS, PERMISSION_PROMPT, read_project_file, script_steps, write_use
 from tests.support.process.command_line import Desk, ended, on_a_terminal, open_desk, said, slow
 from tests.support.process.serve_kit import Server, serving
 
@@ -27,7 +27,7 @@ async def only_session(desk: Desk) -> SessionId:
 
 
 async def test_a_run_works_in_the_server_of_its_data(tmp_path: Path) -> None:
-    script = {"go": [Reply(text="", tools=(write("a.txt", "1\n"),)), Reply(text="Done there.")]}
+    script = {"go": [Reply(text="", tools=(write_use("a.txt", "1\n"),)), Reply(text="Done there.")]}
     async with open_desk(tmp_path, script) as (desk, _):
         desk.configure(permission={"edit": "allow"})
         async with serving(desk) as server:
@@ -83,14 +83,16 @@ async def test_another_signal_only_ends_the_looking_on(tmp_path: Path) -> None:
 
 
 async def test_what_needs_leave_is_asked_here(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, steps(write("a.txt", "one\n"), write("b.txt", "two\n"))) as (desk, _):
+    async with open_desk(
+        tmp_path, script_steps(write_use("a.txt", "one\n"), write_use("b.txt", "two\n"))
+    ) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         async with serving(desk), on_a_terminal(desk, "run", "go", env={"NO_COLOR": "1"}) as terminal:
-            await terminal.answer("y", to=MAY_I)
-            await terminal.answer("n", to=MAY_I)
+            await terminal.answer("y", to=PERMISSION_PROMPT)
+            await terminal.answer("n", to=PERMISSION_PROMPT)
             await terminal.answer("not that one", to="ends its turn > ")
             code = await terminal.end()
-        made = [content(desk, "a.txt"), content(desk, "b.txt")]
+        made = [read_project_file(desk, "a.txt"), read_project_file(desk, "b.txt")]
 
     assert (code, made) == (0, ["one\n", None])
     assert "write asks for the permission 'edit': a.txt\n" in terminal.text
@@ -117,7 +119,7 @@ async def test_a_server_of_other_data_gets_the_token_and_the_content_of_files(tm
 
 
 async def test_what_a_server_of_other_data_waits_for_is_answered_there(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, steps(write("a.txt", "one\n"))) as (desk, _):
+    async with open_desk(tmp_path, script_steps(write_use("a.txt", "one\n"))) as (desk, _):
         desk.configure(permission=ASK_EDITS)
         async with serving(desk) as server:
             words, token = stranger(desk, server)

@@ -10,7 +10,7 @@ from asyncagents import SessionId
 from asyncagents.testing.provider import Reply, Script, ToolUse
 from tests.support.process.command_line import Desk, Ran, on_a_terminal, open_desk
 
-TOOLS = '''
+SHIP_TOOLS = '''
 from asyncagents import Pending, ToolContext, ToolResult, approval, async_tool
 
 
@@ -33,15 +33,15 @@ DEPLOY = ToolUse("deploy", {"version": "v2"})
 MAY = ToolUse("may_ship", {"version": "v2"})
 
 
-def script(*calls: ToolUse) -> Script:
+def script_step(*calls: ToolUse) -> Script:
     return {"go": [Reply(text="I will.", tools=calls), Reply(text="Done.")]}
 
 
-async def parked(desk: Desk, *words: str) -> tuple[Ran, SessionId, list[str]]:
+async def run_until_parked(desk: Desk, *words: str) -> tuple[Ran, SessionId, list[str]]:
     """A run that ends with calls open: how it ended, and their ids."""
     folder = desk.project / ".asyncagents" / "tools"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "ship.py").write_text(TOOLS)
+    (folder / "ship.py").write_text(SHIP_TOOLS)
     ran = await desk.run("run", *(words or ("go",)))
     assert ran.code == 3, ran.err
     (session,) = (await desk.run("sessions", "--json")).json
@@ -51,8 +51,8 @@ async def parked(desk: Desk, *words: str) -> tuple[Ran, SessionId, list[str]]:
 
 @pytest.mark.spec("P-04", "P-05", "X-06")
 async def test_a_worker_gives_the_result_after_the_agent_has_gone(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, script(DEPLOY)) as (desk, provider):
-        ran, session_id, (call_id,) = await parked(desk)
+    async with open_desk(tmp_path, script_step(DEPLOY)) as (desk, provider):
+        ran, session_id, (call_id,) = await run_until_parked(desk)
         listed = await desk.run("pending")
         given = await desk.run(
             "submit", call_id, "v2 is live", "--title", "Deployed", "--metadata", '{"n": 1}'
@@ -93,8 +93,8 @@ async def test_a_worker_gives_the_result_after_the_agent_has_gone(tmp_path: Path
 
 @pytest.mark.spec("P-05")
 async def test_what_the_tool_does_not_take_is_refused_and_the_call_still_waits(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, script(DEPLOY)) as (desk, _):
-        _, _, (call_id,) = await parked(desk)
+    async with open_desk(tmp_path, script_step(DEPLOY)) as (desk, _):
+        _, _, (call_id,) = await run_until_parked(desk)
         refused = await desk.run("submit", call_id, "2.0")
         distrusted = await desk.run("submit", call_id, "v2", env={"ASYNCAGENTS_TRUST": ""})
         ran = await desk.run("submit", call_id[:-4], "v2 is live", "--run")
@@ -108,9 +108,9 @@ async def test_what_the_tool_does_not_take_is_refused_and_the_call_still_waits(t
 
 
 async def test_what_is_wrong_with_a_submission_is_one_sentence(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, script(DEPLOY)) as (desk, _):
+    async with open_desk(tmp_path, script_step(DEPLOY)) as (desk, _):
         empty = await desk.run("submit", "tool_nowhere", "x")
-        _, session_id, (call_id,) = await parked(desk)
+        _, session_id, (call_id,) = await run_until_parked(desk)
         tries = [
             await desk.run("submit", *words)
             for words in (
@@ -133,8 +133,8 @@ async def test_what_is_wrong_with_a_submission_is_one_sentence(tmp_path: Path) -
 
 @pytest.mark.spec("P-14")
 async def test_a_pending_call_is_cancelled_as_a_task_is(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, script(DEPLOY, MAY)) as (desk, _):
-        _, session_id, (first, second) = await parked(desk)
+    async with open_desk(tmp_path, script_step(DEPLOY, MAY)) as (desk, _):
+        _, session_id, (first, second) = await run_until_parked(desk)
         ended = await desk.run("cancel", first, second[:-3], "--json")
         again = await desk.run("cancel", first)
         unknown = await desk.run("cancel", "tool_nowhere")
@@ -155,8 +155,8 @@ async def test_a_pending_call_is_cancelled_as_a_task_is(tmp_path: Path) -> None:
 
 @pytest.mark.spec("A-04", "X-06")
 async def test_an_approval_says_whom_it_asks_and_is_decided_by_name(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, script(MAY)) as (desk, provider):
-        ran, session_id, (call_id,) = await parked(desk)
+    async with open_desk(tmp_path, script_step(MAY)) as (desk, provider):
+        ran, session_id, (call_id,) = await run_until_parked(desk)
         listed = await desk.run("asks")
         in_json = (await desk.run("asks", "--json")).json
         pending = (await desk.run("pending", "--json")).json
@@ -192,10 +192,10 @@ async def test_an_approval_says_whom_it_asks_and_is_decided_by_name(tmp_path: Pa
 
 
 async def test_an_approval_is_decided_at_the_terminal_with_a_remark(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, script(MAY)) as (desk, provider):
+    async with open_desk(tmp_path, script_step(MAY)) as (desk, provider):
         folder = desk.project / ".asyncagents" / "tools"
         folder.mkdir(parents=True)
-        (folder / "ship.py").write_text(TOOLS)
+        (folder / "ship.py").write_text(SHIP_TOOLS)
         async with on_a_terminal(desk, "run", "go", env={"NO_COLOR": "1"}) as terminal:
             await terminal.answer("2", to="(q: quit) > ")
             await terminal.answer("not on a Friday", to="or Enter alone > ")
@@ -208,8 +208,8 @@ async def test_an_approval_is_decided_at_the_terminal_with_a_remark(tmp_path: Pa
 
 async def test_a_wait_is_shown_and_ended_by_a_prompt(tmp_path: Path) -> None:
     wait = ToolUse("wait", {"seconds": 3600, "reminder": "Look at the build."})
-    async with open_desk(tmp_path, script(wait)) as (desk, provider):
-        ran, session_id, (call_id,) = await parked(desk)
+    async with open_desk(tmp_path, script_step(wait)) as (desk, provider):
+        ran, session_id, (call_id,) = await run_until_parked(desk)
         listed = await desk.run("pending")
         why = await desk.run("why", session_id)
         ended = await desk.run("run", "--session", session_id, "Never mind.")

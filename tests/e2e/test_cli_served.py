@@ -7,9 +7,9 @@ import pytest
 
 from asyncagents import SessionId
 from asyncagents.domain.conversation.status import Idle
-from tests.e2e.test_cli_ask import ASK_EDITS, steps, write
-from tests.e2e.test_cli_pending import DEPLOY, parked, script
-from tests.e2e.test_cli_tasks import QUICK, trees
+from tests.e2e.test_cli_ask import ASK_EDITS, script_steps, write_use
+from tests.e2e.test_cli_pending import DEPLOY, run_until_parked, script_step
+from tests.e2e.test_cli_tasks import FAN_OUT, list_task_trees
 from tests.support.process.command_line import ended, open_desk, said, slow
 from tests.support.process.serve_kit import serving
 
@@ -38,8 +38,8 @@ async def test_doctor_names_the_server(tmp_path: Path) -> None:
 
 
 async def test_a_result_is_taken_up_by_the_server(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, script(DEPLOY)) as (desk, _):
-        _, session_id, (call_id,) = await parked(desk)
+    async with open_desk(tmp_path, script_step(DEPLOY)) as (desk, _):
+        _, session_id, (call_id,) = await run_until_parked(desk)
         async with serving(desk) as server:
             given = await desk.run("submit", call_id, "v2 is live")
             async with desk.look() as runtime:
@@ -52,8 +52,8 @@ async def test_a_result_is_taken_up_by_the_server(tmp_path: Path) -> None:
 
 
 async def test_a_result_with_run_shows_what_the_server_does(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, script(DEPLOY)) as (desk, _):
-        _, _, (call_id,) = await parked(desk)
+    async with open_desk(tmp_path, script_step(DEPLOY)) as (desk, _):
+        _, _, (call_id,) = await run_until_parked(desk)
         async with serving(desk):
             given = await desk.run("submit", call_id, "v2 is live", "--run", "--json")
 
@@ -61,7 +61,10 @@ async def test_a_result_with_run_shows_what_the_server_does(tmp_path: Path) -> N
 
 
 async def test_an_answer_shows_what_the_server_does_with_it(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, steps(write("a.txt", "one"), write("b.txt", "two"))) as (desk, _):
+    async with open_desk(tmp_path, script_steps(write_use("a.txt", "one"), write_use("b.txt", "two"))) as (
+        desk,
+        _,
+    ):
         desk.configure(permission=ASK_EDITS)
         first = await desk.run("run", "go")
         async with serving(desk) as server:
@@ -81,9 +84,9 @@ async def test_an_answer_shows_what_the_server_does_with_it(tmp_path: Path) -> N
 
 
 async def test_a_follow_up_is_worked_on_there(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, QUICK) as (desk, _), serving(desk) as server:
+    async with open_desk(tmp_path, FAN_OUT) as (desk, _), serving(desk) as server:
         ran = await desk.run("run", "Fan out", "--json")
-        [root] = await trees(desk)
+        [root] = await list_task_trees(desk)
         task_id = root["tasks"][0]["session"]
         resumed = await desk.run("resume", task_id, "And more?", "--key", "k")
         left = await desk.run("resume", task_id, "And more?", "--key", "k", "--detach")

@@ -19,7 +19,7 @@ WRITES = ToolUse(name="bash", args={"command": "touch a.txt", "description": "ma
 LOOKS = ToolUse(name="list", args={"path": "."})
 
 
-def launch(description: str, prompt: str) -> ToolUse:
+def launch_use(description: str, prompt: str) -> ToolUse:
     return ToolUse(
         name="asyncagents_task", args={"description": description, "prompt": prompt, "agent": "general"}
     )
@@ -27,15 +27,15 @@ def launch(description: str, prompt: str) -> ToolUse:
 
 STUCK: Script = {
     "Fan out": [
-        Reply(text="", tools=(launch("Read A", "stay"), launch("Read B", "stay"))),
+        Reply(text="", tools=(launch_use("Read A", "stay"), launch_use("Read B", "stay"))),
         Reply(text="Waiting."),
         *[Reply(text="All are in.")] * 2,
     ],
     "stay": [Reply(text="", tools=(LOOKS,)), HANG],
 }
-QUICK: Script = {
+FAN_OUT: Script = {
     "Fan out": [
-        Reply(text="", tools=(launch("Read A", "go"), launch("Read B", "go"))),
+        Reply(text="", tools=(launch_use("Read A", "go"), launch_use("Read B", "go"))),
         Reply(text="Waiting."),
         *[Reply(text="All are in.")] * 2,
     ],
@@ -51,7 +51,7 @@ async def stuck(provider: Provider) -> None:
     await provider.wait_for(lambda: provider.asked >= ASKED and provider.active == 2)
 
 
-async def trees(desk: Desk, *words: str) -> list[dict[str, Any]]:
+async def list_task_trees(desk: Desk, *words: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = (await desk.run("tasks", "--json", *words)).json
     return found
 
@@ -61,7 +61,7 @@ async def test_a_tree_is_seen_explained_and_ended_while_another_process_works(tm
     async with open_desk(tmp_path, STUCK) as (desk, provider):
         worker = await desk.start("run", "Fan out")
         await stuck(provider)
-        [root] = await trees(desk)
+        [root] = await list_task_trees(desk)
         first, second = root["tasks"]
         drawn = await desk.run("tasks")
         listed, told = await desk.run("sessions"), await desk.run("show")
@@ -74,7 +74,7 @@ async def test_a_tree_is_seen_explained_and_ended_while_another_process_works(tm
         again = await desk.run("cancel", first["session"])
         batch = await desk.run("cancel", first["task"]["batchId"], "--json")
         watched, streamed, ran = [await ended(each) for each in (lines, snapshots, worker)]
-        [after] = await trees(desk)
+        [after] = await list_task_trees(desk)
 
     states = [root["state"], first["state"], second["state"]]
     assert states == ["waiting", "streaming", "streaming"]
@@ -106,15 +106,15 @@ async def test_a_tree_is_seen_explained_and_ended_while_another_process_works(tm
 
 @pytest.mark.spec("T-08", "T-10")
 async def test_a_follow_up_is_worked_on_until_the_tree_rests(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, QUICK) as (desk, _):
+    async with open_desk(tmp_path, FAN_OUT) as (desk, _):
         ran = await desk.run("run", "Fan out", "--json")
-        [root] = await trees(desk)
+        [root] = await list_task_trees(desk)
         task_id = root["tasks"][0]["session"]
         resumed = await desk.run("resume", task_id[:-3], "And more?", "--key", "k")
         twice = await desk.run("resume", task_id, "And more?", "--key", "k")
         no_task = await desk.run("resume", root["session"], "And more?")
         silent = await desk.run("resume", task_id)
-        [after] = await trees(desk)
+        [after] = await list_task_trees(desk)
         drawn = await desk.run("tasks")
         left = await desk.run("resume", task_id, "And more?", "--detach")
         why = await desk.run("why", task_id, "--json")
@@ -138,7 +138,7 @@ async def test_an_answer_to_a_task_is_left_to_the_process_that_works_on_its_tree
     script: Script = {
         **STUCK,
         "Fan out": [
-            Reply(text="", tools=(launch("Write", "write"), launch("Read B", "stay"))),
+            Reply(text="", tools=(launch_use("Write", "write"), launch_use("Read B", "stay"))),
             *[Reply(text="Waiting.")] * 3,
         ],
         "write": [Reply(text="", tools=(WRITES,)), Reply(text="Written.")],
@@ -148,13 +148,13 @@ async def test_an_answer_to_a_task_is_left_to_the_process_that_works_on_its_tree
         worker = await desk.start("run", "Fan out", "--format", "stream-json")
         await said(worker, '"permission.asked"')
         await provider.wait_for(lambda: provider.asked >= ASKED - 1 and provider.active == 1)
-        [root] = await trees(desk)
+        [root] = await list_task_trees(desk)
         [ask] = (await desk.run("asks", "--json")).json["asks"]
         answered = await desk.run("answer", ask["id"], "once")
         await provider.wait_for(lambda: provider.asked >= ASKED + 1)
         ending = await desk.run("cancel", root["tasks"][1]["session"])
         ran = await ended(worker)
-        [after] = await trees(desk)
+        [after] = await list_task_trees(desk)
 
     assert (answered.code, answered.out) == (0, "")
     assert f"answered; another process runs session {root['session']}" in answered.err
@@ -187,7 +187,7 @@ async def test_ctrl_c_ends_the_tasks_too(tmp_path: Path) -> None:
             terminal.press(CTRL_C)
             code = await terminal.end()
         await provider.wait_for(lambda: provider.active == 0)
-        [root] = await trees(desk)
+        [root] = await list_task_trees(desk)
 
     assert code == 5
     assert [each["task"]["status"] for each in root["tasks"]] == ["cancelled", "cancelled"]
@@ -197,7 +197,7 @@ async def test_ctrl_c_ends_the_tasks_too(tmp_path: Path) -> None:
 
 async def test_a_killed_run_goes_on_to_its_last_answer(tmp_path: Path) -> None:
     hang = Reply(text="It is 1.", hang_at=1, times=2)
-    script = {**QUICK, "go": [hang, Reply(text="It is 1.")]}
+    script = {**FAN_OUT, "go": [hang, Reply(text="It is 1.")]}
     async with open_desk(tmp_path, script) as (desk, provider):
         worker = await desk.start("run", "Fan out", "--key", "k")
         await provider.wait_for(lambda: provider.asked >= 4 and provider.active == 2)
@@ -220,7 +220,7 @@ async def test_a_process_that_does_not_stop_is_told_of(tmp_path: Path) -> None:
     async with open_desk(tmp_path, STUCK) as (desk, provider):
         worker = await desk.start("run", "Fan out")
         await stuck(provider)
-        [root] = await trees(desk)
+        [root] = await list_task_trees(desk)
         worker.send_signal(signal.SIGSTOP)
         cancelled = await desk.run("cancel", root["session"])
         worker.send_signal(signal.SIGCONT)
@@ -235,7 +235,7 @@ async def test_a_process_that_does_not_stop_is_told_of(tmp_path: Path) -> None:
 
 @pytest.mark.spec("X-06")
 async def test_wrong_ids_are_explained_and_change_nothing(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, QUICK) as (desk, provider):
+    async with open_desk(tmp_path, FAN_OUT) as (desk, provider):
         nowhere = [
             await desk.run(*words, "x")
             for words in (("task",), ("why",), ("cancel",), ("resume", "ses_x"), ("tasks", "ses_x"))
@@ -244,7 +244,7 @@ async def test_wrong_ids_are_explained_and_change_nothing(tmp_path: Path) -> Non
         nothing = await desk.run("tasks")
         await desk.run("run", "Fan out")
         asked = provider.asked
-        [root] = await trees(desk)
+        [root] = await list_task_trees(desk)
         several = await desk.run("task", root["session"][:6])
         wrong = await desk.run("cancel", root["session"], "ses_zzz")
         batch = await desk.run("cancel", "bat_zzz")
@@ -268,7 +268,7 @@ async def test_the_tree_is_drawn_in_place_on_a_terminal(tmp_path: Path) -> None:
         await stuck(provider)
         async with on_a_terminal(desk, "tasks", "--watch") as terminal:
             await terminal.until("waits for 2 tasks")
-            [root] = await trees(desk)
+            [root] = await list_task_trees(desk)
             await desk.run("cancel", root["session"])
             code = await terminal.end()
         async with on_a_terminal(desk, "tasks") as once:
@@ -282,12 +282,15 @@ async def test_the_tree_is_drawn_in_place_on_a_terminal(tmp_path: Path) -> None:
 
 
 async def test_what_agents_write_steers_no_terminal(tmp_path: Path) -> None:
-    evil = launch("A\x1b[2J\nB", "go")
-    script = {**QUICK, "Fan out": [Reply(text="", tools=(evil,)), Reply(text="Waiting."), Reply(text="In.")]}
+    evil = launch_use("A\x1b[2J\nB", "go")
+    script = {
+        **FAN_OUT,
+        "Fan out": [Reply(text="", tools=(evil,)), Reply(text="Waiting."), Reply(text="In.")],
+    }
     async with open_desk(tmp_path, script) as (desk, _):
         ran = await desk.run("run", "Fan out")
         drawn = await desk.run("tasks")
-        [root] = await trees(desk)
+        [root] = await list_task_trees(desk)
         shown = await desk.run("task", root["tasks"][0]["session"])
 
     assert ran.code == 0
@@ -296,7 +299,7 @@ async def test_what_agents_write_steers_no_terminal(tmp_path: Path) -> None:
 
 
 async def test_watching_what_rests_ends_at_once(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, QUICK) as (desk, _):
+    async with open_desk(tmp_path, FAN_OUT) as (desk, _):
         await desk.run("run", "Fan out")
         async with asyncio.timeout(30):
             watched = await desk.run("tasks", "--watch")
@@ -312,7 +315,7 @@ async def test_ctrl_c_ends_only_the_watching(tmp_path: Path) -> None:
             await terminal.until("waits for 2 tasks")
             terminal.press(CTRL_C)
             code = await terminal.end()
-        [root] = await trees(desk)
+        [root] = await list_task_trees(desk)
         await desk.run("cancel", root["session"])
         await ended(worker)
 
@@ -326,7 +329,7 @@ async def test_ctrl_c_ends_only_the_watching(tmp_path: Path) -> None:
 async def test_what_a_task_asks_a_person_is_found_from_above_and_answered(tmp_path: Path) -> None:
     script = {
         "Fan out": [
-            Reply(text="", tools=(launch("Write A", "go"),)),
+            Reply(text="", tools=(launch_use("Write A", "go"),)),
             Reply(text="Waiting."),
             Reply(text="In."),
         ],
@@ -335,11 +338,11 @@ async def test_what_a_task_asks_a_person_is_found_from_above_and_answered(tmp_pa
     async with open_desk(tmp_path, script) as (desk, _):
         desk.configure(permission={"bash": "ask"})
         ran = await desk.run("run", "Fan out", "--json")
-        [root] = await trees(desk)
+        [root] = await list_task_trees(desk)
         why = (await desk.run("why", root["session"], "--json")).json
         [wait] = ran.json["waits"]
         answered = await desk.run("answer", wait["ask"], "once")
-        [after] = await trees(desk)
+        [after] = await list_task_trees(desk)
 
     assert (ran.code, ran.json["status"], ran.json["text"]) == (3, "waiting", "Waiting.")
     assert [root["state"], root["tasks"][0]["state"]] == ["waiting", "asks"]
@@ -362,7 +365,7 @@ async def test_a_call_that_waits_for_a_task_is_no_wait_for_the_outside(tmp_path:
     async with open_desk(tmp_path, script) as (desk, _):
         desk.configure(permission={"bash": "ask"})
         ran = await desk.run("run", "Do", "--json")
-        [root] = await trees(desk)
+        [root] = await list_task_trees(desk)
         why = await desk.run("why", root["session"])
 
     assert ran.code == 3
@@ -377,7 +380,7 @@ async def test_what_was_cancelled_while_nobody_worked_is_left_to_nobody(tmp_path
         await stuck(provider)
         worker.send_signal(signal.SIGKILL)
         await worker.wait()
-        [root] = await trees(desk)
+        [root] = await list_task_trees(desk)
         one = await desk.run("cancel", root["tasks"][0]["session"])  # its end wakes the root
         all_of_it = await desk.run("cancel", root["session"])
         watched = await desk.run("tasks", "--watch", root["session"])
@@ -390,9 +393,9 @@ async def test_what_was_cancelled_while_nobody_worked_is_left_to_nobody(tmp_path
 
 
 async def test_a_task_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, QUICK) as (desk, _):
+    async with open_desk(tmp_path, FAN_OUT) as (desk, _):
         await desk.run("run", "Fan out")
-        [root] = await trees(desk)
+        [root] = await list_task_trees(desk)
         lost, kept = (each["session"] for each in root["tasks"])
         with closing(sqlite3.connect(desk.data / "asyncagents.db")) as database, database:
             database.execute("UPDATE session SET info = ? WHERE id = ?", (b'{"id":', lost))
@@ -412,7 +415,7 @@ async def test_after_a_kill_why_names_one_command_and_a_script_stops_watching(tm
         await stuck(provider)
         worker.kill()
         await ended(worker)
-        [root] = await trees(desk)
+        [root] = await list_task_trees(desk)
         why = await desk.run("why", root["session"])
         child = await desk.run("why", root["tasks"][0]["session"])
         watched = await desk.run("tasks", "--watch")

@@ -33,7 +33,7 @@ SCRIPT = {
 }
 
 
-class Screen:
+class EventMirror:
     """What a program shows that only listens."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Screen:
         return self.messages == messages and self.parts == {p.id: p for e in entries for p in e.parts}
 
 
-async def serve_and_kill(desk: Desk, screen: Screen, over: asyncio.Event) -> None:
+async def serve_and_kill(desk: Desk, screen: EventMirror, over: asyncio.Event) -> None:
     """One server after the other, each killed in the middle of an answer; the last one lives."""
     for _ in range(KILLS):
         async with serving(desk) as server:
@@ -95,7 +95,7 @@ async def serve_and_kill(desk: Desk, screen: Screen, over: asyncio.Event) -> Non
 
 
 async def test_a_client_misses_nothing_of_a_server_that_is_killed_again_and_again(tmp_path: Path) -> None:
-    screen, over = Screen(), asyncio.Event()
+    screen, over = EventMirror(), asyncio.Event()
     async with (
         open_desk(tmp_path, SCRIPT) as (desk, _),
         open_client(data=desk.data, patience=PATIENCE) as client,

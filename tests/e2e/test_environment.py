@@ -71,7 +71,7 @@ def prepare(desk: Desk, **more: Any) -> None:
     (desk.project / "peek.py").write_text(PEEK.replace("TAG", tag(desk)))
 
 
-def outputs(messages: list[Any]) -> list[str]:
+def tool_outputs(messages: list[Any]) -> list[str]:
     parts = [part for entry in messages for part in entry["parts"] if part["type"] == "tool"]
     return [part["state"].get("output") or part["state"].get("error", "") for part in parts]
 
@@ -95,7 +95,7 @@ async def test_a_command_of_a_run_finds_no_secret(tmp_path: Path) -> None:
         ran = await ended(await desk.start("run", "Tell me", env=canaries(desk)))
         shown = await desk.run("show", "--json")
     assert ran.code == 0, ran.err
-    assert secrets(desk, outputs(shown.json)) == set()
+    assert secrets(desk, tool_outputs(shown.json)) == set()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc here")
@@ -111,7 +111,7 @@ async def test_a_command_of_a_server_finds_no_secret(tmp_path: Path) -> None:
             told = await caller.ask("POST", at, json={"parts": parts}, headers=caller.token)
             assert told.status == 200, told
             messages = await caller.ask("GET", at, headers=caller.token)
-    assert secrets(desk, outputs(messages.json)) == set()
+    assert secrets(desk, tool_outputs(messages.json)) == set()
     assert shown.strip("\0") == ""
 
 
@@ -132,4 +132,4 @@ async def test_what_the_user_names_comes_through_but_no_key(tmp_path: Path) -> N
         ran = await ended(await desk.start("run", "Tell me", env={**canaries(desk), **mine}))
         shown = await desk.run("show", "--json")
     assert ran.code == 0, ran.err
-    assert secrets(desk, outputs(shown.json)) == {"DATABASE_URL", "MYAPP_MODE"}
+    assert secrets(desk, tool_outputs(shown.json)) == {"DATABASE_URL", "MYAPP_MODE"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from asyncagents.testing.provider import Reply, ToolUse
-from tests.e2e.test_serve_stop import _client, _session
+from tests.e2e.test_serve_stop import build_client, create_prompted_session
 from tests.support.kills.serve_kills import descendants, until_dead
 from tests.support.load.hostile_project import Person, make_hostile, open_stage, run
 from tests.support.process.command_line import PATIENCE, open_desk
@@ -104,7 +104,7 @@ async def test_a_stop_is_quick_though_a_tool_hangs_in_a_thread(tmp_path: Path) -
         file.write_text(HANGS)
         assert (await desk.run("trust")).code == 0
         async with serving(desk) as server:
-            await _session(_client(desk.data), "Hang")
+            await create_prompted_session(build_client(desk.data), "Hang")
             async with asyncio.timeout(PATIENCE):
                 while not (desk.project / "begun").exists():  # noqa: ASYNC110  a file tells nobody
                     await asyncio.sleep(0.01)

@@ -9,7 +9,7 @@ import pytest
 
 from asyncagents.testing.provider import Reply, Script, ToolUse
 from asyncagents.tools.process.processes import find_bwrap
-from tests.e2e.test_environment import outputs
+from tests.e2e.test_environment import tool_outputs
 from tests.support.process.command_line import Desk, open_desk
 from tests.support.process.server import served
 
@@ -39,7 +39,7 @@ async def ask(desk: Desk) -> tuple[str, str]:
         assert told.status == 200, told
         messages = await caller.ask("GET", at, headers=caller.token)
         token = (desk.data / "token").read_text().strip()
-    (output,) = outputs(messages.json)
+    (output,) = tool_outputs(messages.json)
     return output, token
 
 

@@ -56,13 +56,16 @@ async def test_a_stop_is_quick_whoever_waits_listens_or_reads_nothing(tmp_path: 
         desk.configure(permission={"*": "allow"})
         async with serving(desk) as server:
             token = _token(desk.data)
-            door, client = Door(server, token), _client(desk.data)
-            sleeping, long = await _session(client, "Sleep"), await _session(client, "Long")
+            door, client = Door(server, token), build_client(desk.data)
+            sleeping, long = (
+                await create_prompted_session(client, "Sleep"),
+                await create_prompted_session(client, "Long"),
+            )
             await _until_child(server)
             wires = [
                 await door.send("GET", "/v1/events"),
                 await door.send("GET", f"/v1/sessions/{sleeping}/events"),
-                await door.send("POST", f"/session/{sleeping}/message", _prompt("And?")),
+                await door.send("POST", f"/session/{sleeping}/message", prompt_body("And?")),
                 await door.send("POST", "/async-tool/result", b"{", more=1000),
                 await door.send("GET", f"/session/{long}/message", buffer=4096),
             ]
@@ -86,8 +89,8 @@ async def test_a_second_signal_ends_it_at_once_and_the_next_server_goes_on(tmp_p
     async with open_desk(tmp_path, {"Sleep": [SLEEPS]}) as (desk, _):
         desk.configure(permission={"*": "allow"})
         async with serving(desk) as server:
-            client = _client(desk.data)
-            session_id = await _session(client, "Sleep")
+            client = build_client(desk.data)
+            session_id = await create_prompted_session(client, "Sleep")
             await _until_child(server)
             wire = await Door(server, _token(desk.data)).send("POST", "/async-tool/result", b"{", more=1000)
             children = descendants(server.process.pid)
@@ -131,7 +134,7 @@ async def test_the_token_is_seen_in_no_list_of_processes_and_in_nothing_that_is_
     assert not [text for text in (*seen, doctor.out, doctor.err, said, server.url) if token in text]
 
 
-def _client(data: Path) -> Client:
+def build_client(data: Path) -> Client:
     return Client(data, Outside(), random.Random(0))
 
 
@@ -139,13 +142,13 @@ def _token(data: Path) -> str:
     return str(json.loads((data / "server.json").read_text())["token"])
 
 
-def _prompt(text: str) -> bytes:
+def prompt_body(text: str) -> bytes:
     return json.dumps({"parts": [{"type": "text", "text": text}]}).encode()
 
 
-async def _session(client: Client, text: str) -> str:
+async def create_prompted_session(client: Client, text: str) -> str:
     session = await client.ask("POST", "/session", {"title": text})
-    await client.ask("POST", f"/session/{session['id']}/prompt_async", json.loads(_prompt(text)))
+    await client.ask("POST", f"/session/{session['id']}/prompt_async", json.loads(prompt_body(text)))
     return str(session["id"])
 
 

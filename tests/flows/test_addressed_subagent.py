@@ -9,9 +9,9 @@ from asyncagents.config.config import AgentConfig
 from asyncagents.domain.event import SessionIdle
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import call, say
-from tests.flows.test_conversations import coding
-from tests.flows.test_session_routes import text, words
-from tests.flows.test_tools_map import begun
+from tests.flows.test_conversations import serve_coding_project
+from tests.flows.test_session_routes import entry_text, text_prompt
+from tests.flows.test_tools_map import create_session
 from tests.support.server import Caller
 
 SCRIPT = {
@@ -23,7 +23,7 @@ SCRIPT = {
 
 
 def asked(*names: str) -> dict[str, Any]:
-    return {**text("Where is it?"), "agent": names[0] if names else None}
+    return {**text_prompt("Where is it?"), "agent": names[0] if names else None}
 
 
 async def told(at: Caller, where: str) -> list[Any]:
@@ -33,8 +33,8 @@ async def told(at: Caller, where: str) -> list[Any]:
 @pytest.mark.spec("D-11", "X-01")
 @pytest.mark.parametrize("route", ["message", "prompt_async"])
 async def test_a_prompt_that_names_a_subagent_is_a_task_for_it(tmp_path: Path, route: str) -> None:
-    async with coding(tmp_path, SCRIPT) as at:
-        where = await begun(at, tmp_path)
+    async with serve_coding_project(tmp_path, SCRIPT) as at:
+        where = await create_session(at, tmp_path)
         answer = await at.post(f"{where}/{route}", asked("explore"))
         if route == "prompt_async":
             await at.stage.ears.until(SessionIdle, lambda event: where.endswith(event.session_id))
@@ -72,8 +72,8 @@ async def test_texts_become_one_task_in_their_place_and_the_rest_is_the_sessions
         {"type": "text", "text": "Look twice.", "id": "prt_4"},
     ]
     model = {"providerID": "scripted", "modelID": "owl"}
-    async with coding(tmp_path, script) as at:
-        where = await begun(at, tmp_path)
+    async with serve_coding_project(tmp_path, script) as at:
+        where = await create_session(at, tmp_path)
         said = await at.post(f"{where}/message", {"parts": parts, "agent": "explore", "model": model})
         kept = await told(at, where)
         owl = [each for each in at.stage.model.requests if each.model.model_id == "owl"]
@@ -87,45 +87,47 @@ async def test_texts_become_one_task_in_their_place_and_the_rest_is_the_sessions
 
 @pytest.mark.spec("D-11", "D-04")
 async def test_a_task_that_is_spoken_to_answers_itself(tmp_path: Path) -> None:
-    async with coding(tmp_path, SCRIPT) as at:
-        where = await begun(at, tmp_path)
-        await at.post(f"{where}/message", text("go"))
+    async with serve_coding_project(tmp_path, SCRIPT) as at:
+        where = await create_session(at, tmp_path)
+        await at.post(f"{where}/message", text_prompt("go"))
         (child,) = (await at.get(f"{where}/children")).body
         below = f"/session/{child['id']}"
-        own = await at.post(f"{below}/message", {**text("more"), "agent": "general"})
-        other = await at.post(f"{below}/message", {**text("and?"), "agent": "explore"})
+        own = await at.post(f"{below}/message", {**text_prompt("more"), "agent": "general"})
+        other = await at.post(f"{below}/message", {**text_prompt("and?"), "agent": "explore"})
         deeper = (await at.get(f"{below}/children")).body
 
-    assert [words(each.body) for each in (own, other)] == ["Redder.", "Reddest."]
+    assert [entry_text(each.body) for each in (own, other)] == ["Redder.", "Reddest."]
     assert [each.body["info"]["agent"] for each in (own, other)] == ["general", "explore"]
     assert deeper == []
 
 
 @pytest.mark.spec("D-11", "X-01")
 async def test_a_session_that_began_as_a_subagent_answers_as_that(tmp_path: Path) -> None:
-    async with coding(tmp_path, SCRIPT) as at:
-        where = await begun(at, tmp_path, agent="explore")
+    async with serve_coding_project(tmp_path, SCRIPT) as at:
+        where = await create_session(at, tmp_path, agent="explore")
         answer = await at.post(f"{where}/message", asked("explore"))
         children = (await at.get(f"{where}/children")).body
 
-    assert (words(answer.body), answer.body["info"]["agent"], children) == ("In a.py.", "explore", [])
+    assert (entry_text(answer.body), answer.body["info"]["agent"], children) == ("In a.py.", "explore", [])
 
 
 @pytest.mark.spec("D-11", "X-01")
 @pytest.mark.parametrize("agent", ["plan", "reviewer"])
 async def test_other_agents_answer_in_the_session(tmp_path: Path, agent: str) -> None:
-    async with coding(tmp_path, SCRIPT, agent={"reviewer": AgentConfig(description="Any.")}) as at:
-        where = await begun(at, tmp_path)
+    async with serve_coding_project(
+        tmp_path, SCRIPT, agent={"reviewer": AgentConfig(description="Any.")}
+    ) as at:
+        where = await create_session(at, tmp_path)
         answer = await at.post(f"{where}/message", asked(agent))
         children = (await at.get(f"{where}/children")).body
 
-    assert (words(answer.body), answer.body["info"]["agent"], children) == ("In a.py.", agent, [])
+    assert (entry_text(answer.body), answer.body["info"]["agent"], children) == ("In a.py.", agent, [])
 
 
 @pytest.mark.spec("X-01")
 async def test_what_wants_no_reply_is_no_task(tmp_path: Path) -> None:
-    async with coding(tmp_path, SCRIPT) as at:
-        where = await begun(at, tmp_path)
+    async with serve_coding_project(tmp_path, SCRIPT) as at:
+        where = await create_session(at, tmp_path)
         noted = await at.post(f"{where}/message", {**asked("explore"), "noReply": True})
 
     assert [part["type"] for part in noted.body["parts"]] == ["text"]
@@ -133,7 +135,7 @@ async def test_what_wants_no_reply_is_no_task(tmp_path: Path) -> None:
 
 @pytest.mark.spec("D-11")
 async def test_a_subagent_that_is_nobody_leaves_nothing_behind(tmp_path: Path) -> None:
-    async with coding(tmp_path, SCRIPT) as at:
-        where = await begun(at, tmp_path)
+    async with serve_coding_project(tmp_path, SCRIPT) as at:
+        where = await create_session(at, tmp_path)
         refused = await at.post(f"{where}/message", asked("nobody"))
         assert (refused.status, await told(at, where)) == (400, [])

@@ -15,24 +15,24 @@ from asyncagents.llm.scripted import Script, call, say
 from tests.support.http import Caller, serve
 from tests.support.runtime import Stage, stage
 
-PAIR = [call("bash", command="echo a"), call("read", filePath=".env")]
-SCRIPT: Script = {word: [list(PAIR), [say("Done.")]] for word in ("go", "again", "more")}
+APPROVAL_CALLS = [call("bash", command="echo a"), call("read", filePath=".env")]
+APPROVAL_SCRIPT: Script = {word: [list(APPROVAL_CALLS), [say("Done.")]] for word in ("go", "again", "more")}
 
 
 @asynccontextmanager
-async def approving(tmp_path: Path) -> AsyncIterator[tuple[Stage, Caller, Client]]:
+async def serve_approvals(tmp_path: Path) -> AsyncIterator[tuple[Stage, Caller, Client]]:
     """A session whose two asks were answered with always, and a server before it."""
     data, project = tmp_path / "data", tmp_path / "project"
     project.mkdir()
     (project / ".env").write_text("KEY=1\n")
     coding = Config(data_dir=data, permission={"bash": "ask"})
     async with (
-        stage(data, SCRIPT, coding=coding, directory=project) as at,
+        stage(data, APPROVAL_SCRIPT, coding=coding, directory=project) as at,
         serve(at.runtime, data) as caller,
         open_client(data=data) as client,
     ):
         await at.runtime.send(at.session_id, "go")
-        for _ in PAIR:
+        for _ in APPROVAL_CALLS:
             asked = await at.ears.until(PermissionAsked)
             await at.runtime.answer(asked.request.id, "always")
         await at.runtime.wait(at.session_id)
@@ -50,7 +50,7 @@ async def asked_again(at: Stage, word: str) -> list[str]:
 
 @pytest.mark.spec("Z-06")
 async def test_another_process_withdraws_and_the_next_call_asks(tmp_path: Path) -> None:
-    async with approving(tmp_path) as (at, _, _):
+    async with serve_approvals(tmp_path) as (at, _, _):
         before = await at.runtime.approvals.list(tmp_path / "project")
         elsewhere = await at.runtime.approvals.list(tmp_path)
         everywhere = await at.runtime.approvals.list(None)
@@ -75,7 +75,7 @@ async def test_another_process_withdraws_and_the_next_call_asks(tmp_path: Path) 
 
 @pytest.mark.spec("Z-06")
 async def test_approvals_are_listed_and_withdrawn_over_http(tmp_path: Path) -> None:
-    async with approving(tmp_path) as (at, caller, _):
+    async with serve_approvals(tmp_path) as (at, caller, _):
         headers, place = caller.token, str(tmp_path / "project")
         path = "/v1/approvals"
         refused = [(await caller.ask(method, path)).status for method in ("GET", "DELETE")]
@@ -108,7 +108,7 @@ async def test_approvals_are_listed_and_withdrawn_over_http(tmp_path: Path) -> N
 
 @pytest.mark.spec("Z-06")
 async def test_the_client_lists_and_withdraws_as_a_runtime_does(tmp_path: Path) -> None:
-    async with approving(tmp_path) as (at, _, client):
+    async with serve_approvals(tmp_path) as (at, _, client):
         project = tmp_path / "project"
         listed, stored = await client.approvals.list(project), await at.runtime.approvals.list(project)
         same, elsewhere = await client.approvals.list(), await client.approvals.list(tmp_path)

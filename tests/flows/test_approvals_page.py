@@ -13,7 +13,7 @@ from asyncagents.domain.call.reply import DECISION_OPTIONS, reply_result, unansw
 from asyncagents.domain.id import QuestionId, SessionId
 from asyncagents.plugins.tool.approval import ApprovalOptions
 from asyncagents.plugins.tool.decorate import AsyncToolOptions
-from tests.flows.test_pages import DOCS, blocks
+from tests.flows.test_pages import DOCS, code_blocks
 
 PAGE = (DOCS / "approvals.md").read_text(encoding="utf-8")
 HALF_PAST_FOUR = 1_794_846_600_000
@@ -26,7 +26,7 @@ QUESTION = QuestionRequest(
 
 @pytest.mark.spec("P-05", "X-07")
 def test_the_program_of_the_page_prints_what_the_page_shows(tmp_path: Path) -> None:
-    (program,), (shown,) = blocks("approvals.md"), blocks("approvals.md", "text")
+    (program,), (shown,) = code_blocks("approvals.md"), code_blocks("approvals.md", "text")
     (tmp_path / "program.py").write_text(program, encoding="utf-8")
     command = [sys.executable, "-W", "error", "program.py"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)

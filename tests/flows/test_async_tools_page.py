@@ -35,10 +35,10 @@ from asyncagents.domain.conversation.status import Idle
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.webhook.delivery import HOUR, RETRY_PAUSES_MS
 from asyncagents.plugins.tool.decorate import AsyncToolOptions, ToolOptions
-from tests.flows.test_pages import DOCS, blocks
+from tests.flows.test_pages import DOCS, code_blocks
 
 PAGE = (DOCS / "async-tools.md").read_text(encoding="utf-8")
-TOOL, PROGRAM, DELIVERY = blocks("async-tools.md")
+TOOL, PROGRAM, DELIVERY = code_blocks("async-tools.md")
 SHIP = ScriptedModel({"ship": [[call("deploy", version="v2")], [say("Shipped.")]]})
 PAGE_ONLY_FOR_US = {"kind", "on_due", "questions", "watch", "title", "metadata", "due", "who", "approval"}
 
@@ -87,7 +87,7 @@ async def test_the_tool_of_the_page_waits_and_checks_its_results(project: Path, 
 
 @pytest.mark.spec("P-04", "P-05", "X-07")
 def test_the_program_of_the_page_prints_what_the_page_shows(project: Path, tmp_path: Path) -> None:
-    (shown,) = blocks("async-tools.md", "text")
+    (shown,) = code_blocks("async-tools.md", "text")
     (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
     command = [sys.executable, "-W", "error", "program.py"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
@@ -143,7 +143,7 @@ def listening() -> Iterator[tuple[str, list[tuple[dict[str, str], bytes]]]]:
 @pytest.mark.spec("P-06")
 @pytest.mark.skipif(not (shutil.which("curl") and shutil.which("openssl")), reason="needs curl and openssl")
 async def test_what_a_shell_signs_and_posts_is_taken(project: Path, tmp_path: Path) -> None:
-    (script,) = blocks("async-tools.md", "sh")
+    (script,) = code_blocks("async-tools.md", "sh")
     plain = project / ".asyncagents/tools/deploy.py"
     plain.write_text(TOOL.replace(", validate_result=names_a_url", ""), encoding="utf-8")
     async with open_runtime(tmp_path / "data", model=SHIP, coding="each directory") as runtime:
@@ -163,7 +163,7 @@ async def test_what_a_shell_signs_and_posts_is_taken(project: Path, tmp_path: Pa
 
 
 def test_the_settings_of_the_page_are_read_as_it_says(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (settings,) = blocks("async-tools.md", "jsonc")
+    (settings,) = code_blocks("async-tools.md", "jsonc")
     (project / "asyncagents.jsonc").write_text(settings, encoding="utf-8")
     monkeypatch.setenv("DEPLOY_SECRET", "new")
     monkeypatch.setenv("DEPLOY_SECRET_OLD", "old")

@@ -10,13 +10,19 @@ from asyncagents.config.config import AgentConfig
 from asyncagents.domain.conversation.status import Busy
 from asyncagents.domain.event import QuestionAsked, TaskCompleted
 from asyncagents.llm.scripted import say
-from tests.flows.test_delegation_rules import ASK, launching, project, requests, seen
+from tests.flows.test_delegation_rules import (
+    ASK_QUESTION,
+    launch_agent,
+    open_delegation_project,
+    requests_of,
+    tool_names,
+)
 from tests.support.delegation import Scenes, child_of, outputs, task_named, until_quiet
 from tests.support.runtime import PATIENCE, Stage
 
 SCENES: Scenes = {
-    "go": [[launching("task", "general")], [say("Ok.")], [say("Told.")]],
-    "look": [[ASK], [ASK], [say("Red.")]],
+    "go": [[launch_agent("task", "general")], [say("Ok.")], [say("Told.")]],
+    "look": [[ASK_QUESTION], [ASK_QUESTION], [say("Red.")]],
 }
 
 
@@ -28,8 +34,11 @@ async def until_asked(at: Stage) -> str:
 @pytest.mark.parametrize("agent", ["general", "worker", "any"])
 async def test_a_child_that_its_parent_waits_for_may_ask_people(tmp_path: Path, agent: str) -> None:
     own = {"worker": AgentConfig(mode="subagent"), "any": AgentConfig(description="All.")}
-    scenes: Scenes = {"go": [[launching("task", agent)], [say("Ok.")]], "look": [[ASK], [say("Red.")]]}
-    async with project(tmp_path, scenes, agent=own) as at, asyncio.TaskGroup() as group:
+    scenes: Scenes = {
+        "go": [[launch_agent("task", agent)], [say("Ok.")]],
+        "look": [[ASK_QUESTION], [say("Red.")]],
+    }
+    async with open_delegation_project(tmp_path, scenes, agent=own) as at, asyncio.TaskGroup() as group:
         answering = group.create_task(at.prompt("go"))
         asked = await until_asked(at)
         child = await child_of(at, "Job")
@@ -41,9 +50,9 @@ async def test_a_child_that_its_parent_waits_for_may_ask_people(tmp_path: Path, 
     assert (status, held) == (Busy(), True)
     assert (listed.call.ask_id, listed.call.session_id) == (asked, child)
     assert [each.id for each in listed.lineage] == [at.session_id, child]
-    assert "Which?\na" in outputs(requests(at, "look")[-1])[0]
+    assert "Which?\na" in outputs(requests_of(at, "look")[-1])[0]
     assert answer.text == "Ok."
-    assert "Red." in outputs(requests(at, "go")[-1])[0]
+    assert "Red." in outputs(requests_of(at, "go")[-1])[0]
 
 
 @pytest.mark.spec("D-04", "A-03")
@@ -55,28 +64,28 @@ async def test_a_child_asks_nobody_whose_agent_configuration_or_parent_is_denied
     )
     for number, config in enumerate(settings):
         scenes: Scenes = {
-            "go": [[launching("task", "general")], [say("Ok.")]],
-            "look": [[ASK], [say("Red.")]],
+            "go": [[launch_agent("task", "general")], [say("Ok.")]],
+            "look": [[ASK_QUESTION], [say("Red.")]],
         }
-        async with project(tmp_path / f"{number}", scenes, **config) as at:
+        async with open_delegation_project(tmp_path / f"{number}", scenes, **config) as at:
             await at.prompt("go")
-        assert "question" not in seen(requests(at, "look")[0])
-        assert "Not allowed here: question" in outputs(requests(at, "look")[-1])[0]
+        assert "question" not in tool_names(requests_of(at, "look")[0])
+        assert "Not allowed here: question" in outputs(requests_of(at, "look")[-1])[0]
 
 
 @pytest.mark.spec("D-04")
 async def test_a_child_of_a_background_task_asks_nobody(tmp_path: Path) -> None:
     own = {"lead": AgentConfig(mode="subagent", permission={"task": "allow"})}
     scenes: Scenes = {
-        "go": [[launching("asyncagents_task", "lead", "lead")], [say("Ok.")], [say("Told.")]],
-        "lead": [[launching("task", "general")], [say("Led.")]],
-        "look": [[ASK], [say("Red.")]],
+        "go": [[launch_agent("asyncagents_task", "lead", "lead")], [say("Ok.")], [say("Told.")]],
+        "lead": [[launch_agent("task", "general")], [say("Led.")]],
+        "look": [[ASK_QUESTION], [say("Red.")]],
     }
-    async with project(tmp_path, scenes, agent=own) as at:
+    async with open_delegation_project(tmp_path, scenes, agent=own) as at:
         await at.prompt("go")
         await until_quiet(at.runtime, at.session_id)
-    assert "question" not in seen(requests(at, "look")[0])
-    assert "Not allowed here: question" in outputs(requests(at, "look")[-1])[0]
+    assert "question" not in tool_names(requests_of(at, "look")[0])
+    assert "Not allowed here: question" in outputs(requests_of(at, "look")[-1])[0]
 
 
 @pytest.mark.spec("D-04")
@@ -86,7 +95,10 @@ async def test_an_open_question_outlives_the_move_to_the_background_and_is_the_l
 ) -> None:
     """A person was asked and is there to answer; what is asked later might never be."""
     agents = {"general": AgentConfig(permission={"todowrite": "deny", "todoread": "deny", "task": "deny"})}
-    async with project(tmp_path, SCENES, agent=agents if own else {}) as at, asyncio.TaskGroup() as group:
+    async with (
+        open_delegation_project(tmp_path, SCENES, agent=agents if own else {}) as at,
+        asyncio.TaskGroup() as group,
+    ):
         answering = group.create_task(at.prompt("go"))
         asked = await until_asked(at)
         child = await child_of(at, "Job")
@@ -103,7 +115,7 @@ async def test_an_open_question_outlives_the_move_to_the_background_and_is_the_l
     assert answer.text == "Ok."
     assert (listed.call.ask_id, task.status) == (asked, "running")
     assert (why.code, why.on) == ("question", (asked,))
-    first, second = outputs(requests(at, "look")[-1])
+    first, second = outputs(requests_of(at, "look")[-1])
     assert "Which?\na" in first
     assert "Not allowed here: question" in second
-    assert "question" not in seen(requests(at, "look")[-1])
+    assert "question" not in tool_names(requests_of(at, "look")[-1])

@@ -15,28 +15,28 @@ from asyncagents.domain.conversation.session import LaunchRights, Rule, SessionC
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.llm.model import ChatRequest, UserTurn
 from asyncagents.llm.scripted import ScriptLine, ScriptStep, call, say
-from tests.flows.test_project import repository
+from tests.flows.test_project import create_repository
 from tests.support.delegation import Players, Scenes, child_of, ids, until_quiet
 from tests.support.runtime import PATIENCE, Gate, Stage, stage
 from tests.support.transfer import brought, elsewhere, exported
 
-OPEN: dict[str, Any] = {"edit": "allow", "bash": "allow", "unclear_command": "allow"}
-LEAD: dict[str, Any] = {**OPEN, "task": "allow"}
+ALLOW_EDITS: dict[str, Any] = {"edit": "allow", "bash": "allow", "unclear_command": "allow"}
+ALLOW_TASKS: dict[str, Any] = {**ALLOW_EDITS, "task": "allow"}
 AGENTS = {
-    "worker": AgentConfig(mode="all", description="Works.", permission=OPEN),
-    "lead": AgentConfig(mode="all", description="Leads.", permission=LEAD),
+    "worker": AgentConfig(mode="all", description="Works.", permission=ALLOW_EDITS),
+    "lead": AgentConfig(mode="all", description="Leads.", permission=ALLOW_TASKS),
 }
 WRITE = call("write", filePath="a.txt", content="mine")
 TRY: list[ScriptStep] = [[call("gate")], [WRITE], [say("Tried.")]]
 IDLE: list[ScriptStep] = [[say("Fine.")]]
 
 
-def launching(tool: str, agent: str = "worker", prompt: str = "look", **more: Any) -> ScriptLine:
+def launch_agent(tool: str, agent: str = "worker", prompt: str = "look", **more: Any) -> ScriptLine:
     name = "subagent_type" if tool == "task" else "agent"
     return call(tool, description=more.pop("description", "Job"), prompt=prompt, **{name: agent}, **more)
 
 
-class Scene:
+class GatedStage:
     """A stage whose children stop at a gate before they try to write `a.txt`."""
 
     def __init__(self, at: Stage, gate: Gate, root: Path) -> None:
@@ -64,15 +64,15 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(tmp_path: Path, scenes: Scenes, **config: Any) -> AsyncIterator[Scene]:
+async def open_gated_stage(tmp_path: Path, scenes: Scenes, **config: Any) -> AsyncIterator[GatedStage]:
     root, gate = tmp_path / "project", Gate("gate", effect="none")
-    repository(root, {"b.txt": ""})
+    create_repository(root, {"b.txt": ""})
     config.setdefault("agent", AGENTS)
     coding = Config(data_dir=tmp_path / "data", delegation=DelegationConfig(tools="both"), **config)
     async with stage(
         tmp_path / "data", Players(scenes), tools=[gate.tool], coding=coding, directory=root, undoes=True
     ) as at:
-        yield Scene(at, gate, root)
+        yield GatedStage(at, gate, root)
 
 
 def in_a_fork(own: ScriptStep, forked: ScriptStep) -> Callable[[ChatRequest], ScriptStep]:
@@ -87,19 +87,19 @@ def in_a_fork(own: ScriptStep, forked: ScriptStep) -> Callable[[ChatRequest], Sc
 
 LAUNCHES: dict[str, Scenes] = {
     **{
-        tool: {"go": [[launching(tool)], *IDLE], "look": TRY}
+        tool: {"go": [[launch_agent(tool)], *IDLE], "look": TRY}
         for tool in ("task", "async_task", "asyncagents_task")
     },
     "fork": {
         "go": [
-            in_a_fork([launching("asyncagents_task", fork=True)], TRY[0]),
+            in_a_fork([launch_agent("asyncagents_task", fork=True)], TRY[0]),
             in_a_fork(IDLE[0], TRY[1]),
             in_a_fork(IDLE[0], TRY[2]),
         ]
     },
     "grandchild": {
-        "go": [[launching("asyncagents_task", "lead", "lead it", description="Lead")], *IDLE],
-        "lead it": [[launching("asyncagents_task")], *IDLE],
+        "go": [[launch_agent("asyncagents_task", "lead", "lead it", description="Lead")], *IDLE],
+        "lead it": [[launch_agent("asyncagents_task")], *IDLE],
         "look": TRY,
     },
 }
@@ -110,7 +110,7 @@ LAUNCHES: dict[str, Scenes] = {
 async def test_a_child_of_plan_writes_nothing_when_its_parent_has_become_build(
     tmp_path: Path, how: str
 ) -> None:
-    async with scene(tmp_path, LAUNCHES[how]) as on:
+    async with open_gated_stage(tmp_path, LAUNCHES[how]) as on:
         await on.begin("go", "plan")
         await on.runtime.send(on.at.session_id, "now build", agent="build")
         await on.let_go()
@@ -125,7 +125,7 @@ async def test_a_child_of_plan_writes_nothing_when_its_parent_has_become_build(
 @pytest.mark.parametrize("how", LAUNCHES)
 async def test_a_child_of_build_writes_when_its_parent_is_still_build(tmp_path: Path, how: str) -> None:
     """The gate and the scripts are such that a child can write: the test above could fail."""
-    async with scene(tmp_path, LAUNCHES[how]) as on:
+    async with open_gated_stage(tmp_path, LAUNCHES[how]) as on:
         await on.begin("go", "build")
         await on.let_go()
 
@@ -135,7 +135,7 @@ async def test_a_child_of_build_writes_when_its_parent_is_still_build(tmp_path: 
 @pytest.mark.spec("A-03", "D-04")
 @pytest.mark.parametrize("how", LAUNCHES)
 async def test_a_child_of_build_writes_nothing_once_its_parent_plans(tmp_path: Path, how: str) -> None:
-    async with scene(tmp_path, LAUNCHES[how]) as on:
+    async with open_gated_stage(tmp_path, LAUNCHES[how]) as on:
         await on.begin("go", "build")
         await on.runtime.send(on.at.session_id, "now plan", agent="plan")
         await on.let_go()
@@ -147,12 +147,12 @@ async def test_a_child_of_build_writes_nothing_once_its_parent_plans(tmp_path: P
 async def test_a_grandchild_is_bound_by_each_launch_above_it(tmp_path: Path) -> None:
     """The lead is spoken to as `plan` when it launches, and as itself later; the root is `build`."""
     scenes: Scenes = {
-        "go": [[launching("asyncagents_task", "lead", "wait for me", description="Lead")], *IDLE],
+        "go": [[launch_agent("asyncagents_task", "lead", "wait for me", description="Lead")], *IDLE],
         "wait for me": IDLE,
-        "launch one": [[launching("asyncagents_task")], *IDLE],
+        "launch one": [[launch_agent("asyncagents_task")], *IDLE],
         "look": TRY,
     }
-    async with scene(tmp_path, scenes) as on:
+    async with open_gated_stage(tmp_path, scenes) as on:
         await on.say("go", "build")
         await until_quiet(on.runtime, on.at.session_id)
         lead = await child_of(on.at, "Lead")
@@ -170,16 +170,16 @@ async def test_a_follow_up_of_build_frees_no_child_that_plan_launched(tmp_path: 
     def resume(request: ChatRequest) -> ScriptStep:
         task_id = ids(request)[0]
         if tool == "task":
-            return [launching("task", prompt="look", task_id=task_id)]
+            return [launch_agent("task", prompt="look", task_id=task_id)]
         return [call("asyncagents_task", prompt="look", resume=task_id)]
 
     scenes: Scenes = {
-        "go": [[launching(tool, prompt="only think")], *IDLE],
+        "go": [[launch_agent(tool, prompt="only think")], *IDLE],
         "only think": [[say("Thought.")]],
         "resume it": [resume, *IDLE],
         "look": TRY,
     }
-    async with scene(tmp_path, scenes) as on:
+    async with open_gated_stage(tmp_path, scenes) as on:
         await on.say("go", "plan")
         await until_quiet(on.runtime, on.at.session_id)
         await on.begin("resume it", "build")
@@ -191,11 +191,11 @@ async def test_a_follow_up_of_build_frees_no_child_that_plan_launched(tmp_path: 
 @pytest.mark.spec("A-03", "T-08")
 async def test_a_person_who_goes_on_with_a_child_of_plan_frees_it_neither(tmp_path: Path) -> None:
     scenes: Scenes = {
-        "go": [[launching("asyncagents_task", prompt="think")], *IDLE],
+        "go": [[launch_agent("asyncagents_task", prompt="think")], *IDLE],
         "think": IDLE,
         "look": TRY,
     }
-    async with scene(tmp_path, scenes) as on:
+    async with open_gated_stage(tmp_path, scenes) as on:
         await on.say("go", "plan")
         await until_quiet(on.runtime, on.at.session_id)
         child = await child_of(on.at, "Job")
@@ -214,7 +214,7 @@ async def test_a_subtask_of_a_person_is_bound_by_the_agent_it_was_started_under(
 ) -> None:
     """The person speaks to `plan`, so what is started there plans."""
     command = {"job": CommandConfig(template="look", agent="worker", subtask=True)}
-    async with scene(tmp_path, {"hi": IDLE, "look": TRY}, command=command) as on:
+    async with open_gated_stage(tmp_path, {"hi": IDLE, "look": TRY}, command=command) as on:
         await on.say("hi", "plan")
         if how == "part":
             part = SubtaskInput(prompt="look", description="Job", agent="worker")
@@ -230,7 +230,7 @@ async def test_a_subtask_of_a_person_is_bound_by_the_agent_it_was_started_under(
 
 @pytest.mark.spec("A-03")
 async def test_a_child_that_a_client_made_below_plan_is_bound_by_it(tmp_path: Path) -> None:
-    async with scene(tmp_path, {"hi": IDLE, "look": TRY}) as on:
+    async with open_gated_stage(tmp_path, {"hi": IDLE, "look": TRY}) as on:
         await on.say("hi", "plan")
         child = await on.runtime.create_session(directory=on.root, parent_id=on.at.session_id)
         await on.say("now build", "build")
@@ -245,7 +245,7 @@ async def test_a_child_that_a_client_made_below_plan_is_bound_by_it(tmp_path: Pa
 async def test_a_child_below_a_session_that_was_not_spoken_to_yet_is_bound_by_its_first_agent(
     tmp_path: Path,
 ) -> None:
-    async with scene(tmp_path, {"hi": IDLE, "look": TRY}) as on:
+    async with open_gated_stage(tmp_path, {"hi": IDLE, "look": TRY}) as on:
         child = await on.runtime.create_session(directory=on.root, parent_id=on.at.session_id)
         await on.say("hi", "build")
         await on.runtime.send(child.id, "look", agent="worker")
@@ -262,7 +262,7 @@ DENIED = Rule(permission="edit", pattern="*", action="deny")
 @pytest.mark.spec("A-03", "Z-04")
 @pytest.mark.parametrize("by", ["map", "rules"])
 async def test_rules_of_the_parent_that_a_person_loosens_later_free_no_child(tmp_path: Path, by: str) -> None:
-    async with scene(tmp_path, LAUNCHES["asyncagents_task"]) as on:
+    async with open_gated_stage(tmp_path, LAUNCHES["asyncagents_task"]) as on:
         if by == "rules":
             await on.runtime.conversations.change(on.at.session_id, SessionChanges(permission=(DENIED,)))
             await on.begin("go", "build")
@@ -284,10 +284,10 @@ async def test_what_was_approved_for_good_lets_a_child_of_plan_run_nothing_unask
     run = call("bash", command="touch ran", description="Leave a mark")
     scenes: Scenes = {
         "mark": [[run], *IDLE],
-        "go": [[launching("asyncagents_task")], *IDLE],
+        "go": [[launch_agent("asyncagents_task")], *IDLE],
         "look": [[run], [say("Tried.")]],
     }
-    async with scene(tmp_path, scenes, permission={"bash": "ask"}, agent=AGENTS) as on:
+    async with open_gated_stage(tmp_path, scenes, permission={"bash": "ask"}, agent=AGENTS) as on:
         await on.runtime.send(on.at.session_id, "mark", agent="build")
         asked = (await on.at.ears.until(PermissionAsked)).request
         await on.runtime.answer(asked.id, "always")
@@ -316,7 +316,7 @@ async def test_a_child_that_an_older_program_launched_is_bound_by_the_agent_of_i
     tmp_path: Path, recorded: str
 ) -> None:
     scenes: Scenes = {
-        "go": [[launching("asyncagents_task", prompt="think")], *IDLE],
+        "go": [[launch_agent("asyncagents_task", prompt="think")], *IDLE],
         "think": IDLE,
         "resume it": [
             lambda request: [call("asyncagents_task", prompt="look", resume=ids(request)[0])],
@@ -324,7 +324,7 @@ async def test_a_child_that_an_older_program_launched_is_bound_by_the_agent_of_i
         ],
         "look": TRY,
     }
-    async with scene(tmp_path, scenes) as on:
+    async with open_gated_stage(tmp_path, scenes) as on:
         await on.say("go", recorded)
         await until_quiet(on.runtime, on.at.session_id)
         child = await child_of(on.at, "Job")
@@ -340,8 +340,8 @@ async def test_a_child_that_an_older_program_launched_is_bound_by_the_agent_of_i
 
 @pytest.mark.spec("A-03", "P-13")
 async def test_an_import_binds_a_child_as_it_was_bound(tmp_path: Path) -> None:
-    scenes: Scenes = {"go": [[launching("asyncagents_task", prompt="think")], *IDLE], "think": IDLE}
-    async with scene(tmp_path, scenes) as on:
+    scenes: Scenes = {"go": [[launch_agent("asyncagents_task", prompt="think")], *IDLE], "think": IDLE}
+    async with open_gated_stage(tmp_path, scenes) as on:
         await on.say("go", "plan", tools={"webfetch": False})
         await until_quiet(on.runtime, on.at.session_id)
         child = await child_of(on.at, "Job")

@@ -34,7 +34,9 @@ NOWHERE = SessionId("ses_none")
 
 
 @asynccontextmanager
-async def attached(data: Path, script: Script, *tools: AnyTool) -> AsyncIterator[tuple[Client, Stage]]:
+async def open_attached_client(
+    data: Path, script: Script, *tools: AnyTool
+) -> AsyncIterator[tuple[Client, Stage]]:
     async with (
         stage(data, script, tools=tools) as at,
         open_server(at.runtime, data, ServerOptions(port=0), directory=data),
@@ -44,7 +46,7 @@ async def attached(data: Path, script: Script, *tools: AnyTool) -> AsyncIterator
 
 
 async def test_a_session_is_begun_prompted_read_and_deleted(tmp_path: Path) -> None:
-    async with attached(tmp_path, HELLO) as (client, at):
+    async with open_attached_client(tmp_path, HELLO) as (client, at):
         session = await client.create_session(title="Mine", key="s")
         same = await client.create_session(title="Mine", key="s")
         answer = await client.prompt(session.id, "hi", key="k")
@@ -76,7 +78,7 @@ async def test_a_session_is_begun_prompted_read_and_deleted(tmp_path: Path) -> N
 
 
 async def test_a_stream_tells_of_a_turn_as_it_happens(tmp_path: Path) -> None:
-    async with attached(tmp_path, HELLO) as (client, at):
+    async with open_attached_client(tmp_path, HELLO) as (client, at):
         events = [event async for event in client.stream(at.session_id, "hi")]
         again = [event async for event in client.stream(at.session_id, "again", key="k")]
         known = [event async for event in client.stream(at.session_id, "again", key="k")]
@@ -88,7 +90,7 @@ async def test_a_stream_tells_of_a_turn_as_it_happens(tmp_path: Path) -> None:
 
 
 async def test_begin_and_send_return_at_once_and_their_answers_can_be_waited_for(tmp_path: Path) -> None:
-    async with attached(tmp_path, HELLO) as (client, _at):
+    async with open_attached_client(tmp_path, HELLO) as (client, _at):
         session, message_id = await client.begin("hi", directory=tmp_path, key="b")
         first = await client.wait_for_answer(session.id, message_id)
         sent = await client.send(session.id, "again")
@@ -106,7 +108,7 @@ async def test_begin_and_send_return_at_once_and_their_answers_can_be_waited_for
 
 async def test_asks_are_seen_and_answered(tmp_path: Path) -> None:
     script: Script = {"go": [[call("careful", text="rm")], [say("Done.")]]}
-    async with attached(tmp_path, script, CAREFUL) as (client, at):
+    async with open_attached_client(tmp_path, script, CAREFUL) as (client, at):
         async with client.events(at.session_id) as events:
             message_id = await client.send(at.session_id, "go")
             async for event in events:
@@ -133,7 +135,7 @@ async def test_asks_are_seen_and_answered(tmp_path: Path) -> None:
 
 async def test_results_from_outside_are_given_once(tmp_path: Path) -> None:
     script: Script = {"ship": [[call("deploy")], [say("Waiting.")]]}
-    async with attached(tmp_path, script, later("deploy")) as (client, at):
+    async with open_attached_client(tmp_path, script, later("deploy")) as (client, at):
         await client.prompt(at.session_id, "ship")
         status = await client.status(at.session_id)
         (pending,) = await client.async_tools.list(session_id=at.session_id)
@@ -156,7 +158,7 @@ async def test_results_from_outside_are_given_once(tmp_path: Path) -> None:
 
 
 async def test_what_the_server_refuses_is_raised_with_its_sentence(tmp_path: Path) -> None:
-    async with attached(tmp_path, HELLO) as (client, at):
+    async with open_attached_client(tmp_path, HELLO) as (client, at):
         with pytest.raises(NotFound, match="no session with id 'ses_none'") as nowhere:
             await client.prompt(NOWHERE, "hi")
         with pytest.raises(NotFound):
@@ -268,7 +270,7 @@ async def test_a_client_goes_on_when_its_server_comes_back_elsewhere(tmp_path: P
 
 
 async def test_the_board_is_told_and_goes_on(tmp_path: Path) -> None:
-    async with attached(tmp_path, HELLO) as (client, _at):
+    async with open_attached_client(tmp_path, HELLO) as (client, _at):
         board = client.board()
         first = await anext(board)
         await board.aclose()
@@ -279,7 +281,7 @@ async def test_the_board_is_told_and_goes_on(tmp_path: Path) -> None:
 
 
 async def test_events_end_with_their_session(tmp_path: Path) -> None:
-    async with attached(tmp_path, HELLO) as (client, at), client.events(at.session_id) as events:
+    async with open_attached_client(tmp_path, HELLO) as (client, at), client.events(at.session_id) as events:
         await client.delete_session(at.session_id)
         heard = [event async for event in events]
 
@@ -290,7 +292,7 @@ async def test_events_end_with_their_session(tmp_path: Path) -> None:
 async def test_no_id_becomes_another_path(tmp_path: Path, name: str) -> None:
     """One step up from the events of a session there are those of the board."""
     nobody = SessionId(name)
-    async with attached(tmp_path, HELLO) as (client, _), asyncio.timeout(PATIENCE):
+    async with open_attached_client(tmp_path, HELLO) as (client, _), asyncio.timeout(PATIENCE):
         with pytest.raises(NotFound, match=re.escape(repr(name))):
             await client.session(nobody)
         with pytest.raises(NotFound, match=re.escape(repr(name))):

@@ -17,7 +17,7 @@ from asyncagents.domain.task.view import BackgroundTask
 from asyncagents.errors import NotFound, Unavailable
 from asyncagents.llm.scripted import Script, call, say
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.e2e.test_client_kills import Screen
+from tests.e2e.test_client_kills import EventMirror
 from tests.support.cutting_proxy import Cutter, cutting
 from tests.support.delegation import launch, office
 from tests.support.runtime import CAREFUL, PATIENCE, Gate, Stage, later, stage
@@ -99,7 +99,7 @@ async def test_answers_and_results_that_are_lost_count_once(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_a_stream_that_is_cut_again_and_again_misses_nothing(tmp_path: Path, seed: int) -> None:
-    rng, screen = random.Random(seed), Screen()
+    rng, screen = random.Random(seed), EventMirror()
     async with cut_off(tmp_path) as (client, cutter, at):
         cutter.cut = lambda asked, said: b"/events" in asked[:200] and rng.random() < 0.5
         async with (

@@ -19,12 +19,12 @@ from asyncagents.domain.id import SessionId
 from asyncagents.engine.tool import Tool
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.flows.test_client import attached
-from tests.flows.test_pages import DOCS, blocks
+from tests.flows.test_client import open_attached_client
+from tests.flows.test_pages import DOCS, code_blocks
 from tests.support.runtime import PATIENCE, Text, asks_first, echo
 
 PAGE = (DOCS / "client.md").read_text(encoding="utf-8")
-PROGRAM, PIECES = blocks("client.md")
+PROGRAM, PIECES = code_blocks("client.md")
 
 
 def methods(kind: type[Any]) -> set[str]:
@@ -57,7 +57,7 @@ async def test_the_answerer_of_the_page_answers(tmp_path: Path) -> None:
     pieces: dict[str, Any] = {}
     exec(compile(PIECES, "client.md", "exec"), pieces)
     script = {"go": [[call("peek", text="x")], [say("Read.")]]}
-    async with attached(tmp_path, script, read) as (client, at), asyncio.TaskGroup() as group:
+    async with open_attached_client(tmp_path, script, read) as (client, at), asyncio.TaskGroup() as group:
         answering = group.create_task(pieces["allow_reading"](client, at.session_id))
         answer = await client.prompt(SessionId(at.session_id), "go")
         answering.cancel()

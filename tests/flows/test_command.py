@@ -16,7 +16,7 @@ from asyncagents.engine.tool import AnyTool
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptedModel
-from tests.flows.test_project import repository
+from tests.flows.test_project import create_repository
 from tests.support.runtime import Stage, answer_of, stage
 
 
@@ -30,7 +30,7 @@ async def project(
     **config: Any,
 ) -> AsyncIterator[Stage]:
     root = tmp_path / "project"
-    repository(root, files or {})
+    create_repository(root, files or {})
     coding = Config(data_dir=tmp_path / "data", command=dict(commands or {}), **config)
     model = ScriptedModel({})
     async with stage(tmp_path / "data", model, coding=coding, directory=root, tools=tools) as at:

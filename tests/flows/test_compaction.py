@@ -26,7 +26,7 @@ from asyncagents.engine.step.compaction import EMPTY_SUMMARY, NOTHING_TO_SUMMARI
 from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.llm.model import ChatRequest, ModelTurn, StepFinish, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, fail, say
-from tests.flows.test_subtask import FIND, GO_ON, task
+from tests.flows.test_subtask import FIND_SUBTASK, GO_ON, build_task_tool
 from tests.support.model import Reader, for_summary, read
 from tests.support.runtime import PATIENCE, Ears, Text, answer_of, later
 
@@ -43,7 +43,7 @@ async def _much(args: Text, context: ToolContext) -> Completed:
 MUCH: Tool[Text] = Tool("much", Text, _much, effect="none")
 
 
-class Place:
+class CompactionStage:
     def __init__(self, runtime: Runtime, session_id: SessionId, model: Reader) -> None:
         self.runtime = runtime
         self.session_id = session_id
@@ -63,17 +63,19 @@ class Place:
 
 
 @asynccontextmanager
-async def place(data: Path, model: Reader, *tools: Tool[Any]) -> AsyncIterator[Place]:
+async def open_compaction_stage(
+    data: Path, model: Reader, *tools: Tool[Any]
+) -> AsyncIterator[CompactionStage]:
     async with open_runtime(data, model=model, tools=tools, policy=_allow) as runtime:
         session = await runtime.create_session(directory=data)
-        yield Place(runtime, session.id, model)
+        yield CompactionStage(runtime, session.id, model)
 
 
 def _allow(ask: object, context: object) -> Any:
     return "allow"
 
 
-def text_of(request: ChatRequest) -> str:
+def request_text(request: ChatRequest) -> str:
     return "\n".join(told.text for told in request.messages if isinstance(told, UserTurn))
 
 
@@ -86,7 +88,7 @@ async def test_a_conversation_that_fills_its_window_is_summarised_before_the_nex
     tmp_path: Path,
 ) -> None:
     model = Reader(SMALL, chatty)
-    async with place(tmp_path, model) as at:
+    async with open_compaction_stage(tmp_path, model) as at:
         for number in range(12):
             await at.prompt(f"{number}: {WORDS * 40}")
         entries = await at.runtime.messages(at.session_id)
@@ -105,7 +107,7 @@ async def test_a_conversation_that_fills_its_window_is_summarised_before_the_nex
 async def test_a_history_that_is_read_at_once_is_weighed_once(tmp_path: Path) -> None:
     """What the last step is known to have read is the same as what stands before it."""
     model = Reader(Window(context=16_000, output=2_000), chatty)
-    async with place(tmp_path, model) as at:
+    async with open_compaction_stage(tmp_path, model) as at:
         for number in range(7):
             await at.prompt(f"{number}: {WORDS * 220}")
 
@@ -118,7 +120,7 @@ async def test_a_step_that_reports_a_full_window_asks_for_a_summary_in_the_next_
     tmp_path: Path,
 ) -> None:
     model = Reader(Window(context=1_000, output=100), lambda request: [say("x" * 3_600)])
-    async with place(tmp_path, model) as at:
+    async with open_compaction_stage(tmp_path, model) as at:
         first = await at.prompt("write a lot")
         assert not model.summaries
         assert first.text == "x" * 3_600
@@ -131,12 +133,12 @@ async def test_a_step_that_reports_a_full_window_asks_for_a_summary_in_the_next_
 async def test_a_turn_that_is_cut_by_a_summary_goes_on_with_what_was_kept(tmp_path: Path) -> None:
     def work(request: ChatRequest) -> Sequence[ScriptLine]:
         results = [told for told in request.messages if isinstance(told, ToolTurn)]
-        if prompt_text("compaction-go-on") in text_of(request) and not results[1:]:
+        if prompt_text("compaction-go-on") in request_text(request) and not results[1:]:
             return [say("All done.")]
         return [call("much", text="60")]
 
     model = Reader(SMALL, work)
-    async with place(tmp_path, model, MUCH) as at:
+    async with open_compaction_stage(tmp_path, model, MUCH) as at:
         answer = await at.prompt("read everything")
         control = await at.control()
 
@@ -146,15 +148,15 @@ async def test_a_turn_that_is_cut_by_a_summary_goes_on_with_what_was_kept(tmp_pa
     assert isinstance(last.messages[0], UserTurn)
     assert last.messages[0].text.startswith(SUMMARISED)
     assert "Summary of" in last.messages[0].text
-    assert "read everything" in text_of(last), "what was asked last is never lost"
-    assert text_of(last).endswith(prompt_text("compaction-go-on"))
+    assert "read everything" in request_text(last), "what was asked last is never lost"
+    assert request_text(last).endswith(prompt_text("compaction-go-on"))
     assert control.compacting == 0
     assert control.summary > 0
 
 
 async def test_the_newest_messages_are_kept_as_they_are(tmp_path: Path) -> None:
     model = Reader(Window(context=16_000, output=2_000), chatty)
-    async with place(tmp_path, model) as at:
+    async with open_compaction_stage(tmp_path, model) as at:
         for number in range(8):
             await at.prompt(f"prompt {number} {WORDS * 40}")
         await at.compact()
@@ -165,7 +167,7 @@ async def test_the_newest_messages_are_kept_as_they_are(tmp_path: Path) -> None:
     assert said[0].text.startswith(SUMMARISED)
     assert said[1].text.startswith("prompt ")
     assert not said[1].text.startswith("prompt 0")
-    assert "prompt 7" in text_of(after)
+    assert "prompt 7" in request_text(after)
     assert any(isinstance(told, ModelTurn) for told in after.messages)
     assert read(after) < read(model.steps[-2])
 
@@ -173,7 +175,7 @@ async def test_the_newest_messages_are_kept_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.spec("S-08", "S-10")
 async def test_whoever_asks_for_a_summary_gets_it_and_the_session_rests(tmp_path: Path) -> None:
     model = Reader(Window(), chatty)
-    async with place(tmp_path, model) as at, at.runtime.events(at.session_id) as events:
+    async with open_compaction_stage(tmp_path, model) as at, at.runtime.events(at.session_id) as events:
         await at.prompt("hello")
         requests = len(model.requests)
         answer = await at.compact("the names of files")
@@ -184,12 +186,12 @@ async def test_whoever_asks_for_a_summary_gets_it_and_the_session_rests(tmp_path
     assert answer.text.startswith("Summary of")
     assert answer_of(answer).summary is True
     assert len(model.requests) == requests + 1, "nobody goes on with anything"
-    assert "the names of files" in text_of(model.requests[-1])
+    assert "the names of files" in request_text(model.requests[-1])
 
 
 async def test_a_summary_includes_the_one_before_it(tmp_path: Path) -> None:
     model = Reader(Window(), chatty, summary=lambda request: [say("The key is under the mat.")])
-    async with place(tmp_path, model) as at:
+    async with open_compaction_stage(tmp_path, model) as at:
         await at.prompt("hello")
         await at.compact()
         await at.prompt("again")
@@ -197,28 +199,28 @@ async def test_a_summary_includes_the_one_before_it(tmp_path: Path) -> None:
         await at.prompt("where is the key?")
 
     first, second = model.summaries
-    assert "under the mat" not in text_of(first)
-    assert "under the mat" in text_of(second)
-    assert text_of(model.steps[-1]).count("under the mat") == 1
+    assert "under the mat" not in request_text(first)
+    assert "under the mat" in request_text(second)
+    assert request_text(model.steps[-1]).count("under the mat") == 1
 
 
 async def test_a_summary_of_a_summary_in_any_script_keeps_what_it_can(tmp_path: Path) -> None:
     """Nothing was said in between, and nobody knows how much the model can read: as much as it has read."""
     words = "摘要" * 2_000
     model = Reader(Window(), chatty, summary=lambda request: [say(words)])
-    async with place(tmp_path, model) as at:
+    async with open_compaction_stage(tmp_path, model) as at:
         await at.prompt("hello")
         await at.compact()
         again = await at.compact()
 
     assert answer_of(again).error is None
-    assert words[:800] in text_of(model.summaries[-1])
+    assert words[:800] in request_text(model.summaries[-1])
 
 
 async def test_what_no_step_has_read_is_kept_whole_beside_a_summary(tmp_path: Path) -> None:
     """Whoever sends a long text to a session that is almost full wants it read, not summarised."""
     model = Reader(Window(context=16_000, output=2_000), chatty)
-    async with place(tmp_path, model) as at:
+    async with open_compaction_stage(tmp_path, model) as at:
         for number in range(6):
             await at.prompt(f"{number}: {WORDS * 220}")
         await at.runtime.send(at.session_id, f"{WORDS * 150} xyzzy {WORDS * 150}", wakes=False)
@@ -226,25 +228,25 @@ async def test_what_no_step_has_read_is_kept_whole_beside_a_summary(tmp_path: Pa
 
     assert len(model.summaries) == 1
     assert model.refused == 0
-    assert "xyzzy" in text_of(model.steps[-1])
-    assert "plugh" in text_of(model.steps[-1])
+    assert "xyzzy" in request_text(model.steps[-1])
+    assert "plugh" in request_text(model.steps[-1])
 
 
 async def test_what_no_step_has_read_is_kept_where_nobody_knows_the_window(tmp_path: Path) -> None:
     model = Reader(Window(), chatty)
-    async with place(tmp_path, model) as at:
+    async with open_compaction_stage(tmp_path, model) as at:
         await at.prompt("hello")
         wish = at.runtime._input_builder.build_compaction(at.session_id, key=None, options={})
         await at.runtime._store.admit(replace(wish, wakes=False))
         await at.prompt(f"{WORDS * 300} xyzzy {WORDS * 300}")
 
     assert len(model.summaries) == 1
-    assert "xyzzy" in text_of(model.steps[-1])
+    assert "xyzzy" in request_text(model.steps[-1])
 
 
 async def test_what_is_queued_with_the_wish_is_answered_after_the_summary(tmp_path: Path) -> None:
     model = Reader(Window(), chatty)
-    async with place(tmp_path, model) as at:
+    async with open_compaction_stage(tmp_path, model) as at:
         await at.prompt("hello")
         fact = at.runtime._input_builder.build_compaction(at.session_id, key=None, options={})
         held = await at.runtime.send(at.session_id, "and this", wakes=False)
@@ -254,18 +256,18 @@ async def test_what_is_queued_with_the_wish_is_answered_after_the_summary(tmp_pa
             answered = await at.runtime._store.message(await answer)
 
     assert answered.text.startswith("I see.")
-    assert "and this" in text_of(model.steps[-1])
+    assert "and this" in request_text(model.steps[-1])
 
 
 async def test_what_came_of_a_task_is_above_where_the_model_is_told_so(tmp_path: Path) -> None:
     """A person began it, and asked for a summary at the same time."""
     model = Reader(Window(), chatty)
-    async with place(tmp_path, model, task([])) as at:
+    async with open_compaction_stage(tmp_path, model, build_task_tool([])) as at:
         await at.prompt("hello")
         wish = at.runtime._input_builder.build_compaction(at.session_id, key=None, options={})
         await at.runtime._store.admit(replace(wish, wakes=False))
         async with asyncio.timeout(PATIENCE):
-            await at.runtime.prompt(at.session_id, "find it", parts=[FIND])
+            await at.runtime.prompt(at.session_id, "find it", parts=[FIND_SUBTASK])
 
     assert len(model.summaries) == 1
     told = model.steps[-1].messages
@@ -276,7 +278,7 @@ async def test_what_came_of_a_task_is_above_where_the_model_is_told_so(tmp_path:
 
 async def test_what_people_say_with_their_wishes_is_heard_once(tmp_path: Path) -> None:
     model = Reader(Window(), chatty)
-    async with place(tmp_path, model) as at:
+    async with open_compaction_stage(tmp_path, model) as at:
         await at.prompt("hello")
         wish = at.runtime._input_builder.build_compaction(
             at.session_id, "the names of files", key=None, options={}
@@ -286,7 +288,7 @@ async def test_what_people_say_with_their_wishes_is_heard_once(tmp_path: Path) -
         await at.prompt("again")
         await at.compact("the places")
 
-    first, second = map(text_of, model.summaries)
+    first, second = map(request_text, model.summaries)
     assert "the names of files\nthe dates" in first
     assert "the places" in second
     assert "the names of files" not in second
@@ -295,7 +297,7 @@ async def test_what_people_say_with_their_wishes_is_heard_once(tmp_path: Path) -
 
 async def test_however_many_wishes_come_with_it_a_prompt_is_answered(tmp_path: Path) -> None:
     model = Reader(Window(), chatty)
-    async with place(tmp_path, model) as at:
+    async with open_compaction_stage(tmp_path, model) as at:
         await at.prompt("hello")
         held = await at.runtime.send(at.session_id, "and this", wakes=False)
         answer = at.runtime._answer_waiters.expect(at.session_id, held)
@@ -315,7 +317,7 @@ async def test_however_many_wishes_come_with_it_a_prompt_is_answered(tmp_path: P
 async def test_a_provider_that_says_it_is_too_much_is_asked_again_after_a_summary(tmp_path: Path) -> None:
     """Nobody told how much it can read."""
     model = Reader(SMALL, chatty, tells=False)
-    async with place(tmp_path, model) as at:
+    async with open_compaction_stage(tmp_path, model) as at:
         answers = [await at.prompt(f"{number}: {WORDS * 60}") for number in range(12)]
         entries = await at.runtime.messages(at.session_id)
 
@@ -329,7 +331,7 @@ async def test_a_provider_that_says_it_is_too_much_is_asked_again_after_a_summar
 
 async def test_a_prompt_that_is_too_long_by_itself_is_an_error_and_no_endless_summary(tmp_path: Path) -> None:
     model = Reader(SMALL, chatty)
-    async with place(tmp_path, model) as at:
+    async with open_compaction_stage(tmp_path, model) as at:
         answer = await at.prompt(WORDS * 1_000)
         assert isinstance(answer_of(answer).error, ContextOverflowError)
         assert len(model.requests) == 1
@@ -347,7 +349,7 @@ async def test_a_summary_that_is_too_long_to_be_asked_for_is_asked_for_with_less
             return Window(context=32_000, output=4_000)
 
     model = Boaster(SMALL, chatty)
-    async with place(tmp_path, model) as at:
+    async with open_compaction_stage(tmp_path, model) as at:
         answers = [await at.prompt(f"{number}: {WORDS * 60}") for number in range(30)]
 
     failed = [answer for answer in answers if answer_of(answer).error is not None]
@@ -363,7 +365,7 @@ async def test_tools_that_fill_the_window_by_themselves_do_not_cost_a_summary_fo
 
     bulky = [Tool(f"tool{n}", Text, _much, effect="none", description="x" * 400) for n in range(35)]
     model = Reader(SMALL, work)  # of its 3,000 tokens the tools take some 4,000
-    async with place(tmp_path, model, MUCH, *bulky) as at:
+    async with open_compaction_stage(tmp_path, model, MUCH, *bulky) as at:
         answer = await at.prompt("go")
 
     assert answer.text == "done"
@@ -374,7 +376,7 @@ async def test_tools_that_fill_the_window_by_themselves_do_not_cost_a_summary_fo
 @pytest.mark.parametrize("tells", [True, False])
 async def test_a_prompt_that_was_too_long_does_not_end_the_session(tmp_path: Path, *, tells: bool) -> None:
     model = Reader(SMALL, chatty, tells=tells)
-    async with place(tmp_path, model) as at:
+    async with open_compaction_stage(tmp_path, model) as at:
         refused = await at.prompt(WORDS * 1_000)
         answer = await at.prompt("something short")
         await at.prompt("something else")
@@ -382,7 +384,7 @@ async def test_a_prompt_that_was_too_long_does_not_end_the_session(tmp_path: Pat
 
     assert isinstance(answer_of(refused).error, ContextOverflowError)
     assert answer_of(answer).error is None
-    assert "something short" in text_of(model.steps[-1])
+    assert "something short" in request_text(model.steps[-1])
     assert len(model.summaries) == 1
     assert control.compacting == 0
 
@@ -394,7 +396,7 @@ async def test_a_summary_that_fails_ends_the_turn_with_its_error_and_loses_nothi
     tmp_path: Path, line: ScriptLine, kind: str
 ) -> None:
     model = Reader(Window(), chatty, summary=lambda request: [line])
-    async with place(tmp_path, model) as at:
+    async with open_compaction_stage(tmp_path, model) as at:
         await at.prompt("remember the milk")
         answer = await at.compact()
         error = answer_of(answer).error
@@ -403,12 +405,12 @@ async def test_a_summary_that_fails_ends_the_turn_with_its_error_and_loses_nothi
         again = await at.prompt("what was it?")
 
     assert again.text.startswith("I see.")
-    assert text_of(model.requests[-1]) == "remember the milk\nwhat was it?"
+    assert request_text(model.requests[-1]) == "remember the milk\nwhat was it?"
 
 
 async def test_there_is_nothing_to_summarise_in_an_empty_session(tmp_path: Path) -> None:
     model = Reader(Window(), chatty)
-    async with place(tmp_path, model) as at:
+    async with open_compaction_stage(tmp_path, model) as at:
         answer = await at.compact()
 
     error = answer_of(answer).error
@@ -420,10 +422,10 @@ async def test_there_is_nothing_to_summarise_in_an_empty_session(tmp_path: Path)
 @pytest.mark.spec("S-10")
 async def test_a_pending_call_is_not_forgotten_by_a_summary(tmp_path: Path) -> None:
     def work(request: ChatRequest) -> Sequence[ScriptLine]:
-        return [call("job")] if text_of(request) == "start the job" else [say("ok")]
+        return [call("job")] if request_text(request) == "start the job" else [say("ok")]
 
     model = Reader(Window(), work)
-    async with place(tmp_path, model, later("job")) as at:
+    async with open_compaction_stage(tmp_path, model, later("job")) as at:
         await at.prompt("start the job")
         (pending,) = await at.runtime.open_calls(at.session_id)
         await at.compact()
@@ -435,8 +437,8 @@ async def test_a_pending_call_is_not_forgotten_by_a_summary(tmp_path: Path) -> N
             e for e in await at.runtime.messages(at.session_id) for p in e.parts if isinstance(p, ToolPart)
         ]
 
-    assert f"- {pending.call_id}: job" in text_of(before)
-    assert f"The pending call {pending.call_id} (job) has completed:\n\n42" in text_of(model.steps[-1])
+    assert f"- {pending.call_id}: job" in request_text(before)
+    assert f"The pending call {pending.call_id} (job) has completed:\n\n42" in request_text(model.steps[-1])
     assert list(model.steps[-1].messages[: len(before.messages)]) == list(before.messages)
     (part,) = [part for part in entry.parts if isinstance(part, ToolPart)]
     assert isinstance(part.state, ToolCompleted)
@@ -444,7 +446,7 @@ async def test_a_pending_call_is_not_forgotten_by_a_summary(tmp_path: Path) -> N
 
 async def test_a_runtime_that_comes_later_reads_on_from_the_summary(tmp_path: Path) -> None:
     model = Reader(Window(), chatty)
-    async with place(tmp_path, model) as at:
+    async with open_compaction_stage(tmp_path, model) as at:
         session_id = at.session_id
         await at.prompt("a secret word: xyzzy " + WORDS * 500)
         await at.prompt("hello")
@@ -456,13 +458,13 @@ async def test_a_runtime_that_comes_later_reads_on_from_the_summary(tmp_path: Pa
 
     after = model.steps[-1]
     assert list(after.messages[: len(before.messages)]) == list(before.messages)
-    assert "xyzzy" not in text_of(after)
+    assert "xyzzy" not in request_text(after)
 
 
 @pytest.mark.spec("S-13")
 async def test_a_summary_of_a_parent_leaves_its_child_alone(tmp_path: Path) -> None:
     model = Reader(Window(), chatty)
-    async with place(tmp_path, model) as at:
+    async with open_compaction_stage(tmp_path, model) as at:
         child = await at.runtime.create_session(parent_id=at.session_id, directory=tmp_path)
         await at.runtime.prompt(child.id, "I am the child")
         await at.prompt("I am the parent")
@@ -470,7 +472,7 @@ async def test_a_summary_of_a_parent_leaves_its_child_alone(tmp_path: Path) -> N
         await at.compact()
         assert await at.runtime.messages(child.id) == before
         await at.runtime.prompt(child.id, "still here")
-        assert text_of(model.steps[-1]) == "I am the child\nstill here"
+        assert request_text(model.steps[-1]) == "I am the child\nstill here"
         parent = await at.runtime.messages(at.session_id)
         fact = at.runtime._input_builder.build_compaction(child.id, key=None, options={})
         await at.runtime._store.admit(fact)
@@ -485,7 +487,7 @@ async def test_old_output_is_left_out_when_there_is_enough_of_it(tmp_path: Path)
         return [call("much", text="1600")] if isinstance(last, UserTurn) else [say("ok")]
 
     model = Reader(Window(), work)  # each output takes some 10,800 tokens
-    async with place(tmp_path, model, MUCH) as at:
+    async with open_compaction_stage(tmp_path, model, MUCH) as at:
         for number in range(9):
             await at.prompt(f"read {number}")
         entries = await at.runtime.messages(at.session_id)
@@ -509,7 +511,7 @@ async def test_what_a_protected_tool_said_stays(tmp_path: Path) -> None:
         return [call("skill", text="1600")] if isinstance(last, UserTurn) else [say("ok")]
 
     model = Reader(Window(), work)
-    async with place(tmp_path, model, Tool("skill", Text, _much, effect="none")) as at:
+    async with open_compaction_stage(tmp_path, model, Tool("skill", Text, _much, effect="none")) as at:
         for number in range(9):
             await at.prompt(f"read {number}")
         entries = await at.runtime.messages(at.session_id)
@@ -530,7 +532,7 @@ async def test_an_abort_ends_a_summary_and_the_next_prompt_is_answered(tmp_path:
                 yield event
 
     model = Slow(Window(), chatty)
-    async with place(tmp_path, model) as at:
+    async with open_compaction_stage(tmp_path, model) as at:
         await at.prompt("hello")
         wish = asyncio.ensure_future(at.compact())
         await begun.wait()
@@ -545,7 +547,7 @@ async def test_an_abort_ends_a_summary_and_the_next_prompt_is_answered(tmp_path:
 
 async def test_people_see_who_asked_for_a_summary_and_from_where_messages_are_kept(tmp_path: Path) -> None:
     model = Reader(Window(context=16_000, output=2_000), chatty)
-    async with place(tmp_path, model) as at:
+    async with open_compaction_stage(tmp_path, model) as at:
         for number in range(8):
             await at.prompt(f"prompt {number} {WORDS * 40}")
         await at.compact()
@@ -587,13 +589,13 @@ async def test_a_summary_between_two_agents_hides_neither(tmp_path: Path) -> Non
     model = Reader(Window(), chatty)
     async with open_runtime(tmp_path, model=model, coding=True) as runtime:
         session = await runtime.create_session(directory=tmp_path)
-        at = Place(runtime, session.id, model)
+        at = CompactionStage(runtime, session.id, model)
         async with asyncio.timeout(PATIENCE):
             await runtime.prompt(session.id, "make a plan", agent="plan")
             await at.compact()
             await runtime.prompt(session.id, "do it", agent="build")
 
-    assert prompt_text("build-switch").strip() in text_of(model.steps[-1])
+    assert prompt_text("build-switch").strip() in request_text(model.steps[-1])
 
 
 @pytest.mark.spec("S-06")
@@ -618,7 +620,7 @@ async def test_the_last_step_is_told_so_after_a_summary_too(tmp_path: Path) -> N
 
     assert answer.text == "done"
     assert len(model.summaries) == 1
-    assert prompt_text("max-steps").strip() in text_of(model.steps[-1])
+    assert prompt_text("max-steps").strip() in request_text(model.steps[-1])
 
 
 class Wordy(Text, frozen=True):
@@ -639,7 +641,7 @@ async def test_where_the_tools_leave_no_room_no_summary_is_paid_for(
         return [say("Done.")] if len(results) == 3 else [call("nothing", text=f"{len(results)}")]
 
     model = Reader(Window(context=400, output=100), work)
-    async with place(tmp_path, model, Tool("nothing", Wordy, _nothing, effect="none")) as at:
+    async with open_compaction_stage(tmp_path, model, Tool("nothing", Wordy, _nothing, effect="none")) as at:
         answer = await at.prompt("work")
 
     assert (answer.text, len(model.steps), model.summaries) == ("Done.", 4, [])
@@ -650,7 +652,7 @@ async def test_where_the_tools_leave_no_room_no_summary_is_paid_for(
 @pytest.mark.spec("S-09", "S-10")
 async def test_what_a_provider_refuses_however_short_it_becomes_ends_the_turn(tmp_path: Path) -> None:
     model = Reader(Window(context=10, output=2), chatty, tells=False)
-    async with place(tmp_path, model, MUCH) as at:
+    async with open_compaction_stage(tmp_path, model, MUCH) as at:
         answer = await at.prompt("hello")
 
     assert isinstance(answer_of(answer).error, ContextOverflowError)
@@ -665,7 +667,7 @@ async def test_a_result_that_came_late_is_weighed_once_where_it_came(tmp_path: P
         return [call("deploy")] if request.messages[-1] == UserTurn("ship") else [say("I see.")]
 
     model = Reader(Window(context=32_000, output=8_000), answer)
-    async with place(tmp_path, model, later("deploy")) as at, asyncio.timeout(PATIENCE):
+    async with open_compaction_stage(tmp_path, model, later("deploy")) as at, asyncio.timeout(PATIENCE):
         with at.runtime._bus.subscribe() as subscription:
             await at.prompt("ship")
             (waiting,) = await at.runtime.async_tools.waiting_calls()
@@ -675,4 +677,4 @@ async def test_a_result_that_came_late_is_weighed_once_where_it_came(tmp_path: P
             await at.prompt("so?")
 
     assert model.summaries == []
-    assert "word " * 12_000 in text_of(model.steps[-1])
+    assert "word " * 12_000 in request_text(model.steps[-1])

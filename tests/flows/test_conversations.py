@@ -19,19 +19,21 @@ from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.flows.test_project import repository
-from tests.flows.test_session_routes import text, words
+from tests.flows.test_project import create_repository
+from tests.flows.test_session_routes import entry_text, text_prompt
 from tests.support.runtime import CAREFUL, PATIENCE, Ears, Gate, Stage, open_world
 from tests.support.server import Caller, calling
 
-HELLO = {"hi": [[say("Hello.")]], "again": [[say("Again.")]], "more": [[say("More.")]]}
+GREETINGS = {"hi": [[say("Hello.")]], "again": [[say("Again.")]], "more": [[say("More.")]]}
 PARROT = {"providerID": "scripted", "modelID": "parrot"}
 
 
 @asynccontextmanager
-async def coding(tmp_path: Path, script: Any = HELLO, **config: Any) -> AsyncIterator[Caller]:
+async def serve_coding_project(
+    tmp_path: Path, script: Any = GREETINGS, **config: Any
+) -> AsyncIterator[Caller]:
     root = tmp_path / "project"
-    repository(root, {})
+    create_repository(root, {})
     model = ScriptedModel(script)
     settings = Config(data_dir=tmp_path / "data", **config)
     async with calling(tmp_path / "data", model, coding=settings, directory=root) as at:
@@ -42,7 +44,7 @@ async def spoken(at: Caller, *prompts: str) -> str:
     """The path of the stage's session, in which these were said and answered."""
     where = f"/session/{at.stage.session_id}"
     for prompt in prompts:
-        assert (await at.post(f"{where}/message", text(prompt))).status == 200
+        assert (await at.post(f"{where}/message", text_prompt(prompt))).status == 200
     return where
 
 
@@ -55,7 +57,7 @@ async def listed(at: Caller, query: str = "") -> list[str]:
 
 @pytest.mark.spec("X-01")
 async def test_a_session_begins_with_an_agent_a_model_and_notes(tmp_path: Path) -> None:
-    async with coding(tmp_path) as at:
+    async with serve_coding_project(tmp_path) as at:
         body = {
             "title": "Plan it",
             "agent": "plan",
@@ -65,7 +67,7 @@ async def test_a_session_begins_with_an_agent_a_model_and_notes(tmp_path: Path) 
             "newer": "than we know",
         }
         made = (await at.post(f"/session?directory={tmp_path}/project", body)).body
-        answer = (await at.post(f"/session/{made['id']}/message", text("hi"))).body
+        answer = (await at.post(f"/session/{made['id']}/message", text_prompt("hi"))).body
         plain = (await at.ask("POST", "/session")).body
 
     assert (made["title"], made["agent"], made["metadata"]) == ("Plan it", "plan", {"ticket": 7})
@@ -79,10 +81,10 @@ async def test_a_session_begins_with_an_agent_a_model_and_notes(tmp_path: Path) 
 @pytest.mark.spec("X-01")
 async def test_the_model_of_the_agent_that_a_session_begins_with_counts(tmp_path: Path) -> None:
     owl = AgentConfig(model=ModelRef(provider_id="scripted", model_id="owl"))
-    async with coding(tmp_path, agent={"plan": owl}) as at:
+    async with serve_coding_project(tmp_path, agent={"plan": owl}) as at:
         made = (await at.post(f"/session?directory={tmp_path}/project", {"agent": "plan"})).body
-        answer = (await at.post(f"/session/{made['id']}/message", text("hi"))).body
-        chosen = await at.post(f"/session/{made['id']}/message", {**text("again"), "model": PARROT})
+        answer = (await at.post(f"/session/{made['id']}/message", text_prompt("hi"))).body
+        chosen = await at.post(f"/session/{made['id']}/message", {**text_prompt("again"), "model": PARROT})
 
     assert answer["info"]["modelID"] == "owl"
     assert chosen.body["info"]["modelID"] == "parrot"
@@ -90,7 +92,7 @@ async def test_the_model_of_the_agent_that_a_session_begins_with_counts(tmp_path
 
 @pytest.mark.spec("X-01")
 async def test_nothing_comes_of_a_session_with_a_stranger_for_an_agent(tmp_path: Path) -> None:
-    async with coding(tmp_path) as at:
+    async with serve_coding_project(tmp_path) as at:
         before = await listed(at)
         refused = await at.post(f"/session?directory={tmp_path}/project", {"agent": "nobody"})
         orphan = await at.post("/session", {"parentID": "ses_none"})
@@ -109,7 +111,7 @@ async def test_a_model_that_nobody_knows_does_not_spoil_a_session(tmp_path: Path
             raise InvalidInput("there is no model 'nothing': there are parrot")
 
     unknown = {"providerID": "scripted", "modelID": "nothing"}
-    model = ScriptedModel(HELLO)
+    model = ScriptedModel(GREETINGS)
     async with (
         open_world(tmp_path, Setup(model=model, check_model=check)) as runtime,
         ClientSession(timeout=ClientTimeout(total=PATIENCE)) as http,
@@ -120,16 +122,16 @@ async def test_a_model_that_nobody_knows_does_not_spoil_a_session(tmp_path: Path
             at = Caller(Stage(runtime, session.id, model, Ears(heard)), listing, http)
             new = await at.post("/session", {"model": {"providerID": "scripted", "id": "nothing"}})
             prompts = [
-                await at.post(f"/session/{session.id}/{route}", {**text("hi"), "model": unknown})
+                await at.post(f"/session/{session.id}/{route}", {**text_prompt("hi"), "model": unknown})
                 for route in ("message", "prompt_async")
             ]
             empty = await runtime.messages(session.id)
-            answer = await at.post(f"/session/{session.id}/message", text("hi"))
+            answer = await at.post(f"/session/{session.id}/message", text_prompt("hi"))
 
     assert [said.status for said in (new, *prompts)] == [400, 400, 400]
     assert prompts[0].body["data"]["message"] == "there is no model 'nothing': there are parrot"
     assert empty == ()
-    assert words(answer.body) == "Hello."
+    assert entry_text(answer.body) == "Hello."
 
 
 # Lists
@@ -137,7 +139,7 @@ async def test_a_model_that_nobody_knows_does_not_spoil_a_session(tmp_path: Path
 
 @pytest.mark.spec("X-01")
 async def test_lists_are_of_a_directory_a_project_or_a_path_of_it(tmp_path: Path) -> None:
-    async with coding(tmp_path) as at:
+    async with serve_coding_project(tmp_path) as at:
         root = f"{tmp_path}/project"
         below = (await at.post(f"/session?directory={root}/docs", {"title": "Docs"})).body
         beside = (await at.post(f"/session?directory={tmp_path}/other", {"title": "Other"})).body
@@ -161,7 +163,7 @@ async def test_lists_are_of_a_directory_a_project_or_a_path_of_it(tmp_path: Path
 
 @pytest.mark.spec("X-01")
 async def test_all_sessions_are_read_page_by_page_also_those_of_one_moment(tmp_path: Path) -> None:
-    async with calling(tmp_path, HELLO) as at:
+    async with calling(tmp_path, GREETINGS) as at:
         for title in "abcdefgh":
             await at.post("/session", {"title": title})
         await at.ask("PATCH", f"/session/{at.stage.session_id}", {"time": {"archived": 5.0}})
@@ -188,7 +190,7 @@ async def test_all_sessions_are_read_page_by_page_also_those_of_one_moment(tmp_p
 
 @pytest.mark.spec("X-01")
 async def test_messages_are_read_page_by_page_from_the_newest(tmp_path: Path) -> None:
-    async with calling(tmp_path, HELLO) as at:
+    async with calling(tmp_path, GREETINGS) as at:
         where = await spoken(at, "hi", "again", "more")
         whole = (await at.get(f"{where}/message")).body
         zero = (await at.get(f"{where}/message?limit=0")).body
@@ -219,7 +221,7 @@ async def test_messages_are_read_page_by_page_from_the_newest(tmp_path: Path) ->
 @pytest.mark.spec("X-01")
 async def test_a_session_is_renamed_noted_and_put_away(tmp_path: Path) -> None:
     rule = {"permission": "bash", "pattern": "*", "action": "deny"}
-    async with calling(tmp_path, HELLO) as at:
+    async with calling(tmp_path, GREETINGS) as at:
         where = f"/session/{at.stage.session_id}"
         renamed = (await at.ask("PATCH", where, {"title": "Bees", "newer": 1})).body
         told = await at.stage.ears.until(SessionUpdated)
@@ -242,16 +244,16 @@ async def test_rules_that_are_added_to_a_child_do_not_lift_what_is_denied_above(
     deny = {"permission": "bash", "pattern": "*", "action": "deny"}
     allow = {"permission": "*", "pattern": "*", "action": "allow"}
     script = {"go": [[call("bash", command="touch x", description="d")], [say("Done.")]]}
-    async with coding(tmp_path, script) as at:
+    async with serve_coding_project(tmp_path, script) as at:
         root = f"?directory={tmp_path}/project"
         above = (await at.post(f"/session{root}", {"permission": [deny], "agent": "build"})).body
         child = (await at.post(f"/session{root}", {"parentID": above["id"], "agent": "build"})).body
         await at.ask("PATCH", f"/session/{child['id']}", {"permission": [allow]})
-        body = {**text("go"), "tools": {"bash": True}}
+        body = {**text_prompt("go"), "tools": {"bash": True}}
         answer = await at.post(f"/session/{child['id']}/message", body)
         messages = (await at.get(f"/session/{child['id']}/message")).body
 
-    assert words(answer.body) == "Done."
+    assert entry_text(answer.body) == "Done."
     (state,) = [part["state"] for each in messages for part in each["parts"] if part["type"] == "tool"]
     assert state["status"] == "error"
     assert not (tmp_path / "project/x").exists()
@@ -262,7 +264,7 @@ async def test_rules_that_are_added_to_a_child_do_not_lift_what_is_denied_above(
 
 @pytest.mark.spec("X-01")
 async def test_a_session_is_copied_and_both_go_on(tmp_path: Path) -> None:
-    async with calling(tmp_path, HELLO) as at:
+    async with calling(tmp_path, GREETINGS) as at:
         where = await spoken(at, "hi", "again")
         await at.ask("PATCH", where, {"title": "Bees", "metadata": {"a": 1}})
         messages = (await at.get(f"{where}/message")).body
@@ -271,7 +273,7 @@ async def test_a_session_is_copied_and_both_go_on(tmp_path: Path) -> None:
         part = await at.post(f"{where}/fork", {"messageID": messages[2]["info"]["id"]}, idempotency_key="k")
         same = await at.post(f"{where}/fork", {"messageID": messages[2]["info"]["id"]}, idempotency_key="k")
         copied = (await at.get(f"/session/{part.body['id']}/message")).body
-        answer = (await at.post(f"/session/{part.body['id']}/message", text("more"))).body
+        answer = (await at.post(f"/session/{part.body['id']}/message", text_prompt("more"))).body
         nobody = await at.post(f"{where}/fork", {"messageID": "msg_none"})
         told = [each.text for each in at.stage.told() if isinstance(each, UserTurn)]
         at.stage.model.requests.clear()  # two sessions begin alike, and go on differently
@@ -280,9 +282,9 @@ async def test_a_session_is_copied_and_both_go_on(tmp_path: Path) -> None:
     assert (whole["metadata"], whole["directory"]) == ({"a": 1}, str(tmp_path))
     assert "parentID" not in whole
     assert part.body == same.body
-    assert [words(each) for each in copied] == ["hi", "Hello."]
+    assert [entry_text(each) for each in copied] == ["hi", "Hello."]
     assert copied[1]["info"]["parentID"] == copied[0]["info"]["id"]
-    assert words(answer) == "More."
+    assert entry_text(answer) == "More."
     assert told == ["hi", "more"]
     assert (nobody.status, nobody.body["data"]["message"]) == (404, "Message not found: msg_none")
 
@@ -293,17 +295,17 @@ async def test_a_session_is_copied_while_it_works(tmp_path: Path) -> None:
     script = {"go": [[call("gate")], [say("Through.")]], "hi": [[say("Hello.")]]}
     async with calling(tmp_path, script, tools=[gate.tool]) as at, asyncio.TaskGroup() as group:
         where = f"/session/{at.stage.session_id}"
-        working = group.create_task(at.post(f"{where}/message", text("go")))
+        working = group.create_task(at.post(f"{where}/message", text_prompt("go")))
         await gate.until_started()
         copy = (await at.post(f"{where}/fork")).body
         statuses = (await at.get("/session/status")).body
-        answer = (await at.post(f"/session/{copy['id']}/message", text("hi"))).body
+        answer = (await at.post(f"/session/{copy['id']}/message", text_prompt("hi"))).body
         gate.go.set()
         through = (await working).body
         at.stage.model.requests.clear()  # two sessions begin alike, and go on differently
 
     assert list(statuses) == [at.stage.session_id]
-    assert (words(answer), words(through)) == ("Hello.", "Through.")
+    assert (entry_text(answer), entry_text(through)) == ("Hello.", "Through.")
     assert gate.runs == 1
 
 
@@ -312,7 +314,7 @@ async def test_a_session_is_copied_while_it_works(tmp_path: Path) -> None:
 
 @pytest.mark.spec("X-01")
 async def test_messages_and_parts_are_taken_out_and_changed_at_rest(tmp_path: Path) -> None:
-    async with calling(tmp_path, HELLO) as at:
+    async with calling(tmp_path, GREETINGS) as at:
         where = await spoken(at, "hi", "again")
         asked, answer, *_ = (await at.get(f"{where}/message")).body
         said = asked["parts"][0]
@@ -326,7 +328,7 @@ async def test_messages_and_parts_are_taken_out_and_changed_at_rest(tmp_path: Pa
         gone = await at.ask("DELETE", f"{where}/message/{answer['info']['id']}")
         await at.stage.ears.until(MessageRemoved)
         again = await at.ask("DELETE", f"{where}/message/{answer['info']['id']}")
-        await at.post(f"{where}/message", text("more"))
+        await at.post(f"{where}/message", text_prompt("more"))
         told = [each.text for each in at.stage.told() if isinstance(each, UserTurn)]
         part = (await at.ask("DELETE", at_part)).body
         left = (await at.get(f"{where}/message/{said['messageID']}")).body
@@ -345,7 +347,7 @@ async def test_what_works_is_not_cut(tmp_path: Path) -> None:
     script = {"go": [[call("gate")], [say("Through.")]]}
     async with calling(tmp_path, script, tools=[gate.tool]) as at, asyncio.TaskGroup() as group:
         where = f"/session/{at.stage.session_id}"
-        working = group.create_task(at.post(f"{where}/message", text("go")))
+        working = group.create_task(at.post(f"{where}/message", text_prompt("go")))
         await gate.until_started()
         first = (await at.get(f"{where}/message")).body[0]["info"]["id"]
         busy = await at.ask("DELETE", f"{where}/message/{first}")
@@ -363,10 +365,10 @@ async def test_what_works_is_not_cut(tmp_path: Path) -> None:
 
 @pytest.mark.spec("X-01")
 async def test_a_prompt_has_a_word_for_the_system_prompt_of_its_turn(tmp_path: Path) -> None:
-    async with coding(tmp_path) as at:
+    async with serve_coding_project(tmp_path) as at:
         where = f"/session/{at.stage.session_id}"
-        await at.post(f"{where}/message", {**text("hi"), "system": "Speak like a bee.", "newer": 1})
-        await at.post(f"{where}/message", text("again"))
+        await at.post(f"{where}/message", {**text_prompt("hi"), "system": "Speak like a bee.", "newer": 1})
+        await at.post(f"{where}/message", text_prompt("again"))
         asked, *_ = (await at.get(f"{where}/message")).body
         first, second = [each for each in at.stage.model.requests if "titl" not in each.system.lower()][:2]
 
@@ -376,17 +378,17 @@ async def test_a_prompt_has_a_word_for_the_system_prompt_of_its_turn(tmp_path: P
 
 @pytest.mark.spec("X-01")
 async def test_the_same_message_again_is_the_same_prompt(tmp_path: Path) -> None:
-    async with calling(tmp_path, HELLO) as at:
+    async with calling(tmp_path, GREETINGS) as at:
         where = f"/session/{at.stage.session_id}/message"
         named = at.stage.runtime._session_factory.ids.message()
-        body = {**text("hi"), "messageID": named}
+        body = {**text_prompt("hi"), "messageID": named}
         answer, same = [await at.post(where, body) for _ in range(2)]
-        other = await at.post(where, {**text("again"), "messageID": named})
-        late = await at.post(where, {**text("again"), "messageID": "msg_000000000001AAAAAAAAAAAAAA"})
+        other = await at.post(where, {**text_prompt("again"), "messageID": named})
+        late = await at.post(where, {**text_prompt("again"), "messageID": "msg_000000000001AAAAAAAAAAAAAA"})
         far = f"msg_{(int(named[4:16], 16) + (60_000 << 12)) % 2**48:012x}AAAAAAAAAAAAAA"
-        early = await at.post(where, {**text("again"), "messageID": far})
+        early = await at.post(where, {**text_prompt("again"), "messageID": far})
         near = f"msg_{(int(named[4:16], 16) + (5_000 << 12)) % 2**48:012x}AAAAAAAAAAAAAA"
-        soon = await at.post(where, {**text("again"), "messageID": near})
+        soon = await at.post(where, {**text_prompt("again"), "messageID": near})
         messages = (await at.get(where)).body
 
     assert answer == same
@@ -394,12 +396,12 @@ async def test_the_same_message_again_is_the_same_prompt(tmp_path: Path) -> None
     assert [other.status, late.status, early.status] == [409, 400, 400]
     assert "is taken" in other.body["data"]["message"]
     assert soon.body["info"]["parentID"] == near
-    assert [words(each) for each in messages] == ["hi", "Hello.", "again", "Again."]
+    assert [entry_text(each) for each in messages] == ["hi", "Hello.", "again", "Again."]
 
 
 @pytest.mark.spec("X-01")
 async def test_parts_keep_the_ids_that_a_client_gave_them(tmp_path: Path) -> None:
-    async with calling(tmp_path, HELLO) as at:
+    async with calling(tmp_path, GREETINGS) as at:
         where = f"/session/{at.stage.session_id}/message"
         one, two = (at.stage.runtime._session_factory.ids.part() for _ in range(2))
         parts = [{"type": "text", "text": "hi", "id": one}, {"type": "text", "text": "there", "id": two}]
@@ -417,7 +419,7 @@ async def test_parts_keep_the_ids_that_a_client_gave_them(tmp_path: Path) -> Non
 
 @pytest.mark.spec("X-01")
 async def test_sharing_is_refused_in_words_and_nothing_is_shared(tmp_path: Path) -> None:
-    async with calling(tmp_path, HELLO) as at:
+    async with calling(tmp_path, GREETINGS) as at:
         where = f"/session/{at.stage.session_id}"
         refused = await at.ask("POST", f"{where}/share")
         unshared = await at.ask("DELETE", f"{where}/share")
@@ -434,7 +436,7 @@ async def test_an_ask_is_answered_as_older_clients_do(tmp_path: Path) -> None:
     script = {"go": [[call("careful", text="rm")], [say("Done.")]]}
     async with calling(tmp_path, script, tools=[CAREFUL]) as at:
         where = f"/session/{at.stage.session_id}"
-        await at.post(f"{where}/prompt_async", text("go"))
+        await at.post(f"{where}/prompt_async", text_prompt("go"))
         asked = (await at.stage.ears.until(PermissionAsked)).request.id
         nowhere = await at.post(f"/session/ses_none/permissions/{asked}", {"response": "once"})
         nobody = await at.post(f"{where}/permissions/per_none", {"response": "once"})
@@ -447,7 +449,7 @@ async def test_an_ask_is_answered_as_older_clients_do(tmp_path: Path) -> None:
 
 @pytest.mark.spec("X-01")
 async def test_refusals_have_the_forms_that_clients_know(tmp_path: Path) -> None:
-    async with calling(tmp_path, HELLO) as at:
+    async with calling(tmp_path, GREETINGS) as at:
         where = f"/session/{at.stage.session_id}"
         missing = await at.post(f"{where}/message", {})
         nonsense = await at.raw("POST", f"{where}/fork", b"{")

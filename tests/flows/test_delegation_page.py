@@ -11,14 +11,14 @@ import pytest
 from asyncagents.config.config import DelegationConfig
 from asyncagents.delegation.tools import delegation_tools
 from asyncagents.domain.why import WhyCode
-from tests.flows.test_pages import DOCS, blocks
+from tests.flows.test_pages import DOCS, code_blocks
 
 PAGE = (DOCS / "delegation.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    (code,) = blocks("delegation.md")
+    (code,) = code_blocks("delegation.md")
     file = tmp_path / "program.py"
     file.write_text(code, encoding="utf-8")
     return file
@@ -26,7 +26,7 @@ def program(tmp_path: Path) -> Path:
 
 @pytest.mark.spec("X-07")
 def test_the_program_prints_what_the_page_shows(program: Path) -> None:
-    *_, shown = blocks("delegation.md", "text")
+    *_, shown = code_blocks("delegation.md", "text")
     command = [sys.executable, "-W", "error", program.name]
     ran = subprocess.run(command, cwd=program.parent, capture_output=True, text=True, timeout=60, check=False)
     assert (ran.stdout, ran.stderr, ran.returncode) == (shown, "", 0)

@@ -24,9 +24,9 @@ from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptStep, call, say
 from asyncagents.plugins.api import PluginContext, PluginHooks
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
-from tests.flows.test_delegation_rules import launching, project, requests
-from tests.flows.test_project import repository
-from tests.flows.test_todo_enforcer import OPEN, nudges, todos
+from tests.flows.test_delegation_rules import launch_agent, open_delegation_project, requests_of
+from tests.flows.test_project import create_repository
+from tests.flows.test_todo_enforcer import OPEN_TODOS, read_nudges, write_todos
 from tests.support.delegation import (
     Players,
     Scenes,
@@ -47,7 +47,7 @@ from tests.support.runtime import PATIENCE, Gate, stage
 async def test_a_command_that_is_a_subtask_is_done_by_a_child_and_gone_on_with(tmp_path: Path) -> None:
     command = {"find": CommandConfig(template="Find $ARGUMENTS", agent="explore", subtask=True)}
     scenes: Scenes = {"Find sparrows": [[say("In the tree.")]]}
-    async with project(tmp_path, scenes, command=command) as at:
+    async with open_delegation_project(tmp_path, scenes, command=command) as at:
         answer = await at.prompt("/find sparrows")
         (child,) = await at.runtime.children(at.session_id)
         (state,) = await at.states()
@@ -61,7 +61,7 @@ async def test_a_command_that_is_a_subtask_is_done_by_a_child_and_gone_on_with(t
 
 @pytest.mark.spec("D-11")
 async def test_a_mention_of_an_agent_tells_the_model_to_delegate(tmp_path: Path) -> None:
-    async with project(tmp_path, {}) as at:
+    async with open_delegation_project(tmp_path, {}) as at:
         await at.prompt("Please ask @explore where it is")
         children = await at.runtime.children(at.session_id)
     said = [told.text for told in at.told(0) if isinstance(told, UserTurn)][-1]
@@ -79,8 +79,8 @@ async def test_a_hook_of_chat_message_sees_and_changes_a_childs_prompt(tmp_path:
     async def plugin(context: PluginContext) -> PluginHooks:
         return {"chat.message": hook}
 
-    repository(tmp_path / "project", {})
-    scenes: Scenes = {"go!": [[launching("task", "general")], [say("Ok.")]], "look!": [[say("Red.")]]}
+    create_repository(tmp_path / "project", {})
+    scenes: Scenes = {"go!": [[launch_agent("task", "general")], [say("Ok.")]], "look!": [[say("Red.")]]}
     config = Config(data_dir=tmp_path / "data")
     async with stage(
         tmp_path / "data", Players(scenes), coding=config, plugins=[plugin], directory=tmp_path / "project"
@@ -97,14 +97,14 @@ async def test_nobody_is_told_of_todos_while_tasks_live_and_after_that_one_is(tm
     gate = Gate("gate")
     scenes: Scenes = {
         "go": [
-            [todos(OPEN), launching("asyncagents_task", "worker")],
+            [write_todos(OPEN_TODOS), launch_agent("asyncagents_task", "worker")],
             [say("I wait.")],
             *[[say("Told.")]] * 3,
         ],
         "look": [[call("gate")], [say("Red.")]],
     }
     agents = {"worker": AgentConfig(mode="subagent", permission={"gate": "allow"})}
-    repository(tmp_path / "project", {})
+    create_repository(tmp_path / "project", {})
     config = Config(data_dir=tmp_path / "data", agent=agents, permission={"gate": "allow"})
     async with stage(
         tmp_path / "data",
@@ -115,11 +115,11 @@ async def test_nobody_is_told_of_todos_while_tasks_live_and_after_that_one_is(tm
     ) as at:
         answer = await at.prompt("go")
         await gate.until_started()
-        quiet = await nudges(at)
+        quiet = await read_nudges(at)
         gate.go.set()
         await at.ears.until(TaskCompleted)
         await until_quiet(at.runtime, at.session_id)
-        after = await nudges(at)
+        after = await read_nudges(at)
     assert (answer.text, quiet, len(after)) == ("I wait.", [], 1)
 
 
@@ -160,10 +160,10 @@ async def test_in_development_a_notice_says_that_a_hint_is_attached(
 ) -> None:
     monkeypatch.setenv("ASYNCAGENTS_ENV", "development")
     scenes: Scenes = {
-        "go": [[launching("asyncagents_task", "general")], [say("Off.")], [say("Told.")]],
+        "go": [[launch_agent("asyncagents_task", "general")], [say("Off.")], [say("Told.")]],
         "look": [[say("Red.")]],
     }
-    async with project(tmp_path, scenes) as at:
+    async with open_delegation_project(tmp_path, scenes) as at:
         await at.prompt("go")
         await until_quiet(at.runtime, at.session_id)
         (notice,) = await notices_of(at)
@@ -199,7 +199,7 @@ async def test_a_launch_that_cannot_work_is_refused_at_once(
             provider={"chat": one},
             delegation=DelegationConfig(),
         )
-        repository(tmp_path / "project", {})
+        create_repository(tmp_path / "project", {})
         async with (
             open_runtime(tmp_path / "data", model="chat/small", config=config, coding=config) as runtime,
             asyncio.timeout(PATIENCE),
@@ -235,9 +235,9 @@ async def test_a_parent_reads_the_transcript_of_a_task_that_still_works(tmp_path
         gate.go.set()
         await until_quiet(at.runtime, at.session_id)
         told = await notices_of(at)
-    said = outputs(requests(at, "go")[3])[-1]
+    said = outputs(requests_of(at, "go")[3])[-1]
     assert "I begin." in said
-    assert child in outputs(requests(at, "go")[3])[0]
+    assert child in outputs(requests_of(at, "go")[3])[0]
     assert (before.result_retrieved_at, len(told)) == (None, 1)
 
 

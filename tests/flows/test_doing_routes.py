@@ -24,8 +24,8 @@ from asyncagents.domain.event import (
 )
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import Script, ScriptedModel, call, fail, pause, say
-from tests.flows.test_project import repository
-from tests.flows.test_session_routes import text, words
+from tests.flows.test_project import create_repository
+from tests.flows.test_session_routes import entry_text, text_prompt
 from tests.support.server import Caller, calling
 
 MINE = "msg_000000000001AAAAAAAAAAAAAA"
@@ -38,7 +38,7 @@ async def project(
     tmp_path: Path, script: Script | ScriptedModel, *, files: Mapping[str, str] | None = None, **config: Any
 ) -> AsyncIterator[Caller]:
     root = tmp_path / "project"
-    repository(root, files or {})
+    create_repository(root, files or {})
     coding = Config(data_dir=tmp_path / "data", **config)
     async with calling(tmp_path / "data", script, coding=coding, directory=root) as at:
         yield at
@@ -90,7 +90,7 @@ async def test_a_busy_session_refuses_a_shell_in_the_form_that_clients_know(tmp_
         await until_printed(at, "begun")
         refused = await at.post(shell, {"agent": "build", "command": "echo two"})
         status = (await at.get("/session/status")).body
-        prompted = group.create_task(at.post(f"{where(at)}/message", text("hi")))
+        prompted = group.create_task(at.post(f"{where(at)}/message", text_prompt("hi")))
         await asyncio.to_thread((tmp_path / "pipe").write_text, "")
         first, answer = await running, await prompted
 
@@ -100,7 +100,7 @@ async def test_a_busy_session_refuses_a_shell_in_the_form_that_clients_know(tmp_
     assert refused.body["message"] == refused.body["data"]["message"]
     assert status == {at.stage.session_id: {"type": "busy"}}
     assert first.body["parts"][0]["state"]["output"] == "begun\n"
-    assert words(answer.body) == "Hello."
+    assert entry_text(answer.body) == "Hello."
 
 
 @pytest.mark.spec("X-01")
@@ -210,7 +210,7 @@ async def test_init_runs_the_command_that_writes_agents_md(tmp_path: Path) -> No
     assert told.name == "init"
     assert first["info"]["id"] == MINE
     assert first["info"]["model"] == MODEL
-    assert "AGENTS.md" in words(first)
+    assert "AGENTS.md" in entry_text(first)
 
 
 async def test_a_project_may_have_an_init_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +225,7 @@ async def test_a_project_may_have_an_init_of_its_own(tmp_path: Path, monkeypatch
         names = [each.name for each in await at.stage.runtime.commands(tmp_path / "project")]
     assert (strange.status, kept) == (400, [])
     assert "which is not trusted: run `asyncagents trust" in strange.body["data"]["message"]
-    assert (made.body, words(first)) == (True, "Our own way.")
+    assert (made.body, entry_text(first)) == (True, "Our own way.")
     assert names == ["compact", "review", "init"]
 
 
@@ -235,11 +235,11 @@ async def test_a_summary_is_written_by_the_model_that_was_named_and_the_session_
 ) -> None:
     script = ScriptedModel({"hi": [[say("Hello.")]], "again": [[say("Again.")]]})
     async with project(tmp_path, script) as at:
-        await at.post(f"{where(at)}/message", text("hi"))
+        await at.post(f"{where(at)}/message", text_prompt("hi"))
         done = await at.post(f"{where(at)}/summarize", {**MODEL, "more": True})
         await at.stage.ears.until(SessionCompacted)
         entries = (await at.get(f"{where(at)}/message")).body
-        answer = await at.post(f"{where(at)}/message", text("again"))
+        answer = await at.post(f"{where(at)}/message", text_prompt("again"))
         session = (await at.get(where(at))).body
     summary = entries[-1]["info"]
     assert (done.status, done.body) == (200, True)
@@ -252,7 +252,7 @@ async def test_a_summary_is_written_by_the_model_that_was_named_and_the_session_
 async def test_an_automatic_summary_lets_the_model_go_on(tmp_path: Path) -> None:
     script = ScriptedModel({"hi": [[say("Hello.")]]})
     async with project(tmp_path, script) as at:
-        await at.post(f"{where(at)}/message", text("hi"))
+        await at.post(f"{where(at)}/message", text_prompt("hi"))
         done = await at.post(f"{where(at)}/summarize", {**MODEL, "auto": True})
         entries = (await at.get(f"{where(at)}/message")).body
     assert done.body is True
@@ -263,7 +263,7 @@ async def test_an_automatic_summary_lets_the_model_go_on(tmp_path: Path) -> None
 
 async def test_a_summary_waits_for_its_turn_in_a_busy_session(tmp_path: Path) -> None:
     async with project(tmp_path, {"hi": [[pause(0.5), say("Hello.")]]}) as at:
-        await at.post(f"{where(at)}/prompt_async", text("hi"))
+        await at.post(f"{where(at)}/prompt_async", text_prompt("hi"))
         await at.stage.ears.until(MessageUpdated, lambda event: isinstance(event.info, AssistantMessage))
         done = await at.post(f"{where(at)}/summarize", MODEL)
         entries = (await at.get(f"{where(at)}/message")).body
@@ -284,7 +284,7 @@ async def test_a_session_that_waits_for_tasks_is_let_go_and_told_of_their_ends(t
     async with project(tmp_path, script) as at, asyncio.TaskGroup() as group:
         let_go = f"/experimental/session/{at.stage.session_id}/background"
         nothing = (await at.post(let_go)).body
-        answer = group.create_task(at.post(f"{where(at)}/message", text("go")))
+        answer = group.create_task(at.post(f"{where(at)}/message", text_prompt("go")))
         await at.stage.ears.until(TaskCreated)
         await at.stage.ears.until(TaskCreated)
         moved = (await at.post(let_go)).body
@@ -296,7 +296,7 @@ async def test_a_session_that_waits_for_tasks_is_let_go_and_told_of_their_ends(t
         nowhere = (await at.post("/experimental/session/ses_none/background")).status
 
     assert (nothing, moved, again) == (False, True, False)
-    assert words(said.body) == "They work on."
+    assert entry_text(said.body) == "They work on."
     assert waits == {}
     assert last == "Both are done."
     assert can == {"backgroundSubagents": True}
@@ -317,7 +317,7 @@ async def test_an_abort_is_true_whatever_there_was_to_end(tmp_path: Path) -> Non
 async def test_an_abort_while_it_waits_to_try_again_leaves_its_error_on_the_message(tmp_path: Path) -> None:
     script = {"hi": [[fail("overloaded", retryable=True, status=503)]]}
     async with project(tmp_path, script) as at, asyncio.TaskGroup() as group:
-        waiting = group.create_task(at.post(f"{where(at)}/message", text("hi")))
+        waiting = group.create_task(at.post(f"{where(at)}/message", text_prompt("hi")))
         status = await at.stage.ears.until_status(Retry)
         aborted = await at.post(f"{where(at)}/abort")
         said = await waiting
@@ -344,11 +344,11 @@ async def test_a_part_that_leads_nowhere_is_refused_and_the_session_is_none_the_
     tmp_path: Path, part: dict[str, Any]
 ) -> None:
     async with project(tmp_path, {"hi": [[say("Hello.")]]}) as at:
-        refused = await at.post(f"{where(at)}/message", {"parts": [*text("hi")["parts"], part]})
+        refused = await at.post(f"{where(at)}/message", {"parts": [*text_prompt("hi")["parts"], part]})
         kept = (await at.get(f"{where(at)}/message")).body
-        answer = await at.post(f"{where(at)}/message", text("hi"))
+        answer = await at.post(f"{where(at)}/message", text_prompt("hi"))
     assert (refused.status, kept) == (400, [])
-    assert words(answer.body) == "Hello."
+    assert entry_text(answer.body) == "Hello."
 
 
 @pytest.mark.spec("X-01")

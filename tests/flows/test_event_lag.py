@@ -15,7 +15,7 @@ from asyncagents.engine.event.global_stream import EventsLost, SessionLocation, 
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import Closed
 from asyncagents.llm.scripted import say
-from tests.flows.test_event_stream import Halting
+from tests.flows.test_event_stream import HaltingModel
 from tests.support.opencode import Screen
 from tests.support.runtime import PATIENCE, stage
 
@@ -193,7 +193,7 @@ async def test_who_misses_more_than_can_be_told_begins_afresh(tmp_path: Path) ->
 @pytest.mark.spec("X-01")
 async def test_who_fell_behind_while_a_text_is_written_gets_all_of_it(tmp_path: Path) -> None:
     """As clients put it together that do not look at offsets."""
-    model = Halting({"go": [[say("One ", *["and "] * 1_200, "two ", "three.")]]}, "two ")
+    model = HaltingModel({"go": [[say("One ", *["and "] * 1_200, "two ", "three.")]]}, "two ")
     async with stage(tmp_path, model) as at, AsyncExitStack() as stack:
         heard, screen = await joined(stack, at.runtime), Screen()
         await at.runtime.send(at.session_id, "go")

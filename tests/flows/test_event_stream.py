@@ -261,7 +261,7 @@ async def test_a_heart_beats_whether_or_not_something_happens(tmp_path: Path) ->
     assert (told["payload"]["type"], told["payload"]["properties"]) == (BEATS, {})
 
 
-class Halting(ScriptedModel):
+class HaltingModel(ScriptedModel):
     """Stops behind a word until it is let go."""
 
     def __init__(self, script: Script, word: str) -> None:
@@ -284,7 +284,7 @@ async def test_who_joins_while_a_text_is_written_is_told_what_there_is_of_it(
     tmp_path: Path, path: str
 ) -> None:
     """As clients put it together that do not look at offsets."""
-    model = Halting({"go": [[say("One ", "two ", "three.")]]}, "two ")
+    model = HaltingModel({"go": [[say("One ", "two ", "three.")]]}, "two ")
     async with served(tmp_path, model) as at:
         await at.stage.runtime.send(at.stage.session_id, "go")
         await at.stage.ears.until_said("two ")
@@ -321,7 +321,7 @@ async def test_what_another_process_makes_begins_with_the_session(tmp_path: Path
 
 @pytest.mark.spec("X-01")
 async def test_a_directory_that_is_disposed_of_ends_its_streams_and_hurts_nothing(tmp_path: Path) -> None:
-    model = Halting({"go": [[say("One ", "two.")]]}, "One ")
+    model = HaltingModel({"go": [[say("One ", "two.")]]}, "One ")
     async with (
         served(tmp_path, model) as at,
         calling(at.listing) as caller,

@@ -17,7 +17,7 @@ from asyncagents.engine.runner import RestVerdict
 from asyncagents.engine.tool import Outcome
 from asyncagents.errors import ToolError
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
-from tests.flows.test_metrics import scraped
+from tests.flows.test_metrics import scrape_metrics
 from tests.support.http import serving
 from tests.support.runtime import PATIENCE, Nothing, open_world, stage
 
@@ -42,7 +42,7 @@ async def test_a_bug_of_a_tool_is_counted_and_a_refusal_is_not(tmp_path: Path) -
     script = {"go": [[call("broken"), call("refusing"), call("good")], [say("Well.")]]}
     async with serving(tmp_path, script, *TOOLS) as at:
         await at.stage.prompt("go")
-        samples = await scraped(at.caller)
+        samples = await scrape_metrics(at.caller)
     assert {name: value for name, value in samples.items() if name.startswith("faults")} == {
         'faults_total{edge="tool"}': 1
     }

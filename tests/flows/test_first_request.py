@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from asyncagents import open_runtime
 from asyncagents.config.config import DelegationConfig
 from asyncagents.testing.provider import Reply, open_provider
-from tests.flows.test_project import repository
-from tests.flows.test_provider import KEY, config
+from tests.flows.test_project import create_repository
+from tests.flows.test_provider import PROVIDER_KEY, provider_config
 from tests.support.runtime import PATIENCE
 
 MOST_CHARACTERS = 24_000
@@ -27,12 +27,12 @@ async def first_request(
     tmp_path: Path, wire: str, tools: Literal["asyncagents", "both"] | None = None
 ) -> dict[str, Any]:
     """The body that a provider gets for the first prompt, with these delegation tools or the default ones."""
-    repository(tmp_path / "project", {})
+    create_repository(tmp_path / "project", {})
     async with (
-        open_provider(otherwise=Reply(text="Hello."), key=KEY) as provider,
+        open_provider(otherwise=Reply(text="Hello."), key=PROVIDER_KEY) as provider,
         asyncio.timeout(PATIENCE),
     ):
-        settings = config(provider, tmp_path / "data")
+        settings = provider_config(provider, tmp_path / "data")
         if tools is not None:
             settings = replace(settings, delegation=DelegationConfig(tools=tools))
         async with open_runtime(

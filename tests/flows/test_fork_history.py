@@ -16,7 +16,7 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.model import ChatRequest, ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, say
 from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.flows.test_compaction import Place, place, text_of
+from tests.flows.test_compaction import CompactionStage, open_compaction_stage, request_text
 from tests.support.build.history import told
 from tests.support.model import Reader
 from tests.support.runtime import PATIENCE, Nothing, later
@@ -50,7 +50,7 @@ def work(request: ChatRequest) -> Sequence[ScriptLine]:
     """Does what the newest prompt says; with a result it is content."""
     if isinstance(request.messages[-1], ToolTurn):
         return [say("done")]
-    match text_of(request).splitlines()[-1]:
+    match request_text(request).splitlines()[-1]:
         case "fork":
             return [say("I fork."), call("fork")]
         case "start the job":
@@ -59,7 +59,7 @@ def work(request: ChatRequest) -> Sequence[ScriptLine]:
             return [say("ok")]
 
 
-async def _drive(at: Place, forker: Forker, *prompts: str) -> None:
+async def _drive(at: CompactionStage, forker: Forker, *prompts: str) -> None:
     forker.runtime = at.runtime
     for prompt in prompts:
         await at.prompt(prompt)
@@ -68,9 +68,9 @@ async def _drive(at: Place, forker: Forker, *prompts: str) -> None:
 @pytest.mark.spec("T-11")
 async def test_a_fork_is_what_the_model_was_told(tmp_path: Path) -> None:
     forker, model = Forker(), Reader(Window(), work)
-    async with place(tmp_path, model, forker.tool) as at:
+    async with open_compaction_stage(tmp_path, model, forker.tool) as at:
         await _drive(at, forker, "hello", "fork", "again", "fork")
-    forking = [step for step in model.steps if text_of(step).splitlines()[-1] == "fork"][::2]
+    forking = [step for step in model.steps if request_text(step).splitlines()[-1] == "fork"][::2]
     assert len(forker.made) == len(forking) == 2
     for fork, request in zip(forker.made, forking, strict=True):
         assert told(fork.entries) == list(request.messages)
@@ -79,7 +79,7 @@ async def test_a_fork_is_what_the_model_was_told(tmp_path: Path) -> None:
 @pytest.mark.spec("T-11")
 async def test_a_job_under_way_is_closed_and_its_late_result_is_told_once(tmp_path: Path) -> None:
     forker, model = Forker(), Reader(Window(), work)
-    async with place(tmp_path, model, forker.tool, later("job")) as at:
+    async with open_compaction_stage(tmp_path, model, forker.tool, later("job")) as at:
         await _drive(at, forker, "start the job")
         (pending,) = await at.runtime.open_calls(at.session_id)
         await _drive(at, forker, "fork")
@@ -90,20 +90,20 @@ async def test_a_job_under_way_is_closed_and_its_late_result_is_told_once(tmp_pa
     before, after = (told(fork.entries) for fork in forker.made)
     assert [said.output for said in before if isinstance(said, ToolTurn)] == [UNDER_WAY]
     assert str(after).count("forty-two") == 1
-    forking = [step for step in model.steps if text_of(step).splitlines()[-1] == "fork"]
+    forking = [step for step in model.steps if request_text(step).splitlines()[-1] == "fork"]
     assert after == list(forking[-2].messages)
 
 
 @pytest.mark.spec("T-11")
 async def test_a_fork_begins_with_the_last_summary(tmp_path: Path) -> None:
     forker, model = Forker(), Reader(Window(), work)
-    async with place(tmp_path, model, forker.tool, later("job")) as at:
+    async with open_compaction_stage(tmp_path, model, forker.tool, later("job")) as at:
         await _drive(at, forker, "a first thing", "start the job")
         await at.compact()
         await _drive(at, forker, "fork")
     (fork,) = forker.made
     head, summary, *rest = told(fork.entries)
-    (request,) = [step for step in model.steps if text_of(step).splitlines()[-1] == "fork"][:1]
+    (request,) = [step for step in model.steps if request_text(step).splitlines()[-1] == "fork"][:1]
     assert isinstance(head, UserTurn)
     assert head.text.endswith(SUMMARISED)
     assert "Calls that are still pending" in head.text

@@ -14,7 +14,7 @@ from asyncagents.domain.event import SessionError
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import ChatRequest, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, ScriptLine, call, end, fail, pause, say
-from tests.flows.test_restart import reopened
+from tests.flows.test_restart import resume_session
 from tests.support.runtime import ECHO, Stage, answer_of, stage
 
 CITY = {
@@ -217,7 +217,7 @@ async def test_a_crash_between_two_tries_forgets_neither_the_form_nor_the_count(
         await at.runtime.send(at.session_id, "go", format=CITY)
         await at.ears.until_said("I beg")
     model = ScriptedModel(script(*[[WRONG]] * 9))
-    entries = await reopened(tmp_path, at.session_id, model)
+    entries = await resume_session(tmp_path, at.session_id, model)
     error = answer_of(entries[-1]).error
     assert isinstance(error, StructuredOutputError)
     assert error.data.retries == 2

@@ -27,8 +27,8 @@ from asyncagents.llm.model import (
 )
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
 from asyncagents.plugins.api import Plugin
-from tests.flows.test_plugin import project, with_hooks
-from tests.flows.test_todo_enforcer import OPEN, nudges, todos
+from tests.flows.test_plugin import build_plugin, open_plugin_project
+from tests.flows.test_todo_enforcer import OPEN_TODOS, read_nudges, write_todos
 from tests.support.runtime import PATIENCE, Stage, answer_of, stage
 
 NOTE = "\n\n[SYSTEM]: one file is left. Continue!"
@@ -43,7 +43,7 @@ def noting(note: str = NOTE, *, on: str = "") -> Plugin:
         if on in output["text"]:
             output["text"] += note
 
-    return with_hooks({"experimental.text.complete": hook})
+    return build_plugin({"experimental.text.complete": hook})
 
 
 async def continued(at: Stage) -> int:
@@ -75,7 +75,7 @@ class Streaming(ScriptedModel):
 @pytest.mark.spec("C-08")
 async def test_a_note_of_the_system_at_the_end_of_an_answer_continues_the_turn(tmp_path: Path) -> None:
     script = {"go": [[say("Half done.")], [say("All done.")]]}
-    async with project(tmp_path, script, noting(on="Half")) as at:
+    async with open_plugin_project(tmp_path, script, noting(on="Half")) as at:
         answer = await at.prompt("go")
         entries = await at.messages()
     assert answer.text == "All done."
@@ -89,7 +89,7 @@ async def test_a_note_of_the_system_at_the_end_of_an_answer_continues_the_turn(t
     "note", ["\n\n(the house)", " See [SYSTEM] above.", "\n\n(the house) [SYSTEM] go on"]
 )
 async def test_another_note_at_the_end_of_an_answer_continues_nothing(tmp_path: Path, note: str) -> None:
-    async with project(tmp_path, {"go": [[say("Done.")], [say("Again.")]]}, noting(note)) as at:
+    async with open_plugin_project(tmp_path, {"go": [[say("Done.")], [say("Again.")]]}, noting(note)) as at:
         answer = await at.prompt("go")
     assert answer.text == f"Done.{note}"
     assert len(at.model.requests) == 1
@@ -98,7 +98,7 @@ async def test_another_note_at_the_end_of_an_answer_continues_nothing(tmp_path: 
 @pytest.mark.spec("C-08")
 async def test_the_models_own_words_continue_nothing(tmp_path: Path) -> None:
     script = {"go": [[say(f"Done.{NOTE}")], [say("Again.")]]}
-    async with project(tmp_path, script, noting("\n\n(the house)")) as at:
+    async with open_plugin_project(tmp_path, script, noting("\n\n(the house)")) as at:
         await at.prompt("go")
     assert len(at.model.requests) == 1
 
@@ -109,7 +109,7 @@ async def test_notes_continue_a_turn_so_often_and_a_prompt_starts_anew(
     tmp_path: Path, setting: int, times: int
 ) -> None:
     script = {"go": [[say(f"{n}.")] for n in range(20)], "again": [[say(f"{n}!")] for n in range(20)]}
-    async with project(tmp_path, script, noting(), todo_enforcer=setting) as at:
+    async with open_plugin_project(tmp_path, script, noting(), todo_enforcer=setting) as at:
         await at.prompt("go")
         first = await continued(at)
         await at.prompt("again")
@@ -121,10 +121,10 @@ async def test_notes_continue_a_turn_so_often_and_a_prompt_starts_anew(
 @pytest.mark.spec("C-08", "C-09")
 async def test_notes_and_reminders_of_todos_share_their_limit(tmp_path: Path) -> None:
     work = [step for n in range(9) for step in ([call("read", filePath=f"{n}")], [say(f"{n}.")])]
-    script = {"go": [[todos(OPEN)], [say("Half.")], *work]}
-    async with project(tmp_path, script, noting(on="Half"), todo_enforcer=3) as at:
+    script = {"go": [[write_todos(OPEN_TODOS)], [say("Half.")], *work]}
+    async with open_plugin_project(tmp_path, script, noting(on="Half"), todo_enforcer=3) as at:
         await at.prompt("go")
-        told = (await continued(at), len(await nudges(at)))
+        told = (await continued(at), len(await read_nudges(at)))
     assert told == (1, 2)
 
 
@@ -144,7 +144,7 @@ async def test_only_a_note_on_the_last_text_of_a_step_continues_it(
 @pytest.mark.spec("C-08")
 async def test_a_note_on_a_step_that_calls_tools_adds_nothing(tmp_path: Path) -> None:
     script = {"go": [[say("Half."), call("echo", text="x")], [say("Done.")]]}
-    async with project(tmp_path, script, noting(on="Half")) as at:
+    async with open_plugin_project(tmp_path, script, noting(on="Half")) as at:
         answer = await at.prompt("go")
         assert await continued(at) == 0
     assert answer.text == "Done."
@@ -152,7 +152,9 @@ async def test_a_note_on_a_step_that_calls_tools_adds_nothing(tmp_path: Path) ->
 
 @pytest.mark.spec("C-08")
 async def test_no_note_continues_a_turn_that_failed_was_cut_short_or_was_told_to_end(tmp_path: Path) -> None:
-    async with project(tmp_path, {"go": [[say("Half."), fail("no")], [say("Again.")]]}, noting()) as at:
+    async with open_plugin_project(
+        tmp_path, {"go": [[say("Half."), fail("no")], [say("Again.")]]}, noting()
+    ) as at:
         answer = await at.prompt("go")
         assert await continued(at) == 0
     assert answer_of(answer).error is not None
@@ -171,7 +173,9 @@ async def test_no_note_continues_a_turn_that_failed_was_cut_short_or_was_told_to
 @pytest.mark.spec("C-08", "S-06")
 async def test_no_note_continues_a_turn_beyond_the_steps_of_its_agent(tmp_path: Path) -> None:
     agent = {"build": AgentConfig(steps=2)}
-    async with project(tmp_path, {"go": [[say(f"{n}.")] for n in range(9)]}, noting(), agent=agent) as at:
+    async with open_plugin_project(
+        tmp_path, {"go": [[say(f"{n}.")] for n in range(9)]}, noting(), agent=agent
+    ) as at:
         await at.prompt("go")
     assert len(at.model.requests) == 2
 
@@ -180,7 +184,7 @@ async def test_no_note_continues_a_turn_beyond_the_steps_of_its_agent(tmp_path: 
 async def test_no_note_continues_an_answer_in_its_form(tmp_path: Path) -> None:
     form = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     script = {"go": [[say("Here."), call("StructuredOutput", city="Rome")], [say("Again.")]]}
-    async with project(tmp_path, script, noting()) as at:
+    async with open_plugin_project(tmp_path, script, noting()) as at:
         entry = await at.runtime.prompt(at.session_id, "go", format=form)
     assert answer_of(entry).structured == {"city": "Rome"}
     assert len(at.model.requests) == 1

@@ -14,7 +14,7 @@ from asyncagents.domain.conversation.part_input import SubtaskInput
 from asyncagents.domain.id import SessionId
 from asyncagents.llm.model import ChatRequest, ToolTurn
 from asyncagents.llm.scripted import ScriptedModel, ScriptLine, ScriptStep, call, fail, say
-from tests.flows.test_project import repository
+from tests.flows.test_project import create_repository
 from tests.support.delegation import (
     Players,
     Scene,
@@ -35,7 +35,7 @@ DEAR = "scripted/dear"
 
 def at_home(tmp_path: Path, model: ScriptedModel, **config: Any) -> Any:
     """A coding runtime on a project of its own."""
-    repository(tmp_path / "project", {})
+    create_repository(tmp_path / "project", {})
     coding = Config(data_dir=tmp_path / "data", **config)
     return stage(tmp_path / "data", model, coding=coding, directory=tmp_path / "project")
 

@@ -16,7 +16,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import AsyncAgentsError
 from asyncagents.llm.scripted import call, say
-from tests.flows.test_child_rights import AGENTS, IDLE, WRITE, Scene, launching, scene
+from tests.flows.test_child_rights import AGENTS, IDLE, WRITE, GatedStage, launch_agent, open_gated_stage
 from tests.support.delegation import Scenes, child_of, until_quiet
 from tests.support.runtime import PATIENCE
 from tests.support.transfer import exported
@@ -26,14 +26,14 @@ RUN = call("bash", command="touch ran", description="Leave a mark")
 OPEN = Rule(permission="*", pattern="*", action="allow")
 SCENES: Scenes = {
     "approve": [[WRITE], [RUN], *IDLE],
-    "go": [[launching("asyncagents_task", prompt="think")], *IDLE],
+    "go": [[launch_agent("asyncagents_task", prompt="think")], *IDLE],
     "think": IDLE,
     "try": [[WRITE], [RUN], [say("Tried.")]],
 }
 ASKING: dict[str, Any] = {"edit": "ask", "bash": "ask"}
 
 
-async def approve_all(on: Scene) -> None:
+async def approve_all(on: GatedStage) -> None:
     """Answer for good whatever the next prompt asks for, and remove what it made."""
     await on.runtime.send(on.at.session_id, "approve", agent="build")
     for _ in range(2):
@@ -44,7 +44,7 @@ async def approve_all(on: Scene) -> None:
         (on.root / made).unlink()
 
 
-async def try_it(on: Scene, child: SessionId, **more: Any) -> list[str]:
+async def try_it(on: GatedStage, child: SessionId, **more: Any) -> list[str]:
     """Let a child try to write and to run; return what took effect, whatever was answered."""
     async with asyncio.timeout(PATIENCE):
         await on.runtime.send(child, "try", **more)
@@ -60,7 +60,7 @@ async def has_tried(runtime: Runtime, child: SessionId) -> bool:
     return (await runtime.messages(child))[-1].text == "Tried."
 
 
-async def launched(on: Scene, agent: str, **more: Any) -> SessionId:
+async def launched(on: GatedStage, agent: str, **more: Any) -> SessionId:
     await on.say("go", agent, **more)
     await until_quiet(on.runtime, on.at.session_id)
     return await child_of(on.at, "Job")
@@ -77,10 +77,10 @@ VANISHED: dict[str, tuple[str, dict[str, AgentConfig]]] = {
 @pytest.mark.parametrize("how", VANISHED)
 async def test_no_approval_answers_for_an_agent_above_that_is_gone(tmp_path: Path, how: str) -> None:
     agent, after = VANISHED[how]
-    async with scene(tmp_path, SCENES, permission=ASKING, agent={**AGENTS, "boss": BOSS}) as on:
+    async with open_gated_stage(tmp_path, SCENES, permission=ASKING, agent={**AGENTS, "boss": BOSS}) as on:
         await approve_all(on)
         child = await launched(on, agent)
-    async with scene(tmp_path, SCENES, permission=ASKING, agent=after) as on:
+    async with open_gated_stage(tmp_path, SCENES, permission=ASKING, agent=after) as on:
         assert await try_it(on, child) == []
 
 
@@ -88,11 +88,11 @@ async def test_no_approval_answers_for_an_agent_above_that_is_gone(tmp_path: Pat
 @pytest.mark.parametrize("by", ["rules", "map"])
 async def test_a_denial_of_a_session_outlives_its_agent(tmp_path: Path, by: str) -> None:
     denied = Rule(permission="edit", pattern="*", action="deny")
-    async with scene(tmp_path, SCENES, agent={**AGENTS, "boss": BOSS}) as on:
+    async with open_gated_stage(tmp_path, SCENES, agent={**AGENTS, "boss": BOSS}) as on:
         if by == "rules":
             await on.runtime.conversations.change(on.at.session_id, SessionChanges(permission=(denied,)))
         child = await launched(on, "boss", **({"tools": {"write": False}} if by == "map" else {}))
-    async with scene(tmp_path, SCENES) as on:
+    async with open_gated_stage(tmp_path, SCENES) as on:
         assert "a.txt" not in await try_it(on, child)
         parts = [part for entry in await on.runtime.messages(child) for part in entry.parts]
     refused = [part for part in parts if isinstance(part, ToolPart) and isinstance(part.state, ToolFailed)]
@@ -114,7 +114,7 @@ LOOSER: dict[str, Any] = {
 @pytest.mark.spec("A-03", "Z-04")
 @pytest.mark.parametrize("how", LOOSER)
 async def test_what_is_said_to_a_child_of_plan_frees_it_of_nothing(tmp_path: Path, how: str) -> None:
-    async with scene(tmp_path, SCENES) as on:
+    async with open_gated_stage(tmp_path, SCENES) as on:
         child = await launched(on, "plan")
         await on.say("think", "build")
         more = LOOSER[how]
@@ -142,11 +142,11 @@ async def test_edited_rights_of_an_import_free_no_child_of_a_session_that_plans(
     tmp_path: Path, how: str
 ) -> None:
     rights = EDITED[how]
-    async with scene(tmp_path / "here", SCENES) as on:
+    async with open_gated_stage(tmp_path / "here", SCENES) as on:
         child = await launched(on, "plan")
         await exported(on.runtime, tmp_path / "files", on.at.session_id)
     edit_rights(tmp_path / "files", child, rights)
-    async with scene(tmp_path / "there", SCENES) as on:
+    async with open_gated_stage(tmp_path / "there", SCENES) as on:
         done = await import_from(on.runtime, tmp_path / "files", directory=on.root)
         try:
             there = await on.runtime.session(child)
@@ -173,7 +173,7 @@ def edit_rights(folder: Path, child: SessionId, rights: Any) -> None:
 
 @pytest.mark.spec("A-03")
 async def test_a_child_whose_parent_is_deleted_is_gone_with_it_or_free_of_nothing(tmp_path: Path) -> None:
-    async with scene(tmp_path, SCENES) as on:
+    async with open_gated_stage(tmp_path, SCENES) as on:
         child = await launched(on, "plan")
         await on.runtime.delete_session(on.at.session_id)
         with pytest.raises(AsyncAgentsError):
@@ -183,7 +183,7 @@ async def test_a_child_whose_parent_is_deleted_is_gone_with_it_or_free_of_nothin
 
 @pytest.mark.spec("A-03")
 async def test_a_child_below_a_child_of_plan_that_a_client_makes_is_bound_by_both(tmp_path: Path) -> None:
-    async with scene(tmp_path, SCENES) as on:
+    async with open_gated_stage(tmp_path, SCENES) as on:
         child = await launched(on, "plan")
         await on.say("think", "build")
         below = await on.runtime.create_session(directory=on.root, parent_id=child, permission=(OPEN,))
@@ -193,6 +193,6 @@ async def test_a_child_below_a_child_of_plan_that_a_client_makes_is_bound_by_bot
 @pytest.mark.spec("A-03")
 async def test_the_same_tries_succeed_where_nothing_forbids_them(tmp_path: Path) -> None:
     """The tests above could fail."""
-    async with scene(tmp_path, SCENES) as on:
+    async with open_gated_stage(tmp_path, SCENES) as on:
         child = await launched(on, "build")
         assert await try_it(on, child) == ["a.txt", "ran"]

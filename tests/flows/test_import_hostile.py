@@ -16,7 +16,7 @@ from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import call, say
-from tests.flows.test_import_opencode import OLD_CHILD, OLD_ROOT, waiting_session
+from tests.flows.test_import_opencode import OLD_CHILD, OLD_ROOT, write_waiting_session
 from tests.support.runtime import PATIENCE, later, stage
 from tests.support.transfer import ROOT_ID, brought, change, elsewhere, exported, files, unpacked, write
 
@@ -50,8 +50,8 @@ def instead(make: Callable[[Path], None]) -> Spoil:
     """In the place of a text."""
 
     def spoil(storage: Path) -> None:
-        (storage / TEXT).unlink()
-        make(storage / TEXT)
+        (storage / TEXT_FILE).unlink()
+        make(storage / TEXT_FILE)
 
     return spoil
 
@@ -61,12 +61,20 @@ def state(**fields: Any) -> dict[str, Any]:
     return {"state": {**base, **fields}}
 
 
-def mark(**fields: Any) -> dict[str, Any]:
+def own_fields(**fields: Any) -> dict[str, Any]:
     return {"asyncagents": fields}
 
 
-SESSION, STEP, ASKED = "session/p/ses_w.json", "message/ses_w/msg_02.json", "message/ses_w/msg_01.json"
-TOOL, PENDING, TEXT = "part/msg_02/prt_2.json", "pending_tool/pend_1.json", "part/msg_01/prt_1.json"
+SESSION_FILE, STEP_FILE, PROMPT_FILE = (
+    "session/p/ses_w.json",
+    "message/ses_w/msg_02.json",
+    "message/ses_w/msg_01.json",
+)
+TOOL_FILE, PENDING_FILE, TEXT_FILE = (
+    "part/msg_02/prt_2.json",
+    "pending_tool/pend_1.json",
+    "part/msg_01/prt_1.json",
+)
 DEEP = b'{"a":' * 150 + b"1" + b"}" * 150
 
 STRANGE = {
@@ -77,63 +85,63 @@ STRANGE = {
 }
 
 BAD: dict[str, Spoil] = {
-    "no JSON": raw(SESSION, b"{"),
-    "NaN": raw(ASKED, b'{"id":"msg_01","time":{"created":NaN}}'),
-    "half a character": raw(TEXT, b'{"id":"prt_1","type":"text","text":"\\ud800"}'),
-    "no UTF-8": raw(TEXT, b'{"id":"prt_1","type":"text","text":"\xff"}'),
-    "endless depth": raw(TEXT, b"[" * 200_000),
-    "too deep to read again": lambda storage: (storage / TEXT).write_bytes(
+    "no JSON": raw(SESSION_FILE, b"{"),
+    "NaN": raw(PROMPT_FILE, b'{"id":"msg_01","time":{"created":NaN}}'),
+    "half a character": raw(TEXT_FILE, b'{"id":"prt_1","type":"text","text":"\\ud800"}'),
+    "no UTF-8": raw(TEXT_FILE, b'{"id":"prt_1","type":"text","text":"\xff"}'),
+    "endless depth": raw(TEXT_FILE, b"[" * 200_000),
+    "too deep to read again": lambda storage: (storage / TEXT_FILE).write_bytes(
         b'{"id":"prt_1","type":"text","text":"x","metadata":' + DEEP + b"}"
     ),
-    "a list": raw(SESSION, b"[]"),
-    "an empty file": raw(STEP, b""),
-    "another id than its name": edit(SESSION, id="ses_x"),
-    "an id that climbs": edit(SESSION, id="../../x"),
-    "an id that is no text": edit(SESSION, id=7),
-    "a parent that climbs": edit(SESSION, parentID="../../x"),
-    "its own parent": edit(SESSION, parentID="ses_w"),
-    "a message of another session": edit(STEP, sessionID="ses_other"),
-    "a part of another message": edit(TOOL, messageID="msg_01"),
-    "a part of another session": edit(TOOL, sessionID="ses_other"),
-    "a name that is no id": moved(TEXT, "part/msg_01/prt 1.json"),
-    "a pending id that climbs": edit(TOOL, **state(pendingID="../../session/p/ses_w")),
-    "a pending id that is the index": edit(TOOL, **state(pendingID="index")),
-    "a record of another tool": edit(PENDING, tool="bash"),
-    "a record of another session": edit(PENDING, sessionID="ses_other"),
-    "a record that is unreadable": edit(PENDING, time="soon"),
-    "a deadline out of all bounds": edit(PENDING, timeout=2**70),
-    "a time before all times": edit(SESSION, time={"created": -1, "updated": 1}),
-    "a role that nobody has": edit(STEP, role="oracle"),
-    "no directory": edit(SESSION, directory=""),
-    "a directory that is no path": edit(SESSION, directory="shop"),
-    "a directory with a zero byte": edit(SESSION, directory="/a\0b"),
+    "a list": raw(SESSION_FILE, b"[]"),
+    "an empty file": raw(STEP_FILE, b""),
+    "another id than its name": edit(SESSION_FILE, id="ses_x"),
+    "an id that climbs": edit(SESSION_FILE, id="../../x"),
+    "an id that is no text": edit(SESSION_FILE, id=7),
+    "a parent that climbs": edit(SESSION_FILE, parentID="../../x"),
+    "its own parent": edit(SESSION_FILE, parentID="ses_w"),
+    "a message of another session": edit(STEP_FILE, sessionID="ses_other"),
+    "a part of another message": edit(TOOL_FILE, messageID="msg_01"),
+    "a part of another session": edit(TOOL_FILE, sessionID="ses_other"),
+    "a name that is no id": moved(TEXT_FILE, "part/msg_01/prt 1.json"),
+    "a pending id that climbs": edit(TOOL_FILE, **state(pendingID="../../session/p/ses_w")),
+    "a pending id that is the index": edit(TOOL_FILE, **state(pendingID="index")),
+    "a record of another tool": edit(PENDING_FILE, tool="bash"),
+    "a record of another session": edit(PENDING_FILE, sessionID="ses_other"),
+    "a record that is unreadable": edit(PENDING_FILE, time="soon"),
+    "a deadline out of all bounds": edit(PENDING_FILE, timeout=2**70),
+    "a time before all times": edit(SESSION_FILE, time={"created": -1, "updated": 1}),
+    "a role that nobody has": edit(STEP_FILE, role="oracle"),
+    "no directory": edit(SESSION_FILE, directory=""),
+    "a directory that is no path": edit(SESSION_FILE, directory="shop"),
+    "a directory with a zero byte": edit(SESSION_FILE, directory="/a\0b"),
     "todos that are no list": lambda storage: write(storage / "todo/ses_w.json", {"a": 1}),
     "todos of no known state": lambda storage: write(
         storage / "todo/ses_w.json", [{"content": "x", "status": "odd", "priority": "low"}]
     ),
     "a place that is taken": lambda storage: (
-        edit(SESSION, **mark(turn=1))(storage),
-        edit(STEP, **mark(position=1, turn=1))(storage),
-        edit(ASKED, **mark(position=1, turn=1))(storage),
+        edit(SESSION_FILE, **own_fields(turn=1))(storage),
+        edit(STEP_FILE, **own_fields(position=1, turn=1))(storage),
+        edit(PROMPT_FILE, **own_fields(position=1, turn=1))(storage),
     ),
-    "a place out of all bounds": edit(STEP, **mark(position=2**70)),
-    "a summary that is none": edit(SESSION, **mark(turn=1, summary=2, tail=2)),
-    "marks that are none": edit(SESSION, asyncagents=[1]),
-    "a call that is none": edit(TOOL, **mark(call={"id": "x"})),
-    "a call that climbs": edit(TOOL, **mark(call={"id": "../x", "turn": 1, "created": 1})),
-    "a task of another session": edit(SESSION, parentID=OLD_ROOT, **mark(turn=1, task=STRANGE)),
-    "a version out of all bounds": edit(TEXT, **mark(version=2**70)),
-    "a tail without a summary": edit(SESSION, **mark(turn=1, tail=2**70)),
-    "a tail of nothing": edit(SESSION, **mark(turn=1, tail=1)),
+    "a place out of all bounds": edit(STEP_FILE, **own_fields(position=2**70)),
+    "a summary that is none": edit(SESSION_FILE, **own_fields(turn=1, summary=2, tail=2)),
+    "marks that are none": edit(SESSION_FILE, asyncagents=[1]),
+    "a call that is none": edit(TOOL_FILE, **own_fields(call={"id": "x"})),
+    "a call that climbs": edit(TOOL_FILE, **own_fields(call={"id": "../x", "turn": 1, "created": 1})),
+    "a task of another session": edit(SESSION_FILE, parentID=OLD_ROOT, **own_fields(turn=1, task=STRANGE)),
+    "a version out of all bounds": edit(TEXT_FILE, **own_fields(version=2**70)),
+    "a tail without a summary": edit(SESSION_FILE, **own_fields(turn=1, tail=2**70)),
+    "a tail of nothing": edit(SESSION_FILE, **own_fields(turn=1, tail=1)),
     "a key with a zero byte": lambda storage: (
-        edit(SESSION, **mark(turn=1))(storage),
-        edit(ASKED, **mark(input={"key": "a\0b", "state": "promoted"}))(storage),
+        edit(SESSION_FILE, **own_fields(turn=1))(storage),
+        edit(PROMPT_FILE, **own_fields(input={"key": "a\0b", "state": "promoted"}))(storage),
     ),
     "a turn of an input out of all bounds": edit(
-        ASKED, **mark(input={"key": "k", "state": "promoted", "turn": 2**70})
+        PROMPT_FILE, **own_fields(input={"key": "k", "state": "promoted", "turn": 2**70})
     ),
-    "a notice that is none": edit(SESSION, **mark(turn=1, notices=[{"end": {"id": "ses_x"}}])),
-    "turns without end": edit(SESSION, **mark(turn=2**60)),
+    "a notice that is none": edit(SESSION_FILE, **own_fields(turn=1, notices=[{"end": {"id": "ses_x"}}])),
+    "turns without end": edit(SESSION_FILE, **own_fields(turn=2**60)),
     "a link": instead(lambda path: path.symlink_to("/etc/hostname")),
     "a pipe": instead(os.mkfifo),
     "a folder": instead(Path.mkdir),
@@ -144,7 +152,7 @@ BAD: dict[str, Spoil] = {
 @pytest.mark.parametrize("spoil", BAD.values(), ids=BAD)
 async def test_a_bad_file_is_told_of_and_the_others_are_imported(tmp_path: Path, spoil: Spoil) -> None:
     storage = unpacked(tmp_path / "opencode", "data-1.1.53.json") / "storage"
-    waiting_session(storage)
+    write_waiting_session(storage)
     spoil(storage)
     async with elsewhere(tmp_path / "data", serve=False) as (runtime, _):
         before = files(storage)
@@ -166,8 +174,8 @@ async def test_a_bad_file_is_told_of_and_the_others_are_imported(tmp_path: Path,
 @pytest.mark.spec("P-13")
 async def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     storage = tmp_path / "storage"
-    waiting_session(storage)
-    with (storage / TEXT).open("r+b") as file:
+    write_waiting_session(storage)
+    with (storage / TEXT_FILE).open("r+b") as file:
         file.truncate(folders.MOST_FILE_BYTES + 1)  # a hole, not so many bytes
     done = await brought(tmp_path / "data", storage)
     (trouble,) = done.troubles
@@ -178,7 +186,7 @@ async def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 @pytest.mark.spec("P-13")
 async def test_one_session_in_two_files_is_taken_from_neither(tmp_path: Path) -> None:
     storage = tmp_path / "storage"
-    waiting_session(storage)
+    write_waiting_session(storage)
     write(storage / "session/q/ses_w.json", json.loads(session_file(storage).read_text()))
     done = await brought(tmp_path / "data", storage)
     assert done.taken == ()
@@ -190,7 +198,7 @@ async def test_one_session_in_two_files_is_taken_from_neither(tmp_path: Path) ->
 @pytest.mark.spec("P-13")
 async def test_one_part_in_two_messages_is_refused(tmp_path: Path) -> None:
     storage = tmp_path / "storage"
-    waiting_session(storage)
+    write_waiting_session(storage)
     text = {"id": "prt_1", "sessionID": "ses_w", "messageID": "msg_02", "type": "text", "text": "x"}
     write(storage / "part/msg_02/prt_1.json", text)
     done = await brought(tmp_path / "data", storage)
@@ -234,9 +242,9 @@ async def test_an_imported_call_cannot_stand_in_for_one_that_is_here(tmp_path: P
         await at.prompt("ship")
         waiting = await at.open_call()
         storage = tmp_path / "storage"
-        waiting_session(storage)
-        change(storage / TOOL, **state(pendingID=waiting.id))
-        moved(PENDING, f"pending_tool/{waiting.id}.json")(storage)
+        write_waiting_session(storage)
+        change(storage / TOOL_FILE, **state(pendingID=waiting.id))
+        moved(PENDING_FILE, f"pending_tool/{waiting.id}.json")(storage)
         change(storage / f"pending_tool/{waiting.id}.json", id=waiting.id)
         done = await import_from(at.runtime, storage)
         assert await at.open_call() == waiting
@@ -250,8 +258,8 @@ async def test_an_imported_call_cannot_stand_in_for_one_that_is_here(tmp_path: P
 async def test_nothing_that_an_export_says_runs_a_tool(tmp_path: Path) -> None:
     """A call that is only requested, and granted by hand, was cut off as any other."""
     storage = tmp_path / "storage"
-    waiting_session(storage)
-    (storage / PENDING).unlink()
+    write_waiting_session(storage)
+    (storage / PENDING_FILE).unlink()
     granted = {
         "id": "tool_x",
         "turn": 1,
@@ -259,10 +267,12 @@ async def test_nothing_that_an_export_says_runs_a_tool(tmp_path: Path) -> None:
         "granted": ["by hand"],
         "state": {"type": "requested"},
     }
-    change(storage / TOOL, state={"status": "pending", "input": {}, "raw": ""}, **mark(call=granted))
-    change(storage / SESSION, **mark(turn=1, inTurn=True))
-    change(storage / STEP, **mark(position=2, turn=1))
-    change(storage / ASKED, **mark(position=1, turn=1))
+    change(
+        storage / TOOL_FILE, state={"status": "pending", "input": {}, "raw": ""}, **own_fields(call=granted)
+    )
+    change(storage / SESSION_FILE, **own_fields(turn=1, inTurn=True))
+    change(storage / STEP_FILE, **own_fields(position=2, turn=1))
+    change(storage / PROMPT_FILE, **own_fields(position=1, turn=1))
     done = await brought(tmp_path / "data", storage)
     async with elsewhere(tmp_path / "data", {"and?": [[say("x")]]}, DEPLOY) as (runtime, model):
         session_id = SessionId("ses_w")

@@ -137,7 +137,7 @@ async def test_what_was_under_way_in_opencode_was_cut_off(tmp_path: Path) -> Non
     assert entry.info.time.completed is not None
 
 
-def waiting_session(storage: Path, **record: object) -> str:
+def write_waiting_session(storage: Path, **record: object) -> str:
     """As the source of async tools writes one: a part that waits, and a record of the call."""
     ids = {"sessionID": "ses_w", "messageID": "msg_02"}
     base = {"projectID": "p", "directory": "/home/ada/shop", "title": "Waits", "version": "1", "slug": "s"}
@@ -170,7 +170,7 @@ def waiting_session(storage: Path, **record: object) -> str:
 async def test_a_pending_call_of_the_source_waits_here_and_resumes_its_session(
     tmp_path: Path, status: str
 ) -> None:
-    pending_id = waiting_session(tmp_path / "storage", status=status)
+    pending_id = write_waiting_session(tmp_path / "storage", status=status)
     done = await brought(tmp_path / "data", tmp_path / "storage")
     script = {"and?": [[], [say("Deployed.")]]}
     async with elsewhere(tmp_path / "data", script) as (runtime, model):
@@ -195,7 +195,7 @@ async def test_a_pending_call_of_the_source_waits_here_and_resumes_its_session(
 @pytest.mark.spec("P-13")
 async def test_a_pending_call_whose_result_was_in_before_is_settled(tmp_path: Path) -> None:
     result = {"title": "", "output": "v2", "metadata": {}}
-    pending_id = waiting_session(tmp_path / "storage", status="completed", result=result)
+    pending_id = write_waiting_session(tmp_path / "storage", status="completed", result=result)
     await brought(tmp_path / "data", tmp_path / "storage")
     async with elsewhere(tmp_path / "data", SCRIPT) as (runtime, model):
         pending_call = await runtime.async_tools.get(pending_id)
@@ -207,7 +207,7 @@ async def test_a_pending_call_whose_result_was_in_before_is_settled(tmp_path: Pa
 
 @pytest.mark.spec("P-13")
 async def test_a_call_without_a_record_was_cut_off(tmp_path: Path) -> None:
-    waiting_session(tmp_path / "storage")
+    write_waiting_session(tmp_path / "storage")
     (tmp_path / "storage" / "pending_tool" / "pend_1.json").unlink()
     await brought(tmp_path / "data", tmp_path / "storage")
     async with elsewhere(tmp_path / "data", SCRIPT) as (runtime, _):

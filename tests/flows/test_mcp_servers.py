@@ -28,7 +28,7 @@ from asyncagents.tools.mcp.servers import configured_servers, open_servers
 from tests.support.mcp.session import Ledger, hostile, local, session_with, until_dead
 from tests.support.runtime import PATIENCE
 
-CONTEXT = ToolContext(
+TOOL_CONTEXT = ToolContext(
     session_id=SessionId("s"), message_id=MessageId("m"), call_id=CallId("c"), agent="build", directory="/"
 )
 
@@ -38,22 +38,22 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "ledger")
 
 
-def wants(tmp_path: Path, **servers: McpConfig) -> tuple[ServerSpec, ...]:
+def server_specs(tmp_path: Path, **servers: McpConfig) -> tuple[ServerSpec, ...]:
     return configured_servers(system_environment(), Config(data_dir=tmp_path, mcp=dict(servers)), tmp_path)
 
 
-async def called(client: McpClient, tool: str, **arguments: Any) -> Completed | Failed:
+async def call_tool(client: McpClient, tool: str, **arguments: Any) -> Completed | Failed:
     await client.request(lambda connection: connection.list_tools())
     (offer,) = [each for each in client.tools if each.name == tool]
     async with asyncio.timeout(PATIENCE):
-        return await client.call_tool(offer, arguments, CONTEXT)
+        return await client.call_tool(offer, arguments, TOOL_CONTEXT)
 
 
 async def test_directories_that_want_the_same_share_one_server(tmp_path: Path, ledger: Ledger) -> None:
     async with open_servers(tmp_path / "output") as servers:
-        servers.set_servers("/a", wants(tmp_path, kit=local(ledger)))
-        servers.set_servers("/b", wants(tmp_path, kit=local(ledger)))
-        servers.set_servers("/c", wants(tmp_path, kit=local(ledger, environment={"OTHER": "1"})))
+        servers.set_servers("/a", server_specs(tmp_path, kit=local(ledger)))
+        servers.set_servers("/b", server_specs(tmp_path, kit=local(ledger)))
+        servers.set_servers("/c", server_specs(tmp_path, kit=local(ledger, environment={"OTHER": "1"})))
         links = [servers.clients(directory)[0] for directory in ("/a", "/b", "/c")]
         assert links[0] is links[1]
         assert links[0] is not links[2]
@@ -66,17 +66,17 @@ async def test_a_changed_configuration_ends_the_old_server_when_its_calls_are_do
     async with session_with(tmp_path, {"go": [[say("Hi.")]]}, {}) as at:
         project: Any = await at.runtime.workplace(tmp_path / "project")
     async with open_servers(tmp_path / "output") as servers:
-        servers.set_servers("/a", wants(tmp_path, kit=kit))
+        servers.set_servers("/a", server_specs(tmp_path, kit=kit))
         (client,) = servers.clients("/a")
-        assert await called(client, "add", a=1, b=1) == Completed("2")
+        assert await call_tool(client, "add", a=1, b=1) == Completed("2")
         first = ledger.pid()
         async with asyncio.TaskGroup() as group:
             held = asyncio.Event()
-            context = replace(CONTEXT, report=lambda metadata: held.set())
+            context = replace(TOOL_CONTEXT, report=lambda metadata: held.set())
             (nap,) = [each for each in client.tools if each.name == "nap"]
             slow = group.create_task(client.call_tool(nap, {"seconds": 0.5}, context))
             await held.wait()
-            servers.set_servers("/a", wants(tmp_path, kit=replace(kit, timeout_seconds=50.0)))
+            servers.set_servers("/a", server_specs(tmp_path, kit=replace(kit, timeout_seconds=50.0)))
             joined = await servers.add_tools("/a", project, working=True)
             assert "kit_add" in joined.tools
         assert slow.result() == Completed("awake")
@@ -89,18 +89,18 @@ async def test_a_changed_configuration_ends_the_old_server_when_its_calls_are_do
         with pytest.raises(
             ToolError, match="It is not wanted any more, or was configured anew: call it again"
         ):
-            await client.call_tool(nap, {"seconds": 0}, CONTEXT)
+            await client.call_tool(nap, {"seconds": 0}, TOOL_CONTEXT)
 
 
 async def test_one_that_is_switched_off_is_not_started(tmp_path: Path, ledger: Ledger) -> None:
     async with open_servers(tmp_path / "output") as servers:
-        servers.set_servers("/a", wants(tmp_path, kit=local(ledger, enabled=False)))
+        servers.set_servers("/a", server_specs(tmp_path, kit=local(ledger, enabled=False)))
         assert servers.clients("/a") == []
 
 
 def test_a_server_runs_in_its_project_or_where_it_is_told_to(tmp_path: Path) -> None:
     def folder(cwd: str | None) -> Path:
-        (only,) = wants(tmp_path, kit=McpConfig(type="local", command=("x",), cwd=cwd))
+        (only,) = server_specs(tmp_path, kit=McpConfig(type="local", command=("x",), cwd=cwd))
         return only.folder
 
     home = system_environment().home
@@ -109,7 +109,7 @@ def test_a_server_runs_in_its_project_or_where_it_is_told_to(tmp_path: Path) -> 
 
 
 def test_what_a_server_was_given_is_in_no_repr(tmp_path: Path) -> None:
-    (only,) = wants(tmp_path, kit=McpConfig(type="local", command=("x",), environment={"A": "secret"}))
+    (only,) = server_specs(tmp_path, kit=McpConfig(type="local", command=("x",), environment={"A": "secret"}))
     assert repr(only) == "ServerSpec('kit')"
 
 
@@ -126,7 +126,7 @@ def test_what_a_server_was_given_is_in_no_repr(tmp_path: Path) -> None:
     ids=lambda server: " ".join(server.command) or server.url,
 )
 def test_a_key_in_a_command_or_an_address_is_not_told(tmp_path: Path, server: McpConfig) -> None:
-    (only,) = wants(tmp_path, kit=server)
+    (only,) = server_specs(tmp_path, kit=server)
     assert (
         LogTail(only.secrets).redact("bad argument: sk-of-the-kit, try --help")
         == "bad argument: …, try --help"
@@ -181,7 +181,8 @@ async def answering(status: int) -> AsyncIterator[tuple[str, list[str]]]:
 async def test_a_remote_server_that_refuses_us_says_what_to_do(tmp_path: Path, status: int, why: str) -> None:
     async with answering(status) as (url, heard), open_servers(tmp_path / "output") as servers:
         servers.set_servers(
-            "/", wants(tmp_path, far=McpConfig(type="remote", url=url, headers={"X-Key": "secret-key"}))
+            "/",
+            server_specs(tmp_path, far=McpConfig(type="remote", url=url, headers={"X-Key": "secret-key"})),
         )
         (client,) = servers.clients("/")
         with pytest.raises(ToolError, match='MCP server "far" cannot be used') as refused:
@@ -194,7 +195,7 @@ async def test_a_remote_server_that_refuses_us_says_what_to_do(tmp_path: Path, s
 
 async def test_a_server_that_is_still_starting_holds_up_no_end(tmp_path: Path) -> None:
     async with asyncio.timeout(PATIENCE), open_servers(tmp_path / "output") as servers:
-        servers.set_servers("/", wants(tmp_path, slow=hostile("hangs")))
+        servers.set_servers("/", server_specs(tmp_path, slow=hostile("hangs")))
         (client,) = servers.clients("/")
         client.start()
         await asyncio.to_thread(lambda: None)
@@ -203,7 +204,7 @@ async def test_a_server_that_is_still_starting_holds_up_no_end(tmp_path: Path) -
 
 async def test_a_question_without_an_answer_is_given_up(tmp_path: Path) -> None:
     async with open_servers(tmp_path / "output") as servers:
-        servers.set_servers("/", wants(tmp_path, bad=hostile("silent", timeout_seconds=2.5)))
+        servers.set_servers("/", server_specs(tmp_path, bad=hostile("silent", timeout_seconds=2.5)))
         (client,) = servers.clients("/")
         with pytest.raises(ToolError, match=r'MCP server "bad" did not answer within 2\.5 s'):
             await client.request(lambda connection: connection.read_resource("note://never"))
@@ -323,18 +324,18 @@ async def test_a_call_is_made_again_only_if_it_was_refused_before_it_ran(tmp_pat
     """One that failed has run, also if another was refused at the same time."""
     small = Small()
     async with served(small.answer) as url, open_servers(tmp_path / "output") as servers:
-        servers.set_servers("/", wants(tmp_path, small=McpConfig(type="remote", url=url)))
+        servers.set_servers("/", server_specs(tmp_path, small=McpConfig(type="remote", url=url)))
         (client,) = servers.clients("/")
         assert await client.request(lambda connection: connection.list_tools())
         (act,) = client.tools
         with pytest.raises(ToolError, match="the session of the database broke"):
-            await client.call_tool(act, {}, CONTEXT)
+            await client.call_tool(act, {}, TOOL_CONTEXT)
         assert (small.calls, small.sessions) == (1, 1)
         async with asyncio.TaskGroup() as group:
-            holding = group.create_task(_outcome(client.call_tool(act, {"hold": True}, CONTEXT)))
+            holding = group.create_task(_outcome(client.call_tool(act, {"hold": True}, TOOL_CONTEXT)))
             await small.held.wait()
             small.forgets = True
-            refused = group.create_task(_outcome(client.call_tool(act, {}, CONTEXT)))
+            refused = group.create_task(_outcome(client.call_tool(act, {}, TOOL_CONTEXT)))
             await refused
             small.go.set()
         assert "the session of the database broke" in refused.result()

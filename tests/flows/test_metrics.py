@@ -22,7 +22,7 @@ from tests.support.runtime import ECHO, PATIENCE, later
 from tests.support.telemetry import Collector, trace_id, traced
 from tests.support.webhook.delivery import SCRIPT, Service, done
 
-SAMPLE = re.compile(
+METRIC_SAMPLE = re.compile(
     r'(?P<name>[a-z_]+)(?:\{(?P<labels>(?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)+)\})? (?P<value>[-+0-9.e]+)'
 )
 
@@ -30,7 +30,7 @@ SAMPLE = re.compile(
 THEIRS = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-async def scraped(caller: Caller) -> dict[str, float]:
+async def scrape_metrics(caller: Caller) -> dict[str, float]:
     """Each line is a comment or a sample, no sample comes twice, and each has its type before it."""
     told = await caller.get("/metrics")
     assert (told.status, told.headers["content-type"]) == (200, CONTENT_TYPE)
@@ -42,7 +42,7 @@ async def scraped(caller: Caller) -> dict[str, float]:
         if line.startswith("#"):
             types |= {line.split()[2]} if line.startswith("# TYPE") else set()
             continue
-        found = SAMPLE.fullmatch(line)
+        found = METRIC_SAMPLE.fullmatch(line)
         assert found is not None, line
         assert types & {found["name"], re.sub("_(bucket|sum|count)$", "", found["name"])}, line
         key = line.rpartition(" ")[0].removeprefix("asyncagents_")
@@ -61,15 +61,15 @@ async def test_metrics_count_what_the_store_holds_and_what_the_process_did(tmp_p
         "b": [[fail("no", status=401)]],
     }
     async with serving(tmp_path, scenes, ECHO, later("job")) as at:
-        before = await scraped(at.caller)
+        before = await scrape_metrics(at.caller)
         await at.stage.prompt("go")
         await until_quiet(at.runtime, at.stage.session_id)
-        after = await scraped(at.caller)
+        after = await scrape_metrics(at.caller)
         await at.get("/no/such/route/1")
         await at.get("/no/such/route/2")
         await at.get("/v1/tasks/one")
         await at.get("/v1/tasks/two")
-        last = await scraped(at.caller)
+        last = await scrape_metrics(at.caller)
         await at.runtime.abort(at.stage.session_id)
 
     assert (before["sessions"], before['tasks{status="completed"}']) == (1, 0)
@@ -98,10 +98,10 @@ async def test_results_from_outside_and_owed_webhooks_are_counted(tmp_path: Path
     service = Service()
     async with serving(tmp_path, SCRIPT, service.tool) as at:
         await at.stage.prompt("ship")
-        waiting = await scraped(at.caller)
+        waiting = await scrape_metrics(at.caller)
         await at.runtime.complete(CallId(service.told[0][0]), "up")
         await until_quiet(at.runtime, at.stage.session_id)
-        settled = await scraped(at.caller)
+        settled = await scrape_metrics(at.caller)
     assert waiting['pending_calls{status="waiting"}'] == 1
     assert waiting['tool_calls_total{tool="deploy",outcome="waiting"}'] == 1
     assert settled['pending_calls{status="waiting"}'] == 0
@@ -112,10 +112,10 @@ async def test_results_from_outside_and_owed_webhooks_are_counted(tmp_path: Path
 
 async def test_open_event_streams_are_counted(tmp_path: Path) -> None:
     async with serving(tmp_path, {}) as at:
-        before = await scraped(at.caller)
+        before = await scrape_metrics(at.caller)
         async with at.listen() as stream:
             await stream.next()
-            during = await scraped(at.caller)
+            during = await scrape_metrics(at.caller)
     assert (before["event_streams"], during["event_streams"]) == (0, 1)
 
 
@@ -125,7 +125,7 @@ HOSTILE = 'a"} 1\nasyncagents_sessions 666\n# \\'
 async def test_a_tool_that_a_model_invents_cannot_forge_a_sample(tmp_path: Path) -> None:
     async with serving(tmp_path, {"go": [[call(HOSTILE)], [say("Well.")]]}) as at:
         await at.stage.prompt("go")
-        samples = await scraped(at.caller)
+        samples = await scrape_metrics(at.caller)
     assert samples["sessions"] == 1
     assert [name for name in samples if "666" in name and name.startswith("tool_calls_total")]
 

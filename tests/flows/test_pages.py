@@ -16,7 +16,7 @@ from tests.support.runtime import Ears
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-def blocks(page: str, language: str = "python") -> list[str]:
+def code_blocks(page: str, language: str = "python") -> list[str]:
     text = (DOCS / page).read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
@@ -25,11 +25,11 @@ def blocks(page: str, language: str = "python") -> list[str]:
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """With all that the pages write, in a home where nothing else is."""
     root = tmp_path / "project"
-    for number, code in enumerate(blocks("tools.md")):
+    for number, code in enumerate(code_blocks("tools.md")):
         _write(root / f".asyncagents/tools/page_{number}.py", code)
-    (plugin,) = blocks("plugins.md")
+    (plugin,) = code_blocks("plugins.md")
     _write(root / ".asyncagents/plugins/house_rules.py", plugin)
-    (agent,) = blocks("agents.md", "markdown")
+    (agent,) = code_blocks("agents.md", "markdown")
     _write(root / ".asyncagents/agents/review.md", agent)
     _write(root / "asyncagents.json", '{"permission": {"catalogue": {"*": "ask", "tmp/*": "allow"}}}')
     monkeypatch.setenv("HOME", str(tmp_path))

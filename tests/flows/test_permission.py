@@ -20,7 +20,7 @@ from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import call, say
 from asyncagents.tools.search.required_literals import find_literals
 from asyncagents.tools.shell.rules import parse_command
-from tests.flows.test_project import ASK_EDITS, project, repository
+from tests.flows.test_project import ASK_EDITS, create_repository, open_project
 from tests.support.runtime import Nothing, answer_of, stage
 
 WRITE = {"go": [[call("write", filePath="a.txt", content="mine")], [say("Ok.")]]}
@@ -43,7 +43,7 @@ async def test_a_tool_of_ones_own_that_is_denied_by_name_does_not_run(tmp_path: 
         runs.append(context.call_id)
         return Completed("done")
 
-    repository(tmp_path / "project", {})
+    create_repository(tmp_path / "project", {})
     deploy = Tool("deploy", Nothing, run, plan=plan)
     coding = Config(data_dir=tmp_path / "data", permission={"deploy": "deny"})
     script = {"go": [[call("deploy")], [say("Ok.")]]}
@@ -57,7 +57,7 @@ async def test_a_tool_of_ones_own_that_is_denied_by_name_does_not_run(tmp_path: 
 
 @pytest.mark.spec("A-03")
 async def test_the_rules_of_a_config_given_beside_coding_count(tmp_path: Path) -> None:
-    repository(tmp_path / "project", {})
+    create_repository(tmp_path / "project", {})
     config = Config(data_dir=tmp_path / "data", permission={"edit": "deny"})
     async with stage(
         tmp_path / "data", WRITE, config=config, coding=True, directory=tmp_path / "project"
@@ -68,7 +68,7 @@ async def test_the_rules_of_a_config_given_beside_coding_count(tmp_path: Path) -
 
 @pytest.mark.spec("A-02")
 async def test_the_default_agent_of_the_coding_config_answers(tmp_path: Path) -> None:
-    async with project(tmp_path, {"go": [[say("Ok.")]]}, default_agent="plan") as at:
+    async with open_project(tmp_path, {"go": [[say("Ok.")]]}, default_agent="plan") as at:
         answer = await at.prompt("go")
     assert answer_of(answer).agent == "plan"
 
@@ -76,7 +76,7 @@ async def test_the_default_agent_of_the_coding_config_answers(tmp_path: Path) ->
 @pytest.mark.spec("A-02")
 async def test_where_build_is_disabled_another_agent_answers(tmp_path: Path) -> None:
     agent = {"build": AgentConfig(disable=True)}
-    async with project(tmp_path, {"go": [[say("Ok.")]]}, agent=agent) as at:
+    async with open_project(tmp_path, {"go": [[say("Ok.")]]}, agent=agent) as at:
         answer = await at.prompt("go")
     assert answer_of(answer).error is None
 
@@ -84,7 +84,7 @@ async def test_where_build_is_disabled_another_agent_answers(tmp_path: Path) -> 
 @pytest.mark.spec("A-02")
 async def test_the_default_agent_brings_its_own_model(tmp_path: Path) -> None:
     big = ModelRef(provider_id="scripted", model_id="big")
-    async with project(tmp_path, {"go": [[say("Ok.")]]}, agent={"build": AgentConfig(model=big)}) as at:
+    async with open_project(tmp_path, {"go": [[say("Ok.")]]}, agent={"build": AgentConfig(model=big)}) as at:
         answer = await at.prompt("go")
     assert answer_of(answer).model_id == "big"
 
@@ -94,8 +94,8 @@ async def test_a_child_elsewhere_may_do_no_more_than_its_parent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ASYNCAGENTS_TRUST", "1")
-    repository(tmp_path / "strict", {"asyncagents.json": '{"permission": {"edit": "deny"}}'})
-    repository(tmp_path / "lax", {})
+    create_repository(tmp_path / "strict", {"asyncagents.json": '{"permission": {"edit": "deny"}}'})
+    create_repository(tmp_path / "lax", {})
     async with stage(tmp_path / "data", WRITE, coding=True, directory=tmp_path / "strict") as at:
         child = await at.runtime.create_session(parent_id=at.session_id, directory=tmp_path / "lax")
         await at.runtime.send(child.id, "go")
@@ -107,7 +107,7 @@ async def test_a_child_elsewhere_may_do_no_more_than_its_parent(
 @pytest.mark.parametrize("given", ["text", [1], 5])
 async def test_arguments_that_are_no_object_are_refused(tmp_path: Path, given: Any) -> None:
     """Once stored, the call cannot be read any more, and its session is stuck."""
-    async with project(tmp_path, WRITE, permission=ASK_EDITS) as at:
+    async with open_project(tmp_path, WRITE, permission=ASK_EDITS) as at:
         await at.runtime.send(at.session_id, "go")
         asked = await at.ears.until(PermissionAsked)
         with pytest.raises(InvalidInput):
@@ -117,7 +117,7 @@ async def test_arguments_that_are_no_object_are_refused(tmp_path: Path, given: A
 @pytest.mark.spec("A-04")
 @pytest.mark.parametrize("reply", [None, 5, b"once"])
 async def test_an_answer_that_is_none_is_refused_in_words(tmp_path: Path, reply: Any) -> None:
-    async with project(tmp_path, WRITE, permission=ASK_EDITS) as at:
+    async with open_project(tmp_path, WRITE, permission=ASK_EDITS) as at:
         await at.runtime.send(at.session_id, "go")
         asked = await at.ears.until(PermissionAsked)
         with pytest.raises(InvalidInput):
@@ -128,7 +128,7 @@ async def test_an_answer_that_is_none_is_refused_in_words(tmp_path: Path, reply:
 @pytest.mark.parametrize("rule", [("edit", "*", "deny"), "edit"])
 async def test_rules_of_a_session_that_are_none_are_refused(tmp_path: Path, rule: Any) -> None:
     """Once stored, the session cannot be read any more."""
-    async with project(tmp_path, {}) as at:
+    async with open_project(tmp_path, {}) as at:
         with pytest.raises(InvalidInput):
             await at.runtime.create_session(directory=tmp_path, permission=[cast("Rule", rule)])
 
@@ -137,7 +137,7 @@ async def test_rules_of_a_session_that_are_none_are_refused(tmp_path: Path, rule
 async def test_the_same_answer_again_is_no_error_after_the_call_asked_for_more(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     script = {"go": [[call("write", filePath="../out/a.txt", content="mine")], [say("Ok.")]]}
-    async with project(tmp_path, script, permission=ASK_EDITS) as at:
+    async with open_project(tmp_path, script, permission=ASK_EDITS) as at:
         await at.runtime.send(at.session_id, "go")
         first = await at.ears.until(PermissionAsked)
         await at.runtime.answer(first.request.id, "once")
@@ -147,8 +147,8 @@ async def test_the_same_answer_again_is_no_error_after_the_call_asked_for_more(t
 
 @pytest.mark.spec("A-04")
 async def test_always_in_one_project_leaves_the_asks_of_another_alone(tmp_path: Path) -> None:
-    repository(tmp_path / "a", {})
-    repository(tmp_path / "b", {})
+    create_repository(tmp_path / "a", {})
+    create_repository(tmp_path / "b", {})
     coding = Config(data_dir=tmp_path / "data", permission=ASK_EDITS)
     async with stage(tmp_path / "data", WRITE, coding=coding, directory=tmp_path / "a") as at:
         child = await at.runtime.create_session(parent_id=at.session_id, directory=tmp_path / "b")
@@ -186,7 +186,7 @@ async def test_the_output_of_a_tool_of_ones_own_is_capped(tmp_path: Path) -> Non
     async def run(args: Nothing, context: ToolContext) -> Completed:
         return Completed("x" * 1_000_000)
 
-    repository(tmp_path / "project", {})
+    create_repository(tmp_path / "project", {})
     coding = Config(data_dir=tmp_path / "data", permission={"big": "allow"})
     script = {"go": [[call("big")], [say("Ok.")]]}
     async with stage(
@@ -219,14 +219,14 @@ def test_a_line_of_wrappers_within_wrappers_is_taken_apart_into_few_commands(wor
 @pytest.mark.spec("X-11")
 async def test_a_call_of_an_older_program_runs_when_it_is_approved(tmp_path: Path) -> None:
     """Before agents were kept with calls, a call did not say whose it was."""
-    async with project(tmp_path, WRITE, permission=ASK_EDITS) as at:
+    async with open_project(tmp_path, WRITE, permission=ASK_EDITS) as at:
         await at.runtime.send(at.session_id, "go")
         asked = await at.ears.until(PermissionAsked)
     with closing(sqlite3.connect(tmp_path / "data" / "asyncagents.db")) as database:
         database.execute("UPDATE call SET body = json_remove(CAST(body AS TEXT), '$.agent')")
         database.execute("UPDATE call SET body = CAST(body AS BLOB)")
         database.commit()
-    async with project(tmp_path, WRITE, permission=ASK_EDITS) as later:
+    async with open_project(tmp_path, WRITE, permission=ASK_EDITS) as later:
         call_ = await later.runtime.answer(asked.request.id, "once")
         await later.runtime.wait(call_.session_id)
     assert (tmp_path / "project" / "a.txt").read_text() == "mine"

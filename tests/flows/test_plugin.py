@@ -23,13 +23,13 @@ from asyncagents.llm.model import ChatRequest, Finish, ModelEvent, StepFinish, T
 from asyncagents.llm.scripted import Script, ScriptedModel, call, end, say
 from asyncagents.plugins.api import Plugin, PluginContext, PluginHooks
 from asyncagents.tools.project.projects import Projects
-from tests.flows.test_project import repository
+from tests.flows.test_project import create_repository
 from tests.support.runtime import ECHO, PATIENCE, Ears, Nothing, Stage, Text, stage
 
-Both = dict[str, Any]
+HookArguments = dict[str, Any]
 
 
-def with_hooks(hooks: PluginHooks) -> Plugin:
+def build_plugin(hooks: PluginHooks) -> Plugin:
     async def plugin(context: PluginContext) -> PluginHooks:
         return hooks
 
@@ -37,11 +37,11 @@ def with_hooks(hooks: PluginHooks) -> Plugin:
 
 
 @asynccontextmanager
-async def project(
+async def open_plugin_project(
     tmp_path: Path, script: Script, *plugins: Plugin, files: Mapping[str, str] | None = None, **config: Any
 ) -> AsyncIterator[Stage]:
     root = tmp_path / "project"
-    repository(root, files or {})
+    create_repository(root, files or {})
     coding = Config(data_dir=tmp_path / "data", **config)
     async with stage(
         tmp_path / "data", script, tools=[ECHO], coding=coding, plugins=plugins, directory=root
@@ -51,13 +51,15 @@ async def project(
 
 @pytest.mark.spec("A-06")
 async def test_a_prompt_is_changed_before_it_is_admitted(tmp_path: Path) -> None:
-    async def hook(input: Both, output: Both) -> None:
+    async def hook(input: HookArguments, output: HookArguments) -> None:
         assert input["sessionID"].startswith("ses_")
         output["parts"][0]["text"] = "go"
         output["parts"].append({"type": "text", "text": "quickly"})
         output["message"]["agent"] = "plan"
 
-    async with project(tmp_path, {"go\nquickly": [[say("Ok.")]]}, with_hooks({"chat.message": hook})) as at:
+    async with open_plugin_project(
+        tmp_path, {"go\nquickly": [[say("Ok.")]]}, build_plugin({"chat.message": hook})
+    ) as at:
         answer = await at.prompt("come")
         question, _ = await at.messages()
     assert answer.text == "Ok."
@@ -67,17 +69,17 @@ async def test_a_prompt_is_changed_before_it_is_admitted(tmp_path: Path) -> None
 
 
 async def test_a_prompt_that_a_hook_spoils_is_admitted_as_it_was(tmp_path: Path) -> None:
-    def no_parts(input: Both, output: Both) -> None:
+    def no_parts(input: HookArguments, output: HookArguments) -> None:
         output["parts"].clear()
 
-    def nobody(input: Both, output: Both) -> None:
+    def nobody(input: HookArguments, output: HookArguments) -> None:
         output["message"]["agent"] = "nobody"
 
-    def strange(input: Both, output: Both) -> None:
+    def strange(input: HookArguments, output: HookArguments) -> None:
         output["parts"] = [{"type": "tool", "tool": "bash"}]
 
-    plugins = [with_hooks({"chat.message": hook}) for hook in (no_parts, nobody, strange)]
-    async with project(tmp_path, {"go": [[say("Ok.")]]}, *plugins) as at:
+    plugins = [build_plugin({"chat.message": hook}) for hook in (no_parts, nobody, strange)]
+    async with open_plugin_project(tmp_path, {"go": [[say("Ok.")]]}, *plugins) as at:
         assert (await at.prompt("go")).text == "Ok."
         question, _ = await at.messages()
         assert isinstance(question.info, UserMessage)
@@ -88,15 +90,15 @@ async def test_a_prompt_that_a_hook_spoils_is_admitted_as_it_was(tmp_path: Path)
 
 @pytest.mark.spec("A-06")
 async def test_the_request_gets_other_options_and_another_system_text(tmp_path: Path) -> None:
-    async def params(input: Both, output: Both) -> None:
+    async def params(input: HookArguments, output: HookArguments) -> None:
         output.update(temperature=0.5, topP=0.25, maxOutputTokens=99)
         output["options"]["seed"] = 7
 
-    def system(input: Both, output: Both) -> None:
+    def system(input: HookArguments, output: HookArguments) -> None:
         output["system"].append(f"You are {input['agent']}.")
 
     hooks: PluginHooks = {"chat.params": params, "experimental.chat.system.transform": system}
-    async with project(tmp_path, {"go": [[say("Ok.")]]}, with_hooks(hooks)) as at:
+    async with open_plugin_project(tmp_path, {"go": [[say("Ok.")]]}, build_plugin(hooks)) as at:
         await at.prompt("go")
     (request,) = at.model.requests
     options = request.options
@@ -111,14 +113,16 @@ async def test_the_request_gets_other_options_and_another_system_text(tmp_path: 
 
 @pytest.mark.spec("C-08")
 async def test_a_finished_text_is_trimmed_seen_and_changed_before_it_is_stored(tmp_path: Path) -> None:
-    seen: list[Both] = []
+    seen: list[HookArguments] = []
 
-    async def hook(input: Both, output: Both) -> None:
+    async def hook(input: HookArguments, output: HookArguments) -> None:
         seen.append(input | output)
         output["text"] += " Amen."
 
     script = {"go": [[say("So be it. \n")]]}
-    async with project(tmp_path, script, with_hooks({"experimental.text.complete": hook})) as at:
+    async with open_plugin_project(
+        tmp_path, script, build_plugin({"experimental.text.complete": hook})
+    ) as at:
         answer = await at.prompt("go")
         await at.ears.until(SessionIdle)
         (part,) = (part for part in answer.parts if isinstance(part, TextPart))
@@ -161,12 +165,12 @@ class Unending(ScriptedModel):
 async def test_a_text_that_the_stream_left_open_counts_too(tmp_path: Path, finish: Finish | None) -> None:
     seen: list[str] = []
 
-    async def hook(input: Both, output: Both) -> None:
+    async def hook(input: HookArguments, output: HookArguments) -> None:
         seen.append(output["text"])
         output["text"] = output["text"].upper()
 
     config = Config(data_dir=tmp_path)
-    plugins = [with_hooks({"experimental.text.complete": hook})]
+    plugins = [build_plugin({"experimental.text.complete": hook})]
     async with stage(tmp_path, Unending(finish), coding=config, plugins=plugins) as at:
         await at.runtime.send(at.session_id, "go")
         await at.ears.until_said("I beg ")
@@ -180,14 +184,14 @@ async def test_a_text_that_the_stream_left_open_counts_too(tmp_path: Path, finis
 async def test_a_hook_answers_for_a_person_where_the_rules_ask(tmp_path: Path) -> None:
     asked: list[tuple[str, list[str]]] = []
 
-    async def hook(input: Both, output: Both) -> None:
+    async def hook(input: HookArguments, output: HookArguments) -> None:
         asked.append((input["permission"], input["patterns"]))
         output["status"] = "allow" if input["patterns"] == ["a"] else "deny"
 
     write = [[call("write", filePath=name, content="x")] for name in ("a", "b", "c")]
-    rules: Both = {"edit": {"*": "ask", "c": "deny"}}
-    plugin = with_hooks({"permission.ask": hook})
-    async with project(tmp_path, {"go": [*write, [say("Ok.")]]}, plugin, permission=rules) as at:
+    rules: HookArguments = {"edit": {"*": "ask", "c": "deny"}}
+    plugin = build_plugin({"permission.ask": hook})
+    async with open_plugin_project(tmp_path, {"go": [*write, [say("Ok.")]]}, plugin, permission=rules) as at:
         await at.prompt("go")
         states = await at.states()
         assert await at.runtime.asks() == ()
@@ -198,12 +202,12 @@ async def test_a_hook_answers_for_a_person_where_the_rules_ask(tmp_path: Path) -
 
 @pytest.mark.spec("A-06")
 async def test_changed_arguments_are_planned_asked_for_stored_and_shown(tmp_path: Path) -> None:
-    async def hook(input: Both, output: Both) -> None:
+    async def hook(input: HookArguments, output: HookArguments) -> None:
         output["args"]["filePath"] = "b"
 
     script = {"go": [[call("write", filePath="a", content="x")], [say("Ok.")]]}
-    plugin = with_hooks({"tool.execute.before": hook})
-    async with project(tmp_path, script, plugin, permission={"edit": "ask"}) as at:
+    plugin = build_plugin({"tool.execute.before": hook})
+    async with open_plugin_project(tmp_path, script, plugin, permission={"edit": "ask"}) as at:
         await at.runtime.send(at.session_id, "go")
         asked = await at.ears.until(PermissionAsked)
         assert asked.request.patterns == ("b",)
@@ -218,12 +222,12 @@ async def test_changed_arguments_are_planned_asked_for_stored_and_shown(tmp_path
 @pytest.mark.spec("A-06")
 @pytest.mark.parametrize("error", [ValueError("Not on a Sunday."), Refusal("Not on a Sunday.")])
 async def test_who_raises_before_a_call_refuses_it_with_these_words(tmp_path: Path, error: Exception) -> None:
-    async def hook(input: Both, output: Both) -> None:
+    async def hook(input: HookArguments, output: HookArguments) -> None:
         if output["args"]["text"] == "no":
             raise error
 
     script = {"go": [[call("echo", text="no"), call("echo", text="yes")], [say("Ok.")]]}
-    async with project(tmp_path, script, with_hooks({"tool.execute.before": hook})) as at:
+    async with open_plugin_project(tmp_path, script, build_plugin({"tool.execute.before": hook})) as at:
         assert (await at.prompt("go")).text == "Ok."
         refused, done = await at.states()
     assert isinstance(refused, ToolFailed)
@@ -235,13 +239,13 @@ async def test_who_raises_before_a_call_refuses_it_with_these_words(tmp_path: Pa
 async def test_a_call_is_prepared_once_over_an_ask_a_restart_and_its_approval(tmp_path: Path) -> None:
     calls: list[str] = []
 
-    async def hook(input: Both, output: Both) -> None:
+    async def hook(input: HookArguments, output: HookArguments) -> None:
         calls.append(input["callID"])
         output["args"]["content"] += "!"
 
     script = {"go": [[call("write", filePath="a", content="x")], [say("Ok.")]]}
-    plugin = with_hooks({"tool.execute.before": hook})
-    async with project(tmp_path, script, plugin, permission={"edit": "ask"}) as at:
+    plugin = build_plugin({"tool.execute.before": hook})
+    async with open_plugin_project(tmp_path, script, plugin, permission={"edit": "ask"}) as at:
         await at.runtime.send(at.session_id, "go")
         asked = await at.ears.until(PermissionAsked)
     config = Config(data_dir=tmp_path / "data", permission={"edit": "ask"})
@@ -265,16 +269,16 @@ async def test_a_call_that_died_while_it_ran_runs_again_as_it_was_prepared(tmp_p
             await asyncio.Event().wait()
         return Completed(args.text)
 
-    async def hook(input: Both, output: Both) -> None:
+    async def hook(input: HookArguments, output: HookArguments) -> None:
         prepared.append(input["callID"])
         output["args"]["text"] += "!"
 
     tool: Tool[Text] = Tool("again", Text, run, effect="idempotent")
     script = {"go": [[call("again", text="x")], [say("Ok.")]]}
-    options: Both = {
+    options: HookArguments = {
         "coding": Config(data_dir=tmp_path),
         "tools": [tool],
-        "plugins": [with_hooks({"tool.execute.before": hook})],
+        "plugins": [build_plugin({"tool.execute.before": hook})],
     }
     async with stage(tmp_path, script, **options) as at:
         await at.runtime.send(at.session_id, "go")
@@ -299,17 +303,17 @@ async def test_a_call_that_was_prepared_and_never_started_is_not_prepared_again(
     async def run(args: Text, context: ToolContext) -> Completed:
         return Completed(args.text)
 
-    async def hook(input: Both, output: Both) -> None:
+    async def hook(input: HookArguments, output: HookArguments) -> None:
         prepared.append(input["callID"])
         output["args"]["text"] += "!"
 
     reopened = False
     tool: Tool[Text] = Tool("again", Text, run, plan=plan)
     script = {"go": [[call("again", text="x")], [say("Ok.")]]}
-    options: Both = {
+    options: HookArguments = {
         "coding": Config(data_dir=tmp_path),
         "tools": [tool],
-        "plugins": [with_hooks({"tool.execute.before": hook})],
+        "plugins": [build_plugin({"tool.execute.before": hook})],
     }
     async with stage(tmp_path, script, **options) as at:
         await at.runtime.send(at.session_id, "go")
@@ -326,12 +330,12 @@ async def test_a_call_that_was_prepared_and_never_started_is_not_prepared_again(
 
 @pytest.mark.spec("A-04", "A-06")
 async def test_what_a_person_writes_instead_no_hook_changes(tmp_path: Path) -> None:
-    async def hook(input: Both, output: Both) -> None:
+    async def hook(input: HookArguments, output: HookArguments) -> None:
         output["args"]["content"] = "of a hook"
 
     script = {"go": [[call("write", filePath="a", content="of the model")], [say("Ok.")]]}
-    plugin = with_hooks({"tool.execute.before": hook})
-    async with project(tmp_path, script, plugin, permission={"edit": "ask"}) as at:
+    plugin = build_plugin({"tool.execute.before": hook})
+    async with open_plugin_project(tmp_path, script, plugin, permission={"edit": "ask"}) as at:
         await at.runtime.send(at.session_id, "go")
         asked = await at.ears.until(PermissionAsked)
         mine = {"filePath": "a", "content": "of a person"}
@@ -343,16 +347,19 @@ async def test_what_a_person_writes_instead_no_hook_changes(tmp_path: Path) -> N
 async def test_a_yes_to_other_arguments_is_none_to_those_of_a_new_plugin(tmp_path: Path) -> None:
     """The plugin was installed while the ask was open."""
 
-    async def hook(input: Both, output: Both) -> None:
+    async def hook(input: HookArguments, output: HookArguments) -> None:
         output["args"]["content"] = "evil"
 
     script = {"go": [[call("write", filePath="a", content="good")], [say("Ok.")]]}
-    async with project(tmp_path, script, permission={"edit": "ask"}) as at:
+    async with open_plugin_project(tmp_path, script, permission={"edit": "ask"}) as at:
         await at.runtime.send(at.session_id, "go")
         asked = await at.ears.until(PermissionAsked)
     config = Config(data_dir=tmp_path / "data", permission={"edit": "ask"})
     async with open_runtime(
-        tmp_path / "data", model=at.model, coding=config, plugins=[with_hooks({"tool.execute.before": hook})]
+        tmp_path / "data",
+        model=at.model,
+        coding=config,
+        plugins=[build_plugin({"tool.execute.before": hook})],
     ) as runtime:
         with runtime._bus.subscribe() as subscription:
             await runtime.answer(asked.request.id, "once")
@@ -366,14 +373,14 @@ async def test_a_yes_to_other_arguments_is_none_to_those_of_a_new_plugin(tmp_pat
 async def test_the_same_call_again_and_again_is_noticed_though_a_hook_changes_it(tmp_path: Path) -> None:
     count = 0
 
-    async def hook(input: Both, output: Both) -> None:
+    async def hook(input: HookArguments, output: HookArguments) -> None:
         nonlocal count
         count += 1
         output["args"]["text"] += str(count)
 
     steps = [[call("echo", text="x")] for _ in range(3)]
-    async with project(
-        tmp_path, {"go": [*steps, [say("Ok.")]]}, with_hooks({"tool.execute.before": hook})
+    async with open_plugin_project(
+        tmp_path, {"go": [*steps, [say("Ok.")]]}, build_plugin({"tool.execute.before": hook})
     ) as at:
         await at.runtime.send(at.session_id, "go")
         asked = await at.ears.until(PermissionAsked)
@@ -383,12 +390,12 @@ async def test_the_same_call_again_and_again_is_noticed_though_a_hook_changes_it
 
 @pytest.mark.spec("A-06")
 async def test_a_result_is_changed_before_it_is_written(tmp_path: Path) -> None:
-    async def hook(input: Both, output: Both) -> None:
+    async def hook(input: HookArguments, output: HookArguments) -> None:
         assert (input["tool"], input["args"]) == ("echo", {"text": "x"})
         output.update(title="T", output=output["output"] + "y", metadata={"k": 1})
 
     script = {"go": [[call("echo", text="x")], [say("Ok.")]]}
-    async with project(tmp_path, script, with_hooks({"tool.execute.after": hook})) as at:
+    async with open_plugin_project(tmp_path, script, build_plugin({"tool.execute.after": hook})) as at:
         await at.prompt("go")
         (state,) = await at.states()
     assert isinstance(state, ToolCompleted)
@@ -397,15 +404,15 @@ async def test_a_result_is_changed_before_it_is_written(tmp_path: Path) -> None:
 
 @pytest.mark.spec("A-06")
 async def test_variables_reach_a_command_and_what_is_none_does_not(tmp_path: Path) -> None:
-    async def hook(input: Both, output: Both) -> None:
+    async def hook(input: HookArguments, output: HookArguments) -> None:
         output["env"]["GREETING"] = "hello"
 
-    async def spoils(input: Both, output: Both) -> None:
+    async def spoils(input: HookArguments, output: HookArguments) -> None:
         output["env"]["A=B"] = "x"
 
     script = {"go": [[call("bash", command="echo $GREETING")], [say("Ok.")]]}
-    plugins = [with_hooks({"shell.env": each}) for each in (hook, spoils)]
-    async with project(
+    plugins = [build_plugin({"shell.env": each}) for each in (hook, spoils)]
+    async with open_plugin_project(
         tmp_path, script, *plugins, permission={"*": "allow", "unclear_command": "allow"}
     ) as at:
         await at.prompt("go")
@@ -419,7 +426,7 @@ async def test_the_configuration_is_changed_before_agents_are_laid(tmp_path: Pat
     def hook(config: Config) -> Config:
         return replace(config, default_agent="plan")
 
-    async with project(tmp_path, {"go": [[say("Ok.")]]}, with_hooks({"config": hook})) as at:
+    async with open_plugin_project(tmp_path, {"go": [[say("Ok.")]]}, build_plugin({"config": hook})) as at:
         await at.prompt("go")
         question, _ = await at.messages()
     assert isinstance(question.info, UserMessage)
@@ -436,7 +443,7 @@ async def test_a_plugin_hears_of_the_sessions_of_its_directory_and_of_no_other(t
         if isinstance(event, SessionIdle):
             idle.set()
 
-    async with project(tmp_path, {"go": [[say("Ok.")]]}, with_hooks({"event": hook})) as at:
+    async with open_plugin_project(tmp_path, {"go": [[say("Ok.")]]}, build_plugin({"event": hook})) as at:
         await at.runtime.workplace(tmp_path / "project")
         other = await at.runtime.create_session(directory=tmp_path)
         await at.prompt("go")
@@ -458,7 +465,7 @@ async def test_a_plugin_hears_of_an_event_once_however_often_the_trust_changes(
 
     root, environment = tmp_path / "project", system_environment()
     files = {".asyncagents/tools/none.py": ""}
-    async with project(tmp_path, {}, with_hooks({"event": hook}), files=files) as at:
+    async with open_plugin_project(tmp_path, {}, build_plugin({"event": hook}), files=files) as at:
         projects = at.runtime._workplaces
         assert isinstance(projects, Projects)
         for change in (trust_project, distrust_project, trust_project):
@@ -479,7 +486,7 @@ async def test_a_plugin_brings_tools_and_may_replace_a_built_in_one(tmp_path: Pa
 
     hooks: PluginHooks = {"tool": {"greet": ECHO, "list": Tool("list", Nothing, run)}}
     script = {"go": [[call("greet", text="hi"), call("list")], [say("Ok.")]]}
-    async with project(tmp_path, script, with_hooks(hooks)) as at:
+    async with open_plugin_project(tmp_path, script, build_plugin(hooks)) as at:
         await at.prompt("go")
         states = await at.states()
         (report,) = await at.runtime.plugins(tmp_path / "project")
@@ -498,7 +505,7 @@ async def test_a_plugin_knows_where_it_is_and_may_use_the_runtime_and_a_shell(tm
         contexts.append(context)
         return {}
 
-    async with project(tmp_path, {"go": [[say("Ok.")]]}, plugin) as at:
+    async with open_plugin_project(tmp_path, {"go": [[say("Ok.")]]}, plugin) as at:
         await at.prompt("go")
         await at.prompt("go")
         (context,) = contexts

@@ -23,7 +23,7 @@ from asyncagents.llm.scripted import Script, ScriptedModel, call, pause, say
 from asyncagents.plugins.api import Hook, PluginContext, PluginHooks
 from asyncagents.plugins.config_check import check_config
 from asyncagents.plugins.hook_health import MOST_HANGS
-from tests.flows.test_plugin import Both, project, with_hooks
+from tests.flows.test_plugin import HookArguments, build_plugin, open_plugin_project
 from tests.support.runtime import ECHO, PATIENCE, Stage, answer_of
 
 SCRIPT: Script = {
@@ -55,27 +55,27 @@ async def said(at: Stage) -> list[object]:
     return found
 
 
-async def exits(input: Both, output: Both) -> None:
+async def exits(input: HookArguments, output: HookArguments) -> None:
     raise SystemExit(3)
 
 
-def interrupts(input: Both, output: Both) -> None:
+def interrupts(input: HookArguments, output: HookArguments) -> None:
     raise KeyboardInterrupt
 
 
-async def cancels_itself(input: Both, output: Both) -> None:
+async def cancels_itself(input: HookArguments, output: HookArguments) -> None:
     raise asyncio.CancelledError
 
 
-async def hangs(input: Both, output: Both) -> None:
+async def hangs(input: HookArguments, output: HookArguments) -> None:
     await asyncio.Event().wait()
 
 
-def hangs_in_a_thread(input: Both, output: Both) -> None:
+def hangs_in_a_thread(input: HookArguments, output: HookArguments) -> None:
     threading.Event().wait()
 
 
-async def swallows(input: Both, output: Both) -> None:
+async def swallows(input: HookArguments, output: HookArguments) -> None:
     while True:
         try:
             await asyncio.Event().wait()
@@ -83,23 +83,23 @@ async def swallows(input: Both, output: Both) -> None:
             continue
 
 
-async def leaves_nonsense(input: Both, output: Both) -> None:
+async def leaves_nonsense(input: HookArguments, output: HookArguments) -> None:
     input.clear()
     for key in output:
         output[key] = object()
 
 
-async def leaves_half_a_character(input: Both, output: Both) -> None:
+async def leaves_half_a_character(input: HookArguments, output: HookArguments) -> None:
     for key in output:
         output[key] = "\ud800"
 
 
-async def leaves_itself(input: Both, output: Both) -> None:
+async def leaves_itself(input: HookArguments, output: HookArguments) -> None:
     for key in output:
         output[key] = output
 
 
-async def raises(input: Both, output: Both) -> None:
+async def raises(input: HookArguments, output: HookArguments) -> None:
     output.clear()
     raise LookupError("a hook with a bug")
 
@@ -109,7 +109,7 @@ class Silent(Exception):
         raise SystemExit
 
 
-async def raises_the_unspeakable(input: Both, output: Both) -> None:
+async def raises_the_unspeakable(input: HookArguments, output: HookArguments) -> None:
     raise Silent
 
 
@@ -130,7 +130,7 @@ MAY_REFUSE = (raises, raises_the_unspeakable)
 
 
 async def without_plugins(tmp_path: Path) -> list[object]:
-    async with project(tmp_path / "plain", SCRIPT) as at:
+    async with open_plugin_project(tmp_path / "plain", SCRIPT) as at:
         await at.prompt("go")
         await at.prompt("on")
         return await said(at)
@@ -142,7 +142,7 @@ async def test_a_turn_ends_as_it_would_without_a_hook_that_fails_everywhere(
     tmp_path: Path, bad: Hook
 ) -> None:
     hooks: Any = {name: bad for name in CHANGING if name != "tool.execute.before" or bad not in MAY_REFUSE}
-    async with project(tmp_path, SCRIPT, with_hooks(hooks), hook_seconds=SHORT) as at:
+    async with open_plugin_project(tmp_path, SCRIPT, build_plugin(hooks), hook_seconds=SHORT) as at:
         assert (await at.prompt("go")).text == "Done."
         await at.prompt("on")
         happened = await said(at)
@@ -156,7 +156,7 @@ async def test_a_turn_ends_as_it_would_without_a_hook_that_fails_everywhere(
 async def test_plugins_that_fail_at_random_change_nothing(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
 
-    async def good(input: Both, output: Both) -> None:
+    async def good(input: HookArguments, output: HookArguments) -> None:
         """Says nothing."""
 
     def drawn() -> PluginHooks:
@@ -166,8 +166,8 @@ async def test_plugins_that_fail_at_random_change_nothing(tmp_path: Path, seed: 
             hooks[name] = rng.choice([good, *allowed])
         return hooks
 
-    plugins = [with_hooks(drawn()) for _ in range(3)]
-    async with project(tmp_path, SCRIPT, *plugins, hook_seconds=SHORT) as at:
+    plugins = [build_plugin(drawn()) for _ in range(3)]
+    async with open_plugin_project(tmp_path, SCRIPT, *plugins, hook_seconds=SHORT) as at:
         await at.prompt("go")
         await at.prompt("on")
         happened = await said(at)
@@ -177,28 +177,28 @@ async def test_plugins_that_fail_at_random_change_nothing(tmp_path: Path, seed: 
 async def test_what_one_plugin_spoils_the_next_still_gets_whole(tmp_path: Path) -> None:
     seen: list[str] = []
 
-    async def spoils(input: Both, output: Both) -> None:
+    async def spoils(input: HookArguments, output: HookArguments) -> None:
         output["text"] = 7
 
-    async def looks(input: Both, output: Both) -> None:
+    async def looks(input: HookArguments, output: HookArguments) -> None:
         seen.append(output["text"])
         output["text"] += "!"
 
-    plugins = [with_hooks({"experimental.text.complete": hook}) for hook in (spoils, looks)]
-    async with project(tmp_path, {"go": [[say("Hi")]]}, *plugins) as at:
+    plugins = [build_plugin({"experimental.text.complete": hook}) for hook in (spoils, looks)]
+    async with open_plugin_project(tmp_path, {"go": [[say("Hi")]]}, *plugins) as at:
         assert (await at.prompt("go")).text == "Hi!"
     assert seen == ["Hi"]
 
 
 async def test_what_a_hook_does_to_its_output_after_it_returned_changes_nothing(tmp_path: Path) -> None:
-    kept: list[Both] = []
+    kept: list[HookArguments] = []
 
-    async def hook(input: Both, output: Both) -> None:
+    async def hook(input: HookArguments, output: HookArguments) -> None:
         kept.append(output)
         kept.append(input)
 
     script = {"go": [[call("echo", text="x")], [say("Ok.")]]}
-    async with project(tmp_path, script, with_hooks({"tool.execute.after": hook})) as at:
+    async with open_plugin_project(tmp_path, script, build_plugin({"tool.execute.after": hook})) as at:
         await at.prompt("go")
         kept[0]["output"] = kept[1]["args"]["text"] = "late"
         (state,) = await at.states()
@@ -212,7 +212,7 @@ async def test_a_hook_that_keeps_hanging_is_switched_off_and_that_is_told(
 ) -> None:
     times = 0
 
-    async def hook(input: Both, output: Both) -> None:
+    async def hook(input: HookArguments, output: HookArguments) -> None:
         nonlocal times
         times += 1
         await asyncio.Event().wait()
@@ -220,9 +220,9 @@ async def test_a_hook_that_keeps_hanging_is_switched_off_and_that_is_told(
     script = {
         "go": [[say(str(number)), call("echo", text=str(number))] for number in range(5)] + [[say("Ok.")]]
     }
-    plugin = with_hooks({"experimental.text.complete": hook})
+    plugin = build_plugin({"experimental.text.complete": hook})
     with caplog.at_level(logging.WARNING, "asyncagents.plugins"):
-        async with project(tmp_path, script, plugin, hook_seconds=SHORT) as at:
+        async with open_plugin_project(tmp_path, script, plugin, hook_seconds=SHORT) as at:
             assert (await at.prompt("go")).text == "Ok."
             (report,) = await at.runtime.plugins(tmp_path / "project")
     (health,) = report.hooks
@@ -237,9 +237,9 @@ async def test_a_bug_is_told_once_for_its_kind_and_counted_each_time(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     steps = [[say(str(number)), call("echo", text=str(number))] for number in range(3)]
-    plugin = with_hooks({"experimental.text.complete": raises})
+    plugin = build_plugin({"experimental.text.complete": raises})
     with caplog.at_level(logging.WARNING, "asyncagents.plugins"):
-        async with project(tmp_path, {"go": [*steps, [say("Ok.")]]}, plugin) as at:
+        async with open_plugin_project(tmp_path, {"go": [*steps, [say("Ok.")]]}, plugin) as at:
             await at.prompt("go")
             (report,) = await at.runtime.plugins(tmp_path / "project")
     told = [record.getMessage() for record in caplog.records if record.name == "asyncagents.plugins"]
@@ -253,20 +253,20 @@ async def test_an_abort_does_not_wait_for_a_hook_that_hangs(tmp_path: Path, bad:
     loop = asyncio.get_running_loop()
 
     async def plugin(context: PluginContext) -> PluginHooks:
-        async def before(input: Both, output: Both) -> None:
+        async def before(input: HookArguments, output: HookArguments) -> None:
             started.set()
             result = bad(input, output)
             if result is not None:
                 await result
 
-        def before_in_a_thread(input: Both, output: Both) -> None:
+        def before_in_a_thread(input: HookArguments, output: HookArguments) -> None:
             loop.call_soon_threadsafe(started.set)
             bad(input, output)
 
         return {"tool.execute.before": before_in_a_thread if bad is hangs_in_a_thread else before}
 
     script = {"go": [[call("echo", text="x")], [say("Ok.")]]}
-    async with project(tmp_path, script, plugin, hook_seconds=3600) as at:
+    async with open_plugin_project(tmp_path, script, plugin, hook_seconds=3600) as at:
         await at.runtime.send(at.session_id, "go")
         async with asyncio.timeout(PATIENCE):
             await started.wait()
@@ -276,12 +276,12 @@ async def test_an_abort_does_not_wait_for_a_hook_that_hangs(tmp_path: Path, bad:
 async def test_an_abort_does_not_wait_for_what_a_summary_should_know(tmp_path: Path) -> None:
     started = asyncio.Event()
 
-    async def hook(input: Both, output: Both) -> None:
+    async def hook(input: HookArguments, output: HookArguments) -> None:
         started.set()
         await hangs(input, output)
 
-    plugin = with_hooks({"experimental.session.compacting": hook})
-    async with project(tmp_path, {"go": [[say("Ok.")]]}, plugin, hook_seconds=3600) as at:
+    plugin = build_plugin({"experimental.session.compacting": hook})
+    async with open_plugin_project(tmp_path, {"go": [[say("Ok.")]]}, plugin, hook_seconds=3600) as at:
         await at.prompt("go")
         await at.runtime.send(at.session_id, "/compact")
         async with asyncio.timeout(PATIENCE):
@@ -293,8 +293,10 @@ async def test_an_abort_does_not_wait_for_what_a_summary_should_know(tmp_path: P
 
 
 async def test_an_abort_does_not_wait_long_for_a_text_to_be_completed(tmp_path: Path) -> None:
-    plugin = with_hooks({"experimental.text.complete": hangs})
-    async with project(tmp_path, {"go": [[say("I beg"), pause(3600)]]}, plugin, hook_seconds=3600) as at:
+    plugin = build_plugin({"experimental.text.complete": hangs})
+    async with open_plugin_project(
+        tmp_path, {"go": [[say("I beg"), pause(3600)]]}, plugin, hook_seconds=3600
+    ) as at:
         await at.runtime.send(at.session_id, "go")
         await at.ears.until_said("I beg")
         assert await at.abort()
@@ -313,7 +315,7 @@ async def test_a_plugin_that_starts_slowly_is_started_once_though_who_asked_gave
         await go.wait()
         return {}
 
-    async with project(tmp_path, SCRIPT, plugin) as at:
+    async with open_plugin_project(tmp_path, SCRIPT, plugin) as at:
         asking = asyncio.get_running_loop().create_task(at.runtime.plugins(tmp_path / "project"))
         await started.wait()
         asking.cancel()
@@ -331,7 +333,7 @@ async def test_a_runtime_closes_although_a_hook_will_not_end(tmp_path: Path) -> 
         started.set()
         await swallows({}, {})
 
-    async with project(tmp_path, SCRIPT, with_hooks({"event": hook}), hook_seconds=3600) as at:
+    async with open_plugin_project(tmp_path, SCRIPT, build_plugin({"event": hook}), hook_seconds=3600) as at:
         await at.prompt("go")
         async with asyncio.timeout(PATIENCE):
             await started.wait()
@@ -339,7 +341,7 @@ async def test_a_runtime_closes_although_a_hook_will_not_end(tmp_path: Path) -> 
 
 def test_a_process_ends_although_a_hook_swallows_every_cancel(tmp_path: Path) -> None:
     async def main() -> str:
-        plugin = with_hooks({"experimental.text.complete": swallows, "chat.params": hangs_in_a_thread})
+        plugin = build_plugin({"experimental.text.complete": swallows, "chat.params": hangs_in_a_thread})
         config = Config(data_dir=tmp_path, hook_seconds=SHORT)
         model = ScriptedModel({"go": [[say("Ok.")]]})
         async with open_runtime(tmp_path, model=model, coding=config, plugins=[plugin]) as runtime:
@@ -365,7 +367,7 @@ def test_a_process_ends_although_a_hook_swallows_every_cancel(tmp_path: Path) ->
 async def test_a_plugin_that_returns_no_hooks_is_listed_with_why(
     tmp_path: Path, returned: Any, why: str
 ) -> None:
-    async with project(tmp_path, SCRIPT, with_hooks(returned)) as at:
+    async with open_plugin_project(tmp_path, SCRIPT, build_plugin(returned)) as at:
         await at.prompt("go")
         (report,) = await at.runtime.plugins(tmp_path / "project")
     assert report.error is not None
@@ -381,11 +383,11 @@ async def test_a_plugin_that_cannot_start_does_not_stop_the_others(
     async def broken(context: PluginContext) -> PluginHooks:
         raise error
 
-    async def changes(input: Both, output: Both) -> None:
+    async def changes(input: HookArguments, output: HookArguments) -> None:
         output["text"] += "!"
 
-    works = with_hooks({"experimental.text.complete": changes})
-    async with project(tmp_path, {"go": [[say("Hi")]]}, broken, works) as at:
+    works = build_plugin({"experimental.text.complete": changes})
+    async with open_plugin_project(tmp_path, {"go": [[say("Hi")]]}, broken, works) as at:
         assert (await at.prompt("go")).text == "Hi!"
         first, second = await at.runtime.plugins(tmp_path / "project")
     assert first.error is not None
@@ -399,7 +401,9 @@ async def test_a_configuration_is_changed_by_what_is_returned_and_not_in_place(t
         raise ValueError("and then this")
 
     script = {"go": [[call("write", filePath="a", content="x")], [say("Ok.")]]}
-    async with project(tmp_path, script, with_hooks({"config": spoils}), permission={"edit": "deny"}) as at:
+    async with open_plugin_project(
+        tmp_path, script, build_plugin({"config": spoils}), permission={"edit": "deny"}
+    ) as at:
         assert (await at.prompt("go")).text == "Ok."
     assert not (tmp_path / "project" / "a").exists()
 
@@ -408,7 +412,7 @@ async def test_a_configuration_is_changed_by_what_is_returned_and_not_in_place(t
 async def test_a_configuration_that_a_hook_spoils_stays_as_it_was(
     tmp_path: Path, bad: Callable[[Config], Any]
 ) -> None:
-    async with project(tmp_path, {"go": [[say("Hi")]]}, with_hooks({"config": bad})) as at:
+    async with open_plugin_project(tmp_path, {"go": [[say("Hi")]]}, build_plugin({"config": bad})) as at:
         assert (await at.prompt("go")).text == "Hi"
 
 
@@ -431,8 +435,8 @@ async def test_a_configuration_that_a_hook_spoils_stays_as_it_was(
 async def test_a_configuration_with_values_of_other_types_counts_for_nothing(
     tmp_path: Path, bad: dict[str, Any]
 ) -> None:
-    plugin = with_hooks({"config": lambda config: replace(config, **bad)})
-    async with project(tmp_path, {"go": [[say("Hi")]]}, plugin) as at:
+    plugin = build_plugin({"config": lambda config: replace(config, **bad)})
+    async with open_plugin_project(tmp_path, {"go": [[say("Hi")]]}, plugin) as at:
         assert (await at.prompt("go")).text == "Hi"
         (report,) = await at.runtime.plugins(tmp_path / "project")
     assert "config returns a Config" in (report.hooks[0].last or "")

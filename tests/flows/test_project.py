@@ -24,18 +24,18 @@ ASK_EDITS: dict[str, Any] = {"edit": "ask"}
 
 
 @asynccontextmanager
-async def project(
+async def open_project(
     tmp_path: Path, script: Script, *, files: Mapping[str, str] | None = None, **config: Any
 ) -> AsyncIterator[Stage]:
     """A session in a git repository of its own."""
     root = tmp_path / "project"
-    repository(root, files or {})
+    create_repository(root, files or {})
     coding = Config(data_dir=tmp_path / "data", **config)
     async with stage(tmp_path / "data", script, coding=coding, directory=root) as at:
         yield at
 
 
-def repository(root: Path, files: Mapping[str, str]) -> None:
+def create_repository(root: Path, files: Mapping[str, str]) -> None:
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def results(at: Stage) -> list[ToolTurn]:
 
 @pytest.mark.spec("A-01", "A-05")
 async def test_the_model_gets_its_agents_prompt_its_tools_and_where_it_is(tmp_path: Path) -> None:
-    async with project(tmp_path, {"go": [[say("Done.")]]}, files={"AGENTS.md": "Use tabs."}) as at:
+    async with open_project(tmp_path, {"go": [[say("Done.")]]}, files={"AGENTS.md": "Use tabs."}) as at:
         await at.prompt("go")
     (request,) = at.model.requests
     assert str(tmp_path / "project") in request.system
@@ -65,7 +65,7 @@ async def test_the_model_gets_its_agents_prompt_its_tools_and_where_it_is(tmp_pa
 @pytest.mark.spec("A-04")
 async def test_a_tool_that_is_denied_outright_is_not_shown_and_not_run(tmp_path: Path) -> None:
     script = {"go": [[call("edit", filePath="a", oldString="x", newString="y")], [say("No.")]]}
-    async with project(tmp_path, script, files={"a": "x"}) as at:
+    async with open_project(tmp_path, script, files={"a": "x"}) as at:
         await at.runtime.prompt(at.session_id, "go", agent="plan")
         (state,) = await at.states()
     assert {"edit", "write", "patch"}.isdisjoint(tool.name for tool in at.model.requests[0].tools)
@@ -83,7 +83,7 @@ async def test_an_edit_asks_with_its_diff_and_is_made_when_it_is_approved(tmp_pa
             [say("Edited.")],
         ]
     }
-    async with project(tmp_path, script, files={"a.txt": "one\n"}, permission=ASK_EDITS) as at:
+    async with open_project(tmp_path, script, files={"a.txt": "one\n"}, permission=ASK_EDITS) as at:
         await at.runtime.send(at.session_id, "go")
         asked = await at.ears.until(PermissionAsked)
         assert (asked.request.permission, asked.request.patterns) == ("edit", ("a.txt",))
@@ -98,7 +98,7 @@ async def test_always_is_kept_for_the_project_and_answers_what_asks_alike(tmp_pa
     both = [call("write", filePath=f"{name}.txt", content=name) for name in ("a", "b")]
     again = [call("write", filePath="c.txt", content="c")]
     script = {"go": [both, [say("Written.")]], "again": [again, [say("Again.")]]}
-    async with project(tmp_path, script, permission=ASK_EDITS) as at:
+    async with open_project(tmp_path, script, permission=ASK_EDITS) as at:
         await at.runtime.send(at.session_id, "go")
         first = await at.ears.until(PermissionAsked)
         await at.ears.until(PermissionAsked)
@@ -122,7 +122,7 @@ async def test_what_build_was_allowed_for_good_stays_denied_to_plan(tmp_path: Pa
         "go": [[call("write", filePath="a", content="1")], [say("Ok.")]],
         "plan": [[call("write", filePath="a", content="2")], [say("No.")]],
     }
-    async with project(tmp_path, script, permission=ASK_EDITS) as at:
+    async with open_project(tmp_path, script, permission=ASK_EDITS) as at:
         await at.runtime.send(at.session_id, "go")
         asked = await at.ears.until(PermissionAsked)
         await at.runtime.answer(asked.request.id, "always")
@@ -134,7 +134,7 @@ async def test_what_build_was_allowed_for_good_stays_denied_to_plan(tmp_path: Pa
 @pytest.mark.spec("A-04")
 async def test_an_approval_may_come_with_other_arguments(tmp_path: Path) -> None:
     script = {"go": [[call("write", filePath="a.txt", content="mine")], [say("Ok.")]]}
-    async with project(tmp_path, script, permission=ASK_EDITS) as at:
+    async with open_project(tmp_path, script, permission=ASK_EDITS) as at:
         await at.runtime.send(at.session_id, "go")
         asked = await at.ears.until(PermissionAsked)
         await at.runtime.answer(asked.request.id, "once", input={"filePath": "b.txt", "content": "yours"})
@@ -152,7 +152,7 @@ async def test_an_approval_may_come_with_other_arguments(tmp_path: Path) -> None
 async def test_other_arguments_that_are_denied_stay_denied(tmp_path: Path) -> None:
     rules = {"edit": {"*": "ask", "secret*": "deny"}}
     script = {"go": [[call("write", filePath="a.txt", content="x")], [say("Ok.")]]}
-    async with project(tmp_path, script, permission=rules) as at:
+    async with open_project(tmp_path, script, permission=rules) as at:
         await at.runtime.send(at.session_id, "go")
         asked = await at.ears.until(PermissionAsked)
         await at.runtime.answer(asked.request.id, "once", input={"filePath": "secret", "content": "x"})
@@ -165,7 +165,7 @@ async def test_other_arguments_that_are_denied_stay_denied(tmp_path: Path) -> No
 async def test_when_nobody_can_answer_the_policy_does(tmp_path: Path, policy: Any, steps: int) -> None:
     script = {"go": [[call("write", filePath="a", content="x")], [say("Without.")]]}
     asks = AsksConfig(policy=policy)
-    async with project(tmp_path, script, permission=ASK_EDITS, asks=asks) as at:
+    async with open_project(tmp_path, script, permission=ASK_EDITS, asks=asks) as at:
         await at.prompt("go")
         (state,) = await at.states()
     assert len(at.model.requests) == steps
@@ -177,7 +177,7 @@ async def test_when_nobody_can_answer_the_policy_does(tmp_path: Path, policy: An
 async def test_an_ask_that_waited_long_enough_is_denied(tmp_path: Path) -> None:
     script = {"go": [[call("write", filePath="a", content="x")], [say("Without.")]]}
     asks = AsksConfig(policy="deny", seconds=0.05)
-    async with project(tmp_path, script, permission=ASK_EDITS, asks=asks) as at:
+    async with open_project(tmp_path, script, permission=ASK_EDITS, asks=asks) as at:
         answer = await at.prompt("go")
         (state,) = await at.states()
     assert answer.text == "Without."
@@ -192,7 +192,7 @@ async def test_a_no_ends_the_turn_unless_the_config_says_otherwise(
 ) -> None:
     script = {"go": [[call("write", filePath="a", content="x")], [say("Without.")]]}
     experimental = {"continue_loop_on_deny": goes_on}
-    async with project(tmp_path, script, permission=ASK_EDITS, experimental=experimental) as at:
+    async with open_project(tmp_path, script, permission=ASK_EDITS, experimental=experimental) as at:
         await at.runtime.send(at.session_id, "go")
         asked = await at.ears.until(PermissionAsked)
         settled = await at.runtime.answer(asked.request.id, "reject")
@@ -206,7 +206,7 @@ async def test_a_no_ends_the_turn_unless_the_config_says_otherwise(
 @pytest.mark.spec("A-08")
 async def test_the_same_call_three_times_in_a_row_asks_over_several_steps(tmp_path: Path) -> None:
     step = [call("list")]
-    async with project(tmp_path, {"go": [step, step, step, [say("Enough.")]]}) as at:
+    async with open_project(tmp_path, {"go": [step, step, step, [say("Enough.")]]}) as at:
         await at.runtime.send(at.session_id, "go")
         asked = await at.ears.until(PermissionAsked)
         await at.runtime.answer(asked.request.id, "reject")
@@ -219,7 +219,7 @@ async def test_the_same_call_three_times_in_a_row_asks_over_several_steps(tmp_pa
 @pytest.mark.spec("A-08")
 async def test_other_calls_in_between_are_no_doom_loop(tmp_path: Path) -> None:
     one, other = [call("list")], [call("todoread")]
-    async with project(tmp_path, {"go": [one, one, other, one, one, other, [say("Done.")]]}) as at:
+    async with open_project(tmp_path, {"go": [one, one, other, one, one, other, [say("Done.")]]}) as at:
         answer = await at.prompt("go")
     assert answer.text == "Done."
 
@@ -228,7 +228,7 @@ async def test_other_calls_in_between_are_no_doom_loop(tmp_path: Path) -> None:
 async def test_the_last_step_is_reminded_and_its_calls_do_not_run(tmp_path: Path) -> None:
     step = [[call("write", filePath=f"{n}", content="x")] for n in range(3)]
     agent = {"build": AgentConfig(steps=2)}
-    async with project(tmp_path, {"go": step}, agent=agent) as at:
+    async with open_project(tmp_path, {"go": step}, agent=agent) as at:
         answer = await at.prompt("go")
         states = await at.states()
         entries = await at.messages()
@@ -246,7 +246,7 @@ async def test_the_last_step_is_reminded_and_its_calls_do_not_run(tmp_path: Path
 @pytest.mark.spec("S-06")
 async def test_planning_is_reminded_and_so_is_its_end(tmp_path: Path) -> None:
     script = {"one": [[say("Plan.")]], "two": [[say("Build.")]], "three": [[say("On.")]]}
-    async with project(tmp_path, script) as at:
+    async with open_project(tmp_path, script) as at:
         await at.runtime.prompt(at.session_id, "one", agent="plan")
         await at.runtime.prompt(at.session_id, "two", agent="build")
         await at.runtime.prompt(at.session_id, "three")
@@ -267,7 +267,7 @@ async def test_planning_is_reminded_and_so_is_its_end(tmp_path: Path) -> None:
 async def test_what_is_left_of_a_plan_is_mentioned_with_the_next_prompt(tmp_path: Path) -> None:
     todos = [{"content": "a", "status": "completed"}, {"content": "b"}]
     script = {"one": [[call("todowrite", todos=todos)], [say("Later.")]], "two": [[say("On.")]]}
-    async with project(tmp_path, script, todo_enforcer=0) as at:
+    async with open_project(tmp_path, script, todo_enforcer=0) as at:
         await at.prompt("one")
         await at.prompt("two")
     prompt = at.told()[-1]
@@ -279,7 +279,7 @@ async def test_what_is_left_of_a_plan_is_mentioned_with_the_next_prompt(tmp_path
 async def test_an_agent_that_is_gone_is_told_and_loses_nothing(tmp_path: Path) -> None:
     script = {"go": [[say("Hello.")]], "again": [[say("Again.")]]}
     ada = {"ada": AgentConfig(description="A", prompt="You are Ada.")}
-    async with project(tmp_path, script, agent=ada) as at:
+    async with open_project(tmp_path, script, agent=ada) as at:
         await at.runtime.prompt(at.session_id, "go", agent="ada")
         session_id = at.session_id
     assert at.model.requests[0].system.startswith("You are Ada.")
@@ -295,7 +295,7 @@ async def test_an_agent_that_is_gone_is_told_and_loses_nothing(tmp_path: Path) -
 @pytest.mark.spec("A-03")
 async def test_a_child_may_do_no_more_than_its_parent(tmp_path: Path) -> None:
     script = {"plan": [[say("Ok.")]], "go": [[call("write", filePath="a", content="x")], [say("No.")]]}
-    async with project(tmp_path, script) as at:
+    async with open_project(tmp_path, script) as at:
         await at.runtime.prompt(at.session_id, "plan", agent="plan")
         child = await at.runtime.create_session(parent_id=at.session_id, directory=tmp_path / "project")
         await at.runtime.prompt(child.id, "go", agent="build")
@@ -306,7 +306,7 @@ async def test_a_child_may_do_no_more_than_its_parent(tmp_path: Path) -> None:
 @pytest.mark.spec("A-04")
 async def test_an_ask_two_levels_down_is_listed_at_the_root_with_its_lineage(tmp_path: Path) -> None:
     script = {"go": [[call("write", filePath="a", content="x")], [say("Ok.")]]}
-    async with project(tmp_path, script, permission=ASK_EDITS) as at:
+    async with open_project(tmp_path, script, permission=ASK_EDITS) as at:
         child = await at.runtime.create_session(parent_id=at.session_id, directory=tmp_path / "project")
         grandchild = await at.runtime.create_session(parent_id=child.id, directory=tmp_path / "project")
         await at.runtime.send(grandchild.id, "go")
@@ -320,7 +320,7 @@ async def test_an_ask_two_levels_down_is_listed_at_the_root_with_its_lineage(tmp
 async def test_output_beyond_the_cap_is_saved_and_may_be_read(tmp_path: Path) -> None:
     long = "\n".join(f"line {n}" for n in range(30_000))
     script = {"go": [[call("bash", command="cat long.txt")], [say("Long.")]]}
-    async with project(tmp_path, script, files={"long.txt": long}) as at:
+    async with open_project(tmp_path, script, files={"long.txt": long}) as at:
         await at.prompt("go")
         (state,) = await at.states()
     assert isinstance(state, ToolCompleted)
@@ -335,7 +335,7 @@ async def test_what_may_not_be_read_is_not_found_by_a_search(tmp_path: Path) -> 
     rules = {"read": {"*": "allow", "private/*": "deny"}}
     files = {"a.txt": "the word\n", "private/b.txt": "the word\n", "c.env": "the word\n"}
     script = {"go": [[call("grep", pattern="the word")], [say("Found.")]]}
-    async with project(tmp_path, script, files=files, permission=rules) as at:
+    async with open_project(tmp_path, script, files=files, permission=rules) as at:
         await at.prompt("go")
     (found,) = results(at)
     assert "a.txt" in found.output
@@ -343,23 +343,23 @@ async def test_what_may_not_be_read_is_not_found_by_a_search(tmp_path: Path) -> 
     assert "1 files that may not be read unasked" in found.output
 
 
-LONG = (
+LONG_PROMPT = (
     "Please look at the retry logic of the payment worker, which sometimes charges twice, and make it safe."
 )
 
 
 @pytest.mark.spec("S-02", "A-01")
 async def test_a_long_first_prompt_gets_a_title_from_a_model(tmp_path: Path) -> None:
-    script = {LONG: [[say('"Payment worker: no double charges"\n')]]}
+    script = {LONG_PROMPT: [[say('"Payment worker: no double charges"\n')]]}
     small = ModelRef(provider_id="scripted", model_id="small")
-    async with project(tmp_path, script, small_model=small) as at:
-        await at.prompt(LONG)
+    async with open_project(tmp_path, script, small_model=small) as at:
+        await at.prompt(LONG_PROMPT)
         updated = await at.ears.until(SessionUpdated, lambda event: event.info.title.startswith("Payment"))
         await at.prompt("And now?")
         session = await at.runtime.session(at.session_id)
     assert updated.info.title == session.title == "Payment worker: no double charges"
     asked = [request for request in at.model.requests if request.model == small]
-    assert [request.messages for request in asked] == [(UserTurn(LONG),)]
+    assert [request.messages for request in asked] == [(UserTurn(LONG_PROMPT),)]
     assert "title" in asked[0].system
     assert session.tokens is not None
     assert session.tokens.input == sum(len(request.messages) for request in at.model.requests)
@@ -368,7 +368,7 @@ async def test_a_long_first_prompt_gets_a_title_from_a_model(tmp_path: Path) -> 
 @pytest.mark.spec("S-02")
 @pytest.mark.parametrize("prompt", ["go", "What does this repository do?"])
 async def test_a_prompt_that_fits_is_its_own_title(tmp_path: Path, prompt: str) -> None:
-    async with project(tmp_path, {}) as at:
+    async with open_project(tmp_path, {}) as at:
         await at.prompt(prompt)
         session = await at.runtime.session(at.session_id)
     assert session.title == prompt
@@ -381,9 +381,9 @@ async def test_without_a_title_from_the_model_the_first_line_stays(
     tmp_path: Path, bad: list[ScriptLine]
 ) -> None:
     """The script knows the prompt of the title's request, which stands alone, and nothing of the other."""
-    script = {LONG: [bad], "more": [[say("Yes.")]]}
-    async with project(tmp_path, script, agent={"build": AgentConfig(steps=5)}) as at:
-        await at.runtime.send(at.session_id, LONG)
+    script = {LONG_PROMPT: [bad], "more": [[say("Yes.")]]}
+    async with open_project(tmp_path, script, agent={"build": AgentConfig(steps=5)}) as at:
+        await at.runtime.send(at.session_id, LONG_PROMPT)
         async with asyncio.timeout(20):
             while len(at.model.requests) < 2:  # noqa: ASYNC110  no event tells
                 await asyncio.sleep(0.01)
@@ -394,7 +394,7 @@ async def test_without_a_title_from_the_model_the_first_line_stays(
 @pytest.mark.spec("A-10")
 async def test_a_broken_configuration_fails_the_step_and_loses_nothing(tmp_path: Path) -> None:
     root = tmp_path / "project"
-    repository(root, {"asyncagents.json": "{"})
+    create_repository(root, {"asyncagents.json": "{"})
     async with stage(tmp_path / "data", {"go": [[say("Hello.")]]}, coding=True, directory=root) as at:
         failed = await at.prompt("go")
         (root / "asyncagents.json").write_text("{}")
@@ -409,7 +409,7 @@ async def test_a_broken_configuration_fails_the_step_and_loses_nothing(tmp_path:
 @pytest.mark.spec("A-10")
 async def test_a_directory_that_is_gone_is_told_by_the_tools(tmp_path: Path) -> None:
     script = {"go": [[call("list"), call("bash", command="ls")], [say("Gone.")]]}
-    async with project(tmp_path, script) as at:
+    async with open_project(tmp_path, script) as at:
         shutil.rmtree(tmp_path / "project")
         answer = await at.prompt("go")
         states = await at.states()
@@ -421,7 +421,7 @@ async def test_a_directory_that_is_gone_is_told_by_the_tools(tmp_path: Path) -> 
 async def test_plan_asks_for_every_command_whatever_was_approved_for_good(tmp_path: Path) -> None:
     command = [call("bash", command="touch new.txt")]
     script = {"go": [command, [say("Ok.")]], "plan": [command, [say("Planned.")]]}
-    async with project(tmp_path, script, permission={"bash": "ask"}) as at:
+    async with open_project(tmp_path, script, permission={"bash": "ask"}) as at:
         await at.runtime.send(at.session_id, "go")
         asked = await at.ears.until(PermissionAsked)
         await at.runtime.answer(asked.request.id, "always")
@@ -440,7 +440,7 @@ async def test_an_unclear_line_is_allowed_for_good_as_it_stands_and_no_other(tmp
         "other": [[call("bash", command=other)], [say("Other.")]],
         "plan": [[call("bash", command=line)], [say("Planned.")]],
     }
-    async with project(tmp_path, script) as at:
+    async with open_project(tmp_path, script) as at:
         await at.runtime.send(at.session_id, "go")
         asked = await at.ears.until(PermissionAsked)
         await at.runtime.answer(asked.request.id, "always")
@@ -468,7 +468,7 @@ async def test_an_unclear_line_is_allowed_for_good_as_it_stands_and_no_other(tmp
 async def test_an_exact_approval_lifts_no_denial(tmp_path: Path) -> None:
     line = "echo $(date) > out"
     script = {word: [[call("bash", command=line)], [say("Ok.")]] for word in ("go", "again")}
-    async with project(tmp_path, script) as at:
+    async with open_project(tmp_path, script) as at:
         await at.runtime.send(at.session_id, "go")
         asked = await at.ears.until(PermissionAsked)
         await at.runtime.answer(asked.request.id, "always")

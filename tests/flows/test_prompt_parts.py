@@ -38,7 +38,7 @@ from asyncagents.engine.workplace.workplace import FixedWorkplace
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Attachment, UserTurn
 from asyncagents.llm.scripted import Script, ScriptedModel, call, say
-from tests.flows.test_project import repository
+from tests.flows.test_project import create_repository
 from tests.support.runtime import Stage, open_world, stage
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(16)
@@ -49,7 +49,7 @@ PDF = b"%PDF-1.7\n\xff"
 async def project(tmp_path: Path, script: Script | None = None, **config: Any) -> AsyncIterator[Stage]:
     root = tmp_path / "project"
     lines = "".join(f"line {n}\n" for n in range(1, 11))
-    repository(root, {"a.txt": lines, "docs/guide.md": "# Guide", ".env": "KEY=1"})
+    create_repository(root, {"a.txt": lines, "docs/guide.md": "# Guide", ".env": "KEY=1"})
     (root / "dot.png").write_bytes(PNG)
     (root / "paper.pdf").write_bytes(PDF)
     (root / "program").write_bytes(b"\x7fELF\x02\xff\x00")

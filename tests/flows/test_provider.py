@@ -16,11 +16,11 @@ from asyncagents.errors import InvalidInput
 from asyncagents.testing.provider import Provider, Reply, TokenUsage, ToolUse, open_provider
 from tests.support.runtime import ECHO, PATIENCE, answer_of
 
-KEY = "sk-local-secret"
+PROVIDER_KEY = "sk-local-secret"
 PRICE = ModelCost(input=3, output=15, cache_read=0.3, cache_write=3.75)
 
 
-def config(provider: Provider, directory: Path, *, key: str | None = KEY) -> Config:
+def provider_config(provider: Provider, directory: Path, *, key: str | None = PROVIDER_KEY) -> Config:
     """Both wires of one provider; the model has a price."""
     model = ModelConfig(cost=PRICE, limit=ModelLimit(context=100_000, output=4_000), attachment=True)
     one = ProviderConfig(
@@ -34,10 +34,10 @@ def config(provider: Provider, directory: Path, *, key: str | None = KEY) -> Con
     )
 
 
-wires = pytest.mark.parametrize("wire", ["chat", "messages"])
+each_wire = pytest.mark.parametrize("wire", ["chat", "messages"])
 
 
-@wires
+@each_wire
 @pytest.mark.spec("C-02", "C-07", "S-02")
 async def test_a_turn_with_thoughts_tools_and_a_price(tmp_path: Path, wire: str) -> None:
     steps = [
@@ -52,9 +52,9 @@ async def test_a_turn_with_thoughts_tools_and_a_price(tmp_path: Path, wire: str)
         ),
     ]
     async with (
-        open_provider({"go": steps}, key=KEY) as provider,
+        open_provider({"go": steps}, key=PROVIDER_KEY) as provider,
         open_runtime(
-            tmp_path, model=f"{wire}/small", config=config(provider, tmp_path), tools=[ECHO]
+            tmp_path, model=f"{wire}/small", config=provider_config(provider, tmp_path), tools=[ECHO]
         ) as runtime,
         asyncio.timeout(PATIENCE),
     ):
@@ -79,12 +79,12 @@ def expected(input: int, output: int, read: int, write: int) -> float:
     return (input * 3 + output * 15 + read * 0.3 + write * 3.75) / 1e6
 
 
-@wires
+@each_wire
 async def test_a_prompt_may_choose_its_model_and_bring_files(tmp_path: Path, wire: str) -> None:
     picture = Attachment("image/png", "data:image/png;base64,iVBORw0KGgo=", "a.png")
     async with (
-        open_provider(key=KEY) as provider,
-        open_runtime(tmp_path, model=f"{wire}/small", config=config(provider, tmp_path)) as runtime,
+        open_provider(key=PROVIDER_KEY) as provider,
+        open_runtime(tmp_path, model=f"{wire}/small", config=provider_config(provider, tmp_path)) as runtime,
         asyncio.timeout(PATIENCE),
     ):
         session = await runtime.create_session(directory=tmp_path)
@@ -94,13 +94,13 @@ async def test_a_prompt_may_choose_its_model_and_bring_files(tmp_path: Path, wir
     assert "iVBORw0KGgo=" in str(seen.body["messages"])
 
 
-@wires
+@each_wire
 @pytest.mark.spec("C-05")
 async def test_a_provider_that_stumbles_is_asked_again(tmp_path: Path, wire: str) -> None:
     stumble = Reply(status=503, error="overloaded", headers={"retry-after-ms": "1"}, times=2)
     async with (
-        open_provider({"go": [stumble, Reply(text="Here.")]}, key=KEY) as provider,
-        open_runtime(tmp_path, model=f"{wire}/small", config=config(provider, tmp_path)) as runtime,
+        open_provider({"go": [stumble, Reply(text="Here.")]}, key=PROVIDER_KEY) as provider,
+        open_runtime(tmp_path, model=f"{wire}/small", config=provider_config(provider, tmp_path)) as runtime,
         asyncio.timeout(PATIENCE),
     ):
         session = await runtime.create_session(directory=tmp_path)
@@ -108,20 +108,24 @@ async def test_a_provider_that_stumbles_is_asked_again(tmp_path: Path, wire: str
     assert (answer.text, answer_of(answer).error, len(provider.requests)) == ("Here.", None, 3)
 
 
-@wires
+@each_wire
 async def test_a_wrong_key_ends_the_turn_and_is_shown_nowhere(
     tmp_path: Path, wire: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with (
         open_provider(key="another") as provider,
-        open_runtime(tmp_path, model=f"{wire}/small", config=config(provider, tmp_path)) as runtime,
+        open_runtime(tmp_path, model=f"{wire}/small", config=provider_config(provider, tmp_path)) as runtime,
         asyncio.timeout(PATIENCE),
     ):
         session = await runtime.create_session(directory=tmp_path)
         answer = await runtime.prompt(session.id, "go")
     assert isinstance(answer_of(answer).error, ProviderAuthError)
     assert len(provider.requests) <= 1
-    assert (_stored(tmp_path).count(KEY.encode()), KEY in caplog.text, KEY in str(answer)) == (
+    assert (
+        _stored(tmp_path).count(PROVIDER_KEY.encode()),
+        PROVIDER_KEY in caplog.text,
+        PROVIDER_KEY in str(answer),
+    ) == (
         0,
         False,
         False,
@@ -132,7 +136,7 @@ def _stored(directory: Path) -> bytes:
     return b"".join(file.read_bytes() for file in directory.rglob("*") if file.is_file())
 
 
-@wires
+@each_wire
 @pytest.mark.parametrize(
     "poison",
     [Reply(status=400, error="cannot do that", times=1), Reply(finish="content-filter", times=1)],
@@ -140,8 +144,8 @@ def _stored(directory: Path) -> bytes:
 )
 async def test_a_bad_prompt_does_not_poison_its_session(tmp_path: Path, wire: str, poison: Reply) -> None:
     async with (
-        open_provider({"bad": [poison]}, key=KEY) as provider,
-        open_runtime(tmp_path, model=f"{wire}/small", config=config(provider, tmp_path)) as runtime,
+        open_provider({"bad": [poison]}, key=PROVIDER_KEY) as provider,
+        open_runtime(tmp_path, model=f"{wire}/small", config=provider_config(provider, tmp_path)) as runtime,
         asyncio.timeout(PATIENCE),
     ):
         session = await runtime.create_session(directory=tmp_path)
@@ -154,9 +158,9 @@ async def test_a_bad_prompt_does_not_poison_its_session(tmp_path: Path, wire: st
 async def test_two_wires_take_turns_in_one_session(tmp_path: Path) -> None:
     first = Reply(text="I look.", reasoning="Hm.", tools=(ToolUse("echo", {"text": "a"}),))
     async with (
-        open_provider({"go": [first, Reply(text="One.")]}, key=KEY) as provider,
+        open_provider({"go": [first, Reply(text="One.")]}, key=PROVIDER_KEY) as provider,
         open_runtime(
-            tmp_path, model="messages/small", config=config(provider, tmp_path), tools=[ECHO]
+            tmp_path, model="messages/small", config=provider_config(provider, tmp_path), tools=[ECHO]
         ) as runtime,
         asyncio.timeout(PATIENCE),
     ):
@@ -177,8 +181,8 @@ async def test_a_model_that_cannot_be_asked_is_said_before_anything_is_opened(
     tmp_path: Path, model: str | None, says: str
 ) -> None:
     data = tmp_path / "data"
-    async with open_provider(key=KEY) as provider:
-        known = config(provider, data)
+    async with open_provider(key=PROVIDER_KEY) as provider:
+        known = provider_config(provider, data)
         known = known if model else replace(known, provider={})
         with pytest.raises(InvalidInput) as raised:
             async with open_runtime(data, model=model, config=known):
@@ -190,7 +194,7 @@ async def test_a_model_that_cannot_be_asked_is_said_before_anything_is_opened(
 @pytest.mark.spec("C-05")
 async def test_a_provider_that_is_not_there_is_an_error_that_says_so(tmp_path: Path) -> None:
     async with open_provider() as provider:
-        known = config(provider, tmp_path)
+        known = provider_config(provider, tmp_path)
     async with open_runtime(tmp_path, model="chat/small", config=known) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         await runtime.send(session.id, "go")
@@ -208,9 +212,9 @@ async def test_a_chosen_model_stays_until_another_is_chosen_and_a_client_changes
     tmp_path: Path,
 ) -> None:
     async with (
-        open_provider(key=KEY) as provider,
-        open_runtime(tmp_path, model="chat/small", config=config(provider, tmp_path)) as runtime,
-        open_runtime(tmp_path, serve=False, config=config(provider, tmp_path)) as client,
+        open_provider(key=PROVIDER_KEY) as provider,
+        open_runtime(tmp_path, model="chat/small", config=provider_config(provider, tmp_path)) as runtime,
+        open_runtime(tmp_path, serve=False, config=provider_config(provider, tmp_path)) as client,
         asyncio.timeout(PATIENCE),
     ):
         session = await runtime.create_session(directory=tmp_path)
@@ -232,7 +236,7 @@ async def test_a_blank_prompt_is_refused(tmp_path: Path, blank: str) -> None:
 @pytest.mark.spec("C-05")
 async def test_a_model_server_that_does_not_run_is_tried_once_more_and_named(tmp_path: Path) -> None:
     async with open_provider({}) as provider:
-        settings = config(provider, tmp_path)
+        settings = provider_config(provider, tmp_path)
     async with (
         open_runtime(tmp_path, model="chat/small", config=settings) as runtime,
         asyncio.timeout(PATIENCE),

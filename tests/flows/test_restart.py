@@ -29,16 +29,16 @@ from tests.support.runtime import CAREFUL, PATIENCE, Ears, Gate, Nothing, later,
 SCRIPT = {"go": [[call("gate")], [say("Done.")]]}
 
 
-async def reopened(
+async def resume_session(
     data: Path, session_id: SessionId, model: ScriptedModel, *tools: AnyTool
 ) -> tuple[MessageWithParts, ...]:
     """Let a new runtime work until the session rests; returns its messages."""
     async with open_runtime(data, model=model, tools=tools) as runtime:
-        await until_idle(runtime, session_id)
+        await wait_until_idle(runtime, session_id)
         return await runtime.messages(session_id)
 
 
-async def until_idle(runtime: Runtime, session_id: SessionId) -> None:
+async def wait_until_idle(runtime: Runtime, session_id: SessionId) -> None:
     with runtime._bus.subscribe(session_id) as subscription:
         if await runtime.status(session_id) != Idle():
             await Ears(subscription).until(SessionIdle)
@@ -54,7 +54,7 @@ async def test_a_step_that_was_cut_off_by_a_close_is_made_again(tmp_path: Path) 
         await at.runtime.send(at.session_id, "go")
         await at.ears.until_said("I beg")
     model = ScriptedModel({"go": [[say("Here.")]]})
-    question, cut, answer = await reopened(tmp_path, at.session_id, model)
+    question, cut, answer = await resume_session(tmp_path, at.session_id, model)
 
     assert (question.text, answer.text) == ("go", "Here.")
     assert isinstance(cut.info, AssistantMessage)
@@ -87,7 +87,7 @@ async def test_an_abort_while_nobody_serves_is_acknowledged_and_carried_out_by_w
     async with open_runtime(tmp_path, serve=False) as runtime:
         assert await runtime.abort(at.session_id)
     model = ScriptedModel({})
-    *_, last = await reopened(tmp_path, at.session_id, model)
+    *_, last = await resume_session(tmp_path, at.session_id, model)
 
     assert isinstance(last.info, AssistantMessage)
     assert (last.info.error, model.requests) == (aborted_error(), [])
@@ -102,7 +102,7 @@ async def test_closing_again_and_again_is_no_crash_loop(tmp_path: Path) -> None:
         async with open_runtime(tmp_path, model=at.model) as runtime:
             with runtime._bus.subscribe() as subscription:
                 await Ears(subscription).until_said("I beg")
-    *_, answer = await reopened(tmp_path, at.session_id, ScriptedModel({"go": [[say("Here.")]]}))
+    *_, answer = await resume_session(tmp_path, at.session_id, ScriptedModel({"go": [[say("Here.")]]}))
 
     assert answer.text == "Here."
 
@@ -121,7 +121,7 @@ async def test_a_tool_that_was_cut_off_runs_again_only_if_it_may(
         await first.until_started()
     assert first.ended.is_set()
     model = ScriptedModel(SCRIPT)
-    *_, answer = await reopened(tmp_path, at.session_id, model, second.tool)
+    *_, answer = await resume_session(tmp_path, at.session_id, model, second.tool)
 
     assert (answer.text, results(model), second.runs) == ("Done.", [output], runs)
 
@@ -149,7 +149,7 @@ async def test_a_tool_may_find_out_what_became_of_it(
         await at.runtime.send(at.session_id, "go")
         await started.wait()
     model = ScriptedModel(SCRIPT)
-    await reopened(tmp_path, at.session_id, model, tool)
+    await resume_session(tmp_path, at.session_id, model, tool)
 
     assert results(model) == [output]
     assert (len(keys), len(set(keys))) == (2, 1)
@@ -166,7 +166,7 @@ async def test_what_waits_is_still_there_and_goes_on_when_its_result_comes(tmp_p
         after = await runtime.status(at.session_id)
         assert isinstance(after, WaitingAsync)
         await runtime.complete(after.pending_id, "v2")
-        await until_idle(runtime, at.session_id)
+        await wait_until_idle(runtime, at.session_id)
 
     assert before == after
     assert results(model) == ["v2"]
@@ -182,7 +182,7 @@ async def test_an_ask_outlives_the_process_that_asked(tmp_path: Path) -> None:
     async with open_runtime(tmp_path, model=model, tools=[CAREFUL]) as runtime:
         busy = await runtime.status(at.session_id)
         await runtime.answer(ask_id, "once")
-        await until_idle(runtime, at.session_id)
+        await wait_until_idle(runtime, at.session_id)
 
     assert (busy, results(model)) == (Busy(), ["a"])
 
@@ -197,7 +197,7 @@ async def test_what_expired_while_nobody_ran_is_settled_at_the_start(tmp_path: P
         assert isinstance(await runtime.status(session.id), WaitingAsync)
     clock.advance(60_000)
     async with open_world(tmp_path, setup, clock=clock) as runtime:
-        await until_idle(runtime, session.id)
+        await wait_until_idle(runtime, session.id)
 
     assert results(model) == [TIMED_OUT]
 
@@ -269,7 +269,7 @@ async def test_a_killed_process_leaves_a_stream_that_is_made_again(tmp_path: Pat
     model = ScriptedModel({"stream": [[say("Here.")]]})
     async with open_runtime(tmp_path, model=model) as runtime:
         (session,) = await runtime.sessions(tmp_path)
-        await until_idle(runtime, session.id)
+        await wait_until_idle(runtime, session.id)
         question, cut, answer = await runtime.messages(session.id)
 
     assert (question.text, answer.text) == ("stream", "Here.")
@@ -285,7 +285,7 @@ async def test_a_killed_process_leaves_a_tool_in_doubt(tmp_path: Path) -> None:
     model = ScriptedModel({"tool": [[call("gate")], [say("Done.")]]})
     async with open_runtime(tmp_path, model=model, tools=[gate.tool]) as runtime:
         (session,) = await runtime.sessions(tmp_path)
-        await until_idle(runtime, session.id)
+        await wait_until_idle(runtime, session.id)
         answer = (await runtime.messages(session.id))[-1]
 
     assert (answer.text, gate.runs, results(model)) == ("Done.", 0, [IN_DOUBT])

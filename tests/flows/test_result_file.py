@@ -13,7 +13,7 @@ from asyncagents.config.config import Config
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import call, say
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
-from tests.flows.test_provider import KEY, config, wires
+from tests.flows.test_provider import PROVIDER_KEY, each_wire, provider_config
 from tests.support.mcp.server import DOT
 from tests.support.runtime import ECHO, PATIENCE, stage
 from tests.support.transfer import elsewhere, exported
@@ -42,14 +42,14 @@ def images_sent(wire: str, body: dict[str, Any]) -> list[str]:
     return [f"data:{source['media_type']};base64,{source['data']}" for source in sources]
 
 
-@wires
+@each_wire
 @pytest.mark.spec("X-04", "C-02")
 async def test_an_image_of_a_result_is_sent_to_the_provider(tmp_path: Path, wire: str) -> None:
     steps = [Reply(tools=(ToolUse("plot", {}), ToolUse("echo", {"text": "b"}))), Reply(text="A dot.")]
     async with (
-        open_provider({"go": steps, "and?": [Reply(text="Nothing else.")]}, key=KEY) as provider,
+        open_provider({"go": steps, "and?": [Reply(text="Nothing else.")]}, key=PROVIDER_KEY) as provider,
         open_runtime(
-            tmp_path, model=f"{wire}/small", config=config(provider, tmp_path), tools=[plot, ECHO]
+            tmp_path, model=f"{wire}/small", config=provider_config(provider, tmp_path), tools=[plot, ECHO]
         ) as runtime,
         asyncio.timeout(PATIENCE),
     ):

@@ -16,8 +16,8 @@ from asyncagents.engine.event.replay import REPLAY_MS
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.clock import FakeClock
-from tests.flows.test_restart import until_idle
-from tests.flows.test_unreadable_task import spoil
+from tests.flows.test_restart import wait_until_idle
+from tests.flows.test_unreadable_task import spoil_row
 from tests.support.delegation import office
 from tests.support.http import serve
 from tests.support.runtime import CAREFUL, PATIENCE, open_world, stage
@@ -59,7 +59,7 @@ async def heard(runtime: Runtime, data: Path, path: str = "/event") -> list[Any]
 async def test_who_comes_back_hears_of_the_answer_that_he_missed(tmp_path: Path, path: str) -> None:
     session_id = await cut_off(tmp_path)
     async with open_runtime(tmp_path, model=ScriptedModel(ANSWER)) as runtime:
-        await until_idle(runtime, session_id)
+        await wait_until_idle(runtime, session_id)
         events = await heard(runtime, tmp_path, path)
 
     told = [event["properties"] for event in events]
@@ -77,7 +77,7 @@ async def test_a_parent_that_waited_for_the_child_is_told_of_as_well(tmp_path: P
         await at.ears.until_said("I beg")
     told = {"go": [*scenes["go"], [say("It has looked.")]], "child": [[say("Nothing.")]]}
     async with office(tmp_path, told) as again:
-        await until_idle(again.runtime, at.session_id)
+        await wait_until_idle(again.runtime, at.session_id)
         events = await heard(again.runtime, tmp_path)
 
     texts = {event["properties"]["part"].get("text") for event in events if "part" in event["properties"]}
@@ -87,9 +87,9 @@ async def test_a_parent_that_waited_for_the_child_is_told_of_as_well(tmp_path: P
 @pytest.mark.spec("X-01")
 async def test_a_session_that_cannot_be_read_harms_no_other(tmp_path: Path) -> None:
     spoiled, session_id = await cut_off(tmp_path), await cut_off(tmp_path)
-    spoil(tmp_path, spoiled, "session")
+    spoil_row(tmp_path, spoiled, "session")
     async with open_runtime(tmp_path, model=ScriptedModel(ANSWER)) as runtime:
-        await until_idle(runtime, session_id)
+        await wait_until_idle(runtime, session_id)
         events = await heard(runtime, tmp_path)
 
     assert {event["properties"]["sessionID"] for event in events} == {session_id}
@@ -135,7 +135,7 @@ async def test_who_comes_late_is_told_nothing_of_before(tmp_path: Path) -> None:
     clock = FakeClock(SystemClock().now())
     setup = Setup(model=ScriptedModel(ANSWER), open_workplaces=fixed_tools([]))
     async with open_world(tmp_path, setup, clock=clock) as runtime:
-        await until_idle(runtime, session_id)
+        await wait_until_idle(runtime, session_id)
         clock.advance(REPLAY_MS)
         events = await heard(runtime, tmp_path)
 

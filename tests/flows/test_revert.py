@@ -18,22 +18,22 @@ from asyncagents.domain.id import MessageId
 from asyncagents.engine.tool import AnyTool, Tool, ToolContext
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import Script, call, say
-from tests.flows.test_project import repository
+from tests.flows.test_project import create_repository
 from tests.support.runtime import Stage, Text, roles, stage
 
 GO = "echo two > a.txt; echo new > b.txt; rm c.txt"
 MORE = "echo three > a.txt; mkdir d; echo x > d/e.txt"
-FILES = {"a.txt": "one\n", "c.txt": "see\n"}
+REVERT_FILES = {"a.txt": "one\n", "c.txt": "see\n"}
 
 
-async def _shell(args: Text, context: ToolContext) -> Completed:
+async def run_shell(args: Text, context: ToolContext) -> Completed:
     """Whatever a project's own programs do."""
     await asyncio.to_thread(subprocess.run, ["sh", "-c", args.text], cwd=context.directory, check=True)
     return Completed("done")
 
 
-SHELL: Tool[Text] = Tool("work", Text, _shell)
-SCRIPT: Script = {
+SHELL_TOOL: Tool[Text] = Tool("work", Text, run_shell)
+REVERT_SCRIPT: Script = {
     "go": [[call("work", text=GO)], [say("Did.")]],
     "more": [[call("work", text=MORE)], [say("More.")]],
     "hello": [[say("Hi.")]],
@@ -41,24 +41,24 @@ SCRIPT: Script = {
 
 
 @asynccontextmanager
-async def project(
+async def open_revert_project(
     tmp_path: Path,
-    script: Script = SCRIPT,
+    script: Script = REVERT_SCRIPT,
     *,
-    files: Mapping[str, str] = FILES,
+    files: Mapping[str, str] = REVERT_FILES,
     tools: Sequence[AnyTool] = (),
     **config: Any,
 ) -> AsyncIterator[Stage]:
-    repository(tmp_path / "project", files)
+    create_repository(tmp_path / "project", files)
     coding = Config(data_dir=tmp_path / "data", **config)
     where = tmp_path / "project"
     async with stage(
-        tmp_path / "data", script, coding=coding, directory=where, tools=(SHELL, *tools), undoes=True
+        tmp_path / "data", script, coding=coding, directory=where, tools=(SHELL_TOOL, *tools), undoes=True
     ) as at:
         yield at
 
 
-def tree(root: Path) -> dict[str, str]:
+def read_tree(root: Path) -> dict[str, str]:
     found = sorted(
         path
         for path in root.rglob("*")
@@ -67,34 +67,34 @@ def tree(root: Path) -> dict[str, str]:
     return {str(path.relative_to(root)): path.read_text() for path in found}
 
 
-async def prompted(at: Stage) -> list[MessageId]:
+async def prompt_ids(at: Stage) -> list[MessageId]:
     return [entry.info.id for entry in await at.messages() if isinstance(entry.info, UserMessage)]
 
 
 @pytest.mark.spec("X-01")
 async def test_a_prompt_is_undone_with_its_files_and_redone(tmp_path: Path) -> None:
     root = tmp_path / "project"
-    async with project(tmp_path) as at:
+    async with open_revert_project(tmp_path) as at:
         await at.prompt("go")
-        did = tree(root)
+        did = read_tree(root)
         assert did == {"a.txt": "two\n", "b.txt": "new\n"}
-        (asked,) = await prompted(at)
+        (asked,) = await prompt_ids(at)
         session = await at.runtime.reverts.revert(at.session_id, asked)
-        assert tree(root) == FILES
+        assert read_tree(root) == REVERT_FILES
         assert session.revert is not None
         assert session.revert.message_id == asked
         assert "+one" in (session.revert.diff or "")
         assert len(await at.messages()) == 3
         session = await at.runtime.reverts.unrevert(at.session_id)
         assert session.revert is None
-        assert tree(root) == did
+        assert read_tree(root) == did
 
 
 @pytest.mark.spec("X-01")
 async def test_a_step_that_changes_files_says_what_and_a_trivial_turn_takes_no_snapshot(
     tmp_path: Path,
 ) -> None:
-    async with project(tmp_path) as at:
+    async with open_revert_project(tmp_path) as at:
         await at.prompt("hello")
         assert not (tmp_path / "data" / "snapshot").exists()
         await at.prompt("go")
@@ -120,11 +120,11 @@ async def test_a_step_that_changes_files_says_what_and_a_trivial_turn_takes_no_s
 
 @pytest.mark.spec("X-01")
 async def test_the_next_prompt_removes_what_was_undone_and_the_model_never_reads_it(tmp_path: Path) -> None:
-    async with project(tmp_path) as at:
+    async with open_revert_project(tmp_path) as at:
         await at.prompt("hello")
         await at.prompt("go")
         await at.prompt("more")
-        _, second, _ = await prompted(at)
+        _, second, _ = await prompt_ids(at)
         await at.runtime.reverts.revert(at.session_id, second)
         await at.prompt("hello")
         entries = await at.messages()
@@ -133,24 +133,24 @@ async def test_the_next_prompt_removes_what_was_undone_and_the_model_never_reads
     assert session.revert is None
     assert roles(entries) == ["user", "assistant", "user", "assistant"]
     assert not [text for text in said if "go" in text or "more" in text]
-    assert tree(tmp_path / "project") == FILES
+    assert read_tree(tmp_path / "project") == REVERT_FILES
 
 
 @pytest.mark.spec("X-01")
 async def test_undoing_at_another_point_begins_from_the_first_snapshot(tmp_path: Path) -> None:
     root = tmp_path / "project"
-    async with project(tmp_path) as at:
+    async with open_revert_project(tmp_path) as at:
         await at.prompt("go")
-        after_go = tree(root)
+        after_go = read_tree(root)
         await at.prompt("more")
-        after_more = tree(root)
-        first, second = await prompted(at)
+        after_more = read_tree(root)
+        first, second = await prompt_ids(at)
         one = await at.runtime.reverts.revert(at.session_id, first)
-        assert tree(root) == FILES
+        assert read_tree(root) == REVERT_FILES
         two = await at.runtime.reverts.revert(at.session_id, second)
-        assert tree(root) == after_go
+        assert read_tree(root) == after_go
         assert one.revert
         assert two.revert
         assert one.revert.snapshot == two.revert.snapshot
         await at.runtime.reverts.unrevert(at.session_id)
-        assert tree(root) == after_more
+        assert read_tree(root) == after_more

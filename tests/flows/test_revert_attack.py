@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from asyncagents.config.config import Config
-from tests.flows.test_project import repository
-from tests.flows.test_revert import FILES, SCRIPT, SHELL, tree
+from tests.flows.test_project import create_repository
+from tests.flows.test_revert import REVERT_FILES, REVERT_SCRIPT, SHELL_TOOL, read_tree
 from tests.support.server import Caller, calling
 
 NOTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -31,10 +31,10 @@ async def _change(at: Caller, where: str, said: list[dict[str, Any]], kind: str,
 @pytest.mark.parametrize("kind", ["step-start", "step-finish"])
 async def test_the_name_of_a_snapshot_is_no_option_of_git(tmp_path: Path, kind: str) -> None:
     root, victim = tmp_path / "project", tmp_path / "victim"
-    repository(root, FILES)
+    create_repository(root, REVERT_FILES)
     victim.write_text("precious")
     more = {"coding": Config(data_dir=tmp_path / "data"), "directory": root, "undoes": True}
-    async with calling(tmp_path / "data", SCRIPT, tools=[SHELL], **more) as at:
+    async with calling(tmp_path / "data", REVERT_SCRIPT, tools=[SHELL_TOOL], **more) as at:
         where, said = await _worked(at, root)
         await _change(at, where, said, kind, snapshot=f"--output={victim}")
         looked = await at.get(f"{where}/diff")
@@ -46,10 +46,10 @@ async def test_the_name_of_a_snapshot_is_no_option_of_git(tmp_path: Path, kind: 
 @pytest.mark.spec("X-01")
 async def test_an_undo_takes_nothing_of_what_git_itself_keeps(tmp_path: Path) -> None:
     root = tmp_path / "project"
-    repository(root, FILES)
+    create_repository(root, REVERT_FILES)
     before = (root / ".git/config").read_bytes()
     more = {"coding": Config(data_dir=tmp_path / "data"), "directory": root, "undoes": True}
-    async with calling(tmp_path / "data", SCRIPT, tools=[SHELL], **more) as at:
+    async with calling(tmp_path / "data", REVERT_SCRIPT, tools=[SHELL_TOOL], **more) as at:
         where, said = await _worked(at, root)
         await _change(at, where, said, "patch", hash=NOTHING, files=[str(root / ".git/config")])
         undone = await at.post(f"{where}/revert", {"messageID": said[0]["info"]["id"]})
@@ -60,10 +60,10 @@ async def test_an_undo_takes_nothing_of_what_git_itself_keeps(tmp_path: Path) ->
 @pytest.mark.spec("X-01")
 async def test_an_undo_removes_nothing_that_a_redo_could_not_bring_back(tmp_path: Path) -> None:
     root = tmp_path / "project"
-    repository(root, {**FILES, ".gitignore": ".env\n"})
+    create_repository(root, {**REVERT_FILES, ".gitignore": ".env\n"})
     (root / ".env").write_text("KEY=1\n")
     more = {"coding": Config(data_dir=tmp_path / "data"), "directory": root, "undoes": True}
-    async with calling(tmp_path / "data", SCRIPT, tools=[SHELL], **more) as at:
+    async with calling(tmp_path / "data", REVERT_SCRIPT, tools=[SHELL_TOOL], **more) as at:
         where, said = await _worked(at, root)
         await _change(at, where, said, "patch", hash=NOTHING, files=[str(root / ".env")])
         undone = await at.post(f"{where}/revert", {"messageID": said[0]["info"]["id"]})
@@ -76,14 +76,14 @@ async def test_a_session_whose_snapshots_are_kept_no_more_is_undone_and_redone_w
     tmp_path: Path,
 ) -> None:
     root = tmp_path / "project"
-    repository(root, FILES)
+    create_repository(root, REVERT_FILES)
     more = {"coding": Config(data_dir=tmp_path / "data"), "directory": root, "undoes": True}
-    async with calling(tmp_path / "data", SCRIPT, tools=[SHELL], **more) as at:
+    async with calling(tmp_path / "data", REVERT_SCRIPT, tools=[SHELL_TOOL], **more) as at:
         where, said = await _worked(at, root)
         for number, kind in enumerate(("step-start", "step-finish")):
             await _change(at, where, said, kind, snapshot=f"{number:040x}")
         await _change(at, where, said, "patch", hash=f"{2:040x}")
-        left = tree(root)
+        left = read_tree(root)
         looked = await at.get(f"{where}/diff")
         undone = await at.post(f"{where}/revert", {"messageID": said[0]["info"]["id"]})
         redone = await at.post(f"{where}/unrevert")
@@ -91,4 +91,4 @@ async def test_a_session_whose_snapshots_are_kept_no_more_is_undone_and_redone_w
     assert (undone.status, redone.status) == (200, 200)
     assert "a.txt" in undone.body["revert"]["note"]
     assert "revert" not in redone.body
-    assert tree(root) == left
+    assert read_tree(root) == left

@@ -6,8 +6,8 @@ import pytest
 
 from asyncagents.config.config import Config
 from asyncagents.llm.scripted import Script, call, say
-from tests.flows.test_project import repository
-from tests.flows.test_revert import FILES, SCRIPT, SHELL, tree
+from tests.flows.test_project import create_repository
+from tests.flows.test_revert import REVERT_FILES, REVERT_SCRIPT, SHELL_TOOL, read_tree
 from tests.support.runtime import Gate
 from tests.support.server import Caller, calling
 
@@ -15,10 +15,10 @@ from tests.support.server import Caller, calling
 @pytest.mark.spec("X-01")
 async def test_a_client_undoes_looks_and_redoes(tmp_path: Path) -> None:
     root = tmp_path / "project"
-    repository(root, FILES)
+    create_repository(root, REVERT_FILES)
     coding = Config(data_dir=tmp_path / "data")
     more = {"coding": coding, "directory": root, "undoes": True}
-    async with calling(tmp_path / "data", SCRIPT, tools=[SHELL], **more) as at:
+    async with calling(tmp_path / "data", REVERT_SCRIPT, tools=[SHELL_TOOL], **more) as at:
         session = (await at.post(f"/session?directory={root}")).body
         where = f"/session/{session['id']}"
         await at.post(f"{where}/message", {"parts": [{"type": "text", "text": "go"}]})
@@ -26,7 +26,7 @@ async def test_a_client_undoes_looks_and_redoes(tmp_path: Path) -> None:
         whole = (await at.get(f"{where}/diff")).body
         one = (await at.get(f"{where}/diff?messageID={asked['id']}")).body
         undone = await at.post(f"{where}/revert", {"messageID": asked["id"], "unknown": 1})
-        after_undo = tree(root)
+        after_undo = read_tree(root)
         redone = await at.post(f"{where}/unrevert")
     assert asked["summary"]["diffs"] == whole == one
     assert {each["file"]: each["status"] for each in whole} == {
@@ -37,9 +37,9 @@ async def test_a_client_undoes_looks_and_redoes(tmp_path: Path) -> None:
     assert undone.body["revert"]["messageID"] == asked["id"]
     assert {"snapshot", "diff"} < set(undone.body["revert"])
     assert undone.body["summary"] == {"additions": 2, "deletions": 2, "files": 3}
-    assert after_undo == FILES
+    assert after_undo == REVERT_FILES
     assert "revert" not in redone.body
-    assert tree(root) != FILES
+    assert read_tree(root) != REVERT_FILES
 
 
 async def _refusals(at: Caller, where: str, asked: str) -> list[int]:

@@ -11,7 +11,7 @@ from asyncagents.domain.conversation.session import Revert
 from asyncagents.domain.id import Ids
 from asyncagents.errors import Conflict, SessionBusy
 from asyncagents.llm.scripted import Script, call, say
-from tests.flows.test_revert import FILES, GO, project, prompted, tree
+from tests.flows.test_revert import GO, REVERT_FILES, open_revert_project, prompt_ids, read_tree
 from tests.support.delegation import launch
 from tests.support.runtime import PATIENCE, Gate
 
@@ -23,23 +23,23 @@ async def test_what_a_task_was_doing_to_files_when_it_was_ended_is_put_back(tmp_
         "go": [[launch("Work", "child work")], [say("Launched.")]],
         "child work": [[call("work", text=GO), call("gate")], [say("Done.")]],
     }
-    async with project(tmp_path, script, tools=[gate.tool]) as at:
+    async with open_revert_project(tmp_path, script, tools=[gate.tool]) as at:
         await at.prompt("go")
         await gate.until_started()
         async with asyncio.timeout(PATIENCE):
             while (tmp_path / "project" / "c.txt").exists():  # noqa: ASYNC110
                 await asyncio.sleep(0)
-        (asked, *_) = await prompted(at)
+        (asked, *_) = await prompt_ids(at)
         await at.runtime.reverts.revert(at.session_id, asked)
-        assert tree(tmp_path / "project") == FILES
+        assert read_tree(tmp_path / "project") == REVERT_FILES
 
 
 @pytest.mark.spec("X-01")
 async def test_a_turn_that_came_and_went_since_the_look_is_not_undone_unseen(tmp_path: Path) -> None:
     """Its messages would go, and what it did to files would stay."""
-    async with project(tmp_path) as at:
+    async with open_revert_project(tmp_path) as at:
         await at.prompt("go")
-        (asked,) = await prompted(at)
+        (asked,) = await prompt_ids(at)
         seen = await at.runtime._store.reverts.plan_undo(at.session_id, asked)
         await at.prompt("more")
         with pytest.raises(SessionBusy):
@@ -55,9 +55,9 @@ async def test_a_turn_that_came_and_went_since_the_look_is_not_undone_unseen(tmp
 @pytest.mark.spec("X-01")
 async def test_a_command_after_an_undo_that_was_cut_off_makes_it_final(tmp_path: Path) -> None:
     """Else it stays hidden behind the mark, and a redo takes back what it did."""
-    async with project(tmp_path) as at:
+    async with open_revert_project(tmp_path) as at:
         await at.prompt("go")
-        (asked,) = await prompted(at)
+        (asked,) = await prompt_ids(at)
         rows = at.runtime._store.reverts
         place = await at.runtime.reverts._require_snapshots(await at.runtime.session(at.session_id))
         await rows.mark_undone(at.session_id, Revert(message_id=asked, snapshot=await place.take()))
@@ -65,7 +65,7 @@ async def test_a_command_after_an_undo_that_was_cut_off_makes_it_final(tmp_path:
         session = await at.runtime.session(at.session_id)
         assert session.revert is None
         assert len(await at.messages()) == 2
-        assert tree(tmp_path / "project") == {**FILES, "a.txt": "mine\n"}
+        assert read_tree(tmp_path / "project") == {**REVERT_FILES, "a.txt": "mine\n"}
 
 
 @pytest.mark.spec("X-01")
@@ -74,7 +74,7 @@ async def test_a_copy_ends_where_an_undo_begins_within_a_message(tmp_path: Path)
         "go": [[say("Kept."), call("work", text=GO)], [say("Secret.")]],
         "hello": [[say("Hi.")]],
     }
-    async with project(tmp_path, script) as at:
+    async with open_revert_project(tmp_path, script) as at:
         await at.prompt("go")
         step = (await at.messages())[1]
         (made,) = [part for part in step.parts if isinstance(part, ToolPart)]
@@ -89,7 +89,7 @@ async def test_a_copy_ends_where_an_undo_begins_within_a_message(tmp_path: Path)
 @pytest.mark.spec("X-01")
 @pytest.mark.parametrize("undone", [True, False])
 async def test_the_id_of_a_message_that_is_gone_is_not_given_to_another(tmp_path: Path, undone: bool) -> None:
-    async with project(tmp_path) as at:
+    async with open_revert_project(tmp_path) as at:
         asked = Ids(SystemClock(), SystemRng()).message()
         await at.runtime.prompt(at.session_id, "go", message_id=asked)
         if undone:

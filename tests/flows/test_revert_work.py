@@ -14,7 +14,7 @@ from asyncagents.engine.workplace.snapshots import NoSnapshots
 from asyncagents.errors import AlreadySettled, NotFound, SessionBusy
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import Script, call, say
-from tests.flows.test_revert import FILES, GO, MORE, project, prompted, tree
+from tests.flows.test_revert import GO, MORE, REVERT_FILES, open_revert_project, prompt_ids, read_tree
 from tests.support.delegation import launch
 from tests.support.runtime import PATIENCE, Gate, Stage, later, roles
 
@@ -30,10 +30,10 @@ async def undo(at: Stage, message_id: MessageId, part_id: PartId | None = None) 
 @pytest.mark.spec("X-01")
 async def test_an_open_call_that_is_undone_is_settled_and_a_late_result_is_a_conflict(tmp_path: Path) -> None:
     script: Script = {"ship": [[call("deploy")], [say("Shipped.")]], "hello": [[say("Hi.")]]}
-    async with project(tmp_path, script, tools=[LATER]) as at:
+    async with open_revert_project(tmp_path, script, tools=[LATER]) as at:
         await at.prompt("ship")
         waiting = await at.open_call()
-        (asked,) = await prompted(at)
+        (asked,) = await prompt_ids(at)
         await undo(at, asked)
         assert await at.status() == Idle()
         with pytest.raises(AlreadySettled):
@@ -53,11 +53,11 @@ async def test_a_call_from_before_the_point_still_waits_and_its_result_makes_the
         "ship": [[call("deploy")], [say("Shipped.")]],
         "news?": [[say("Not yet.")], [say("Now.")]],
     }
-    async with project(tmp_path, script, tools=[LATER]) as at:
+    async with open_revert_project(tmp_path, script, tools=[LATER]) as at:
         await at.prompt("ship")
         waiting = await at.open_call()
         await at.prompt("news?")
-        _, second = await prompted(at)
+        _, second = await prompt_ids(at)
         await undo(at, second)
         assert isinstance(await at.status(), WaitingAsync)
         await at.runtime.complete(waiting.id, "deployed")
@@ -77,14 +77,14 @@ async def test_a_task_that_was_launched_is_ended_and_its_files_are_put_back(tmp_
         "child work": [[call("work", text=GO)], [call("gate")], [say("Done.")]],
         "hello": [[say("Hi.")]],
     }
-    async with project(tmp_path, script, tools=[gate.tool]) as at:
+    async with open_revert_project(tmp_path, script, tools=[gate.tool]) as at:
         await at.prompt("go")
         await gate.until_started()
-        assert tree(tmp_path / "project") != FILES
-        (asked, *_) = await prompted(at)
+        assert read_tree(tmp_path / "project") != REVERT_FILES
+        (asked, *_) = await prompt_ids(at)
         await undo(at, asked)
         assert gate.ended.is_set()
-        assert tree(tmp_path / "project") == FILES
+        assert read_tree(tmp_path / "project") == REVERT_FILES
         (task,) = await at.runtime.tasks.list(at.session_id)
         assert task.status == "cancelled"
         await at.prompt("hello")
@@ -99,7 +99,7 @@ async def test_a_session_at_work_or_with_an_ask_is_busy(tmp_path: Path) -> None:
         "go": [[call("gate")], [say("Through.")]],
         "ask": [[call("write", filePath="x", content="y")], [say("Written.")]],
     }
-    async with project(tmp_path, script, tools=[gate.tool], permission={"edit": "ask"}) as at:
+    async with open_revert_project(tmp_path, script, tools=[gate.tool], permission={"edit": "ask"}) as at:
         sent = await at.runtime.send(at.session_id, "go")
         await gate.until_started()
         with pytest.raises(SessionBusy):
@@ -121,7 +121,7 @@ async def test_a_session_at_work_or_with_an_ask_is_busy(tmp_path: Path) -> None:
 async def test_what_an_aborted_step_did_to_files_is_undone_as_well(tmp_path: Path) -> None:
     gate = Gate("gate")
     script: Script = {"go": [[call("work", text=GO), call("gate")], [say("No.")]]}
-    async with project(tmp_path, script, tools=[gate.tool]) as at:
+    async with open_revert_project(tmp_path, script, tools=[gate.tool]) as at:
         sent = await at.runtime.send(at.session_id, "go")
         await gate.until_started()
         async with asyncio.timeout(PATIENCE):
@@ -131,7 +131,7 @@ async def test_what_an_aborted_step_did_to_files_is_undone_as_well(tmp_path: Pat
         (patch,) = [part for e in await at.messages() for part in e.parts if isinstance(part, PatchPart)]
         await undo(at, sent)
     assert patch.files
-    assert tree(tmp_path / "project") == FILES
+    assert read_tree(tmp_path / "project") == REVERT_FILES
 
 
 @pytest.mark.spec("X-01")
@@ -140,51 +140,51 @@ async def test_from_a_part_on_what_came_before_it_stays(tmp_path: Path) -> None:
         "go": [[call("work", text=GO)], [say("Between."), call("work", text=MORE)], [say("End.")]],
         "hello": [[say("Hi.")]],
     }
-    async with project(tmp_path, script) as at:
+    async with open_revert_project(tmp_path, script) as at:
         await at.prompt("go")
         _, first, second, _ = await at.messages()
         (made,) = [part.id for part in second.parts if isinstance(part, ToolPart)]
         (only,) = [part.id for part in first.parts if isinstance(part, ToolPart)]
         revert = await undo(at, second.info.id, made)
         assert (revert.message_id, revert.part_id) == (second.info.id, made)
-        assert tree(tmp_path / "project") == {"a.txt": "two\n", "b.txt": "new\n"}
+        assert read_tree(tmp_path / "project") == {"a.txt": "two\n", "b.txt": "new\n"}
         await at.prompt("hello")
         kept = await at.messages()
         assert [type(part).__name__ for part in kept[2].parts] == ["StepStartPart", "TextPart"]
         await at.ears.until(PartRemoved, lambda event: event.part_id == made)
         revert = await undo(at, first.info.id, only)  # nothing stands before it: the whole prompt goes
         assert (revert.message_id, revert.part_id) == (kept[0].info.id, None)
-        assert tree(tmp_path / "project") == FILES
+        assert read_tree(tmp_path / "project") == REVERT_FILES
 
 
 @pytest.mark.spec("X-01")
 async def test_an_undo_that_was_cut_off_is_completed_before_the_model_reads_on(tmp_path: Path) -> None:
-    async with project(tmp_path) as at:
+    async with open_revert_project(tmp_path) as at:
         await at.prompt("go")
-        (asked,) = await prompted(at)
+        (asked,) = await prompt_ids(at)
         root = tmp_path / "project"
         workplace = await at.runtime.workplace(root)
         assert not isinstance(workplace.snapshots, NoSnapshots)
         now = await workplace.snapshots.take()
         wanted = Revert(message_id=asked, snapshot=now)
         await at.runtime._store.reverts.mark_undone(at.session_id, wanted)  # and here the process died
-        assert tree(root) != FILES
+        assert read_tree(root) != REVERT_FILES
         await at.prompt("hello")
         session = await at.runtime.session(at.session_id)
-        assert tree(root) == FILES
+        assert read_tree(root) == REVERT_FILES
         assert session.revert is None
         assert roles(await at.messages()) == ["user", "assistant"]
 
 
 @pytest.mark.spec("X-01")
 async def test_where_no_snapshots_are_taken_messages_are_undone_and_it_is_said_why(tmp_path: Path) -> None:
-    async with project(tmp_path, snapshot=False) as at:
+    async with open_revert_project(tmp_path, snapshot=False) as at:
         await at.prompt("go")
-        (asked,) = await prompted(at)
+        (asked,) = await prompt_ids(at)
         revert = await undo(at, asked)
         assert (revert.snapshot, revert.diff) == (None, None)
         assert "snapshot: false" in (revert.note or "")
-        assert tree(tmp_path / "project") != FILES
+        assert read_tree(tmp_path / "project") != REVERT_FILES
         assert (await at.runtime.reverts.unrevert(at.session_id)).revert is None
         await undo(at, asked)
         await at.prompt("hello")
@@ -193,9 +193,9 @@ async def test_where_no_snapshots_are_taken_messages_are_undone_and_it_is_said_w
 
 @pytest.mark.spec("X-01")
 async def test_listeners_hear_what_is_removed_and_a_reader_of_the_feed_learns_of_it(tmp_path: Path) -> None:
-    async with project(tmp_path) as at:
+    async with open_revert_project(tmp_path) as at:
         await at.prompt("go")
-        (asked,) = await prompted(at)
+        (asked,) = await prompt_ids(at)
         entries = await at.messages()
         await at.ears.until(SessionDiff)
         await undo(at, asked)
@@ -211,7 +211,7 @@ async def test_listeners_hear_what_is_removed_and_a_reader_of_the_feed_learns_of
 
 @pytest.mark.spec("X-01")
 async def test_what_was_said_under_a_key_and_undone_is_not_said_again(tmp_path: Path) -> None:
-    async with project(tmp_path) as at:
+    async with open_revert_project(tmp_path) as at:
         sent = await at.runtime.send(at.session_id, "hello", key="k")
         await at.runtime.wait(at.session_id)
         await undo(at, sent)
@@ -224,10 +224,10 @@ async def test_what_was_said_under_a_key_and_undone_is_not_said_again(tmp_path: 
 @pytest.mark.spec("X-01")
 async def test_a_summary_that_is_undone_stands_for_nothing_any_more(tmp_path: Path) -> None:
     script: Script = {"one": [[say("First.")]], "two": [[say("Second.")]]}
-    async with project(tmp_path, script) as at:
+    async with open_revert_project(tmp_path, script) as at:
         await at.prompt("one")
         await at.runtime.compact(at.session_id)
-        wish = (await prompted(at))[1]
+        wish = (await prompt_ids(at))[1]
         await undo(at, wish)
         await at.prompt("two")
         said = [told.text for told in at.told() if isinstance(told, UserTurn)]
@@ -238,9 +238,9 @@ async def test_a_summary_that_is_undone_stands_for_nothing_any_more(tmp_path: Pa
 
 @pytest.mark.spec("X-01")
 async def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
-    async with project(tmp_path) as at:
+    async with open_revert_project(tmp_path) as at:
         await at.prompt("hello")
-        (asked,) = await prompted(at)
+        (asked,) = await prompt_ids(at)
         other = await at.runtime.create_session(directory=tmp_path / "project")
         with pytest.raises(NotFound):
             await undo(at, MessageId("msg_none"))
@@ -254,13 +254,13 @@ async def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
 @pytest.mark.spec("X-01")
 async def test_after_each_turn_listeners_hear_what_the_session_has_changed_so_far(tmp_path: Path) -> None:
     """OpenCode's terminal puts it in the place of `GET /session/{id}/diff`, which is of the whole session."""
-    async with project(tmp_path) as at:
+    async with open_revert_project(tmp_path) as at:
         await at.prompt("go")
         await at.ears.until(SessionDiff)
         await at.prompt("more")
         told = await at.ears.until(SessionDiff)
         asked = await at.runtime.reverts.diff(at.session_id)
-        last = await at.runtime.reverts.diff(at.session_id, (await prompted(at))[1])
+        last = await at.runtime.reverts.diff(at.session_id, (await prompt_ids(at))[1])
     assert told.diff == asked
     assert [each.file for each in told.diff] == ["a.txt", "b.txt", "c.txt", "d/e.txt"]
     assert [each.file for each in last] == ["a.txt", "d/e.txt"]
@@ -268,12 +268,12 @@ async def test_after_each_turn_listeners_hear_what_the_session_has_changed_so_fa
 
 @pytest.mark.spec("X-01")
 async def test_after_an_undo_and_a_redo_listeners_hear_which_changes_are_left(tmp_path: Path) -> None:
-    async with project(tmp_path) as at:
+    async with open_revert_project(tmp_path) as at:
         await at.prompt("go")
         await at.ears.until(SessionDiff)
         await at.prompt("more")
         whole = (await at.ears.until(SessionDiff)).diff
-        await undo(at, (await prompted(at))[1])
+        await undo(at, (await prompt_ids(at))[1])
         left = (await at.ears.until(SessionDiff)).diff
         asked = await at.runtime.reverts.diff(at.session_id)
         await at.runtime.reverts.unrevert(at.session_id)

@@ -8,7 +8,7 @@ import pytest
 from asyncagents.config.config import AgentConfig, Permission, SandboxConfig
 from asyncagents.domain.conversation.part import ToolFailed
 from asyncagents.llm.scripted import call, say
-from tests.flows.test_delegation_rules import project
+from tests.flows.test_delegation_rules import open_delegation_project
 from tests.support.delegation import Scenes
 
 ALLOWED: Permission = {
@@ -34,7 +34,7 @@ async def test_a_task_is_confined_as_its_launcher_is(tmp_path: Path, confined: b
         "build": AgentConfig(sandbox=SandboxConfig() if confined else False),
         "worker": AgentConfig(mode="subagent", sandbox=False, permission=dict(ALLOWED)),
     }
-    async with project(tmp_path, scenes, agent=agents, permission=dict(ALLOWED)) as at:
+    async with open_delegation_project(tmp_path, scenes, agent=agents, permission=dict(ALLOWED)) as at:
         await at.prompt("go")
     assert outside.exists() is not confined
 
@@ -49,7 +49,9 @@ async def test_a_sandboxed_agent_without_bwrap_is_told_why_and_runs_nothing(
         (programs / name).symlink_to(shutil.which(name) or name)
     monkeypatch.setenv("PATH", str(programs))
     scenes: Scenes = {"go": [[call("bash", command="echo ran > ran")], [say("No.")]]}
-    async with project(tmp_path, scenes, sandbox=SandboxConfig(), permission=dict(ALLOWED)) as at:
+    async with open_delegation_project(
+        tmp_path, scenes, sandbox=SandboxConfig(), permission=dict(ALLOWED)
+    ) as at:
         await at.prompt("go")
         (state,) = await at.states()
     assert isinstance(state, ToolFailed)
@@ -59,7 +61,9 @@ async def test_a_sandboxed_agent_without_bwrap_is_told_why_and_runs_nothing(
 
 
 async def test_what_a_person_runs_himself_is_not_confined(tmp_path: Path) -> None:
-    async with project(tmp_path, {"go": [[say("Ok.")]]}, sandbox=SandboxConfig(network=False)) as at:
+    async with open_delegation_project(
+        tmp_path, {"go": [[say("Ok.")]]}, sandbox=SandboxConfig(network=False)
+    ) as at:
         outside = tmp_path / "outside"
         await at.runtime.shell(at.session_id, f"echo ran > {outside}")
     assert outside.read_text() == "ran\n"

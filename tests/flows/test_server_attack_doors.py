@@ -8,7 +8,7 @@ import pytest
 
 from asyncagents.server.http.peer import UserLookup
 from asyncagents.server.http.socket_owner import SocketEnds, SocketOwners
-from tests.flows.test_approvals import approving
+from tests.flows.test_approvals import serve_approvals
 from tests.support.hostile.other_user import STRANGER, ask_as, takes_root
 from tests.support.raw_http import Target, target
 
@@ -94,7 +94,7 @@ IDS = (
 
 @pytest.mark.spec("Z-06")
 async def test_odd_questions_withdraw_no_approval(tmp_path: Path) -> None:
-    async with approving(tmp_path) as (at, caller, _):
+    async with serve_approvals(tmp_path) as (at, caller, _):
         before = await at.runtime.approvals.list(None)
         for query in QUERIES:
             asked = await caller.ask("GET", f"/v1/approvals?{query}", headers=caller.token)

@@ -12,7 +12,7 @@ from asyncagents.domain.event import PartDelta, PartUpdated, PromptAnswered
 from asyncagents.engine.event.session_stream import EventBatch
 from asyncagents.llm.model import ChatRequest, ModelEvent, TextDelta
 from asyncagents.llm.scripted import Script, ScriptedModel, say
-from tests.flows.test_session_routes import HELLO, text
+from tests.flows.test_session_routes import HELLO, text_prompt
 from tests.support.runtime import PATIENCE, stage
 from tests.support.server import Caller, Frame, calling
 
@@ -44,7 +44,7 @@ async def test_a_turn_is_told_as_it_happens_and_a_cursor_comes_first(tmp_path: P
         at.stream(f"/v1/sessions/{at.stage.session_id}/events") as frames,
     ):
         first = await anext(frames)
-        await at.post(f"/session/{at.stage.session_id}/prompt_async", text("hi"))
+        await at.post(f"/session/{at.stage.session_id}/prompt_async", text_prompt("hi"))
         seen = await until(frames, "prompt.answered")
 
     assert (first.type, first.data) == ("cursor", {"cursor": first.id})
@@ -57,14 +57,16 @@ async def test_a_reader_goes_on_from_any_cursor_and_misses_nothing(tmp_path: Pat
         path = f"/v1/sessions/{at.stage.session_id}/events"
         async with at.stream(path) as frames:
             start = await anext(frames)
-            await at.post(f"/session/{at.stage.session_id}/message", text("hi"))
+            await at.post(f"/session/{at.stage.session_id}/message", text_prompt("hi"))
             live = await until(frames, "prompt.answered")
         cursors = [start.id, *(frame.id for frame in live if frame.id)]
         endings = []
         for cursor in cursors:
             again = f"{path}?after={cursor}"
             async with at.stream(again) as frames:
-                await at.post(f"/session/{at.stage.session_id}/message", {**text("x"), "noReply": True})
+                await at.post(
+                    f"/session/{at.stage.session_id}/message", {**text_prompt("x"), "noReply": True}
+                )
                 seen = await until(frames, "message.updated")
                 while "x" not in texts(seen).values():
                     seen += await until(frames, "message.part.updated")
@@ -96,7 +98,7 @@ class Halting(ScriptedModel):
 async def test_who_joins_while_a_text_is_written_gets_all_of_it(tmp_path: Path) -> None:
     model = Halting({"go": [[say("One ", "two ", "three.")]]}, "two ")
     async with calling(tmp_path, model) as at:
-        await at.post(f"/session/{at.stage.session_id}/prompt_async", text("go"))
+        await at.post(f"/session/{at.stage.session_id}/prompt_async", text_prompt("go"))
         await at.stage.ears.until_said("two ")
         async with at.stream(f"/v1/sessions/{at.stage.session_id}/events") as frames:
             early = [await anext(frames), await anext(frames)]
@@ -115,7 +117,7 @@ async def test_who_goes_on_while_a_text_is_written_gets_all_of_it(tmp_path: Path
         path = f"/v1/sessions/{at.stage.session_id}/events"
         async with at.stream(path) as frames:
             start = await anext(frames)
-        await at.post(f"/session/{at.stage.session_id}/prompt_async", text("go"))
+        await at.post(f"/session/{at.stage.session_id}/prompt_async", text_prompt("go"))
         await at.stage.ears.until_said("two ")
         async with at.stream(f"{path}?after={start.id}") as frames:
             seen = [await anext(frames)]
@@ -129,7 +131,7 @@ async def test_who_goes_on_while_a_text_is_written_gets_all_of_it(tmp_path: Path
 
 async def test_a_cursor_of_another_store_is_reset_and_everything_follows(tmp_path: Path) -> None:
     async with calling(tmp_path, HELLO) as at:
-        await at.post(f"/session/{at.stage.session_id}/message", text("hi"))
+        await at.post(f"/session/{at.stage.session_id}/message", text_prompt("hi"))
         async with at.stream(f"/v1/sessions/{at.stage.session_id}/events?after=000000000000-0-7") as frames:
             seen = await until(frames, "session.status")
 

@@ -12,11 +12,11 @@ from tests.support.runtime import CAREFUL, Gate
 from tests.support.server import calling
 
 
-def text(*words: str) -> dict[str, Any]:
+def text_prompt(*words: str) -> dict[str, Any]:
     return {"parts": [{"type": "text", "text": word} for word in words]}
 
 
-def words(entry: dict[str, Any]) -> str:
+def entry_text(entry: dict[str, Any]) -> str:
     return "".join(part["text"] for part in entry["parts"] if part["type"] == "text")
 
 
@@ -28,8 +28,8 @@ async def test_a_session_is_made_prompted_read_and_deleted(tmp_path: Path) -> No
         made = await at.post("/session", {"title": "Mine"}, idempotency_key="one")
         again = await at.post("/session", {"title": "Mine"}, idempotency_key="one")
         where = f"/session/{made.body['id']}"
-        answer = await at.post(f"{where}/message", text("hi"), idempotency_key="k")
-        same = await at.post(f"{where}/message", text("hi"), idempotency_key="k")
+        answer = await at.post(f"{where}/message", text_prompt("hi"), idempotency_key="k")
+        same = await at.post(f"{where}/message", text_prompt("hi"), idempotency_key="k")
         messages = (await at.get(f"{where}/message")).body
         one = await at.get(f"{where}/message/{messages[0]['info']['id']}")
         newest = (await at.get(f"{where}/message?limit=1")).body
@@ -40,7 +40,7 @@ async def test_a_session_is_made_prompted_read_and_deleted(tmp_path: Path) -> No
 
     assert made.body == again.body
     assert made.body["title"] == "Mine"
-    assert words(answer.body) == "Hello."
+    assert entry_text(answer.body) == "Hello."
     assert answer == same
     assert [each["info"]["role"] for each in messages] == ["user", "assistant"]
     assert one.body == messages[0]
@@ -69,9 +69,9 @@ async def test_the_todos_of_a_session_that_is_not_there_are_not_found(tmp_path: 
 async def test_a_prompt_that_nobody_waits_for_is_answered_all_the_same(tmp_path: Path) -> None:
     async with calling(tmp_path, HELLO) as at:
         where = f"/session/{at.stage.session_id}"
-        sent = await at.post(f"{where}/prompt_async", text("hi"))
+        sent = await at.post(f"{where}/prompt_async", text_prompt("hi"))
         await at.stage.ears.until(SessionIdle)
-        kept = await at.post(f"{where}/message", {**text("note"), "noReply": True})
+        kept = await at.post(f"{where}/message", {**text_prompt("note"), "noReply": True})
         after = await at.stage.messages()
 
     assert (sent.status, sent.body) == (204, None)
@@ -85,13 +85,13 @@ async def test_who_hangs_up_cancels_nothing(tmp_path: Path) -> None:
     async with calling(tmp_path, script, tools=[gate.tool]) as at:
         where = f"/session/{at.stage.session_id}/message"
         async with asyncio.TaskGroup() as group:
-            waiting = group.create_task(at.post(where, text("go"), idempotency_key="k"))
+            waiting = group.create_task(at.post(where, text_prompt("go"), idempotency_key="k"))
             await gate.until_started()
             waiting.cancel()
         gate.go.set()
-        answer = await at.post(where, text("go"), idempotency_key="k")
+        answer = await at.post(where, text_prompt("go"), idempotency_key="k")
 
-    assert words(answer.body) == "Through."
+    assert entry_text(answer.body) == "Through."
     assert gate.runs == 1
 
 
@@ -99,7 +99,7 @@ async def test_a_server_that_stops_lets_go_of_whoever_waits_and_the_work_goes_on
     gate = Gate("gate")
     script = {"go": [[call("gate")], [say("Through.")]]}
     async with asyncio.TaskGroup() as group, calling(tmp_path, script, tools=[gate.tool]) as at:
-        waiting = group.create_task(at.post(f"/session/{at.stage.session_id}/message", text("go")))
+        waiting = group.create_task(at.post(f"/session/{at.stage.session_id}/message", text_prompt("go")))
         await gate.until_started()
     said = waiting.result()
 
@@ -110,7 +110,7 @@ async def test_a_server_that_stops_lets_go_of_whoever_waits_and_the_work_goes_on
 async def test_what_a_session_asks_is_listed_and_answered_once(tmp_path: Path) -> None:
     script = {"go": [[call("careful", text="rm")], [say("Done.")]]}
     async with calling(tmp_path, script, tools=[CAREFUL]) as at:
-        await at.post(f"/session/{at.stage.session_id}/prompt_async", text("go"))
+        await at.post(f"/session/{at.stage.session_id}/prompt_async", text_prompt("go"))
         await at.stage.ears.until(PermissionAsked)
         (asked,) = (await at.get("/permission")).body
         waiting = (await at.get(f"/v1/asks?sessionID={at.stage.session_id}")).body
@@ -148,7 +148,7 @@ async def test_our_own_routes_begin_a_session_and_say_what_it_is_at(tmp_path: Pa
         why = (await at.get(f"/v1/sessions/{session_id}/why")).body
 
     assert begun.body["messageID"] == again.body["messageID"]
-    assert words(answer.body["answer"]) == "Hello."
+    assert entry_text(answer.body["answer"]) == "Hello."
     assert (state["session"]["id"], state["rootID"], state["status"]) == (
         session_id,
         session_id,

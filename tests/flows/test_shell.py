@@ -16,7 +16,7 @@ from asyncagents.domain.conversation.status import Busy, Idle
 from asyncagents.domain.event import MessageUpdated, PartUpdated, PermissionAsked, SessionIdle, SessionUpdated
 from asyncagents.llm.model import ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, say
-from tests.flows.test_project import LONG, project
+from tests.flows.test_project import LONG_PROMPT, open_project
 from tests.support.runtime import PATIENCE, Gate, Stage, answer_of, roles, stage
 
 WAIT = "mkfifo {0}; echo begun; cat {0}"
@@ -36,7 +36,7 @@ def _output(part: object) -> Any:
 async def test_a_command_runs_without_a_model_and_the_model_reads_it_with_the_next_prompt(
     tmp_path: Path,
 ) -> None:
-    async with project(tmp_path, {"hi": [[say("I see.")]]}, files={"a.txt": "one\n"}) as at:
+    async with open_project(tmp_path, {"hi": [[say("I see.")]]}, files={"a.txt": "one\n"}) as at:
         entry = await at.runtime.shell(at.session_id, "cat a.txt; pwd")
         asked = list(at.model.requests)
         entries = await at.messages()
@@ -69,7 +69,7 @@ async def test_a_command_runs_without_a_model_and_the_model_reads_it_with_the_ne
 @pytest.mark.spec("X-01")
 async def test_no_rule_keeps_a_person_from_his_own_shell(tmp_path: Path) -> None:
     rules = {"bash": "deny", "external_directory": "ask"}
-    async with project(tmp_path, {}, permission=rules) as at:
+    async with open_project(tmp_path, {}, permission=rules) as at:
         entry = await at.runtime.shell(at.session_id, f"echo mine > {tmp_path}/outside", agent="plan")
     (part,) = entry.parts
     assert isinstance(part, ToolPart)
@@ -80,7 +80,7 @@ async def test_no_rule_keeps_a_person_from_his_own_shell(tmp_path: Path) -> None
 
 
 async def test_a_command_that_fails_says_how_and_the_turn_is_no_failure(tmp_path: Path) -> None:
-    async with project(tmp_path, {}) as at:
+    async with open_project(tmp_path, {}) as at:
         entry = await at.runtime.shell(at.session_id, "echo no >&2; exit 3")
     (part,) = entry.parts
     assert isinstance(part, ToolPart)
@@ -95,7 +95,7 @@ async def test_a_prompt_that_comes_meanwhile_is_read_afterwards_and_each_gets_it
     tmp_path: Path,
 ) -> None:
     pipe = tmp_path / "pipe"
-    async with project(tmp_path, {"hi": [[say("Hello.")]]}) as at, asyncio.TaskGroup() as group:
+    async with open_project(tmp_path, {"hi": [[say("Hello.")]]}) as at, asyncio.TaskGroup() as group:
         running = group.create_task(at.runtime.shell(at.session_id, WAIT.format(pipe)))
         await until_begun(at)
         assert await at.status() == Busy()
@@ -116,7 +116,7 @@ async def test_a_prompt_that_comes_meanwhile_is_read_afterwards_and_each_gets_it
 @pytest.mark.spec("X-01")
 async def test_a_session_that_is_at_work_or_waits_takes_no_command(tmp_path: Path) -> None:
     script = {"go": [[call("bash", command="true")], [say("Done.")]]}
-    async with project(tmp_path, script, permission={"bash": "ask"}) as at:
+    async with open_project(tmp_path, script, permission={"bash": "ask"}) as at:
         await at.runtime.send(at.session_id, "go")
         asked = await at.ears.until(PermissionAsked)
         with pytest.raises(SessionBusy, match="is at work"):
@@ -134,7 +134,7 @@ async def test_a_session_that_is_at_work_or_waits_takes_no_command(tmp_path: Pat
 @pytest.mark.spec("X-01")
 async def test_an_abort_ends_a_command_and_all_that_it_started(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
-    async with project(tmp_path, {"hi": [[say("Hello.")]]}) as at, asyncio.TaskGroup() as group:
+    async with open_project(tmp_path, {"hi": [[say("Hello.")]]}) as at, asyncio.TaskGroup() as group:
         command = f"(trap '' TERM; sleep 1000; echo survived > {tmp_path}/s) & {WAIT.format(pipe)}"
         running = group.create_task(at.runtime.shell(at.session_id, command))
         await until_begun(at)
@@ -153,7 +153,7 @@ async def test_an_abort_ends_a_command_and_all_that_it_started(tmp_path: Path) -
 
 
 async def test_the_same_key_runs_a_command_once(tmp_path: Path) -> None:
-    async with project(tmp_path, {}) as at:
+    async with open_project(tmp_path, {}) as at:
         first = await at.runtime.shell(at.session_id, f"echo x >> {tmp_path}/log", key="k")
         again = await at.runtime.shell(at.session_id, f"echo x >> {tmp_path}/log", key="k")
     assert first == again
@@ -162,7 +162,7 @@ async def test_the_same_key_runs_a_command_once(tmp_path: Path) -> None:
 
 async def test_two_at_once_are_one_command_and_one_refusal(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
-    async with project(tmp_path, {}) as at, asyncio.TaskGroup() as group:
+    async with open_project(tmp_path, {}) as at, asyncio.TaskGroup() as group:
         running = group.create_task(at.runtime.shell(at.session_id, WAIT.format(pipe)))
         await until_begun(at)
         with pytest.raises(SessionBusy):
@@ -175,7 +175,7 @@ async def test_two_at_once_are_one_command_and_one_refusal(tmp_path: Path) -> No
 async def test_todos_that_are_left_do_not_wake_the_model_after_a_command(tmp_path: Path) -> None:
     todos = [{"content": "more", "status": "pending", "priority": "high"}]
     nudged = [[call("todowrite", todos=todos)], *[[say("Later.")] for _ in range(9)]]
-    async with project(tmp_path, {"plan": nudged}) as at:
+    async with open_project(tmp_path, {"plan": nudged}) as at:
         await at.prompt("plan")
         before = len(at.model.requests)
         await at.runtime.shell(at.session_id, "true")
@@ -185,14 +185,14 @@ async def test_todos_that_are_left_do_not_wake_the_model_after_a_command(tmp_pat
 
 @pytest.mark.parametrize("command", ["", "  \n", "echo \0", "echo \ud800"])
 async def test_what_no_shell_could_read_is_refused_and_nothing_is_kept(tmp_path: Path, command: str) -> None:
-    async with project(tmp_path, {}) as at:
+    async with open_project(tmp_path, {}) as at:
         with pytest.raises(InvalidInput):
             await at.runtime.shell(at.session_id, command)
         assert await at.messages() == ()
 
 
 async def test_a_stranger_runs_nothing(tmp_path: Path) -> None:
-    async with project(tmp_path, {}) as at:
+    async with open_project(tmp_path, {}) as at:
         with pytest.raises(InvalidInput, match="nobody"):
             await at.runtime.shell(at.session_id, "true", agent="nobody")
         assert await at.messages() == ()
@@ -206,7 +206,7 @@ async def test_where_there_is_no_shell_that_is_said(tmp_path: Path) -> None:
 
 
 async def test_a_long_output_is_cut_for_the_model_and_kept_in_a_file(tmp_path: Path) -> None:
-    async with asyncio.timeout(PATIENCE), project(tmp_path, {}) as at:
+    async with asyncio.timeout(PATIENCE), open_project(tmp_path, {}) as at:
         entry = await at.runtime.shell(at.session_id, "yes | head -c 300000")
     (part,) = entry.parts
     assert isinstance(part, ToolPart)
@@ -217,11 +217,11 @@ async def test_a_long_output_is_cut_for_the_model_and_kept_in_a_file(tmp_path: P
 
 
 async def test_the_first_prompt_after_a_command_names_the_session(tmp_path: Path) -> None:
-    script = {LONG: [[say("Payment worker")]]}
-    async with project(tmp_path, script) as at:
+    script = {LONG_PROMPT: [[say("Payment worker")]]}
+    async with open_project(tmp_path, script) as at:
         await at.runtime.shell(at.session_id, "true")
         await at.runtime.shell(at.session_id, "true")
         unnamed = (await at.runtime.session(at.session_id)).title
-        await at.prompt(LONG)
+        await at.prompt(LONG_PROMPT)
         await at.ears.until(SessionUpdated, lambda event: event.info.title == "Payment worker")
     assert unnamed.startswith("New session")

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import ClientSession
 
 from asyncagents.llm.scripted import call, fail, say
-from tests.flows.test_pages import DOCS, blocks
+from tests.flows.test_pages import DOCS, code_blocks
 from tests.support.delegation import Scenes, launch, task_named, until_quiet
 from tests.support.http import Served, serving
 from tests.support.runtime import ECHO, PATIENCE
@@ -70,7 +70,7 @@ async def test_what_the_page_asks_is_answered_as_it_says(tmp_path: Path) -> None
 @pytest.mark.spec("H-06")
 async def test_the_dashboard_of_the_page_sees_what_the_board_has(tmp_path: Path) -> None:
     room: dict[str, Any] = {}
-    exec(blocks(PAGE)[0], room)
+    exec(code_blocks(PAGE)[0], room)
     async with serving(tmp_path, SCENES, ECHO) as at, aclosing(room["watch"](at.listing.url)) as boards:
         assert await anext(boards) == {}
         await _did(at)
@@ -88,7 +88,7 @@ async def test_a_program_of_ones_own_shows_its_tasks(tmp_path: Path, monkeypatch
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     told: asyncio.Queue[str] = asyncio.Queue()
     room: dict[str, Any] = {"__name__": "page", "print": lambda said, url: told.put_nowait(url)}
-    exec(blocks(PAGE)[1], room)
+    exec(code_blocks(PAGE)[1], room)
     async with asyncio.TaskGroup() as group, asyncio.timeout(PATIENCE), ClientSession() as http:
         program = group.create_task(room["main"]())
         async with http.get(await told.get()) as answer:

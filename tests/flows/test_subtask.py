@@ -15,15 +15,15 @@ from asyncagents.engine.tool import Pending, Tool, ToolContext
 from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.llm.model import ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
-from tests.flows.test_restart import reopened
+from tests.flows.test_restart import resume_session
 from tests.support.runtime import Gate, Stage, answer_of, roles, stage
 
-FIND = SubtaskInput(prompt="Find it", description="Find", agent="explore", command="find")
+FIND_SUBTASK = SubtaskInput(prompt="Find it", description="Find", agent="explore", command="find")
 DO = SubtaskInput(prompt="Do it", description="Do", agent="general")
 GO_ON = "The task that the user started has ended"
 
 
-class Task(Struct, frozen=True):
+class TaskArguments(Struct, frozen=True):
     description: str
     prompt: str
     subagent_type: str
@@ -34,12 +34,12 @@ def allow(ask: Any, context: Any) -> Any:
     return "allow"
 
 
-def task(seen: list[Task]) -> Tool[Task]:
-    async def run(args: Task, context: ToolContext) -> Completed:
+def build_task_tool(seen: list[TaskArguments]) -> Tool[TaskArguments]:
+    async def run(args: TaskArguments, context: ToolContext) -> Completed:
         seen.append(args)
         return Completed(f"{args.subagent_type} did it")
 
-    return Tool("task", Task, run)
+    return Tool("task", TaskArguments, run)
 
 
 async def ask(at: Stage, *parts: PartInput, text: str = "") -> Any:
@@ -50,12 +50,15 @@ async def ask(at: Stage, *parts: PartInput, text: str = "") -> Any:
 async def test_subtasks_run_before_the_model_is_asked_and_it_goes_on_with_what_came_of_them(
     tmp_path: Path,
 ) -> None:
-    seen: list[Task] = []
-    async with stage(tmp_path, ScriptedModel({}), tools=[task(seen)]) as at:
-        entry = await ask(at, FIND, DO, text="Both, please")
+    seen: list[TaskArguments] = []
+    async with stage(tmp_path, ScriptedModel({}), tools=[build_task_tool(seen)]) as at:
+        entry = await ask(at, FIND_SUBTASK, DO, text="Both, please")
         entries = await at.messages()
         title = (await at.runtime.session(at.session_id)).title
-    assert seen == [Task("Find", "Find it", "explore", "find"), Task("Do", "Do it", "general")]
+    assert seen == [
+        TaskArguments("Find", "Find it", "explore", "find"),
+        TaskArguments("Do", "Do it", "general"),
+    ]
     assert len(at.model.requests) == 1
     asked, called, first, second, go_on = at.told()
     assert isinstance(asked, UserTurn)
@@ -83,7 +86,7 @@ async def test_subtasks_run_before_the_model_is_asked_and_it_goes_on_with_what_c
 @pytest.mark.spec("S-05")
 async def test_without_the_tool_the_call_fails_and_the_turn_goes_on(tmp_path: Path) -> None:
     async with stage(tmp_path, ScriptedModel({})) as at:
-        entry = await ask(at, FIND)
+        entry = await ask(at, FIND_SUBTASK)
         (state,) = await at.states()
         title = (await at.runtime.session(at.session_id)).title
     assert isinstance(state, ToolFailed)
@@ -94,11 +97,11 @@ async def test_without_the_tool_the_call_fails_and_the_turn_goes_on(tmp_path: Pa
 
 @pytest.mark.spec("S-05")
 async def test_a_subtask_that_waits_parks_the_session_and_is_gone_on_with(tmp_path: Path) -> None:
-    async def run(args: Task, context: ToolContext) -> Pending:
+    async def run(args: TaskArguments, context: ToolContext) -> Pending:
         return Pending(note="started")
 
-    async with stage(tmp_path, ScriptedModel({}), tools=[Tool("task", Task, run)]) as at:
-        entry = await ask(at, FIND)
+    async with stage(tmp_path, ScriptedModel({}), tools=[Tool("task", TaskArguments, run)]) as at:
+        entry = await ask(at, FIND_SUBTASK)
         assert isinstance(entry.parts[0], ToolPart)
         assert isinstance(entry.parts[0].state, ToolWaiting)
         assert isinstance(await at.status(), WaitingAsync)
@@ -115,11 +118,11 @@ async def test_a_subtask_that_waits_parks_the_session_and_is_gone_on_with(tmp_pa
 
 @pytest.mark.spec("S-05")
 async def test_a_prompt_that_comes_while_a_subtask_waits_is_answered_with_it_pending(tmp_path: Path) -> None:
-    async def run(args: Task, context: ToolContext) -> Pending:
+    async def run(args: TaskArguments, context: ToolContext) -> Pending:
         return Pending()
 
-    async with stage(tmp_path, {"hello": [[say("Hello.")]]}, tools=[Tool("task", Task, run)]) as at:
-        await ask(at, FIND)
+    async with stage(tmp_path, {"hello": [[say("Hello.")]]}, tools=[Tool("task", TaskArguments, run)]) as at:
+        await ask(at, FIND_SUBTASK)
         entry = await at.prompt("hello")
         waiting = await at.open_call()
         await at.runtime.complete(waiting.id, "Found.")
@@ -132,7 +135,7 @@ async def test_a_prompt_that_comes_while_a_subtask_waits_is_answered_with_it_pen
 async def test_an_abort_ends_a_subtask_and_the_next_prompt_does_not_begin_it_again(tmp_path: Path) -> None:
     gate = Gate("task")
     async with stage(tmp_path, ScriptedModel({}), tools=[gate.tool]) as at:
-        await at.runtime.send(at.session_id, "", parts=[FIND])
+        await at.runtime.send(at.session_id, "", parts=[FIND_SUBTASK])
         await gate.until_started()
         assert await at.abort()
         entry = await at.prompt("hello")
@@ -148,10 +151,10 @@ async def test_a_process_that_ends_in_a_subtask_leaves_it_in_doubt_and_is_gone_o
 ) -> None:
     gate = Gate("task")
     async with stage(tmp_path, ScriptedModel({}), tools=[gate.tool]) as at:
-        await at.runtime.send(at.session_id, "", parts=[FIND])
+        await at.runtime.send(at.session_id, "", parts=[FIND_SUBTASK])
         await gate.until_started()
     model = ScriptedModel({})
-    entries = await reopened(tmp_path, at.session_id, model, gate.tool)
+    entries = await resume_session(tmp_path, at.session_id, model, gate.tool)
     (state,) = [part.state for entry in entries for part in entry.parts if isinstance(part, ToolPart)]
     assert gate.runs == 1
     assert isinstance(state, ToolFailed)
@@ -161,26 +164,26 @@ async def test_a_process_that_ends_in_a_subtask_leaves_it_in_doubt_and_is_gone_o
 
 @pytest.mark.spec("S-05")
 async def test_a_step_after_a_subtask_that_was_cut_off_is_told_once_what_to_do(tmp_path: Path) -> None:
-    seen: list[Task] = []
+    seen: list[TaskArguments] = []
     script = {prompt_text("subtask-done"): [[say("I beg"), pause(3600)]]}
-    async with stage(tmp_path, script, tools=[task(seen)]) as at:
-        await at.runtime.send(at.session_id, "", parts=[FIND])
+    async with stage(tmp_path, script, tools=[build_task_tool(seen)]) as at:
+        await at.runtime.send(at.session_id, "", parts=[FIND_SUBTASK])
         await at.ears.until_said("I beg")
     model = ScriptedModel({})
-    entries = await reopened(tmp_path, at.session_id, model, task(seen))
+    entries = await resume_session(tmp_path, at.session_id, model, build_task_tool(seen))
     told = [each for each in model.requests[0].messages if isinstance(each, UserTurn) and GO_ON in each.text]
     assert len(seen) == len(told) == 1
     assert entries[-1].text == "ok"
 
 
 async def test_a_subtask_of_another_kind_of_input_is_not_lost_in_a_busy_session(tmp_path: Path) -> None:
-    seen: list[Task] = []
+    seen: list[TaskArguments] = []
     gate = Gate("gate")
     script = {"go": [[call("gate")], [say("Done.")]]}
-    async with stage(tmp_path, script, tools=[gate.tool, task(seen)]) as at:
+    async with stage(tmp_path, script, tools=[gate.tool, build_task_tool(seen)]) as at:
         await at.runtime.send(at.session_id, "go")
         await gate.until_started()
-        await at.runtime.send(at.session_id, "", parts=[FIND])
+        await at.runtime.send(at.session_id, "", parts=[FIND_SUBTASK])
         gate.go.set()
         await at.runtime.wait(at.session_id)
         states = await at.states()
@@ -190,11 +193,11 @@ async def test_a_subtask_of_another_kind_of_input_is_not_lost_in_a_busy_session(
 
 @pytest.mark.spec("S-05")
 async def test_a_subtask_in_a_long_history_is_told_in_its_place(tmp_path: Path) -> None:
-    seen: list[Task] = []
-    async with stage(tmp_path, ScriptedModel({}), tools=[task(seen)]) as at:
+    seen: list[TaskArguments] = []
+    async with stage(tmp_path, ScriptedModel({}), tools=[build_task_tool(seen)]) as at:
         for number in range(20):
             await at.prompt(f"prompt {number}")
-        await ask(at, FIND)
+        await ask(at, FIND_SUBTASK)
         await at.prompt("And now?")
     kinds = [type(told) for told in at.told()]
     assert kinds == [UserTurn, ModelTurn] * 20 + [

@@ -13,13 +13,13 @@ from opentelemetry import trace
 from asyncagents import ScriptedModel, TelemetryConfig, open_runtime, say
 from asyncagents.engine.observer import NOOP_OBSERVER
 from asyncagents.llm.scripted import call
-from tests.flows.test_pages import DOCS, blocks
+from tests.flows.test_pages import DOCS, code_blocks
 from tests.support.http import serving
 from tests.support.runtime import ECHO
 from tests.support.telemetry import Collector, said, traced
 
 PAGE = (DOCS / "telemetry.md").read_text(encoding="utf-8")
-(PROGRAM,) = blocks("telemetry.md")
+(PROGRAM,) = code_blocks("telemetry.md")
 
 
 def ran(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -30,7 +30,7 @@ def ran(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.spec("X-08")
 def test_the_program_of_the_page_prints_what_the_page_shows(tmp_path: Path) -> None:
-    (shown,) = blocks("telemetry.md", "text")
+    (shown,) = code_blocks("telemetry.md", "text")
     done = ran(PROGRAM, tmp_path)
     assert (done.stdout, done.stderr, done.returncode) == (shown, "", 0)
 

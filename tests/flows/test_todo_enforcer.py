@@ -13,36 +13,36 @@ from asyncagents.domain.event import PermissionAsked
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, fail, say
 from asyncagents.plugins.todo_enforcer import todo_reminder
-from tests.flows.test_project import project
+from tests.flows.test_project import open_project
 from tests.support.runtime import Stage, answer_of, stage
 
-OPEN = [{"content": "Look", "status": "completed"}, {"content": "Leap", "status": "in_progress"}]
+OPEN_TODOS = [{"content": "Look", "status": "completed"}, {"content": "Leap", "status": "in_progress"}]
 DONE = [{"content": "Look", "status": "completed"}, {"content": "Leap", "status": "cancelled"}]
-MARK = "[SYSTEM REMINDER - TODO CONTINUATION]"
+NUDGE_MARK = "[SYSTEM REMINDER - TODO CONTINUATION]"
 
 
-def todos(items: list[dict[str, str]]) -> ScriptLine:
+def write_todos(items: list[dict[str, str]]) -> ScriptLine:
     return call("todowrite", todos=items)
 
 
-async def nudges(at: Stage) -> list[str]:
+async def read_nudges(at: Stage) -> list[str]:
     return [
         part.text
         for entry in await at.messages()
         for part in entry.parts
-        if isinstance(part, TextPart) and part.synthetic and part.text.startswith(MARK)
+        if isinstance(part, TextPart) and part.synthetic and part.text.startswith(NUDGE_MARK)
     ]
 
 
 @pytest.mark.spec("C-09")
 async def test_who_stops_with_todos_left_is_told_to_go_on(tmp_path: Path) -> None:
-    script = {"go": [[todos(OPEN)], [say("Done?")], [todos(DONE)], [say("Done.")]]}
-    async with project(tmp_path, script) as at:
+    script = {"go": [[write_todos(OPEN_TODOS)], [say("Done?")], [write_todos(DONE)], [say("Done.")]]}
+    async with open_project(tmp_path, script) as at:
         answer = await at.prompt("go")
-        told = await nudges(at)
+        told = await read_nudges(at)
     assert answer.text == "Done."
     assert told == [
-        f"{MARK}\nYou have 1 incomplete TODO items:\n- [ ] Leap (in_progress)\n\n"
+        f"{NUDGE_MARK}\nYou have 1 incomplete TODO items:\n- [ ] Leap (in_progress)\n\n"
         "You MUST complete all TODOs before stopping. Continue working on the next pending item."
     ]
     assert at.told(2)[-1] == UserTurn(told[0])
@@ -50,10 +50,10 @@ async def test_who_stops_with_todos_left_is_told_to_go_on(tmp_path: Path) -> Non
 
 @pytest.mark.spec("C-09")
 async def test_who_does_nothing_about_it_is_left_alone(tmp_path: Path) -> None:
-    script = {"go": [[todos(OPEN)], [say("Done?")], [say("I will not.")], [say("Never.")]]}
-    async with project(tmp_path, script) as at:
+    script = {"go": [[write_todos(OPEN_TODOS)], [say("Done?")], [say("I will not.")], [say("Never.")]]}
+    async with open_project(tmp_path, script) as at:
         answer = await at.prompt("go")
-        told = await nudges(at)
+        told = await read_nudges(at)
     assert answer.text == "I will not."
     assert len(told) == 1
 
@@ -62,21 +62,23 @@ async def test_who_does_nothing_about_it_is_left_alone(tmp_path: Path) -> None:
 async def test_an_answer_in_its_form_is_not_put_at_risk_for_todos_that_are_left(tmp_path: Path) -> None:
     form = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     answer = call("StructuredOutput", city="Rome")
-    async with project(tmp_path, {"go": [[todos(OPEN)], [answer], *[[say("Left.")]] * 9]}) as at:
+    async with open_project(
+        tmp_path, {"go": [[write_todos(OPEN_TODOS)], [answer], *[[say("Left.")]] * 9]}
+    ) as at:
         entry = await at.runtime.prompt(at.session_id, "go", format=form)
-        assert await nudges(at) == []
+        assert await read_nudges(at) == []
     assert answer_of(entry).structured == {"city": "Rome"}
 
 
 @pytest.mark.spec("C-09")
 async def test_who_goes_on_for_ever_is_told_so_often_and_a_prompt_starts_anew(tmp_path: Path) -> None:
     work = [step for n in range(9) for step in ([call("read", filePath=f"{n}")], [say(f"{n}.")])]
-    script = {"go": [[todos(OPEN)], *work], "again": [[say("No.")]]}
-    async with project(tmp_path, script, todo_enforcer=3) as at:
+    script = {"go": [[write_todos(OPEN_TODOS)], *work], "again": [[say("No.")]]}
+    async with open_project(tmp_path, script, todo_enforcer=3) as at:
         answer = await at.prompt("go")
-        first = await nudges(at)
+        first = await read_nudges(at)
         await at.prompt("again")
-        second = await nudges(at)
+        second = await read_nudges(at)
     assert answer.text == "3."
     assert (len(first), len(second)) == (3, 4)
 
@@ -85,37 +87,43 @@ async def test_who_goes_on_for_ever_is_told_so_often_and_a_prompt_starts_anew(tm
 async def test_nobody_is_told_after_an_error_or_who_may_not_keep_todos_or_if_it_is_off(
     tmp_path: Path,
 ) -> None:
-    script = {"go": [[todos(OPEN)], [fail("no")]], "on": [[say("Done.")]]}
+    script = {"go": [[write_todos(OPEN_TODOS)], [fail("no")]], "on": [[say("Done.")]]}
     mute = {"mute": AgentConfig(permission={"todowrite": "deny"})}
-    async with project(tmp_path, script, agent=mute) as at:
+    async with open_project(tmp_path, script, agent=mute) as at:
         await at.prompt("go")
-        assert await nudges(at) == []
+        assert await read_nudges(at) == []
         await at.runtime.prompt(at.session_id, "on", agent="mute")
-        assert await nudges(at) == []
+        assert await read_nudges(at) == []
         await at.runtime.prompt(at.session_id, "on", agent="build")
-        assert len(await nudges(at)) == 1
+        assert len(await read_nudges(at)) == 1
     off = Config(data_dir=tmp_path / "off", todo_enforcer=0)
-    script = {"go": [[todos(OPEN)], [say("Done.")]]}
+    script = {"go": [[write_todos(OPEN_TODOS)], [say("Done.")]]}
     async with stage(tmp_path / "off", script, coding=off, directory=tmp_path / "project") as at:
         await at.prompt("go")
-        assert await nudges(at) == []
+        assert await read_nudges(at) == []
 
 
 @pytest.mark.spec("C-09")
 async def test_nobody_is_told_while_a_person_is_asked(tmp_path: Path) -> None:
-    script = {"go": [[todos(OPEN), call("write", filePath="a", content="x")], [say("Done?")], [say("No.")]]}
-    async with project(tmp_path, script, permission={"edit": "ask"}) as at:
+    script = {
+        "go": [
+            [write_todos(OPEN_TODOS), call("write", filePath="a", content="x")],
+            [say("Done?")],
+            [say("No.")],
+        ]
+    }
+    async with open_project(tmp_path, script, permission={"edit": "ask"}) as at:
         await at.runtime.send(at.session_id, "go")
         asked = await at.ears.until(PermissionAsked)
-        assert await nudges(at) == []
+        assert await read_nudges(at) == []
         await at.runtime.answer(asked.request.id, "reject")
         await at.runtime.wait(at.session_id)
-        assert await nudges(at) == []
+        assert await read_nudges(at) == []
 
 
 STATUSES = st.sampled_from(["pending", "in_progress", "completed", "cancelled"])
 LISTS = st.lists(st.fixed_dictionaries({"content": st.sampled_from("abc"), "status": STATUSES}), max_size=3)
-STEPS = st.lists(LISTS.map(lambda items: [todos(items)]) | st.just([say("Well.")]), max_size=14)
+STEPS = st.lists(LISTS.map(lambda items: [write_todos(items)]) | st.just([say("Well.")]), max_size=14)
 
 
 @pytest.mark.spec("C-09")
@@ -127,9 +135,9 @@ async def test_whatever_the_todos_are_it_ends(
     home = tmp_path_factory.mktemp("p")
     # Three equal calls in a row would ask a person, and nobody answers here.
     allow = {"doom_loop": "allow"}
-    async with project(home, {"go": steps}, todo_enforcer=limit, permission=allow) as at:
+    async with open_project(home, {"go": steps}, todo_enforcer=limit, permission=allow) as at:
         await at.prompt("go")
-        told = await nudges(at)
+        told = await read_nudges(at)
     assert len(told) <= limit
 
 

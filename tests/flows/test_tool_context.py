@@ -12,7 +12,7 @@ from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, Tool
 from asyncagents.domain.conversation.status import WaitingAsync
 from asyncagents.domain.event import PartUpdated
 from asyncagents.llm.scripted import call, say
-from tests.flows.test_project import repository
+from tests.flows.test_project import create_repository
 from tests.support.runtime import PATIENCE, stage
 
 
@@ -113,7 +113,7 @@ async def test_a_tool_knows_the_directory_and_the_root_of_its_project(tmp_path: 
         return [context.directory, context.worktree]
 
     root = tmp_path / "project"
-    repository(root, {"inner/x": ""})
+    create_repository(root, {"inner/x": ""})
     config = Config(data_dir=tmp_path / "data")
     script = {"go": [[call("where")], [say("Ok.")]]}
     async with stage(tmp_path / "data", script, tools=[where], coding=config, directory=root / "inner") as at:

@@ -8,8 +8,8 @@ import pytest
 
 from asyncagents.config.config import AgentConfig, CommandConfig
 from asyncagents.llm.scripted import call, say
-from tests.flows.test_conversations import coding
-from tests.flows.test_session_routes import text
+from tests.flows.test_conversations import serve_coding_project
+from tests.flows.test_session_routes import text_prompt
 from tests.support.server import Caller
 from tests.support.transfer import brought, elsewhere, exported
 
@@ -19,14 +19,14 @@ TODO = call("todowrite", todos=[{"content": "x", "status": "completed", "priorit
 LAUNCH = call("task", description="Job", prompt="look", subagent_type="general")
 
 
-async def begun(at: Caller, tmp_path: Path, **body: Any) -> str:
+async def create_session(at: Caller, tmp_path: Path, **body: Any) -> str:
     """The path of a new session."""
     made = await at.post(f"/session?directory={tmp_path}/project", body)
     return f"/session/{made.body['id']}"
 
 
 async def tell(at: Caller, where: str, prompt: str, tools: Mapping[str, bool] | None = None) -> None:
-    body = {**text(prompt), **({"tools": tools} if tools is not None else {})}
+    body = {**text_prompt(prompt), **({"tools": tools} if tools is not None else {})}
     assert (await at.post(f"{where}/message", body)).status == 200
 
 
@@ -41,8 +41,8 @@ def offered(at: Caller, number: int = -1) -> set[str]:
 @pytest.mark.spec("Z-04")
 async def test_a_map_leaves_the_denials_of_its_session_alone(tmp_path: Path) -> None:
     script = {"first": [[say("Hello.")]], "second": TOUCH}
-    async with coding(tmp_path, script) as at:
-        where = await begun(at, tmp_path, permission=[NO_BASH])
+    async with serve_coding_project(tmp_path, script) as at:
+        where = await create_session(at, tmp_path, permission=[NO_BASH])
         await tell(at, where, "first", {"webfetch": False})
         between = offered(at)
         await tell(at, where, "second")
@@ -55,8 +55,8 @@ async def test_a_map_leaves_the_denials_of_its_session_alone(tmp_path: Path) -> 
 
 @pytest.mark.spec("Z-04")
 async def test_true_in_a_map_lifts_no_denial_of_the_session(tmp_path: Path) -> None:
-    async with coding(tmp_path, {"go": TOUCH}) as at:
-        where = await begun(at, tmp_path, permission=[NO_BASH])
+    async with serve_coding_project(tmp_path, {"go": TOUCH}) as at:
+        where = await create_session(at, tmp_path, permission=[NO_BASH])
         await tell(at, where, "go", {"bash": True, "*": True})
 
     assert not ran(tmp_path)
@@ -70,8 +70,8 @@ async def test_true_in_a_map_lifts_no_denial_of_configuration_or_agent(tmp_path:
     config: Any = (
         {"permission": own} if where == "config" else {"agent": {"build": AgentConfig(permission=own)}}
     )
-    async with coding(tmp_path, {"go": TOUCH}, **config) as at:
-        await tell(at, await begun(at, tmp_path), "go", {"bash": True})
+    async with serve_coding_project(tmp_path, {"go": TOUCH}, **config) as at:
+        await tell(at, await create_session(at, tmp_path), "go", {"bash": True})
 
     assert not ran(tmp_path)
     assert "bash" not in offered(at)
@@ -79,8 +79,8 @@ async def test_true_in_a_map_lifts_no_denial_of_configuration_or_agent(tmp_path:
 
 @pytest.mark.spec("Z-04")
 async def test_true_in_a_map_stands_for_the_answer_to_an_ask(tmp_path: Path) -> None:
-    async with coding(tmp_path, {"go": TOUCH}, permission={"bash": "ask"}) as at:
-        await tell(at, await begun(at, tmp_path), "go", {"bash": True})
+    async with serve_coding_project(tmp_path, {"go": TOUCH}, permission={"bash": "ask"}) as at:
+        await tell(at, await create_session(at, tmp_path), "go", {"bash": True})
 
     assert ran(tmp_path)
 
@@ -88,8 +88,8 @@ async def test_true_in_a_map_stands_for_the_answer_to_an_ask(tmp_path: Path) -> 
 @pytest.mark.spec("Z-04")
 async def test_a_later_map_replaces_the_earlier_one_and_a_prompt_without_one_keeps_it(tmp_path: Path) -> None:
     script = {each: [[say("Ok.")]] for each in ("one", "two", "three", "four")}
-    async with coding(tmp_path, script) as at:
-        where = await begun(at, tmp_path)
+    async with serve_coding_project(tmp_path, script) as at:
+        where = await create_session(at, tmp_path)
         await tell(at, where, "one", {"bash": False})
         await tell(at, where, "two")
         kept = offered(at)
@@ -115,8 +115,8 @@ async def test_a_map_lifts_nothing_that_a_child_is_denied(tmp_path: Path) -> Non
     }
     tools = {"todowrite": True, "todoread": True, "task": True, "question": True}
     worker = {"general": AgentConfig(mode="subagent", permission={"webfetch": "allow"})}
-    async with coding(tmp_path, script, agent=worker) as at:
-        where = await begun(at, tmp_path)
+    async with serve_coding_project(tmp_path, script, agent=worker) as at:
+        where = await create_session(at, tmp_path)
         await tell(at, where, "go")
         (child,) = (await at.get(f"{where}/children")).body
         below = f"/session/{child['id']}"
@@ -133,8 +133,8 @@ async def test_a_map_lifts_nothing_that_a_child_is_denied(tmp_path: Path) -> Non
 @pytest.mark.spec("Z-04", "A-03")
 async def test_a_child_may_do_no_more_than_the_map_of_its_parent_allows(tmp_path: Path) -> None:
     script = {"go": [[LAUNCH], [say("Ok.")]], "look": TOUCH}
-    async with coding(tmp_path, script) as at:
-        await tell(at, await begun(at, tmp_path), "go", {"bash": False})
+    async with serve_coding_project(tmp_path, script) as at:
+        await tell(at, await create_session(at, tmp_path), "go", {"bash": False})
 
     assert not ran(tmp_path)
     looking = [each for each in at.stage.model.requests if each.messages[0].text == "look"]  # type: ignore[union-attr]
@@ -144,8 +144,8 @@ async def test_a_child_may_do_no_more_than_the_map_of_its_parent_allows(tmp_path
 
 @pytest.mark.spec("Z-04")
 async def test_a_copy_of_a_session_has_its_map(tmp_path: Path) -> None:
-    async with coding(tmp_path, {"hi": [[say("Hello.")]], "go": TOUCH}) as at:
-        where = await begun(at, tmp_path)
+    async with serve_coding_project(tmp_path, {"hi": [[say("Hello.")]], "go": TOUCH}) as at:
+        where = await create_session(at, tmp_path)
         await tell(at, where, "hi", {"bash": False})
         copy = (await at.post(f"{where}/fork")).body
         await tell(at, f"/session/{copy['id']}", "go")
@@ -157,7 +157,7 @@ async def test_a_copy_of_a_session_has_its_map(tmp_path: Path) -> None:
 
 @pytest.mark.spec("Z-04", "P-13")
 async def test_an_import_takes_the_map_along_and_what_it_allows_only_if_it_is_trusted(tmp_path: Path) -> None:
-    async with coding(tmp_path, {"hi": [[say("Hello.")]]}) as at:
+    async with serve_coding_project(tmp_path, {"hi": [[say("Hello.")]]}) as at:
         session_id = at.stage.session_id
         await tell(at, f"/session/{session_id}", "hi", {"bash": False, "webfetch": True})
         await exported(at.stage.runtime, tmp_path / "files", session_id)
@@ -182,13 +182,13 @@ async def test_no_way_to_speak_lifts_a_denial_of_the_session(tmp_path: Path, how
         "open": AgentConfig(mode="all", description="Works.", permission={"bash": "allow", "edit": "allow"})
     }
     commands = {"go": CommandConfig(template="go", agent="open", subtask=how == "subtask")}
-    async with coding(tmp_path, {"go": TOUCH}, agent=agents, command=commands) as at:
-        where = await begun(at, tmp_path, permission=[NO_BASH])
+    async with serve_coding_project(tmp_path, {"go": TOUCH}, agent=agents, command=commands) as at:
+        where = await create_session(at, tmp_path, permission=[NO_BASH])
         if how == "fork":
             where = f"/session/{(await at.post(f'{where}/fork')).body['id']}"
         if how == "child":
-            where = await begun(at, tmp_path, parentID=where.removeprefix("/session/"))
-        body = {**text("go"), "tools": {"*": True, "bash": True}, "agent": "open"}
+            where = await create_session(at, tmp_path, parentID=where.removeprefix("/session/"))
+        body = {**text_prompt("go"), "tools": {"*": True, "bash": True}, "agent": "open"}
         if how in {"command", "subtask"}:
             await tell(at, where, "hello", {"*": True, "bash": True})
             said = await at.post(f"{where}/command", {"command": "go", "arguments": ""})
@@ -203,8 +203,11 @@ async def test_no_way_to_speak_lifts_a_denial_of_the_session(tmp_path: Path, how
 @pytest.mark.spec("Z-04")
 async def test_a_rule_that_is_changed_leaves_the_map_and_a_map_leaves_the_rules(tmp_path: Path) -> None:
     allow = {"permission": "bash", "pattern": "*", "action": "allow"}
-    async with coding(tmp_path, {"go": TOUCH, "again": TOUCH}) as at:
-        mapped, ruled = await begun(at, tmp_path), await begun(at, tmp_path, permission=[allow])
+    async with serve_coding_project(tmp_path, {"go": TOUCH, "again": TOUCH}) as at:
+        mapped, ruled = (
+            await create_session(at, tmp_path),
+            await create_session(at, tmp_path, permission=[allow]),
+        )
         await tell(at, mapped, "hello", {"bash": False})
         await at.ask("PATCH", mapped, {"permission": [allow]})
         await tell(at, mapped, "go")

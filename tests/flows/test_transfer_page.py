@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.llm.scripted import call
-from tests.flows.test_pages import DOCS, blocks
+from tests.flows.test_pages import DOCS, code_blocks
 from tests.support.runtime import PATIENCE, later, stage
 from tests.support.transfer import exported
 
@@ -18,8 +18,8 @@ PAGE = (DOCS / "transfer.md").read_text(encoding="utf-8")
 
 @pytest.mark.spec("X-07")
 def test_the_program_prints_what_the_page_shows(tmp_path: Path) -> None:
-    (code,) = blocks("transfer.md")
-    (shown,) = blocks("transfer.md", "text")
+    (code,) = code_blocks("transfer.md")
+    (shown,) = code_blocks("transfer.md", "text")
     (tmp_path / "program.py").write_text(code, encoding="utf-8")
     command = [sys.executable, "-W", "error", "program.py"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)

@@ -28,7 +28,7 @@ SPOIL = {
 }
 
 
-def spoil(data: Path, task_id: SessionId, table: str = "task") -> None:
+def spoil_row(data: Path, task_id: SessionId, table: str = "task") -> None:
     with closing(sqlite3.connect(data / "asyncagents.db")) as database, database:
         database.execute(SPOIL[table], (b"{no", task_id))
 
@@ -49,7 +49,7 @@ async def test_an_abort_ends_all_others(tmp_path: Path) -> None:
         await at.prompt("go")
         for gate in works.values():
             await gate.started.wait()
-        spoil(tmp_path, (await task_named(at.runtime, "B")).session_id)
+        spoil_row(tmp_path, (await task_named(at.runtime, "B")).session_id)
         assert await at.abort()
         statuses = {task.description: task.status for task in await at.runtime.tasks.list()}
         assert await is_idle(at.runtime, at.session_id)
@@ -64,7 +64,7 @@ async def test_a_session_is_deleted_with_it(tmp_path: Path) -> None:
         await at.prompt("go")
         for gate in works.values():
             await gate.started.wait()
-        spoil(tmp_path, (await task_named(at.runtime, "B")).session_id)
+        spoil_row(tmp_path, (await task_named(at.runtime, "B")).session_id)
         await at.runtime.delete_session(at.session_id)
         assert await at.runtime.tasks.list() == ()
         assert await at.runtime.sessions(tmp_path) == ()
@@ -77,7 +77,7 @@ async def test_a_parent_clears_it_with_the_others_and_goes_on(tmp_path: Path) ->
         await at.prompt("go")
         for gate in works.values():
             await gate.started.wait()
-        spoil(tmp_path, (await task_named(at.runtime, "B")).session_id)
+        spoil_row(tmp_path, (await task_named(at.runtime, "B")).session_id)
         entry = await at.prompt("clear")
         tasks = await at.runtime.tasks.list()
     assert (entry.text, tasks) == ("ok", ())
@@ -92,7 +92,7 @@ async def test_its_siblings_end_and_their_parent_is_told(tmp_path: Path) -> None
         await at.prompt("go")
         for gate in works.values():
             await gate.started.wait()
-        spoil(tmp_path, (await task_named(at.runtime, "B")).session_id)
+        spoil_row(tmp_path, (await task_named(at.runtime, "B")).session_id)
         works["a"].go.set()
         await until_ended(at, "A", TaskCompleted)
         await until_rest(at.runtime, at.session_id)
@@ -112,7 +112,7 @@ async def test_an_abort_ends_a_task_whose_session_cannot_be_read_and_all_others(
         await at.prompt("go")
         for gate in works.values():
             await gate.started.wait()
-        spoil(tmp_path, (await task_named(at.runtime, "B")).session_id, table)
+        spoil_row(tmp_path, (await task_named(at.runtime, "B")).session_id, table)
         assert await at.abort()
         statuses = {task.description: task.status for task in await at.runtime.tasks.list()}
     assert statuses == {"A": "cancelled", "B": "cancelled", "C": "cancelled"}
@@ -128,7 +128,7 @@ async def test_a_parent_clears_a_task_whose_session_cannot_be_read_and_goes_on(
         await at.prompt("go")
         for gate in works.values():
             await gate.started.wait()
-        spoil(tmp_path, (await task_named(at.runtime, "B")).session_id, table)
+        spoil_row(tmp_path, (await task_named(at.runtime, "B")).session_id, table)
         entry = await at.prompt("clear")
         tasks = await at.runtime.tasks.list()
     assert (entry.text, tasks) == ("ok", ())
@@ -143,7 +143,7 @@ async def test_a_child_that_cannot_be_read_keeps_no_other_from_its_place(tmp_pat
     async with office(tmp_path, scenes, *(gate.tool for gate in works.values()), limits=limits) as at:
         await at.prompt("go")
         await works["a"].started.wait()
-        spoil(tmp_path, (await task_named(at.runtime, "B")).session_id, "session")
+        spoil_row(tmp_path, (await task_named(at.runtime, "B")).session_id, "session")
         for gate in works.values():
             gate.go.set()
         failed = await until_ended(at, "B", TaskFailed)

@@ -18,8 +18,8 @@ from asyncagents.cli.main import main
 from asyncagents.server.openapi import document
 from asyncagents.server.routes import ROUTES
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
-from tests.flows.test_project import repository
-from tests.flows.test_provider import KEY, config
+from tests.flows.test_project import create_repository
+from tests.flows.test_provider import PROVIDER_KEY, provider_config
 from tests.support.runtime import PATIENCE
 
 FILES = Path(__file__).parent / "files"
@@ -102,10 +102,10 @@ def provider_requests(folder: Path, wire: str) -> str:
 
 
 async def _requests(folder: Path, wire: str) -> list[Any]:
-    repository(folder / "project", {"a.txt": "one\n"})
+    create_repository(folder / "project", {"a.txt": "one\n"})
     steps = [Reply(tools=(ToolUse("read", {"filePath": "a.txt"}),)), Reply(text="One.")]
-    async with open_provider({"go": steps}, key=KEY) as provider, asyncio.timeout(PATIENCE):
-        settings = config(provider, folder / "data")
+    async with open_provider({"go": steps}, key=PROVIDER_KEY) as provider, asyncio.timeout(PATIENCE):
+        settings = provider_config(provider, folder / "data")
         async with open_runtime(
             folder / "data", model=f"{wire}/small", config=settings, coding=True
         ) as runtime:

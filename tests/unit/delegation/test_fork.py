@@ -362,7 +362,9 @@ def test_an_output_that_was_cleared_stays_so() -> None:
     assert "long ago" not in str(fork)
 
 
-def summarised(history: History, *notes: str, words: str = "They build a shop.") -> list[MessageWithParts]:
+def summarise_history(
+    history: History, *notes: str, words: str = "They build a shop."
+) -> list[MessageWithParts]:
     """The head that stands for what came before; it is not among the entries."""
     history.summary_wish(history.text("mind the tests"), *(history.text(n, synthetic=True) for n in notes))
     history.step(words, summary=True, agent="compaction", mode="compaction", model_id="small")
@@ -373,7 +375,7 @@ def summarised(history: History, *notes: str, words: str = "They build a shop.")
 @pytest.mark.spec("T-11")
 def test_a_summary_is_told_as_plain_messages_with_what_stands_beside_it() -> None:
     history = History()
-    head = summarised(history, "Todos that are not done:\n- paint")
+    head = summarise_history(history, "Todos that are not done:\n- paint")
     history.user("Go on.")
     fork = history.forked(head)
     assert told(fork.entries) == [
@@ -391,7 +393,7 @@ def test_a_summary_is_told_as_plain_messages_with_what_stands_beside_it() -> Non
 @pytest.mark.spec("T-11")
 def test_a_summary_without_a_note_is_told_too() -> None:
     history = History()
-    head = summarised(history)
+    head = summarise_history(history)
     history.step("On it.")
     assert texts(history.forked(head)) == [SUMMARISED, "They build a shop.", "On it."]
 

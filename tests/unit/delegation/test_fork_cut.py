@@ -14,7 +14,7 @@ from asyncagents.engine.model_input import SUMMARISED
 from asyncagents.llm.model import UserTurn
 from tests.support.build.domain import call
 from tests.support.build.history import History, characters, inputs, outputs, texts, told
-from tests.unit.delegation.test_fork import summarised
+from tests.unit.delegation.test_fork import summarise_history
 
 LONG = "abcdefghij" * 400
 """4,000 characters."""
@@ -263,7 +263,7 @@ def test_a_message_that_cannot_be_cut_goes_however_new_it_is() -> None:
 @pytest.mark.spec("T-11")
 def test_a_summary_stays_when_old_messages_go() -> None:
     history = History()
-    head = summarised(history, "note")
+    head = summarise_history(history, "note")
     history.user("a" * 150_000)
     history.user("b" * 150_000)
     assert texts(history.forked(head)) == [f"note\n{SUMMARISED}", "They build a shop.", "b" * 150_000]
@@ -273,7 +273,7 @@ def test_a_summary_stays_when_old_messages_go() -> None:
 @pytest.mark.parametrize("over", [0, 1])
 def test_a_long_summary_is_cut_before_any_message_goes(over: int) -> None:
     history = History()
-    head = summarised(history, words="s" * 60_000)
+    head = summarise_history(history, words="s" * 60_000)
     history.user("a" * 70_000)
     history.user("b" * (70_000 - len(SUMMARISED) + over))
     fork = history.forked(head)
@@ -285,7 +285,7 @@ def test_a_long_summary_is_cut_before_any_message_goes(over: int) -> None:
 @pytest.mark.spec("T-11")
 def test_room_that_a_summary_takes_is_not_given_twice() -> None:
     history = History()
-    head = summarised(history)
+    head = summarise_history(history)
     history.user("a" * 100_000)
     history.user("b" * 100_000)
     assert texts(history.forked(head))[2:] == ["b" * 100_000]
@@ -294,7 +294,7 @@ def test_room_that_a_summary_takes_is_not_given_twice() -> None:
 @pytest.mark.spec("T-11")
 def test_a_very_long_summary_leaves_room_for_the_newest() -> None:
     history = History()
-    head = summarised(history, "n" * 90_000, words="s" * 400_000)
+    head = summarise_history(history, "n" * 90_000, words="s" * 400_000)
     history.user("a" * 140_000)
     fork = history.forked(head)
     note, summary, newest = texts(fork)

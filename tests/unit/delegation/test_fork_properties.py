@@ -43,7 +43,7 @@ from asyncagents.testing.provider_check import anthropic_refusal, openai_refusal
 from tests.simulation.stage import unanswered
 from tests.support.build.domain import call
 from tests.support.build.history import CHILD, SPENT, TIME, History, told
-from tests.unit.delegation.test_fork import summarised
+from tests.unit.delegation.test_fork import summarise_history
 
 MODEL = ModelRef(provider_id="acme", model_id="sage-1")
 ENDPOINT = Endpoint(provider_id="acme", base_url="https://api.acme.test/v1")
@@ -150,7 +150,7 @@ def written(seed: int, lengths: tuple[int, ...] = ANY, *, all_closed: bool = Fal
     author = Author(seed, lengths, all_closed=all_closed)
     head: list[MessageWithParts] = []
     if not all_closed and author.rng.random() < 0.5:
-        head = summarised(author.history, author.words(), words=author.words())
+        head = summarise_history(author.history, author.words(), words=author.words())
     kinds = [author.prompt, author.step, author.step, *([] if all_closed else [author.wish])]
     author.number = 1
     author.prompt()

@@ -15,7 +15,15 @@ from asyncagents.tools.process.program import drop_project_libraries
 from asyncagents.tools.process.sandbox import Sandboxes, SandboxPaths, delete_old_scratch
 from asyncagents.tools.process.unix_sockets import list_sockets
 from tests.support.environment import Desk
-from tests.unit.tools.test_sandbox import DAY_MS, PATH, Ground, lay_out, needs_bwrap, open_sandboxes, put
+from tests.unit.tools.test_sandbox import (
+    DAY_MS,
+    SEARCH_PATH,
+    SandboxGround,
+    lay_out_ground,
+    needs_bwrap,
+    open_sandboxes,
+    write_file,
+)
 
 OFFLINE = Sandbox(network=False)
 # Each must fail or change nothing outside, and none may tell a secret.
@@ -79,7 +87,7 @@ install -m 644 /dev/null asyncagents.json
 
 @needs_bwrap
 async def test_no_way_out_changes_or_tells_anything(tmp_path: Path) -> None:
-    ground = lay_out(tmp_path, tmp_path / "project")
+    ground = lay_out_ground(tmp_path, tmp_path / "project")
     before = {path: path.read_text() for path in sorted(ground.home.rglob("*")) if path.is_file()}
     kept = (ground.root / ".git/config").read_text(), (ground.root / ".git/hooks").stat().st_mode
     bad = []
@@ -98,7 +106,7 @@ async def test_no_way_out_changes_or_tells_anything(tmp_path: Path) -> None:
 
 @needs_bwrap
 async def test_a_command_that_kills_all_it_can_kills_itself_alone(tmp_path: Path) -> None:
-    ground = lay_out(tmp_path, tmp_path / "project")
+    ground = lay_out_ground(tmp_path, tmp_path / "project")
     await ground.bash("kill -9 -1; kill -9 1")
     assert (await ground.bash("echo on")).output == "on\n"
 
@@ -106,7 +114,7 @@ async def test_a_command_that_kills_all_it_can_kills_itself_alone(tmp_path: Path
 @needs_bwrap
 @pytest.mark.parametrize("network", [True, False])
 async def test_a_socket_on_the_disk_is_part_of_the_network(tmp_path: Path, network: bool) -> None:
-    ground = lay_out(tmp_path, tmp_path / "project")
+    ground = lay_out_ground(tmp_path, tmp_path / "project")
     connect = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1].replace('@', chr(0)))"
     named, abstract = ground.home / "door", f"@asyncagents-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as one, socket.socket(socket.AF_UNIX) as two:
@@ -135,7 +143,7 @@ def test_only_sockets_that_are_there_are_listed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_a_link_that_one_agent_left_opens_nothing_to_another(tmp_path: Path, restarted: bool) -> None:
     """A task that writes a folder inside of what its launcher writes is not wider than the launcher."""
-    ground = lay_out(tmp_path, tmp_path / "project")
+    ground = lay_out_ground(tmp_path, tmp_path / "project")
     cache = ground.home / ".cache"
     wide, narrow = (Sandbox(write=(str(each),), network=False) for each in (cache, cache / "pip"))
     task = narrowest([wide, narrow])
@@ -154,7 +162,7 @@ async def test_a_link_that_one_agent_left_opens_nothing_to_another(tmp_path: Pat
 
 @needs_bwrap
 async def test_what_another_agent_writes_cannot_be_swapped_for_a_link(tmp_path: Path) -> None:
-    ground = lay_out(tmp_path, tmp_path / "project")
+    ground = lay_out_ground(tmp_path, tmp_path / "project")
     cache = ground.home / ".cache"
     wide, narrow = (Sandbox(write=(str(each),), network=False) for each in (cache, cache / "a/pip"))
     ground.sandboxes.add_writable((*wide.write, *narrow.write))
@@ -166,8 +174,8 @@ async def test_what_another_agent_writes_cannot_be_swapped_for_a_link(tmp_path: 
 
 @needs_bwrap
 async def test_where_the_temporary_folder_is_a_link_it_is_the_sessions_own_as_well(tmp_path: Path) -> None:
-    ground = lay_out(tmp_path, tmp_path / "project")
-    put(tmp_path / "real/of-others", "SECRET")
+    ground = lay_out_ground(tmp_path, tmp_path / "project")
+    write_file(tmp_path / "real/of-others", "SECRET")
     (tmp_path / "link").symlink_to(tmp_path / "real")
     paths = SandboxPaths(
         root=ground.root,
@@ -187,10 +195,10 @@ async def test_where_the_temporary_folder_is_a_link_it_is_the_sessions_own_as_we
 @needs_bwrap
 async def test_a_home_as_project_keeps_what_programs_obey(tmp_path: Path) -> None:
     """Nor can a command make the folder of our configuration, which counts in full wherever one works."""
-    home, ground = tmp_path / "other", lay_out(tmp_path, tmp_path / "project")
+    home, ground = tmp_path / "other", lay_out_ground(tmp_path, tmp_path / "project")
     data, config = home / ".local/share/asyncagents", home / ".config/asyncagents"
     for each in (".bashrc", ".gitconfig", ".local/bin/tool", "notes"):
-        put(home / each, "mine")
+        write_file(home / each, "mine")
     data.mkdir(parents=True)
     paths = SandboxPaths(
         root=home,
@@ -216,7 +224,7 @@ async def test_a_home_as_project_keeps_what_programs_obey(tmp_path: Path) -> Non
 
 
 def plant(path: Path, script: str) -> Path:
-    put(path, f"#!/bin/sh\n{script}\n").chmod(0o755)
+    write_file(path, f"#!/bin/sh\n{script}\n").chmod(0o755)
     return path
 
 
@@ -225,7 +233,7 @@ async def test_no_program_of_the_project_is_run_to_find_out_how_commands_are_hel
     root, ran = tmp_path / "project", tmp_path / "ran"
     for name in ("true", "sh", "bash", "env", "bwrap", "python3", "id"):
         plant(root / ".venv/bin" / name, f"touch {ran}")
-    path = f"{root}/.venv/bin:{PATH}"
+    path = f"{root}/.venv/bin:{SEARCH_PATH}"
     for supervisor in (True, False):
         processes = Processes({"PATH": path}, folder=tmp_path, root=root, supervisor=supervisor)
         await processes.containment()
@@ -247,7 +255,7 @@ async def test_no_library_of_the_project_is_loaded_before_a_command_is_held(
     (tmp_path / "link").symlink_to(root / "lib")
     plant(tmp_path / "bin/bwrap", HOLDS)
     libraries = f"{root}/lib:{tmp_path}/lib::.:lib:{tmp_path}/link:{root}/gone"
-    environment = {"PATH": f"{tmp_path}/bin:{PATH}", "LD_LIBRARY_PATH": libraries}
+    environment = {"PATH": f"{tmp_path}/bin:{SEARCH_PATH}", "LD_LIBRARY_PATH": libraries}
     processes = Processes(environment, folder=tmp_path, root=root)
     result = await processes.run(("true",), cwd=root, timeout=60, sandbox=("--unshare-net",))
     assert result.output == f"[{tmp_path}/lib]\n"
@@ -258,8 +266,8 @@ async def test_no_library_of_the_project_is_loaded_before_a_command_is_held(
 
 @needs_bwrap
 async def test_a_confined_command_has_the_libraries_of_the_user(tmp_path: Path) -> None:
-    ground = lay_out(tmp_path, tmp_path / "project")
-    environment = {"PATH": PATH, "LD_LIBRARY_PATH": f"{ground.root}/lib"}
+    ground = lay_out_ground(tmp_path, tmp_path / "project")
+    environment = {"PATH": SEARCH_PATH, "LD_LIBRARY_PATH": f"{ground.root}/lib"}
     processes = Processes(environment, folder=tmp_path, root=ground.root)
     words = ground.sandboxes.bwrap_arguments(OFFLINE, "ses_1")
     result = await processes.run(("env",), cwd=ground.root, timeout=60, sandbox=words)
@@ -299,20 +307,20 @@ async def test_a_bwrap_that_is_gone_after_it_worked_runs_nothing(
     assert not (tmp_path / "ran").exists()
 
 
-def old_scratch(ground: Ground) -> Path:
+def old_scratch(ground: SandboxGround) -> Path:
     ground.sandboxes.bwrap_arguments(OFFLINE, "ses_old")
     (old,) = (each for each in (ground.data / "scratch").iterdir() if each.is_dir())
     return old
 
 
-def forget(ground: Ground, old: Path) -> list[str]:
+def forget(ground: SandboxGround, old: Path) -> list[str]:
     os.utime(old)
     delete_old_scratch(ground.data / "scratch", int(old.stat().st_mtime * 1000) + 8 * DAY_MS)
     return [each.name for each in (ground.data / "scratch").iterdir()]
 
 
 def test_a_temporary_folder_as_deep_as_you_like_is_forgotten(tmp_path: Path) -> None:
-    ground = lay_out(tmp_path, tmp_path / "project")
+    ground = lay_out_ground(tmp_path, tmp_path / "project")
     old = old_scratch(ground)
     place = os.open(old, os.O_RDONLY)
     for _ in range(1200):
@@ -325,11 +333,11 @@ def test_a_temporary_folder_as_deep_as_you_like_is_forgotten(tmp_path: Path) -> 
 
 
 def test_a_temporary_folder_with_closed_folders_links_and_pipes_is_forgotten_alone(tmp_path: Path) -> None:
-    ground = lay_out(tmp_path, tmp_path / "project")
+    ground = lay_out_ground(tmp_path, tmp_path / "project")
     old = old_scratch(ground)
-    put(old / "0/a/x", "1")
-    put(old / "b/1/0/y", "1")
-    put(old / "closed/in/z", "1")
+    write_file(old / "0/a/x", "1")
+    write_file(old / "b/1/0/y", "1")
+    write_file(old / "closed/in/z", "1")
     (old / "closed/out").symlink_to(ground.home)
     (old / "out").symlink_to(ground.home)
     os.mkfifo(old / "pipe")

@@ -20,7 +20,7 @@ from asyncagents.tools.file.path import InsidePath, OutsidePath, ResolvedPath, e
 from asyncagents.tools.file.read_log import CallPlan, ReadLog
 from tests.support.file_tool import SECRET, Desk, swapped
 
-WAYS = [
+OPEN_WAYS = [
     pytest.param(
         open_by_openat2, id="kernel", marks=pytest.mark.skipif(not has_openat2(), reason="needs openat2")
     ),
@@ -28,7 +28,7 @@ WAYS = [
 ]
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=OPEN_WAYS)
 def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Desk:
     return Desk(tmp_path, request.param)
 

@@ -23,7 +23,7 @@ from tests.support.file_tool import SECRET, Desk
 USUAL = LineageRules.from_rules(default_rules())
 
 
-def grep_desk(folder: Path, *, seconds: float = 60, **more: str) -> Desk:
+def open_grep_desk(folder: Path, *, seconds: float = 60, **more: str) -> Desk:
     desk = Desk(folder)
     environment = {"PATH": os.environ.get("PATH", os.defpath), **more}
     processes = Processes(environment, folder=folder / "output", namespace=False)
@@ -33,7 +33,7 @@ def grep_desk(folder: Path, *, seconds: float = 60, **more: str) -> Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    return grep_desk(tmp_path)
+    return open_grep_desk(tmp_path)
 
 
 def _search(desk: Desk, pattern: str, path: str = ".", include: str | None = None) -> GrepResult:
@@ -99,7 +99,7 @@ def test_ripgrep_finds_the_same(desk: Desk, monkeypatch: pytest.MonkeyPatch, pat
 
 @pytest.mark.spec("A-05")
 async def test_a_pattern_that_takes_for_ever_is_ended_and_the_loop_goes_on(tmp_path: Path) -> None:
-    desk = grep_desk(tmp_path, seconds=1)
+    desk = open_grep_desk(tmp_path, seconds=1)
     desk.put("a", "a" * 200 + "b\n")
     beats = 0
 
@@ -256,7 +256,7 @@ async def test_a_folder_that_becomes_a_link_after_the_plan_is_not_entered(desk: 
 
 
 async def test_nothing_of_the_project_is_imported_by_the_search(tmp_path: Path) -> None:
-    desk = grep_desk(tmp_path, PYTHONPATH=str(tmp_path / "project"))
+    desk = open_grep_desk(tmp_path, PYTHONPATH=str(tmp_path / "project"))
     for name in ("msgspec.py", "re.py", "resource.py", "asyncagents/__init__.py", "sitecustomize.py"):
         desk.put(name, "raise SystemExit(7)  # needle\n")
     result = await desk.call("grep", pattern="needle")

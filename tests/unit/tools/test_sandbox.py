@@ -14,14 +14,15 @@ from asyncagents.tools.process import processes as process
 from asyncagents.tools.process.processes import Processes, ProcessResult, find_bwrap
 from asyncagents.tools.process.sandbox import Sandboxes, SandboxPaths, delete_old_scratch
 
-PATH = os.environ.get("PATH", os.defpath)
+SEARCH_PATH = os.environ.get("PATH", os.defpath)
 needs_bwrap = pytest.mark.skipif(
-    find_bwrap(PATH, outside=None) is None, reason="bwrap is not installed: there is no sandbox without it"
+    find_bwrap(SEARCH_PATH, outside=None) is None,
+    reason="bwrap is not installed: there is no sandbox without it",
 )
 DAY_MS = 24 * 3_600_000
 
 
-class Ground(Struct, frozen=True):
+class SandboxGround(Struct, frozen=True):
     """A home with secrets and a project, and the sandbox of that project."""
 
     home: Path
@@ -40,7 +41,7 @@ class Ground(Struct, frozen=True):
         return await self.processes.run(("bash", "-c", command), cwd=self.root, timeout=60, sandbox=words)
 
 
-def put(path: Path, text: str) -> Path:
+def write_file(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
@@ -53,18 +54,18 @@ SECRETS = (
 )  # fmt: skip
 
 
-def lay_out(tmp_path: Path, root: Path) -> Ground:
+def lay_out_ground(tmp_path: Path, root: Path) -> SandboxGround:
     home = tmp_path / "home"
     data = home / ".local/share/asyncagents"
     for each in SECRETS:
-        put(home / each, "SECRET")
-    put(home / "notes", "plain")
-    put(home / ".config/asyncagents/skills/s/run", "skill")
-    put(root / "asyncagents.json", "{}")
-    put(root / "src/a.py", "1")
+        write_file(home / each, "SECRET")
+    write_file(home / "notes", "plain")
+    write_file(home / ".config/asyncagents/skills/s/run", "skill")
+    write_file(root / "asyncagents.json", "{}")
+    write_file(root / "src/a.py", "1")
     (tmp_path / "tmp").mkdir()
     subprocess.run(["git", "init", "-q", root], check=True)
-    return Ground(home, root, data, open_sandboxes(tmp_path, root), processes_of(data, home, root))
+    return SandboxGround(home, root, data, open_sandboxes(tmp_path, root), build_processes(data, home, root))
 
 
 def open_sandboxes(tmp_path: Path, root: Path) -> Sandboxes:
@@ -82,17 +83,19 @@ def open_sandboxes(tmp_path: Path, root: Path) -> Sandboxes:
     )
 
 
-def processes_of(data: Path, home: Path, root: Path) -> Processes:
-    return Processes({"PATH": PATH, "HOME": str(home)}, folder=data / "tool-output", root=root)
+def build_processes(data: Path, home: Path, root: Path) -> Processes:
+    return Processes({"PATH": SEARCH_PATH, "HOME": str(home)}, folder=data / "tool-output", root=root)
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    return lay_out(tmp_path, tmp_path / "project")
+def ground(tmp_path: Path) -> SandboxGround:
+    return lay_out_ground(tmp_path, tmp_path / "project")
 
 
 @needs_bwrap
-async def test_a_command_writes_the_project_a_temporary_folder_and_what_is_named(ground: Ground) -> None:
+async def test_a_command_writes_the_project_a_temporary_folder_and_what_is_named(
+    ground: SandboxGround,
+) -> None:
     cache = ground.home / ".cache/pip"
     result = await ground.bash(
         f"echo 1 > new && rm src/a.py && echo 2 > $TMPDIR/t && echo 3 > {cache}/c && cat {ground.home}/notes",
@@ -105,8 +108,8 @@ async def test_a_command_writes_the_project_a_temporary_folder_and_what_is_named
 
 
 @needs_bwrap
-async def test_the_temporary_folder_is_that_of_the_session(ground: Ground) -> None:
-    put(ground.home.parent / "tmp" / "of-others", "x")
+async def test_the_temporary_folder_is_that_of_the_session(ground: SandboxGround) -> None:
+    write_file(ground.home.parent / "tmp" / "of-others", "x")
     await ground.bash("echo mine > $TMPDIR/t")
     assert (await ground.bash("ls $TMPDIR; cat $TMPDIR/t")).output == "t\nmine\n"
     assert (await ground.bash("ls $TMPDIR", session="ses_2")).output == ""
@@ -150,8 +153,8 @@ async def test_the_temporary_folder_is_that_of_the_session(ground: Ground) -> No
         "ln -sf a asyncagents.json",
     ],
 )
-async def test_nothing_else_can_be_written(ground: Ground, command: str) -> None:
-    before = put(ground.root / ".git/hooks/kept", "x"), (ground.root / ".git/config").read_text()
+async def test_nothing_else_can_be_written(ground: SandboxGround, command: str) -> None:
+    before = write_file(ground.root / ".git/hooks/kept", "x"), (ground.root / ".git/config").read_text()
     result = await ground.bash(command.format(home=ground.home))
     assert result.exit_code != 0, result.output
     assert (ground.home / "notes").read_text() == "plain"
@@ -167,7 +170,7 @@ async def test_nothing_else_can_be_written(ground: Ground, command: str) -> None
 @pytest.mark.parametrize("at_home", [False, True])
 async def test_secrets_are_not_there(tmp_path: Path, at_home: bool) -> None:
     """Also where the project is the whole home, and where all of it is named."""
-    ground = lay_out(tmp_path, tmp_path / ("home" if at_home else "project"))
+    ground = lay_out_ground(tmp_path, tmp_path / ("home" if at_home else "project"))
     sandbox = Sandbox(write=(str(ground.home),), network=False)
     places = " ".join(str(ground.home / each) for each in SECRETS)
     command = f"cat {places}; grep -rs SECRET {ground.home} /proc/1/root/{ground.home}; true"
@@ -183,7 +186,7 @@ async def test_secrets_are_not_there(tmp_path: Path, at_home: bool) -> None:
 
 
 @needs_bwrap
-async def test_skills_are_read_though_they_lie_in_our_folder(ground: Ground) -> None:
+async def test_skills_are_read_though_they_lie_in_our_folder(ground: SandboxGround) -> None:
     result = await ground.bash(
         f"cat {ground.home}/.config/asyncagents/skills/s/run; ls {ground.home}/.config/asyncagents"
     )
@@ -191,7 +194,7 @@ async def test_skills_are_read_though_they_lie_in_our_folder(ground: Ground) -> 
 
 
 @needs_bwrap
-async def test_a_commit_works(ground: Ground) -> None:
+async def test_a_commit_works(ground: SandboxGround) -> None:
     result = await ground.bash(
         "git add -A && git -c user.name=a -c user.email=a@b commit -qm x && git log --oneline | wc -l"
     )
@@ -199,7 +202,7 @@ async def test_a_commit_works(ground: Ground) -> None:
 
 
 @needs_bwrap
-async def test_other_processes_are_neither_seen_nor_reached(ground: Ground) -> None:
+async def test_other_processes_are_neither_seen_nor_reached(ground: SandboxGround) -> None:
     result = await ground.bash(
         f"ls -d /proc/[0-9]* | wc -l; kill -0 {os.getpid()} || echo gone; cat /proc/*/environ"
     )
@@ -209,7 +212,7 @@ async def test_other_processes_are_neither_seen_nor_reached(ground: Ground) -> N
 
 @needs_bwrap
 @pytest.mark.parametrize("network", [True, False])
-async def test_the_network_is_there_only_if_it_is_allowed(ground: Ground, network: bool) -> None:
+async def test_the_network_is_there_only_if_it_is_allowed(ground: SandboxGround, network: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         result = await ground.bash(
@@ -219,7 +222,7 @@ async def test_the_network_is_there_only_if_it_is_allowed(ground: Ground, networ
 
 
 @needs_bwrap
-async def test_a_link_that_a_command_made_opens_nothing(ground: Ground) -> None:
+async def test_a_link_that_a_command_made_opens_nothing(ground: SandboxGround) -> None:
     """What is named lies in a place that commands write: it could lead anywhere."""
     cache = ground.home / ".cache"
     wide = Sandbox(write=(str(cache), str(cache / "pip"), str(ground.root / "out")), network=False)
@@ -230,7 +233,9 @@ async def test_a_link_that_a_command_made_opens_nothing(ground: Ground) -> None:
 
 
 @needs_bwrap
-async def test_a_guarded_place_that_became_a_link_opens_nothing(ground: Ground, tmp_path: Path) -> None:
+async def test_a_guarded_place_that_became_a_link_opens_nothing(
+    ground: SandboxGround, tmp_path: Path
+) -> None:
     """As another agent, or a person, may have left it."""
     (ground.root / "asyncagents.json").unlink()
     (ground.root / "asyncagents.json").symlink_to(ground.home / ".ssh")
@@ -247,7 +252,7 @@ async def test_a_guarded_place_that_became_a_link_opens_nothing(ground: Ground, 
 
 
 @needs_bwrap
-async def test_a_hidden_folder_is_no_place_to_work_in(ground: Ground) -> None:
+async def test_a_hidden_folder_is_no_place_to_work_in(ground: SandboxGround) -> None:
     words = ground.sandboxes.bwrap_arguments(Sandbox(network=False), "ses_1")
     (ground.data / "inner").mkdir()
     result = await ground.processes.run(("pwd",), cwd=ground.data / "inner", timeout=60, sandbox=words)
@@ -256,7 +261,7 @@ async def test_a_hidden_folder_is_no_place_to_work_in(ground: Ground) -> None:
 
 
 async def test_where_bwrap_is_missing_nothing_is_run(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ground: SandboxGround, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(process, "SYSTEM_FOLDERS", ())
     processes = Processes({"PATH": str(tmp_path)}, folder=tmp_path, root=ground.root)
@@ -267,10 +272,10 @@ async def test_where_bwrap_is_missing_nothing_is_run(
 
 
 async def test_where_bwrap_does_not_work_nothing_is_run(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ground: SandboxGround, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(process, "SYSTEM_FOLDERS", ())
-    broken = put(
+    broken = write_file(
         tmp_path / "bin/bwrap",
         "#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n",
     )
@@ -283,11 +288,11 @@ async def test_where_bwrap_does_not_work_nothing_is_run(
 
 
 async def test_no_program_of_the_project_is_taken_for_bwrap(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
+    ground: SandboxGround, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor one outside that is a link into the project."""
     monkeypatch.setattr(process, "SYSTEM_FOLDERS", ())
-    planted = put(ground.root / ".venv/bin/bwrap", "#!/bin/sh\n")
+    planted = write_file(ground.root / ".venv/bin/bwrap", "#!/bin/sh\n")
     planted.chmod(0o755)
     link = ground.home / "bin"
     link.mkdir()
@@ -297,11 +302,11 @@ async def test_no_program_of_the_project_is_taken_for_bwrap(
     assert find_bwrap(path, outside=None) == str(planted)
 
 
-def test_temporary_folders_are_forgotten_after_a_week(ground: Ground) -> None:
+def test_temporary_folders_are_forgotten_after_a_week(ground: SandboxGround) -> None:
     ground.sandboxes.bwrap_arguments(Sandbox(network=True), "ses_old")
     scratch = ground.data / "scratch"
     (old,) = (each for each in scratch.iterdir() if each.is_dir())
-    put(old / "x/y", "z")
+    write_file(old / "x/y", "z")
     now = int(old.stat().st_mtime * 1000)
     delete_old_scratch(scratch, now + 6 * DAY_MS)
     assert old.exists()

@@ -164,11 +164,11 @@ AS_HARMLESS = [
 ]
 
 
-def asked(command: str, *, project: Path = PROJECT, start: Path | None = None) -> tuple[Ask, ...]:
+def shell_asks(command: str, *, project: Path = PROJECT, start: Path | None = None) -> tuple[Ask, ...]:
     return command_asks(command, directory=project, start=start or project, home=HOME)
 
 
-def approved(shown: Iterable[Ask]) -> list[Rule]:
+def approved_rules(shown: Iterable[Ask]) -> list[Rule]:
     """All that is kept if each ask is answered with always."""
     return [
         Rule(
@@ -182,26 +182,26 @@ def approved(shown: Iterable[Ask]) -> list[Rule]:
 
 
 def asks_again(shown: Iterable[Ask], later: Iterable[Ask]) -> bool:
-    known = approved(shown)
+    known = approved_rules(shown)
     return any(judge_ask(ask, EVERYTHING_ASKS, known) == "ask" for ask in later)
 
 
 @pytest.mark.spec("Z-06")
 @pytest.mark.parametrize(("shown", "later"), MORE_DANGEROUS)
 def test_what_was_not_shown_asks(shown: str, later: str) -> None:
-    assert asks_again(asked(shown), asked(later)), asked(shown)[-1].always
+    assert asks_again(shell_asks(shown), shell_asks(later)), shell_asks(shown)[-1].always
 
 
 @pytest.mark.spec("Z-06")
 @pytest.mark.parametrize(("shown", "later"), AS_HARMLESS)
 def test_what_is_as_harmless_as_what_was_shown_does_not_ask(shown: str, later: str) -> None:
-    assert not asks_again(asked(shown), asked(later)), asked(later)[-1].always
+    assert not asks_again(shell_asks(shown), shell_asks(later)), shell_asks(later)[-1].always
 
 
 @pytest.mark.spec("Z-06")
 @pytest.mark.parametrize("shown", [line for pair in MORE_DANGEROUS + AS_HARMLESS for line in pair])
 def test_the_same_line_does_not_ask_again(shown: str) -> None:
-    assert not asks_again(asked(shown), asked(shown))
+    assert not asks_again(shell_asks(shown), shell_asks(shown))
 
 
 @pytest.mark.spec("Z-06")
@@ -211,24 +211,24 @@ def test_approvals_of_an_older_program_that_are_too_wide_answer_nothing() -> Non
         for pattern in ("python3.11 *", "tox *", "npm run *", "make *", "*")
     ]
     for line in ("python3.11 -c 1", "tox -c evil.ini", "npm run evil", "make evil", "cat .env"):
-        assert [judge_ask(ask, EVERYTHING_ASKS, wide) for ask in asked(line)] == ["ask"], line
+        assert [judge_ask(ask, EVERYTHING_ASKS, wide) for ask in shell_asks(line)] == ["ask"], line
 
 
 @pytest.mark.spec("Z-06")
 def test_a_line_is_approved_for_the_folder_that_it_starts_in(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-    there = asked("./run.sh", project=tmp_path, start=tmp_path / "a")
+    there = shell_asks("./run.sh", project=tmp_path, start=tmp_path / "a")
     assert (there[-1].always, there[-1].exact) == (("cd a || exit\n./run.sh",), True)
     assert there[-1].metadata["workdir"] == os.path.realpath(tmp_path / "a")
-    assert not asks_again(there, asked("./run.sh", project=tmp_path, start=tmp_path / "a"))
-    assert asks_again(there, asked("./run.sh", project=tmp_path, start=tmp_path / "b"))
-    assert asks_again(there, asked("./run.sh", project=tmp_path))
-    assert asks_again(asked("./run.sh", project=tmp_path), there)
+    assert not asks_again(there, shell_asks("./run.sh", project=tmp_path, start=tmp_path / "a"))
+    assert asks_again(there, shell_asks("./run.sh", project=tmp_path, start=tmp_path / "b"))
+    assert asks_again(there, shell_asks("./run.sh", project=tmp_path))
+    assert asks_again(shell_asks("./run.sh", project=tmp_path), there)
 
 
 def outside(command: str, project: Path) -> list[Ask]:
-    return [ask for ask in asked(command, project=project) if ask.permission == "external_directory"]
+    return [ask for ask in shell_asks(command, project=project) if ask.permission == "external_directory"]
 
 
 @pytest.mark.spec("Z-06")
@@ -274,9 +274,11 @@ def test_a_file_outside_is_approved_alone(tmp_path: Path) -> None:
     ],
 )
 def test_a_root_or_a_folder_of_the_system_is_never_approved_as_a_whole(shown: str, later: str) -> None:
-    first = [ask for ask in asked(shown) if ask.permission == "external_directory"]
+    first = [ask for ask in shell_asks(shown) if ask.permission == "external_directory"]
     assert first
-    assert asks_again(asked(shown), [ask for ask in asked(later) if ask.permission == "external_directory"])
+    assert asks_again(
+        shell_asks(shown), [ask for ask in shell_asks(later) if ask.permission == "external_directory"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from asyncagents.tools.file.files import Files
 from asyncagents.tools.shell.guarded_places import guarded_asks
 from asyncagents.tools.shell.rules import MOST_CHARACTERS, command_asks
 from tests.support.hostile.yard import CANARY, Yard, judged, plant_holes, shell
-from tests.unit.tools.test_shell_always import asked, asks_again
+from tests.unit.tools.test_shell_always import asks_again, shell_asks
 
 HOME = Path("/home/someone")
 EVERYTHING = Rule(permission="*", pattern="*", action="allow")
@@ -247,14 +247,14 @@ def test_an_answer_for_good_covers_no_secret_by_another_name(shown: str, later: 
         (tmp_path / name).write_text("")
     (tmp_path / "other-name").symlink_to(".env")
     (tmp_path / "[s]ub").symlink_to(".")
-    assert asks_again(asked(shown, project=tmp_path), asked(later, project=tmp_path))
+    assert asks_again(shell_asks(shown, project=tmp_path), shell_asks(later, project=tmp_path))
 
 
 @pytest.mark.spec("Z-06")
 def test_an_answer_for_good_does_not_count_in_a_folder_of_secrets(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
-    there = asked("cat config", project=tmp_path, start=tmp_path / ".git")
-    assert asks_again(asked("cat a", project=tmp_path), there)
+    there = shell_asks("cat config", project=tmp_path, start=tmp_path / ".git")
+    assert asks_again(shell_asks("cat a", project=tmp_path), there)
 
 
 @pytest.mark.parametrize("piece", ["a|", "$[", "a=(", "|&", "((a", ">", "2>", "<<E\n", "${"])

@@ -15,14 +15,14 @@ from asyncagents.tools.file.path import InsidePath
 from asyncagents.tools.search.grep import GrepSearch, search_lines
 from asyncagents.tools.search.name_search import NameSearch, search_names
 from tests.support.file_tool import SECRET, Desk, swapped
-from tests.unit.tools.test_files import WAYS
+from tests.unit.tools.test_files import OPEN_WAYS
 
 ROUNDS = 300
 
 USUAL = LineageRules.from_rules(default_rules())
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=OPEN_WAYS)
 def way(request: pytest.FixtureRequest) -> OpenFolder:
     found: OpenFolder = request.param
     return found

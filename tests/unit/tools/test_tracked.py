@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from asyncagents.tools.file.path import InsidePath, OutsidePath
 from asyncagents.tools.git.index import TrackedFiles, index_names
 from tests.support.file_tool import Desk
-from tests.unit.tools.test_grep import grep_desk
+from tests.unit.tools.test_grep import open_grep_desk
 
 IGNORED = {
     "vendor/lib/a.py": "needle",
@@ -31,7 +31,7 @@ def git(root: Path, *words: str) -> str:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    desk = grep_desk(tmp_path)
+    desk = open_grep_desk(tmp_path)
     for name, text in IGNORED.items():
         desk.put(name, text)
     desk.put("plain.py", "needle")
