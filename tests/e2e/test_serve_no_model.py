@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.testing.provider import Reply
-from tests.support.http import Told
+from tests.support.http.client import Told
 from tests.support.process.command_line import Desk, ended, open_desk, said
 from tests.support.process.server import Server, served
 from tests.support.runtime import PATIENCE

@@ -12,11 +12,11 @@ import pytest
 
 from asyncagents.server.discovery import find_server
 from asyncagents.testing.provider import Reply, ToolUse
+from tests.support.http.raw import Wire
 from tests.support.kills.serve_client import Client, Outside
 from tests.support.kills.serve_kills import descendants, until_dead
 from tests.support.process.command_line import open_desk
 from tests.support.process.serve_kit import Server, serving
-from tests.support.raw_http import Wire
 
 SLEEPS = Reply(text="", tools=(ToolUse("bash", {"command": "sleep 600 | sleep 600"}),))
 STOP_SECONDS = 6.0

@@ -12,7 +12,7 @@ from asyncagents.llm.scripted import call, say
 from tests.flows.test_conversations import serve_coding_project
 from tests.flows.test_session_routes import entry_text, text_prompt
 from tests.flows.test_tools_map import create_session
-from tests.support.server import Caller
+from tests.support.http.server import Caller
 
 SCRIPT = {
     "Where is it?": [[say("In a.py.")]],

@@ -12,7 +12,7 @@ from asyncagents.config.config import Config
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.llm.scripted import Script, call, say
-from tests.support.http import Caller, serve
+from tests.support.http.client import Caller, serve
 from tests.support.runtime import Stage, stage
 
 APPROVAL_CALLS = [call("bash", command="echo a"), call("read", filePath=".env")]

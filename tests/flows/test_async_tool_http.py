@@ -19,7 +19,7 @@ from asyncagents.domain.event import SessionIdle
 from asyncagents.engine.tool import Pending
 from asyncagents.llm.model import ToolTurn
 from asyncagents.server.rate_limit import BURST
-from tests.support.http import Caller, Told, serve
+from tests.support.http.client import Caller, Told, serve
 from tests.support.runtime import PATIENCE, Stage, stage
 from tests.support.webhook.delivery import (
     ERROR,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from asyncagents.domain.event import SessionIdle
 from asyncagents.server.http.messages import Pairs, Request
-from tests.support.asgi import application, ask
+from tests.support.http.asgi import application, ask
 from tests.support.runtime import stage
 from tests.support.webhook.delivery import (
     ERROR,

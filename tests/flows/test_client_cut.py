@@ -18,8 +18,8 @@ from asyncagents.errors import NotFound, Unavailable
 from asyncagents.llm.scripted import Script, call, say
 from asyncagents.server.serve import ServerOptions, open_server
 from tests.e2e.test_client_kills import EventMirror
-from tests.support.cutting_proxy import Cutter, cutting
 from tests.support.delegation import launch, office
+from tests.support.http.cutting_proxy import Cutter, cutting
 from tests.support.runtime import CAREFUL, PATIENCE, Gate, Stage, later, stage
 
 PROMPTS = 30

@@ -11,7 +11,7 @@ from asyncagents.client import open_client
 from asyncagents.errors import Unavailable
 from asyncagents.llm.scripted import say
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.support.cutting_proxy import Cutter
+from tests.support.http.cutting_proxy import Cutter
 from tests.support.runtime import PATIENCE, stage
 
 PAGE = "<html><body><h1>502 Bad Gateway</h1></body></html>"

@@ -21,8 +21,8 @@ from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.serve import ServerOptions, open_server
 from tests.flows.test_project import create_repository
 from tests.flows.test_session_routes import entry_text, text_prompt
+from tests.support.http.server import Caller, calling
 from tests.support.runtime import CAREFUL, PATIENCE, Ears, Gate, Stage, open_world
-from tests.support.server import Caller, calling
 
 GREETINGS = {"hi": [[say("Hello.")]], "again": [[say("Again.")]], "more": [[say("More.")]]}
 PARROT = {"providerID": "scripted", "modelID": "parrot"}

@@ -11,8 +11,8 @@ from asyncagents.client import open_client
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import Damaged
 from asyncagents.llm.scripted import say
-from tests.support.cutting_proxy import cutting
-from tests.support.http import Served, Told, serving
+from tests.support.http.client import Served, Told, serving
+from tests.support.http.cutting_proxy import cutting
 
 SCRIPT = {"hi": [[say("Hello.")]]}
 SAID = {"parts": [{"type": "text", "text": "hi"}]}

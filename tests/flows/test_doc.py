@@ -9,7 +9,7 @@ import pytest
 from asyncagents.llm.scripted import call, say
 from scripts.http_api import PAGE, page
 from tests.support.delegation import launch
-from tests.support.http import Served, serving
+from tests.support.http.client import Served, serving
 from tests.support.runtime import ECHO
 from tests.support.webhook.delivery import Service
 

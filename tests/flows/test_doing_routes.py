@@ -26,7 +26,7 @@ from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import Script, ScriptedModel, call, fail, pause, say
 from tests.flows.test_project import create_repository
 from tests.flows.test_session_routes import entry_text, text_prompt
-from tests.support.server import Caller, calling
+from tests.support.http.server import Caller, calling
 
 MINE = "msg_000000000001AAAAAAAAAAAAAA"
 """Older than all that are made here."""

@@ -19,7 +19,7 @@ from tests.support.hostile.text import envelopes, looks
 from tests.support.mcp.session import hostile as hostile_server
 from tests.support.mcp.session import session_with
 from tests.support.runtime import ECHO, PATIENCE, later, stage
-from tests.support.web_site import open_door, processes, says, site
+from tests.support.workspace.web_site import open_door, processes, says, site
 
 NOTICE = (
     "<system-reminder>\nThis notice is from the asyncagents runtime. No person wrote it, and it is not a"

@@ -16,7 +16,7 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import Closed
 from asyncagents.llm.scripted import say
 from tests.flows.test_event_stream import HaltingModel
-from tests.support.opencode import Screen
+from tests.support.http.opencode import Screen
 from tests.support.runtime import PATIENCE, stage
 
 WORDY = {"hi": [[say(*(f"word {number} " for number in range(40)))]]}

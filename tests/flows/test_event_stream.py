@@ -26,8 +26,8 @@ from asyncagents.llm.scripted import Script, ScriptedModel, call, fail, pause, s
 from asyncagents.server.discovery import Listing
 from asyncagents.server.serve import ServerOptions, open_server
 from asyncagents.tools.project import projects
-from tests.support.http import LATE, calling
-from tests.support.opencode import BEATS, Hearer, Screen, hearing
+from tests.support.http.client import LATE, calling
+from tests.support.http.opencode import BEATS, Hearer, Screen, hearing
 from tests.support.runtime import CAREFUL, PATIENCE, Stage, stage
 
 HELLO = {"hi": [[say("Hel", "lo.")]], "again": [[say("Again.")]]}

@@ -18,7 +18,7 @@ from asyncagents.engine.tool import Outcome
 from asyncagents.errors import ToolError
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
 from tests.flows.test_metrics import scrape_metrics
-from tests.support.http import serving
+from tests.support.http.client import serving
 from tests.support.runtime import PATIENCE, Nothing, open_world, stage
 
 

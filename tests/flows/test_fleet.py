@@ -18,7 +18,7 @@ from asyncagents.llm.scripted import ScriptedModel, say
 from asyncagents.store.postgres.migrate import reset_epoch
 from asyncagents.store.postgres.retention import tidy
 from asyncagents.store.postgres.statement import load_statements
-from tests.support.http import serve
+from tests.support.http.client import serve
 from tests.support.postgres.database import Server, a_database
 from tests.support.runtime import PATIENCE
 

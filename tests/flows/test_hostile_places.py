@@ -12,7 +12,7 @@ from asyncagents.config.config import Config
 from asyncagents.domain.conversation.part import ToolCompleted
 from asyncagents.llm.scripted import ScriptLine, call, say
 from tests.support.hostile.yard import CANARY, Yard, judged, tallied, written, yard
-from tests.support.project_server import reading
+from tests.support.http.project import reading
 from tests.support.runtime import stage
 
 FILES = {"a.txt": "hello\n", "src/one.py": "pass\n"}

@@ -15,9 +15,9 @@ from asyncagents.domain.conversation.session import Rule
 from asyncagents.domain.id import Ids, PartId
 from asyncagents.errors import Conflict, KeyReused
 from asyncagents.llm.scripted import ScriptedModel, pause
-from tests.support.cutting_proxy import cutting
 from tests.support.delegation import launch, task_named, until_quiet
-from tests.support.http import Served, Told, serving
+from tests.support.http.client import Served, Told, serving
+from tests.support.http.cutting_proxy import cutting
 from tests.support.runtime import PATIENCE, Gate, Stage, stage
 
 SCRIPT = {"one": [[say("1")]], "two": [[say("2")]]}

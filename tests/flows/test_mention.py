@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from asyncagents.domain.conversation.session import project_id
-from tests.support.project_server import reading, root, write
+from tests.support.http.project import reading, root, write
 
 __all__ = ["root"]
 PLACE = quote("location[directory]")

@@ -17,7 +17,7 @@ from asyncagents.llm.scripted import ScriptedModel, call, fail, say
 from asyncagents.server.v1.metrics import CONTENT_TYPE
 from asyncagents.testing.clock import FakeClock
 from tests.support.delegation import launch, until_quiet
-from tests.support.http import Caller, serve, serving
+from tests.support.http.client import Caller, serve, serving
 from tests.support.runtime import ECHO, PATIENCE, later
 from tests.support.telemetry import Collector, trace_id, traced
 from tests.support.webhook.delivery import SCRIPT, Service, done

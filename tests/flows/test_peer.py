@@ -18,7 +18,7 @@ from asyncagents.server.http import socket_owner
 from asyncagents.server.http.peer import Peer, UserLookup, UserMatch
 from asyncagents.server.http.socket_owner import SocketEnds, SocketOwners, ask_kernel, read_tables
 from tests.support.hostile.other_user import STRANGER, ask_as, takes_root
-from tests.support.raw_http import WAIT, target
+from tests.support.http.raw import WAIT, target
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whose socket it is")
 

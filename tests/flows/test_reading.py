@@ -11,8 +11,8 @@ import pytest
 
 from asyncagents.config.env import system_environment
 from asyncagents.config.trust import trust_project
-from tests.support.http import serving
-from tests.support.project_server import KEY, PROVIDERS, SKILL, at_home, git, reading, repository, root, write
+from tests.support.http.client import serving
+from tests.support.http.project import KEY, PROVIDERS, SKILL, at_home, git, reading, repository, root, write
 from tests.support.runtime import ECHO
 
 __all__ = ["root"]

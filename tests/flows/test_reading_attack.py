@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.project_server import git, reading, root, write
+from tests.support.http.project import git, reading, root, write
 
 __all__ = ["root"]
 ROUTES = (

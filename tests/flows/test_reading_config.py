@@ -11,8 +11,8 @@ import pytest
 from asyncagents.config.config import Config
 from asyncagents.config.env import system_environment
 from asyncagents.config.trust import trust_project
-from tests.support.project_server import KEY, Asker, Told, reading, root, write
-from tests.support.server import calling
+from tests.support.http.project import KEY, Asker, Told, reading, root, write
+from tests.support.http.server import calling
 
 __all__ = ["root"]
 

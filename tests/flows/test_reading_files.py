@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.support.project_server import Asker, Told, reading, root, write
+from tests.support.http.project import Asker, Told, reading, root, write
 
 __all__ = ["root"]
 

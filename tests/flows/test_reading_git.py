@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.project_server import git, reading, root, write
+from tests.support.http.project import git, reading, root, write
 
 __all__ = ["root"]
 

@@ -15,7 +15,7 @@ from asyncagents.engine.runtime import readiness
 from asyncagents.errors import DatabaseGone
 from asyncagents.llm.scripted import ScriptedModel, say
 from asyncagents.store.tx import Commit, Verb
-from tests.support.http import Caller, Told, serve
+from tests.support.http.client import Caller, Told, serve
 from tests.support.process.full_disk import LONG, LastPage, Sender, open_limited
 from tests.support.runtime import PATIENCE, open_world
 

@@ -19,7 +19,7 @@ from asyncagents.testing.clock import FakeClock
 from tests.flows.test_restart import wait_until_idle
 from tests.flows.test_unreadable_task import spoil_row
 from tests.support.delegation import office
-from tests.support.http import serve
+from tests.support.http.client import serve
 from tests.support.runtime import CAREFUL, PATIENCE, open_world, stage
 
 CUT: dict[str, Any] = {"go": [[say("I beg"), pause(3600)]]}

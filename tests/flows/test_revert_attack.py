@@ -8,7 +8,7 @@ import pytest
 from asyncagents.config.config import Config
 from tests.flows.test_project import create_repository
 from tests.flows.test_revert import REVERT_FILES, REVERT_SCRIPT, SHELL_TOOL, read_tree
-from tests.support.server import Caller, calling
+from tests.support.http.server import Caller, calling
 
 NOTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 """The tree without a file, which every git knows."""

@@ -8,8 +8,8 @@ from asyncagents.config.config import Config
 from asyncagents.llm.scripted import Script, call, say
 from tests.flows.test_project import create_repository
 from tests.flows.test_revert import REVERT_FILES, REVERT_SCRIPT, SHELL_TOOL, read_tree
+from tests.support.http.server import Caller, calling
 from tests.support.runtime import Gate
-from tests.support.server import Caller, calling
 
 
 @pytest.mark.spec("X-01")

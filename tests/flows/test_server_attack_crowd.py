@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.server.http.timeouts import Timeouts
-from tests.support.raw_http import WAIT, Heard, Target, Wire, target
+from tests.support.http.raw import WAIT, Heard, Target, Wire, target
 
 EVENTS, HEALTH, PENDING = "/v1/events", "/v1/health", "/async-tool/pending"
 WEBHOOK = "/async-tool/webhook"

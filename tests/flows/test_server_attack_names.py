@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.support.raw_http import Target, target
+from tests.support.http.raw import Target, target
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -7,7 +7,7 @@ import pytest
 from asyncagents.errors import ConfigError
 from asyncagents.server.route import Route
 from asyncagents.server.routes import ROUTES
-from tests.support.raw_http import Heard, Target, target
+from tests.support.http.raw import Heard, Target, target
 
 EVIL = "http://evil.example"
 PAGE = "http://localhost:3000"

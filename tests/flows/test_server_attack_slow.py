@@ -17,8 +17,8 @@ from asyncagents.server.http.connection import HEADER_BYTES, MOST_HEADERS, MOST_
 from asyncagents.server.http.timeouts import Timeouts
 from asyncagents.server.route import ServerContext
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.support.asgi import TOKEN, application
-from tests.support.raw_http import SHORT, WAIT, Heard, Target, Wire, target
+from tests.support.http.asgi import TOKEN, application
+from tests.support.http.raw import SHORT, WAIT, Heard, Target, Wire, target
 
 HEALTH = "/v1/health"
 RESULT, WEBHOOK = "/async-tool/result", "/async-tool/webhook"

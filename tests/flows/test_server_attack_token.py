@@ -21,7 +21,7 @@ from asyncagents.server import auth as gate_room
 from asyncagents.server.discovery import Listing, ServerLock, find_server, read_token, write_listing
 from asyncagents.server.routes import ROUTES
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.support.raw_http import has_ipv6, lan_address, target
+from tests.support.http.raw import has_ipv6, lan_address, target
 
 PENDING = "/async-tool/pending"
 TRACE = 5

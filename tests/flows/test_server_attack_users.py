@@ -16,7 +16,7 @@ from asyncagents.server.route import Route
 from asyncagents.server.routes import ROUTES
 from asyncagents.server.serve import ServerOptions, open_server
 from tests.support.hostile.other_user import STRANGER, ask_as, server_of, takes_root
-from tests.support.raw_http import Target, Wire, has_ipv6, lan_address, target
+from tests.support.http.raw import Target, Wire, has_ipv6, lan_address, target
 
 STATUS = (
     "/v1/stats",

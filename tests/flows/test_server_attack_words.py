@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from asyncagents.server.route import Route
 from asyncagents.server.routes import ROUTES
-from tests.support.raw_http import Target, target
+from tests.support.http.raw import Target, target
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

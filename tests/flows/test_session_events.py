@@ -13,8 +13,8 @@ from asyncagents.engine.event.session_stream import EventBatch
 from asyncagents.llm.model import ChatRequest, ModelEvent, TextDelta
 from asyncagents.llm.scripted import Script, ScriptedModel, say
 from tests.flows.test_session_routes import HELLO, text_prompt
+from tests.support.http.server import Caller, Frame, calling
 from tests.support.runtime import PATIENCE, stage
-from tests.support.server import Caller, Frame, calling
 
 
 async def until(frames: AsyncIterator[Frame], kind: str) -> list[Frame]:

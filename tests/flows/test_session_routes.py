@@ -8,8 +8,8 @@ import pytest
 
 from asyncagents.domain.event import PermissionAsked, SessionIdle
 from asyncagents.llm.scripted import call, say
+from tests.support.http.server import calling
 from tests.support.runtime import CAREFUL, Gate
-from tests.support.server import calling
 
 
 def text_prompt(*words: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from asyncagents.llm.scripted import call, fail, say
 from asyncagents.server.http.sse import RETRY_MS
 from asyncagents.server.serve import ServerOptions, open_server
 from tests.support.delegation import Players, Scenes, allow, launch, task_named, until_quiet
-from tests.support.http import Listener, Served, calling, serve, serving
+from tests.support.http.client import Listener, Served, calling, serve, serving
 from tests.support.runtime import ECHO, PATIENCE, Gate
 
 SCENES: Scenes = {

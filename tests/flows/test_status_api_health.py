@@ -12,7 +12,7 @@ from asyncagents.llm.scripted import ScriptedModel, call, fail, say
 from asyncagents.store.tx import Verb
 from asyncagents.version import VERSION
 from tests.support.delegation import Scenes, launch, task_named, until_quiet, until_rest
-from tests.support.http import serve, serving
+from tests.support.http.client import serve, serving
 from tests.support.runtime import PATIENCE, Gate, open_world
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from aiohttp import ClientSession
 from asyncagents.llm.scripted import call, fail, say
 from tests.flows.test_pages import DOCS, code_blocks
 from tests.support.delegation import Scenes, launch, task_named, until_quiet
-from tests.support.http import Served, serving
+from tests.support.http.client import Served, serving
 from tests.support.runtime import ECHO, PATIENCE
 
 PAGE = "status-api.md"

@@ -25,7 +25,7 @@ from tests.support.delegation import (
     visible,
     with_id,
 )
-from tests.support.http import serving
+from tests.support.http.client import serving
 from tests.support.postgres.database import Server, database
 from tests.support.runtime import ECHO
 

@@ -14,7 +14,7 @@ from asyncagents import ScriptedModel, TelemetryConfig, open_runtime, say
 from asyncagents.engine.observer import NOOP_OBSERVER
 from asyncagents.llm.scripted import call
 from tests.flows.test_pages import DOCS, code_blocks
-from tests.support.http import serving
+from tests.support.http.client import serving
 from tests.support.runtime import ECHO
 from tests.support.telemetry import Collector, said, traced
 

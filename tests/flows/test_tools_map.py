@@ -10,7 +10,7 @@ from asyncagents.config.config import AgentConfig, CommandConfig
 from asyncagents.llm.scripted import call, say
 from tests.flows.test_conversations import serve_coding_project
 from tests.flows.test_session_routes import text_prompt
-from tests.support.server import Caller
+from tests.support.http.server import Caller
 from tests.support.transfer import brought, elsewhere, exported
 
 NO_BASH = {"permission": "bash", "pattern": "*", "action": "deny"}

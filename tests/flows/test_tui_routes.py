@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from asyncagents.server.opencode.tui import _COMMAND_ROUTES
-from tests.support.http import Listener
-from tests.support.server import Caller, calling
+from tests.support.http.client import Listener
+from tests.support.http.server import Caller, calling
 
 
 @pytest.mark.spec("X-01")

@@ -14,7 +14,16 @@ from asyncagents.tools.builtin.webfetch import webfetch
 from tests.support.hostile.address import NEVER, SPELLINGS
 from tests.support.hostile.yard import asks_after_always, coder, judged, yard
 from tests.support.runtime import stage
-from tests.support.web_site import CANARY, Service, leads_to, open_door, processes, says, serve, site
+from tests.support.workspace.web_site import (
+    CANARY,
+    Service,
+    leads_to,
+    open_door,
+    processes,
+    says,
+    serve,
+    site,
+)
 
 EVERYTHING: dict[str, Any] = {"*": "allow", "webfetch": "allow"}
 

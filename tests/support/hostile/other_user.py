@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.support.raw_http import WAIT, Heard
+from tests.support.http.raw import WAIT, Heard
 
 STRANGER = 1234
 takes_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root starts a program of another user")

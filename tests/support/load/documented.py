@@ -34,7 +34,7 @@ from asyncagents.errors import RequestError
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.discovery import Listing
 from tests.support.delegation import launch, sync
-from tests.support.http import serve
+from tests.support.http.client import serve
 from tests.support.runtime import CAREFUL, ECHO, PATIENCE, assert_nothing_is_half_open, later
 from tests.support.webhook.delivery import Service
 

@@ -16,8 +16,8 @@ from aiohttp import ClientSession, ClientTimeout
 from msgspec import Struct
 
 from asyncagents.server.discovery import Listing, find_server
+from tests.support.http.opencode import Hearer, Screen, hearing
 from tests.support.load.board_stream import PATIENCE, Worker, working
-from tests.support.opencode import Hearer, Screen, hearing
 
 HERE = f"directory={quote('/project', safe='')}"
 

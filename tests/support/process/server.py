@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from asyncagents.server.discovery import LISTING_FILE, Listing
-from tests.support.http import Caller, calling
+from tests.support.http.client import Caller, calling
 from tests.support.process.command_line import NOTHING, Desk, ended, said
 
 TRIES = 10

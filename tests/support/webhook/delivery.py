@@ -18,7 +18,7 @@ from asyncagents.engine.tool import AnyTool, Pending
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import call, say
 from asyncagents.server.http.messages import Pairs, Request, Response
-from tests.support.asgi import TOKEN, application, ask
+from tests.support.http.asgi import TOKEN, application, ask
 from tests.support.runtime import PATIENCE, Stage, stage
 
 SCRIPT = {name: [[call("deploy")], [say("Shipped.")]] for name in ("ship", "ship too")}

@@ -16,7 +16,7 @@ from asyncagents.errors import ToolError
 from asyncagents.tools.builtin.edit import EditArgs
 from asyncagents.tools.file.diff import unified_diff
 from asyncagents.tools.file.text_replace import NoMatch, replace_text
-from tests.support.file_tool import SECRET, Desk
+from tests.support.workspace.file_tool import SECRET, Desk
 
 
 @pytest.fixture

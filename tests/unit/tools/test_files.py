@@ -18,7 +18,7 @@ from asyncagents.tools.file.fingerprint import FileState, Fingerprint
 from asyncagents.tools.file.open_beneath import OpenFolder, has_openat2, open_by_openat2, open_by_walk
 from asyncagents.tools.file.path import InsidePath, OutsidePath, ResolvedPath, edit_asks, read_asks
 from asyncagents.tools.file.read_log import CallPlan, ReadLog
-from tests.support.file_tool import SECRET, Desk, swapped
+from tests.support.workspace.file_tool import SECRET, Desk, swapped
 
 OPEN_WAYS = [
     pytest.param(

@@ -15,7 +15,7 @@ from asyncagents.domain.body import encode_body
 from asyncagents.engine.tool import ToolContext
 from asyncagents.errors import ToolError
 from asyncagents.tools.search.list_tree import ListedTree, TreeListing, build_tree
-from tests.support.file_tool import SECRET, Desk
+from tests.support.workspace.file_tool import SECRET, Desk
 
 _NAMES = [
     "a",

@@ -15,7 +15,7 @@ from asyncagents.errors import ToolError
 from asyncagents.tools.search.glob_match import glob_filter
 from asyncagents.tools.search.name_search import NameSearch, search_names
 from asyncagents.tools.search.walk import walk
-from tests.support.file_tool import Desk
+from tests.support.workspace.file_tool import Desk
 
 
 @pytest.fixture

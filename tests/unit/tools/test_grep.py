@@ -18,7 +18,7 @@ from asyncagents.errors import ToolError
 from asyncagents.tools.builtin.grep import grep
 from asyncagents.tools.process.processes import Processes
 from asyncagents.tools.search.grep import GrepResult, GrepSearch, search_lines
-from tests.support.file_tool import SECRET, Desk
+from tests.support.workspace.file_tool import SECRET, Desk
 
 USUAL = LineageRules.from_rules(default_rules())
 

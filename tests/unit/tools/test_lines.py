@@ -11,7 +11,7 @@ from asyncagents.errors import ToolError
 from asyncagents.tools.file import lines
 from asyncagents.tools.file.lines import count_lines, lines_from
 from asyncagents.tools.file.text import MOST_TEXT_LINES
-from tests.support.file_tool import Desk
+from tests.support.workspace.file_tool import Desk
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -8,7 +8,7 @@ import pytest
 
 from asyncagents.errors import ToolError
 from asyncagents.tools.search.gitignore import IgnoreRule, is_ignored, parse_rules
-from tests.support.file_tool import Desk
+from tests.support.workspace.file_tool import Desk
 
 
 @pytest.fixture

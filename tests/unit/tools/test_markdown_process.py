@@ -8,7 +8,7 @@ import pytest
 from asyncagents.errors import ToolError
 from asyncagents.tools.web.markdown import MOST_DEPTH, MOST_WRITTEN, to_markdown
 from asyncagents.tools.web.markdown_process import read_as_markdown
-from tests.support.web_site import Fetcher, open_door, processes, says, site
+from tests.support.workspace.web_site import Fetcher, open_door, processes, says, site
 
 SLOW = "<a b " * 40_000
 """Python's parser takes minutes for it."""

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from asyncagents.domain.call.call import Completed, Failed, Result
 from asyncagents.errors import ToolError
 from asyncagents.tools.builtin.patch import PatchArgs, patch
-from tests.support.file_tool import SECRET, Desk
+from tests.support.workspace.file_tool import SECRET, Desk
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from asyncagents.tools.web.markdown import to_markdown
 from asyncagents.tools.web.public_address import is_public, reach_of
 from asyncagents.tools.web.url import parse_address
 from asyncagents.tools.web.web import open_web
-from tests.support.web_site import PUBLIC, Fetcher, Handler, leads_to, open_door, says, site
+from tests.support.workspace.web_site import PUBLIC, Fetcher, Handler, leads_to, open_door, says, site
 
 PAGE = """<html><head><title>T</title><style>x{}</style></head><body><h1>Title</h1><p>Some <b>bold</b>
 and a <a href="/next">link</a>.</p><script>alert(1)</script>

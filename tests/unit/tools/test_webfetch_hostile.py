@@ -14,7 +14,7 @@ from asyncagents.errors import ToolError
 from asyncagents.tools.builtin.webfetch import MOST_CHARACTERS
 from asyncagents.tools.web.body import MOST_BYTES, decode_body
 from asyncagents.tools.web.url import parse_address
-from tests.support.web_site import (
+from tests.support.workspace.web_site import (
     CANARY,
     PUBLIC,
     Fetcher,

@@ -13,7 +13,7 @@ from asyncagents.tools.web.resolver import NotPublic
 from asyncagents.tools.web.url import parse_address
 from asyncagents.tools.web.web import WebTarget, _open_session, open_web
 from tests.support.hostile.address import NAMES, NEVER, SPELLINGS
-from tests.support.web_site import (
+from tests.support.workspace.web_site import (
     CANARY,
     PUBLIC,
     Fetcher,

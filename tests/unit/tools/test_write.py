@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from asyncagents.errors import ToolError
-from tests.support.file_tool import SECRET, Desk
+from tests.support.workspace.file_tool import SECRET, Desk
 
 
 @pytest.fixture
