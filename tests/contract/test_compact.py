@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import Completed
-from asyncagents.domain.conversation.failure import context_overflow_error, unknown_error
+from asyncagents.domain.conversation.failure import context_overflow_error
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.conversation.part import CompactionPart, TextPart, ToolCompleted, ToolPart
 from asyncagents.domain.conversation.todo import Todo
@@ -12,51 +12,11 @@ from asyncagents.domain.event import SessionCompacted
 from asyncagents.domain.fact import WriteTodos
 from asyncagents.domain.id import MessageId, PartId
 from asyncagents.domain.session_state import SUMMARY_WANTED, Claim, Snapshot
-from asyncagents.domain.step import NewStep, NewSummary, OpenItems, SummaryEnd
 from asyncagents.engine.decide import CallModel, Rest, decide
 from asyncagents.errors import ClaimLost
-from tests.support.store.lab import ALICE, BOB, MODEL, Lab, Step
+from tests.support.store.lab import ALICE, BOB, Lab
 from tests.support.store.row import rewrite_call
-
-
-def build_summary_step(lab: Lab, *, since: int = 1, room: int | None = None) -> NewStep:
-    summary = NewSummary(lab.ids.message(), lab.ids.part(), MODEL, room)
-    return replace(lab.new_step(since), summary=summary)
-
-
-async def start_summary(lab: Lab, claim: Claim, *, room: int | None = None) -> Step:
-    new = build_summary_step(lab, room=room)
-    started = await lab.store.start_step(claim, new)
-    assert started is not None
-    return Step(started, new.request_id)
-
-
-def note_open_items(still: OpenItems) -> str:
-    calls = [call.tool for call in still.calls]
-    return f"open: {calls} {[todo.content for todo in still.todos]} {still.prompt!r}"
-
-
-def build_summary_end(
-    lab: Lab, step: Step, *, text: str = "All that was.", tail: MessageId | None = None, fails: bool = False
-) -> SummaryEnd:
-    end = lab.step_end(step, text=text, error=unknown_error("no") if fails else None)
-    return SummaryEnd(
-        end=end,
-        position=step.started.position,
-        tail_id=tail,
-        note=note_open_items,
-        note_id=lab.ids.part(),
-        go_on="Go on.",
-    )
-
-
-async def answer_first_prompt(lab: Lab) -> tuple[Claim, MessageId]:
-    """A session whose first prompt has been answered and whose second is unread."""
-    session_id, first, claim = await lab.prompted()
-    await lab.end(claim, await lab.step(claim))
-    await lab.store.rest(claim, 10**6, "done")
-    await lab.prompt(session_id, "second")
-    return await lab.claim(session_id), first
+from tests.support.store.step import answer_first_prompt, build_summary_end, start_summary
 
 
 async def wish(lab: Lab, claim: Claim) -> MessageId:

@@ -25,10 +25,10 @@ from asyncagents.domain.id import MessageId, PartId, SessionId
 from asyncagents.errors import Conflict, InvalidInput, NotFound, SessionBusy
 from asyncagents.store.row import require_session, save_session
 from asyncagents.store.tx import Tx
-from tests.contract.test_compact import answer_first_prompt as before_summary
-from tests.contract.test_compact import build_summary_end as summarised
-from tests.contract.test_compact import start_summary as start_summary
 from tests.support.store.lab import POOL, Lab
+from tests.support.store.step import answer_first_prompt as before_summary
+from tests.support.store.step import build_summary_end as summarised
+from tests.support.store.step import start_summary as start_summary
 from tests.support.store.task import parent
 
 

@@ -4,45 +4,16 @@ import pytest
 from msgspec.structs import replace
 
 from asyncagents.domain.call.call import OpenKind
-from asyncagents.domain.conversation.failure import APIError, Failure, aborted_error, api_error
+from asyncagents.domain.conversation.failure import APIError, Failure, aborted_error
 from asyncagents.domain.conversation.message import AssistantMessage
-from asyncagents.domain.conversation.part import RetryPart, RetryTime
+from asyncagents.domain.conversation.part import RetryPart
 from asyncagents.domain.conversation.session import SessionChanges, Tokens
 from asyncagents.domain.conversation.status import Busy, Idle, Retry
 from asyncagents.domain.event import PartUpdated, SessionStatus
 from asyncagents.domain.session_state import Claim
-from asyncagents.domain.step import StepRetry
 from asyncagents.errors import ClaimLost
-from tests.support.store.lab import ALICE, BOB, SPENT, Lab, Step
-
-BUSY = api_error("overloaded", is_retryable=True, status_code=529)
-
-
-def build_retry(
-    lab: Lab, step: Step, *, wait: int = 60_000, said: bool = False, tokens: Tokens | None = None
-) -> StepRetry:
-    message = step.started.message
-    end = lab.step_end(step, text="I beg", finish="error", error=BUSY, tokens=tokens)
-    part = RetryPart(
-        id=lab.ids.part(),
-        session_id=message.session_id,
-        message_id=message.id,
-        attempt=step.started.attempt,
-        error=BUSY,
-        time=RetryTime(created=lab.clock.now()),
-    )
-    return StepRetry(end=replace(end, has_output=said), part=part, next_at=lab.clock.now() + wait)
-
-
-async def fail_first_step(
-    lab: Lab, *, said: bool = False, tokens: Tokens | None = None
-) -> tuple[Claim, Step]:
-    """A session whose first try failed and which waits, nobody running it."""
-    _, _, claim = await lab.prompted()
-    step = await lab.step(claim)
-    snapshot = await lab.store.retry_step(claim, build_retry(lab, step, said=said, tokens=tokens))
-    assert await lab.store.park(claim, snapshot.control.wake_seq)
-    return claim, step
+from tests.support.store.lab import ALICE, BOB, SPENT, Lab
+from tests.support.store.step import BUSY, build_retry, fail_first_step
 
 
 @pytest.mark.spec("C-05", "C-06")

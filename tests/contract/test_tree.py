@@ -6,8 +6,8 @@ from asyncagents.domain.conversation.part import FilePart
 from asyncagents.domain.conversation.session import NewSession
 from asyncagents.domain.event import SessionCreated
 from asyncagents.errors import InvalidInput
-from tests.contract.test_retry import fail_first_step
 from tests.support.store.lab import POOL, PROJECT, Lab
+from tests.support.store.step import fail_first_step
 
 
 async def test_roots_are_listed_newest_first_of_one_project_or_of_all(lab: Lab) -> None:

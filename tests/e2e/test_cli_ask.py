@@ -8,20 +8,16 @@ import pytest
 
 from asyncagents.testing.provider import Reply, Script, ToolUse
 from tests.support.process.command_line import CTRL_C, Desk, on_a_terminal, open_desk
+from tests.support.process.script import (
+    ASK_EDITS,
+    PERMISSION_PROMPT,
+    read_project_file,
+    script_steps,
+    write_use,
+)
 
-PERMISSION_PROMPT = "[?] more > "
 WHICH = "do not answer) > "
 WHY = "ends its turn > "
-ASK_EDITS = {"edit": "ask"}
-
-
-def write_use(name: str, content: str) -> ToolUse:
-    return ToolUse("write", {"filePath": name, "content": content})
-
-
-def script_steps(*calls: ToolUse, text: str = "") -> Script:
-    """One step for each call, and the end."""
-    return {"go": [*(Reply(text=text, tools=(call,)) for call in calls), Reply(text="Done.")]}
 
 
 def beside_a_slow_one(asking: ToolUse) -> Script:
@@ -37,11 +33,6 @@ def put_slow(desk: Desk) -> None:
         "#!/bin/sh\necho begun\nwhile ! test -e a.txt; do sleep 0.05; done\necho over\nexit 3\n"
     )
     script.chmod(0o755)
-
-
-def read_project_file(desk: Desk, name: str) -> str | None:
-    path = desk.project / name
-    return path.read_text() if path.exists() else None
 
 
 @pytest.mark.spec("X-06", "A-04")

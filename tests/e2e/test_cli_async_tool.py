@@ -10,9 +10,10 @@ from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock
 from asyncagents.testing.clock import FakeClock
 from asyncagents.testing.provider import Reply, Script, ToolUse
-from tests.flows.test_pages import code_blocks
+from tests.support.page import code_blocks
 from tests.support.process.command_line import Desk, open_desk
-from tests.support.runtime import later, open_world
+from tests.support.runtime import open_world
+from tests.support.tool import later
 
 DEPLOYS = Reply(text="I will.", tools=(ToolUse(name="deploy", args={"version": "v2"}),))
 SCRIPT: Script = {"ship": [DEPLOYS, Reply(text="So much for v2.")]}

@@ -7,8 +7,14 @@ from pathlib import Path
 
 from asyncagents import SessionId
 from asyncagents.testing.provider import Reply
-from tests.e2e.test_cli_ask import ASK_EDITS, PERMISSION_PROMPT, read_project_file, script_steps, write_use
 from tests.support.process.command_line import Desk, ended, on_a_terminal, open_desk, said, slow
+from tests.support.process.script import (
+    ASK_EDITS,
+    PERMISSION_PROMPT,
+    read_project_file,
+    script_steps,
+    write_use,
+)
 from tests.support.process.serve_kit import Server, serving
 
 ELSEWHERE = ("--data-dir", "elsewhere")

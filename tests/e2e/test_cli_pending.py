@@ -6,47 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from asyncagents import SessionId
-from asyncagents.testing.provider import Reply, Script, ToolUse
-from tests.support.process.command_line import Desk, Ran, on_a_terminal, open_desk
+from asyncagents.testing.provider import ToolUse
+from tests.support.process.command_line import on_a_terminal, open_desk
+from tests.support.process.script import DEPLOY, SHIP_TOOLS, run_until_parked, script_step
 
-SHIP_TOOLS = '''
-from asyncagents import Pending, ToolContext, ToolResult, approval, async_tool
-
-
-def of_a_version(result: ToolResult) -> str | None:
-    return None if result.output.startswith("v") else "a version begins with v"
-
-
-@async_tool(seconds=3600, validate_result=of_a_version)
-def deploy(version: str) -> Pending:
-    """Bring a version to the servers."""
-    return Pending(note=f"queued {version}", external_ref="job-7")
-
-
-@approval(who="release managers", seconds=4 * 3600)
-def may_ship(version: str) -> str:
-    """Ask whether a version may go out."""
-    return f"May {version} go out?"
-'''
-DEPLOY = ToolUse("deploy", {"version": "v2"})
 MAY = ToolUse("may_ship", {"version": "v2"})
-
-
-def script_step(*calls: ToolUse) -> Script:
-    return {"go": [Reply(text="I will.", tools=calls), Reply(text="Done.")]}
-
-
-async def run_until_parked(desk: Desk, *words: str) -> tuple[Ran, SessionId, list[str]]:
-    """A run that ends with calls open: how it ended, and their ids."""
-    folder = desk.project / ".asyncagents" / "tools"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "ship.py").write_text(SHIP_TOOLS)
-    ran = await desk.run("run", *(words or ("go",)))
-    assert ran.code == 3, ran.err
-    (session,) = (await desk.run("sessions", "--json")).json
-    listed = (await desk.run("pending", "--json")).json
-    return ran, session["id"], [row["id"] for row in listed]
 
 
 @pytest.mark.spec("P-04", "P-05", "X-06")

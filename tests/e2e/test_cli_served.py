@@ -7,10 +7,17 @@ import pytest
 
 from asyncagents import SessionId
 from asyncagents.domain.conversation.status import Idle
-from tests.e2e.test_cli_ask import ASK_EDITS, script_steps, write_use
-from tests.e2e.test_cli_pending import DEPLOY, run_until_parked, script_step
-from tests.e2e.test_cli_tasks import FAN_OUT, list_task_trees
 from tests.support.process.command_line import ended, open_desk, said, slow
+from tests.support.process.script import (
+    ASK_EDITS,
+    DEPLOY,
+    FAN_OUT,
+    list_task_trees,
+    run_until_parked,
+    script_step,
+    script_steps,
+    write_use,
+)
 from tests.support.process.serve_kit import serving
 
 

@@ -6,23 +6,17 @@ import signal
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.testing.provider import Provider, Reply, Script, ToolUse
-from tests.support.process.command_line import CTRL_C, Desk, ended, on_a_terminal, open_desk, said
+from tests.support.process.command_line import CTRL_C, ended, on_a_terminal, open_desk, said
+from tests.support.process.script import FAN_OUT, launch_use, list_task_trees
 
 HANG = Reply(text="never", hang_at=1)
 WRITES = ToolUse(name="bash", args={"command": "touch a.txt", "description": "make a file"})
 LOOKS = ToolUse(name="list", args={"path": "."})
-
-
-def launch_use(description: str, prompt: str) -> ToolUse:
-    return ToolUse(
-        name="asyncagents_task", args={"description": description, "prompt": prompt, "agent": "general"}
-    )
 
 
 STUCK: Script = {
@@ -33,15 +27,6 @@ STUCK: Script = {
     ],
     "stay": [Reply(text="", tools=(LOOKS,)), HANG],
 }
-FAN_OUT: Script = {
-    "Fan out": [
-        Reply(text="", tools=(launch_use("Read A", "go"), launch_use("Read B", "go"))),
-        Reply(text="Waiting."),
-        *[Reply(text="All are in.")] * 2,
-    ],
-    "go": [Reply(text="It is 1.")],
-    "And more?": [Reply(text="It is 2.")],
-}
 ASKED = 6
 """The root twice, each of its tasks twice."""
 
@@ -49,11 +34,6 @@ ASKED = 6
 async def stuck(provider: Provider) -> None:
     """Until both tasks are asked, for ever."""
     await provider.wait_for(lambda: provider.asked >= ASKED and provider.active == 2)
-
-
-async def list_task_trees(desk: Desk, *words: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = (await desk.run("tasks", "--json", *words)).json
-    return found
 
 
 @pytest.mark.spec("T-05", "X-09")

@@ -9,7 +9,7 @@ from asyncagents import CallId, ScriptedModel, SessionId, call, open_runtime, sa
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.testing.provider import Reply
 from tests.support.process.command_line import Desk, open_desk
-from tests.support.runtime import CAREFUL, later
+from tests.support.tool import CAREFUL, later
 
 
 async def leave_waiting(desk: Desk) -> tuple[SessionId, CallId]:

@@ -7,7 +7,7 @@ import pytest
 from asyncagents import ScriptedModel, open_runtime
 from asyncagents.llm.scripted import call, say
 from tests.support.process.command_line import Desk, open_desk
-from tests.support.runtime import later
+from tests.support.tool import later
 from tests.support.webhook.receiver import HERE, receiving, until_state
 
 SCRIPT = {"ship": [[call("deploy")], [say("Shipped.")]]}

@@ -2,25 +2,12 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from asyncagents.client import open_client
-from asyncagents.domain.conversation.entry import MessageWithParts
-from asyncagents.domain.conversation.message import Message, UserMessage
-from asyncagents.domain.conversation.part import Part, ReasoningPart, TextPart
-from asyncagents.domain.event import (
-    Event,
-    MessageRemoved,
-    MessageUpdated,
-    PartDelta,
-    PartRemoved,
-    PartUpdated,
-)
-from asyncagents.domain.id import MessageId, PartId
+from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.testing.provider import Reply
+from tests.support.http.sdk import EventMirror
 from tests.support.process.command_line import PATIENCE, Desk, open_desk
 from tests.support.process.serve_kit import serving
 
@@ -31,57 +18,6 @@ DELTAS = 25
 SCRIPT = {
     f"no. {n}": [Reply(text=f"Answer {n}: " + "word " * 20, chunks=20, gap=0.005)] for n in range(PROMPTS)
 }
-
-
-class EventMirror:
-    """What a program shows that only listens."""
-
-    def __init__(self) -> None:
-        self.messages: dict[MessageId, Message] = {}
-        self.parts: dict[PartId, Part] = {}
-        self.deltas = 0
-        self._more = asyncio.Event()
-
-    async def listen(self, events: AsyncIterator[Event]) -> None:
-        async for event in events:
-            self._take(event)
-            self._more.set()
-
-    def _take(self, event: Event) -> None:
-        match event:
-            case MessageUpdated(info=info):
-                self.messages[info.id] = info
-            case MessageRemoved(message_id=message_id):
-                self.messages.pop(message_id, None)
-            case PartUpdated(part=part) if part.id is not None:
-                self.parts[part.id] = part  # type: ignore[assignment]
-            case PartRemoved(part_id=part_id):
-                self.parts.pop(part_id, None)
-            case PartDelta(part_id=part_id, offset=offset, delta=delta):
-                self.deltas += 1
-                part = self.parts[part_id]
-                assert isinstance(part, TextPart | ReasoningPart)
-                if offset == len(part.text):
-                    self.parts[part_id] = replace(part, text=part.text + delta)
-            case _:
-                pass
-
-    async def until(self, deltas: int) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while self.deltas < deltas:
-                self._more.clear()
-                await self._more.wait()
-
-    async def until_shows(self, entries: tuple[MessageWithParts, ...]) -> None:
-        """All of it, and nothing else."""
-        async with asyncio.timeout(PATIENCE):
-            while not self._shows(entries):
-                self._more.clear()
-                await self._more.wait()
-
-    def _shows(self, entries: tuple[MessageWithParts, ...]) -> bool:
-        messages = {entry.info.id: entry.info for entry in entries}
-        return self.messages == messages and self.parts == {p.id: p for e in entries for p in e.parts}
 
 
 async def serve_and_kill(desk: Desk, screen: EventMirror, over: asyncio.Event) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from asyncagents.testing.provider import Reply, Script, ToolUse
+from tests.support.http.opencode import tool_outputs
 from tests.support.process.command_line import Desk, ended, open_desk
 from tests.support.process.server import served
 
@@ -69,11 +70,6 @@ def prepare(desk: Desk, **more: Any) -> None:
         permission={"*": "allow", "unclear_command": "allow", "external_directory": "allow"}, **more
     )
     (desk.project / "peek.py").write_text(PEEK.replace("TAG", tag(desk)))
-
-
-def tool_outputs(messages: list[Any]) -> list[str]:
-    parts = [part for entry in messages for part in entry["parts"] if part["type"] == "tool"]
-    return [part["state"].get("output") or part["state"].get("error", "") for part in parts]
 
 
 def secrets(desk: Desk, texts: list[str]) -> set[str]:

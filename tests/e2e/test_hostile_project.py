@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from asyncagents.testing.provider import Reply, ToolUse
-from tests.e2e.test_serve_stop import build_client, create_prompted_session
+from tests.support.kills.serve_client import build_client, create_prompted_session
 from tests.support.kills.serve_kills import descendants, until_dead
 from tests.support.load.hostile_project import Person, make_hostile, open_stage, run
 from tests.support.process.command_line import PATIENCE, open_desk

@@ -9,7 +9,7 @@ import pytest
 
 from asyncagents.testing.provider import Reply, Script, ToolUse
 from asyncagents.tools.process.processes import find_bwrap
-from tests.e2e.test_environment import tool_outputs
+from tests.support.http.opencode import tool_outputs
 from tests.support.process.command_line import Desk, open_desk
 from tests.support.process.server import served
 

@@ -10,7 +10,7 @@ from asyncagents.testing.provider import Reply
 from tests.support.http.client import Told
 from tests.support.process.command_line import Desk, ended, open_desk, said
 from tests.support.process.server import Server, served
-from tests.support.runtime import PATIENCE
+from tests.support.wait import PATIENCE
 
 SAID = {"parts": [{"type": "text", "text": "More"}]}
 UNSET = "there is no model to ask: set a key such as ANTHROPIC_API_KEY or OPENAI_API_KEY"

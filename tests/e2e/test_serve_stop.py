@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import random
 import signal
 import socket
 import stat
@@ -13,7 +12,11 @@ import pytest
 from asyncagents.server.discovery import find_server
 from asyncagents.testing.provider import Reply, ToolUse
 from tests.support.http.raw import Wire
-from tests.support.kills.serve_client import Client, Outside
+from tests.support.kills.serve_client import (
+    build_client,
+    create_prompted_session,
+    prompt_body,
+)
 from tests.support.kills.serve_kills import descendants, until_dead
 from tests.support.process.command_line import open_desk
 from tests.support.process.serve_kit import Server, serving
@@ -134,22 +137,8 @@ async def test_the_token_is_seen_in_no_list_of_processes_and_in_nothing_that_is_
     assert not [text for text in (*seen, doctor.out, doctor.err, said, server.url) if token in text]
 
 
-def build_client(data: Path) -> Client:
-    return Client(data, Outside(), random.Random(0))
-
-
 def _token(data: Path) -> str:
     return str(json.loads((data / "server.json").read_text())["token"])
-
-
-def prompt_body(text: str) -> bytes:
-    return json.dumps({"parts": [{"type": "text", "text": text}]}).encode()
-
-
-async def create_prompted_session(client: Client, text: str) -> str:
-    session = await client.ask("POST", "/session", {"title": text})
-    await client.ask("POST", f"/session/{session['id']}/prompt_async", json.loads(prompt_body(text)))
-    return str(session["id"])
 
 
 async def _until_child(server: Server) -> None:

@@ -33,7 +33,9 @@ from asyncagents.llm.model import (
     UserTurn,
 )
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
-from tests.support.runtime import CAREFUL, PATIENCE, Gate, Stage, Text, answer_of, echo, later, roles, stage
+from tests.support.runtime import Stage, answer_of, roles, stage
+from tests.support.tool import CAREFUL, Gate, Text, echo, later
+from tests.support.wait import PATIENCE
 
 HANGS = {"go": [[say("I beg"), pause(3600)]], "next": [[say("Here.")]]}
 GATED = {"go": [[call("gate")]], "next": [[say("Here.")]]}

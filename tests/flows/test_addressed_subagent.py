@@ -9,9 +9,8 @@ from asyncagents.config.config import AgentConfig
 from asyncagents.domain.event import SessionIdle
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import call, say
-from tests.flows.test_conversations import serve_coding_project
-from tests.flows.test_session_routes import entry_text, text_prompt
-from tests.flows.test_tools_map import create_session
+from tests.support.http.coding import create_session, serve_coding_project
+from tests.support.http.opencode import entry_text, text_prompt
 from tests.support.http.server import Caller
 
 SCRIPT = {

@@ -38,7 +38,8 @@ from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
-from tests.support.runtime import PATIENCE, Ears, Stage, stage
+from tests.support.runtime import Ears, Stage, stage
+from tests.support.wait import PATIENCE
 
 SCRIPT = {
     "ship": [[call("may_ship", version="v2")], [say("Noted.")]],

@@ -1,42 +1,13 @@
 """What was answered with always is listed and withdrawn from every door, and no longer counts then."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from asyncagents.app.runtime import open_runtime
-from asyncagents.client.client import Client, open_client
-from asyncagents.config.config import Config
-from asyncagents.domain.event import PermissionAsked
 from asyncagents.errors import InvalidInput, NotFound
-from asyncagents.llm.scripted import Script, call, say
-from tests.support.http.client import Caller, serve
-from tests.support.runtime import Stage, stage
-
-APPROVAL_CALLS = [call("bash", command="echo a"), call("read", filePath=".env")]
-APPROVAL_SCRIPT: Script = {word: [list(APPROVAL_CALLS), [say("Done.")]] for word in ("go", "again", "more")}
-
-
-@asynccontextmanager
-async def serve_approvals(tmp_path: Path) -> AsyncIterator[tuple[Stage, Caller, Client]]:
-    """A session whose two asks were answered with always, and a server before it."""
-    data, project = tmp_path / "data", tmp_path / "project"
-    project.mkdir()
-    (project / ".env").write_text("KEY=1\n")
-    coding = Config(data_dir=data, permission={"bash": "ask"})
-    async with (
-        stage(data, APPROVAL_SCRIPT, coding=coding, directory=project) as at,
-        serve(at.runtime, data) as caller,
-        open_client(data=data) as client,
-    ):
-        await at.runtime.send(at.session_id, "go")
-        for _ in APPROVAL_CALLS:
-            asked = await at.ears.until(PermissionAsked)
-            await at.runtime.answer(asked.request.id, "always")
-        await at.runtime.wait(at.session_id)
-        yield at, caller, client
+from tests.support.http.sdk import serve_approvals
+from tests.support.runtime import Stage
 
 
 async def asked_again(at: Stage, word: str) -> list[str]:

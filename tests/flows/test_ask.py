@@ -26,7 +26,8 @@ from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import call, say
-from tests.support.runtime import CAREFUL, ECHO, Gate, Stage, Text, answer_of, echo, later, stage
+from tests.support.runtime import Stage, answer_of, stage
+from tests.support.tool import CAREFUL, ECHO, Gate, Text, echo, later
 
 COLOUR = Question(
     question="Which colour?", header="Colour", options=(Option(label="red", description="warm"),)

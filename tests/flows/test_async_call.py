@@ -20,7 +20,9 @@ from asyncagents.errors import AlreadySettled, NotFound
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.store.tx import Verb
-from tests.support.runtime import ECHO, PATIENCE, Ears, Gate, Nothing, Stage, later, open_world, stage
+from tests.support.runtime import Ears, Stage, open_world, stage
+from tests.support.tool import ECHO, Gate, Nothing, later
+from tests.support.wait import PATIENCE
 
 T = TypeVar("T")
 DEPLOY = later("deploy", note="queued as #7")

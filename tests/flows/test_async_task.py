@@ -23,7 +23,8 @@ from tests.support.delegation import (
     until_quiet,
     with_id,
 )
-from tests.support.runtime import ECHO, Gate, Stage
+from tests.support.runtime import Stage
+from tests.support.tool import ECHO, Gate
 
 
 async def _read(at: Stage) -> str:

@@ -20,7 +20,8 @@ from asyncagents.engine.tool import Pending
 from asyncagents.llm.model import ToolTurn
 from asyncagents.server.rate_limit import BURST
 from tests.support.http.client import Caller, Told, serve
-from tests.support.runtime import PATIENCE, Stage, stage
+from tests.support.runtime import Stage, stage
+from tests.support.wait import PATIENCE
 from tests.support.webhook.delivery import (
     ERROR,
     PENDING,

@@ -34,7 +34,8 @@ from asyncagents.errors import Conflict, Unavailable
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.testing.clock import FakeClock
-from tests.support.runtime import PATIENCE, Ears, Stage, open_world, stage
+from tests.support.runtime import Ears, Stage, open_world, stage
+from tests.support.wait import PATIENCE
 
 SCRIPT = {"ship": [[call("deploy", target="staging")], [say("Shipped.")]]}
 HOUR = 3_600_000

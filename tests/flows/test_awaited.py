@@ -8,7 +8,8 @@ from asyncagents.client.client import open_client
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.serve import ServerOptions, open_server
 from asyncagents.testing.clock import FakeClock
-from tests.support.runtime import CAREFUL, open_world
+from tests.support.runtime import open_world
+from tests.support.tool import CAREFUL
 
 
 @async_tool(seconds=3600)

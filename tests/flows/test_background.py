@@ -21,7 +21,8 @@ from tests.support.delegation import (
     until_quiet,
     with_id,
 )
-from tests.support.runtime import ECHO, Gate, Stage, answer_of
+from tests.support.runtime import Stage, answer_of
+from tests.support.tool import ECHO, Gate
 
 WORK: Scenes = {"a": [[call("gate")], [say("A is 1.")]]}
 

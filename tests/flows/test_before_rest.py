@@ -17,7 +17,8 @@ from asyncagents.engine.runner import Continue, RestVerdict
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.model import ModelTurn, TextBlock, UserTurn
 from asyncagents.llm.scripted import call, fail, pause, say
-from tests.support.runtime import CAREFUL, answer_of, later, stage
+from tests.support.runtime import answer_of, stage
+from tests.support.tool import CAREFUL, later
 
 REPORT = Completed("all green")
 

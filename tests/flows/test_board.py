@@ -16,7 +16,8 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import Closed, InvalidInput, NotFound
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
 from tests.support.delegation import Scenes, child_of, launch, office, until_quiet
-from tests.support.runtime import ECHO, PATIENCE, Gate
+from tests.support.tool import ECHO, Gate
+from tests.support.wait import PATIENCE
 
 SCENES: Scenes = {
     "go": [[launch("A", "a")], [say("Off.")], *[[say("Told.")]] * 4],

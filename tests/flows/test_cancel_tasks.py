@@ -29,7 +29,8 @@ from tests.support.delegation import (
     visible,
     with_id,
 )
-from tests.support.runtime import Gate, Stage, answer_of, later
+from tests.support.runtime import Stage, answer_of
+from tests.support.tool import Gate, later
 
 BASE: Scenes = {
     "go": [[launch("A", "a")], [say("Off.")], [say("I saw.")], [say("I saw more.")]],

@@ -10,15 +10,20 @@ from asyncagents.config.config import AgentConfig
 from asyncagents.domain.conversation.status import Busy
 from asyncagents.domain.event import QuestionAsked, TaskCompleted
 from asyncagents.llm.scripted import say
-from tests.flows.test_delegation_rules import (
+from tests.support.delegation import (
     ASK_QUESTION,
+    Scenes,
+    child_of,
     launch_agent,
     open_delegation_project,
+    outputs,
     requests_of,
+    task_named,
     tool_names,
+    until_quiet,
 )
-from tests.support.delegation import Scenes, child_of, outputs, task_named, until_quiet
-from tests.support.runtime import PATIENCE, Stage
+from tests.support.runtime import Stage
+from tests.support.wait import PATIENCE
 
 SCENES: Scenes = {
     "go": [[launch_agent("task", "general")], [say("Ok.")], [say("Told.")]],

@@ -1,78 +1,23 @@
 """A child may do what its parent could when it launched it, or less, whatever the parent may do later."""
 
-import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from asyncagents.config.config import AgentConfig, CommandConfig, Config, DelegationConfig
+from asyncagents.config.config import CommandConfig
 from asyncagents.domain.conversation.part_input import SubtaskInput
 from asyncagents.domain.conversation.session import LaunchRights, Rule, SessionChanges
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.llm.model import ChatRequest, UserTurn
-from asyncagents.llm.scripted import ScriptLine, ScriptStep, call, say
-from tests.flows.test_project import create_repository
-from tests.support.delegation import Players, Scenes, child_of, ids, until_quiet
-from tests.support.runtime import PATIENCE, Gate, Stage, stage
+from asyncagents.llm.scripted import ScriptStep, call, say
+from tests.support.delegation import Scenes, child_of, ids, launch_agent, until_quiet
+from tests.support.rights import AGENTS, IDLE, WRITE, open_gated_stage
 from tests.support.transfer import brought, elsewhere, exported
 
-ALLOW_EDITS: dict[str, Any] = {"edit": "allow", "bash": "allow", "unclear_command": "allow"}
-ALLOW_TASKS: dict[str, Any] = {**ALLOW_EDITS, "task": "allow"}
-AGENTS = {
-    "worker": AgentConfig(mode="all", description="Works.", permission=ALLOW_EDITS),
-    "lead": AgentConfig(mode="all", description="Leads.", permission=ALLOW_TASKS),
-}
-WRITE = call("write", filePath="a.txt", content="mine")
 TRY: list[ScriptStep] = [[call("gate")], [WRITE], [say("Tried.")]]
-IDLE: list[ScriptStep] = [[say("Fine.")]]
-
-
-def launch_agent(tool: str, agent: str = "worker", prompt: str = "look", **more: Any) -> ScriptLine:
-    name = "subagent_type" if tool == "task" else "agent"
-    return call(tool, description=more.pop("description", "Job"), prompt=prompt, **{name: agent}, **more)
-
-
-class GatedStage:
-    """A stage whose children stop at a gate before they try to write `a.txt`."""
-
-    def __init__(self, at: Stage, gate: Gate, root: Path) -> None:
-        self.at = at
-        self.runtime = at.runtime
-        self.gate = gate
-        self.root = root
-
-    async def say(self, text: str, agent: str | None, **more: Any) -> None:
-        async with asyncio.timeout(PATIENCE):
-            await self.runtime.prompt(self.at.session_id, text, agent=agent, **more)
-
-    async def begin(self, text: str, agent: str, **more: Any) -> None:
-        """Until a child stands at the gate."""
-        await self.runtime.send(self.at.session_id, text, agent=agent, **more)
-        await self.gate.until_started()
-
-    async def let_go(self) -> None:
-        self.gate.go.set()
-        await until_quiet(self.runtime, self.at.session_id)
-
-    @property
-    def wrote(self) -> bool:
-        return (self.root / "a.txt").exists()
-
-
-@asynccontextmanager
-async def open_gated_stage(tmp_path: Path, scenes: Scenes, **config: Any) -> AsyncIterator[GatedStage]:
-    root, gate = tmp_path / "project", Gate("gate", effect="none")
-    create_repository(root, {"b.txt": ""})
-    config.setdefault("agent", AGENTS)
-    coding = Config(data_dir=tmp_path / "data", delegation=DelegationConfig(tools="both"), **config)
-    async with stage(
-        tmp_path / "data", Players(scenes), tools=[gate.tool], coding=coding, directory=root, undoes=True
-    ) as at:
-        yield GatedStage(at, gate, root)
 
 
 def in_a_fork(own: ScriptStep, forked: ScriptStep) -> Callable[[ChatRequest], ScriptStep]:

@@ -2,13 +2,11 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from asyncagents.client.client import Client, open_client
+from asyncagents.client.client import open_client
 from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.status import Idle, WaitingAsync
 from asyncagents.domain.event import (
@@ -23,26 +21,16 @@ from asyncagents.domain.event import (
 from asyncagents.domain.http_shapes import SentFile
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.task.board import BoardSnapshot
-from asyncagents.engine.tool import AnyTool
 from asyncagents.errors import Conflict, InvalidInput, NotFound, Unauthorized, Unavailable
 from asyncagents.llm.scripted import Script, call, say
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.support.runtime import CAREFUL, PATIENCE, Gate, Stage, later, stage
+from tests.support.http.sdk import open_attached_client
+from tests.support.runtime import stage
+from tests.support.tool import CAREFUL, Gate, later
+from tests.support.wait import PATIENCE
 
 HELLO: Script = {"hi": [[say("Hel", "lo.")]], "again": [[say("Again.")]]}
 NOWHERE = SessionId("ses_none")
-
-
-@asynccontextmanager
-async def open_attached_client(
-    data: Path, script: Script, *tools: AnyTool
-) -> AsyncIterator[tuple[Client, Stage]]:
-    async with (
-        stage(data, script, tools=tools) as at,
-        open_server(at.runtime, data, ServerOptions(port=0), directory=data),
-        open_client(data=data) as client,
-    ):
-        yield client, at
 
 
 async def test_a_session_is_begun_prompted_read_and_deleted(tmp_path: Path) -> None:

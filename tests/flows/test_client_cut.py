@@ -17,10 +17,12 @@ from asyncagents.domain.task.view import BackgroundTask
 from asyncagents.errors import NotFound, Unavailable
 from asyncagents.llm.scripted import Script, call, say
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.e2e.test_client_kills import EventMirror
 from tests.support.delegation import launch, office
 from tests.support.http.cutting_proxy import Cutter, cutting
-from tests.support.runtime import CAREFUL, PATIENCE, Gate, Stage, later, stage
+from tests.support.http.sdk import EventMirror
+from tests.support.runtime import Stage, stage
+from tests.support.tool import CAREFUL, Gate, later
+from tests.support.wait import PATIENCE
 
 PROMPTS = 30
 MUCH = 6_000

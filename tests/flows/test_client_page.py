@@ -19,9 +19,10 @@ from asyncagents.domain.id import SessionId
 from asyncagents.engine.tool import Tool
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.flows.test_client import open_attached_client
-from tests.flows.test_pages import DOCS, code_blocks
-from tests.support.runtime import PATIENCE, Text, asks_first, echo
+from tests.support.http.sdk import open_attached_client
+from tests.support.page import DOCS, code_blocks
+from tests.support.tool import Text, asks_first, echo
+from tests.support.wait import PATIENCE
 
 PAGE = (DOCS / "client.md").read_text(encoding="utf-8")
 PROGRAM, PIECES = code_blocks("client.md")

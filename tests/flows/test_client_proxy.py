@@ -12,7 +12,8 @@ from asyncagents.errors import Unavailable
 from asyncagents.llm.scripted import say
 from asyncagents.server.serve import ServerOptions, open_server
 from tests.support.http.cutting_proxy import Cutter
-from tests.support.runtime import PATIENCE, stage
+from tests.support.runtime import stage
+from tests.support.wait import PATIENCE
 
 PAGE = "<html><body><h1>502 Bad Gateway</h1></body></html>"
 

@@ -1,8 +1,7 @@
 """A conversation that is too long for its model is summarised, and goes on."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +10,22 @@ from msgspec.structs import replace
 
 from asyncagents import Completed, Tool, ToolContext, open_runtime
 from asyncagents.config.config import AgentConfig, Config
-from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.failure import ContextOverflowError, UnknownError
 from asyncagents.domain.conversation.message import AssistantMessage, ModelRef, UserMessage
 from asyncagents.domain.conversation.part import CompactionPart, TextPart, ToolCompleted, ToolPart
 from asyncagents.domain.conversation.session import CacheTokens, Tokens
-from asyncagents.domain.event import Event, SessionCompacted, SessionIdle
-from asyncagents.domain.id import SessionId
-from asyncagents.domain.session_state import Control
+from asyncagents.domain.event import SessionCompacted, SessionIdle
 from asyncagents.domain.window import Window
 from asyncagents.engine.model_input import CLEARED, SUMMARISED
-from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.step.compaction import EMPTY_SUMMARY, NOTHING_TO_SUMMARISE
 from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.llm.model import ChatRequest, ModelTurn, StepFinish, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, fail, say
-from tests.flows.test_subtask import FIND_SUBTASK, GO_ON, build_task_tool
+from tests.support.compaction import CompactionStage, open_compaction_stage, request_text
 from tests.support.model import Reader, for_summary, read
-from tests.support.runtime import PATIENCE, Ears, Text, answer_of, later
+from tests.support.runtime import Ears, answer_of
+from tests.support.tool import FIND_SUBTASK, GO_ON, Text, build_task_tool, later
+from tests.support.wait import PATIENCE
 
 SMALL = Window(context=4_000, output=1_000)
 LARGE = Window(context=200_000, output=64_000)
@@ -41,42 +38,6 @@ async def _much(args: Text, context: ToolContext) -> Completed:
 
 
 MUCH: Tool[Text] = Tool("much", Text, _much, effect="none")
-
-
-class CompactionStage:
-    def __init__(self, runtime: Runtime, session_id: SessionId, model: Reader) -> None:
-        self.runtime = runtime
-        self.session_id = session_id
-        self.model = model
-        self.events: list[Event] = []
-
-    async def prompt(self, text: str) -> MessageWithParts:
-        async with asyncio.timeout(PATIENCE):
-            return await self.runtime.prompt(self.session_id, text)
-
-    async def compact(self, focus: str = "") -> MessageWithParts:
-        async with asyncio.timeout(PATIENCE):
-            return await self.runtime.compact(self.session_id, focus)
-
-    async def control(self) -> Control:
-        return await self.runtime._store.control(self.session_id)
-
-
-@asynccontextmanager
-async def open_compaction_stage(
-    data: Path, model: Reader, *tools: Tool[Any]
-) -> AsyncIterator[CompactionStage]:
-    async with open_runtime(data, model=model, tools=tools, policy=_allow) as runtime:
-        session = await runtime.create_session(directory=data)
-        yield CompactionStage(runtime, session.id, model)
-
-
-def _allow(ask: object, context: object) -> Any:
-    return "allow"
-
-
-def request_text(request: ChatRequest) -> str:
-    return "\n".join(told.text for told in request.messages if isinstance(told, UserTurn))
 
 
 def chatty(request: ChatRequest) -> Sequence[ScriptLine]:

@@ -3,8 +3,6 @@
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,32 +10,21 @@ import pytest
 from aiohttp import ClientSession, ClientTimeout
 
 from asyncagents.app.assemble import Setup
-from asyncagents.config.config import AgentConfig, Config
+from asyncagents.config.config import AgentConfig
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.event import MessageRemoved, PermissionAsked, SessionIdle, SessionUpdated
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.flows.test_project import create_repository
-from tests.flows.test_session_routes import entry_text, text_prompt
+from tests.support.http.coding import GREETINGS, serve_coding_project
+from tests.support.http.opencode import entry_text, text_prompt
 from tests.support.http.server import Caller, calling
-from tests.support.runtime import CAREFUL, PATIENCE, Ears, Gate, Stage, open_world
+from tests.support.runtime import Ears, Stage, open_world
+from tests.support.tool import CAREFUL, Gate
+from tests.support.wait import PATIENCE
 
-GREETINGS = {"hi": [[say("Hello.")]], "again": [[say("Again.")]], "more": [[say("More.")]]}
 PARROT = {"providerID": "scripted", "modelID": "parrot"}
-
-
-@asynccontextmanager
-async def serve_coding_project(
-    tmp_path: Path, script: Any = GREETINGS, **config: Any
-) -> AsyncIterator[Caller]:
-    root = tmp_path / "project"
-    create_repository(root, {})
-    model = ScriptedModel(script)
-    settings = Config(data_dir=tmp_path / "data", **config)
-    async with calling(tmp_path / "data", model, coding=settings, directory=root) as at:
-        yield at
 
 
 async def spoken(at: Caller, *prompts: str) -> str:

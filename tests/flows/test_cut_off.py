@@ -7,7 +7,9 @@ import pytest
 
 from asyncagents.domain.session_state import CLAIM_LIMIT
 from asyncagents.llm.scripted import call, say
-from tests.support.runtime import PATIENCE, Gate, answer_of, stage
+from tests.support.runtime import answer_of, stage
+from tests.support.tool import Gate
+from tests.support.wait import PATIENCE
 
 
 @pytest.mark.spec("X-10")

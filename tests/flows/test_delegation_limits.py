@@ -29,7 +29,8 @@ from tests.support.delegation import (
     until_quiet,
     visible,
 )
-from tests.support.runtime import Gate, Stage, later
+from tests.support.runtime import Stage
+from tests.support.tool import Gate, later
 
 
 def begun(at: Stage) -> list[str]:

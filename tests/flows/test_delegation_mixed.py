@@ -34,7 +34,8 @@ from tests.support.delegation import (
     visible,
     with_id,
 )
-from tests.support.runtime import Gate, Nothing, Stage, answer_of, stage
+from tests.support.runtime import Stage, answer_of, stage
+from tests.support.tool import Gate, Nothing
 
 
 class Held(Players):

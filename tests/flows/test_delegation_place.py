@@ -24,23 +24,26 @@ from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptStep, call, say
 from asyncagents.plugins.api import PluginContext, PluginHooks
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
-from tests.flows.test_delegation_rules import launch_agent, open_delegation_project, requests_of
-from tests.flows.test_project import create_repository
-from tests.flows.test_todo_enforcer import OPEN_TODOS, read_nudges, write_todos
 from tests.support.delegation import (
     Players,
     Scenes,
     allow,
     child_of,
     launch,
+    launch_agent,
     notices_of,
+    open_delegation_project,
     outputs,
+    requests_of,
     task_named,
     until_quiet,
     visible,
 )
 from tests.support.model import Reader, for_summary
-from tests.support.runtime import PATIENCE, Gate, stage
+from tests.support.project import create_repository
+from tests.support.runtime import stage
+from tests.support.tool import OPEN_TODOS, Gate, read_nudges, write_todos
+from tests.support.wait import PATIENCE
 
 
 @pytest.mark.spec("D-11", "D-01")

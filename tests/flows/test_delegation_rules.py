@@ -1,61 +1,33 @@
 """Who may launch whom, what children may do, and where what they ask for is asked."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from asyncagents.config.config import AgentConfig, Config, DelegationConfig, NoticesConfig
+from asyncagents.config.config import AgentConfig, DelegationConfig, NoticesConfig
 from asyncagents.domain.conversation.message import ModelRef
 from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed
 from asyncagents.domain.event import PermissionAsked, TaskCompleted
-from asyncagents.llm.model import ChatRequest, UserTurn
-from asyncagents.llm.scripted import ScriptLine, call, say
-from tests.flows.test_project import create_repository
+from asyncagents.llm.model import ChatRequest
+from asyncagents.llm.scripted import call, say
 from tests.support.delegation import (
-    Players,
+    ASK_QUESTION,
     Scenes,
     child_of,
     hidden,
+    launch_agent,
     notices_of,
+    open_delegation_project,
     outputs,
+    requests_of,
     task_named,
+    tool_names,
     until_quiet,
 )
-from tests.support.runtime import Stage, stage
 
-ASK_QUESTION = call(
-    "question", questions=[{"question": "Which?", "header": "Which", "options": [{"label": "a"}]}]
-)
 LAUNCHERS = ("task", "async_task", "asyncagents_task")
-
-
-@asynccontextmanager
-async def open_delegation_project(
-    tmp_path: Path, scenes: Scenes, *, files: Mapping[str, str] | None = None, **config: Any
-) -> AsyncIterator[Stage]:
-    root = tmp_path / "project"
-    create_repository(root, files or {})
-    config.setdefault("delegation", DelegationConfig(tools="both"))
-    coding = Config(data_dir=tmp_path / "data", **config)
-    async with stage(tmp_path / "data", Players(scenes), coding=coding, directory=root) as at:
-        yield at
-
-
-def launch_agent(tool: str, agent: str, prompt: str = "look") -> ScriptLine:
-    name = "subagent_type" if tool == "task" else "agent"
-    return call(tool, description="Job", prompt=prompt, **{name: agent})
-
-
-def requests_of(at: Stage, first: str) -> list[ChatRequest]:
-    return [request for request in at.model.requests if request.messages[0] == UserTurn(first)]
-
-
-def tool_names(request: ChatRequest) -> set[str]:
-    return {tool.name for tool in request.tools}
 
 
 def described(request: ChatRequest, tool: str) -> list[str]:

@@ -9,7 +9,9 @@ from asyncagents.app.runtime import open_runtime
 from asyncagents.domain.event import Event, PermissionAsked, SessionDeleted
 from asyncagents.errors import NotFound
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
-from tests.support.runtime import CAREFUL, PATIENCE, Gate, later, stage
+from tests.support.runtime import stage
+from tests.support.tool import CAREFUL, Gate, later
+from tests.support.wait import PATIENCE
 
 SCRIPT = {
     "stream": [[say("I beg"), pause(3600)]],

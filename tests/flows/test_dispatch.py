@@ -9,7 +9,9 @@ from asyncagents.app.runtime import open_runtime
 from asyncagents.domain.event import SessionIdle
 from asyncagents.engine import dispatcher
 from asyncagents.llm.scripted import ScriptedModel, call, say
-from tests.support.runtime import PATIENCE, Ears, Gate, stage
+from tests.support.runtime import Ears, stage
+from tests.support.tool import Gate
+from tests.support.wait import PATIENCE
 
 
 async def test_sessions_beyond_the_number_of_places_run_when_one_is_free(

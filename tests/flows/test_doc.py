@@ -10,7 +10,7 @@ from asyncagents.llm.scripted import call, say
 from scripts.http_api import PAGE, page
 from tests.support.delegation import launch
 from tests.support.http.client import Served, serving
-from tests.support.runtime import ECHO
+from tests.support.tool import ECHO
 from tests.support.webhook.delivery import Service
 
 SCENES = {

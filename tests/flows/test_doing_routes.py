@@ -24,9 +24,9 @@ from asyncagents.domain.event import (
 )
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import Script, ScriptedModel, call, fail, pause, say
-from tests.flows.test_project import create_repository
-from tests.flows.test_session_routes import entry_text, text_prompt
+from tests.support.http.opencode import entry_text, text_prompt
 from tests.support.http.server import Caller, calling
+from tests.support.project import create_repository
 
 MINE = "msg_000000000001AAAAAAAAAAAAAA"
 """Older than all that are made here."""

@@ -13,12 +13,14 @@ from asyncagents.domain.envelope import TAGS, unescape_tags
 from asyncagents.llm.model import ChatRequest, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, say
 from asyncagents.tools.builtin.webfetch import webfetch
-from tests.flows.test_project import create_repository
 from tests.support.delegation import Players, allow, outputs, sync, until_quiet
 from tests.support.hostile.text import envelopes, looks
 from tests.support.mcp.session import hostile as hostile_server
 from tests.support.mcp.session import session_with
-from tests.support.runtime import ECHO, PATIENCE, later, stage
+from tests.support.project import create_repository
+from tests.support.runtime import stage
+from tests.support.tool import ECHO, later
+from tests.support.wait import PATIENCE
 from tests.support.workspace.web_site import open_door, processes, says, site
 
 NOTICE = (

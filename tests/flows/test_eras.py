@@ -17,8 +17,9 @@ from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptedModel
 from tests.support.era import IN_2029, IN_2031, IN_2040, WRAP, AheadClock, ahead, ask, old_form
 from tests.support.http.server import Caller
-from tests.support.runtime import PATIENCE, open_world
+from tests.support.runtime import open_world
 from tests.support.transfer import RECORDED, ROOT_ID, elsewhere
+from tests.support.wait import PATIENCE
 
 MINUTE = 60_000
 

@@ -15,9 +15,10 @@ from asyncagents.engine.event.global_stream import EventsLost, SessionLocation, 
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import Closed
 from asyncagents.llm.scripted import say
-from tests.flows.test_event_stream import HaltingModel
 from tests.support.http.opencode import Screen
-from tests.support.runtime import PATIENCE, stage
+from tests.support.model import HaltingModel
+from tests.support.runtime import stage
+from tests.support.wait import PATIENCE
 
 WORDY = {"hi": [[say(*(f"word {number} " for number in range(40)))]]}
 

@@ -3,8 +3,8 @@
 import asyncio
 import logging
 from base64 import b64encode
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,14 +21,16 @@ from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.session import project_id
 from asyncagents.engine.event.global_stream import SessionLocation
 from asyncagents.engine.runtime.instances import DISPOSED
-from asyncagents.llm.model import ChatRequest, ModelEvent, TextDelta
 from asyncagents.llm.scripted import Script, ScriptedModel, call, fail, pause, say
 from asyncagents.server.discovery import Listing
 from asyncagents.server.serve import ServerOptions, open_server
 from asyncagents.tools.project import projects
 from tests.support.http.client import LATE, calling
 from tests.support.http.opencode import BEATS, Hearer, Screen, hearing
-from tests.support.runtime import CAREFUL, PATIENCE, Stage, stage
+from tests.support.model import HaltingModel
+from tests.support.runtime import Stage, stage
+from tests.support.tool import CAREFUL
+from tests.support.wait import PATIENCE
 
 HELLO = {"hi": [[say("Hel", "lo.")]], "again": [[say("Again.")]]}
 
@@ -259,23 +261,6 @@ async def test_a_heart_beats_whether_or_not_something_happens(tmp_path: Path) ->
     told = msgspec.json.decode(beat[6:])
     assert list(told) == ["payload"]
     assert (told["payload"]["type"], told["payload"]["properties"]) == (BEATS, {})
-
-
-class HaltingModel(ScriptedModel):
-    """Stops behind a word until it is let go."""
-
-    def __init__(self, script: Script, word: str) -> None:
-        super().__init__(script)
-        self.go, self.halts = asyncio.Event(), asyncio.Event()
-        self._word = word
-
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
-        async with aclosing(super().stream(request)) as events:
-            async for event in events:
-                yield event
-                if isinstance(event, TextDelta) and event.text == self._word:
-                    self.halts.set()
-                    await self.go.wait()
 
 
 @pytest.mark.spec("X-01")

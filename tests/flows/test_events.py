@@ -21,7 +21,9 @@ from asyncagents.domain.event import (
     SessionStatus,
 )
 from asyncagents.llm.scripted import call, say, think
-from tests.support.runtime import ECHO, PATIENCE, Gate, stage
+from tests.support.runtime import stage
+from tests.support.tool import ECHO, Gate
+from tests.support.wait import PATIENCE
 
 FLOOD = {"go": [[think("Hm."), say(*["x"] * 3000), call("gate")], [say("y" * 10, "z" * 10)]]}
 

@@ -17,9 +17,11 @@ from asyncagents.engine.runner import RestVerdict
 from asyncagents.engine.tool import Outcome
 from asyncagents.errors import ToolError
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
-from tests.flows.test_metrics import scrape_metrics
 from tests.support.http.client import serving
-from tests.support.runtime import PATIENCE, Nothing, open_world, stage
+from tests.support.runtime import open_world, stage
+from tests.support.telemetry import scrape_metrics
+from tests.support.tool import Nothing
+from tests.support.wait import PATIENCE
 
 
 async def _broken(args: Nothing, context: ToolContext) -> Outcome:

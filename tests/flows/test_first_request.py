@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from asyncagents import open_runtime
 from asyncagents.config.config import DelegationConfig
 from asyncagents.testing.provider import Reply, open_provider
-from tests.flows.test_project import create_repository
-from tests.flows.test_provider import PROVIDER_KEY, provider_config
-from tests.support.runtime import PATIENCE
+from tests.support.project import create_repository
+from tests.support.provider import PROVIDER_KEY, provider_config
+from tests.support.wait import PATIENCE
 
 MOST_CHARACTERS = 24_000
 MOST_TOKENS = 400

@@ -20,7 +20,7 @@ from asyncagents.store.postgres.retention import tidy
 from asyncagents.store.postgres.statement import load_statements
 from tests.support.http.client import serve
 from tests.support.postgres.database import Server, a_database
-from tests.support.runtime import PATIENCE
+from tests.support.wait import PATIENCE
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from asyncagents.llm.model import ChatRequest, ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, say
 from tests.support.delegation import allow, launch, notices, task_named, until_quiet, visible
 from tests.support.model import Reader
-from tests.support.runtime import ECHO, PATIENCE, Gate
+from tests.support.tool import ECHO, Gate
+from tests.support.wait import PATIENCE
 
 PREAMBLE = "You are a fork."
 

@@ -16,10 +16,11 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.model import ChatRequest, ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, say
 from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.flows.test_compaction import CompactionStage, open_compaction_stage, request_text
 from tests.support.build.history import told
+from tests.support.compaction import CompactionStage, open_compaction_stage, request_text
 from tests.support.model import Reader
-from tests.support.runtime import PATIENCE, Nothing, later
+from tests.support.tool import Nothing, later
+from tests.support.wait import PATIENCE
 
 
 class Forker:

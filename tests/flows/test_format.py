@@ -14,8 +14,8 @@ from asyncagents.domain.event import SessionError
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import ChatRequest, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, ScriptLine, call, end, fail, pause, say
-from tests.flows.test_restart import resume_session
-from tests.support.runtime import ECHO, Stage, answer_of, stage
+from tests.support.runtime import Stage, answer_of, resume_session, stage
+from tests.support.tool import ECHO
 
 CITY = {
     "type": "object",

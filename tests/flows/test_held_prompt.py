@@ -24,7 +24,8 @@ from tests.support.delegation import (
     until_quiet,
     with_id,
 )
-from tests.support.runtime import Gate, Stage, answer_of, later
+from tests.support.runtime import Stage, answer_of
+from tests.support.tool import Gate, later
 
 SHIP = later("ship")
 WAIT = with_id("asyncagents_output", block=True, timeout=600)

@@ -27,9 +27,10 @@ from asyncagents.llm.model import (
 )
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
 from asyncagents.plugins.api import Plugin
-from tests.flows.test_plugin import build_plugin, open_plugin_project
-from tests.flows.test_todo_enforcer import OPEN_TODOS, read_nudges, write_todos
-from tests.support.runtime import PATIENCE, Stage, answer_of, stage
+from tests.support.project import build_plugin, open_plugin_project
+from tests.support.runtime import Stage, answer_of, stage
+from tests.support.tool import OPEN_TODOS, read_nudges, write_todos
+from tests.support.wait import PATIENCE
 
 NOTE = "\n\n[SYSTEM]: one file is left. Continue!"
 GO_ON = prompt_text("note-go-on")

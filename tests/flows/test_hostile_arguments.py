@@ -22,7 +22,7 @@ from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import CallTool, ScriptedModel, ScriptStep, call, say
 from tests.support.hostile.argument import TEXTS, arguments
 from tests.support.hostile.yard import coder, yard
-from tests.support.runtime import PATIENCE
+from tests.support.wait import PATIENCE
 
 TOOLS = (
     *("read", "list", "glob", "grep", "edit", "write", "patch", "bash"),

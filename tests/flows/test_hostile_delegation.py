@@ -14,7 +14,6 @@ from asyncagents.domain.conversation.part_input import SubtaskInput
 from asyncagents.domain.id import SessionId
 from asyncagents.llm.model import ChatRequest, ToolTurn
 from asyncagents.llm.scripted import ScriptedModel, ScriptLine, ScriptStep, call, fail, say
-from tests.flows.test_project import create_repository
 from tests.support.delegation import (
     Players,
     Scene,
@@ -28,7 +27,9 @@ from tests.support.delegation import (
     until_quiet,
     with_id,
 )
-from tests.support.runtime import Gate, Stage, stage
+from tests.support.project import create_repository
+from tests.support.runtime import Stage, stage
+from tests.support.tool import Gate
 
 DEAR = "scripted/dear"
 

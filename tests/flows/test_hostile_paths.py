@@ -24,7 +24,7 @@ from tests.support.hostile.yard import (
     written,
     yard,
 )
-from tests.support.runtime import PATIENCE
+from tests.support.wait import PATIENCE
 
 FILES = {"a.txt": "hello\n", "src/one.py": "pass\n", "src/two.py": "pass\n"}
 

@@ -16,10 +16,10 @@ from asyncagents.domain.id import SessionId
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import AsyncAgentsError
 from asyncagents.llm.scripted import call, say
-from tests.flows.test_child_rights import AGENTS, IDLE, WRITE, GatedStage, launch_agent, open_gated_stage
-from tests.support.delegation import Scenes, child_of, until_quiet
-from tests.support.runtime import PATIENCE
+from tests.support.delegation import Scenes, child_of, launch_agent, until_quiet
+from tests.support.rights import AGENTS, IDLE, WRITE, GatedStage, open_gated_stage
 from tests.support.transfer import exported
+from tests.support.wait import PATIENCE
 
 BOSS = AgentConfig(mode="all", description="Leads.", permission={"task": "allow"})
 RUN = call("bash", command="touch ran", description="Leave a mark")

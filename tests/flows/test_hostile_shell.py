@@ -26,7 +26,7 @@ from tests.support.hostile.yard import (
     shell,
     yard,
 )
-from tests.support.runtime import PATIENCE
+from tests.support.wait import PATIENCE
 
 BY_PREFIX: dict[str, Any] = {"bash": {"*": "ask", **{f"{each} *": "allow" for each in ALLOWED}}}
 EVERYTHING: dict[str, Any] = {"bash": "allow"}

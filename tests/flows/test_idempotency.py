@@ -18,7 +18,9 @@ from asyncagents.llm.scripted import ScriptedModel, pause
 from tests.support.delegation import launch, task_named, until_quiet
 from tests.support.http.client import Served, Told, serving
 from tests.support.http.cutting_proxy import cutting
-from tests.support.runtime import PATIENCE, Gate, Stage, stage
+from tests.support.runtime import Stage, stage
+from tests.support.tool import Gate
+from tests.support.wait import PATIENCE
 
 SCRIPT = {"one": [[say("1")]], "two": [[say("2")]]}
 

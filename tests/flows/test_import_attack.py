@@ -12,18 +12,26 @@ from asyncagents.domain.id import SessionId
 from asyncagents.engine.tool import Tool, ToolContext
 from asyncagents.errors import RequestError
 from asyncagents.llm.scripted import call, say
-from tests.flows.test_import_hostile import (
+from tests.support.runtime import Ears, stage
+from tests.support.tool import Text, asks_first, later
+from tests.support.transfer import (
+    OLD_CHILD,
+    OLD_ROOT,
     PENDING_FILE,
     PROMPT_FILE,
     SESSION_FILE,
     STEP_FILE,
     TEXT_FILE,
     TOOL_FILE,
+    brought,
+    change,
+    elsewhere,
     own_fields,
+    unpacked,
+    write,
+    write_waiting_session,
 )
-from tests.flows.test_import_opencode import OLD_CHILD, OLD_ROOT, write_waiting_session
-from tests.support.runtime import PATIENCE, Ears, Text, asks_first, later, stage
-from tests.support.transfer import brought, change, elsewhere, unpacked, write
+from tests.support.wait import PATIENCE
 
 SESSION_ID = SessionId("ses_w")
 CALL = {"id": "tool_x", "turn": 1, "created": 1, "later": {}}

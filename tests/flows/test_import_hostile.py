@@ -16,9 +16,29 @@ from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import call, say
-from tests.flows.test_import_opencode import OLD_CHILD, OLD_ROOT, write_waiting_session
-from tests.support.runtime import PATIENCE, later, stage
-from tests.support.transfer import ROOT_ID, brought, change, elsewhere, exported, files, unpacked, write
+from tests.support.runtime import stage
+from tests.support.tool import later
+from tests.support.transfer import (
+    OLD_CHILD,
+    OLD_ROOT,
+    PENDING_FILE,
+    PROMPT_FILE,
+    ROOT_ID,
+    SESSION_FILE,
+    STEP_FILE,
+    TEXT_FILE,
+    TOOL_FILE,
+    brought,
+    change,
+    elsewhere,
+    exported,
+    files,
+    own_fields,
+    unpacked,
+    write,
+    write_waiting_session,
+)
+from tests.support.wait import PATIENCE
 
 SCRIPT = {"ship": [[call("deploy")], [say("Shipped.")]], "more": [[say("More.")]]}
 DEPLOY = later("deploy")
@@ -61,20 +81,6 @@ def state(**fields: Any) -> dict[str, Any]:
     return {"state": {**base, **fields}}
 
 
-def own_fields(**fields: Any) -> dict[str, Any]:
-    return {"asyncagents": fields}
-
-
-SESSION_FILE, STEP_FILE, PROMPT_FILE = (
-    "session/p/ses_w.json",
-    "message/ses_w/msg_02.json",
-    "message/ses_w/msg_01.json",
-)
-TOOL_FILE, PENDING_FILE, TEXT_FILE = (
-    "part/msg_02/prt_2.json",
-    "pending_tool/pend_1.json",
-    "part/msg_01/prt_1.json",
-)
 DEEP = b'{"a":' * 150 + b"1" + b"}" * 150
 
 STRANGE = {

@@ -14,9 +14,10 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.transfer.records import CALL_CUT_OFF
 from asyncagents.llm.model import ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import say
-from tests.support.runtime import PATIENCE
 from tests.support.transfer import (
     CHILD_ID,
+    OLD_CHILD,
+    OLD_ROOT,
     RECORDED,
     RECORDED_CHILD,
     ROOT_ID,
@@ -26,11 +27,11 @@ from tests.support.transfer import (
     exported,
     unpacked,
     write,
+    write_waiting_session,
 )
+from tests.support.wait import PATIENCE
 
 SCRIPT = {"and?": [[say("And so on.")]]}
-OLD_ROOT = SessionId("ses_e1baea3fbffepaXbVcNz8fpILR")
-OLD_CHILD = SessionId("ses_e1bae9eb4ffegAo1yMWO9izeeS")
 FIRST = SessionId("ses_e1bae2343ffeuHHl1CUYm0nIPR")
 
 
@@ -135,34 +136,6 @@ async def test_what_was_under_way_in_opencode_was_cut_off(tmp_path: Path) -> Non
     assert isinstance(entry.info, AssistantMessage)
     assert entry.info.error is not None
     assert entry.info.time.completed is not None
-
-
-def write_waiting_session(storage: Path, **record: object) -> str:
-    """As the source of async tools writes one: a part that waits, and a record of the call."""
-    ids = {"sessionID": "ses_w", "messageID": "msg_02"}
-    base = {"projectID": "p", "directory": "/home/ada/shop", "title": "Waits", "version": "1", "slug": "s"}
-    write(storage / "session/p/ses_w.json", {"id": "ses_w", **base, "time": {"created": 1, "updated": 2}})
-    asked = {"id": "msg_01", "sessionID": "ses_w", "role": "user", "time": {"created": 1}}
-    write(storage / "message/ses_w/msg_01.json", asked)
-    write(
-        storage / "part/msg_01/prt_1.json",
-        {**ids, "id": "prt_1", "messageID": "msg_01", "type": "text", "text": "and?"},
-    )
-    step = {
-        "id": "msg_02",
-        "sessionID": "ses_w",
-        "role": "assistant",
-        "time": {"created": 2},
-        "finish": "tool-calls",
-    }
-    write(storage / "message/ses_w/msg_02.json", step)
-    state = {"status": "waiting_async", "input": {"env": "prod"}, "pendingID": "pend_1", "time": {"start": 2}}
-    tool = {**ids, "id": "prt_2", "type": "tool", "callID": "call_1", "tool": "deploy", "state": state}
-    write(storage / "part/msg_02/prt_2.json", tool)
-    pending = {**ids, "id": "pend_1", "callID": "call_1", "tool": "deploy", "input": {"env": "prod"}}
-    known = {"status": "waiting", "externalRef": "job-7", "time": {"created": 2}, **record}
-    write(storage / "pending_tool/pend_1.json", {**pending, **known})
-    return "pend_1"
 
 
 @pytest.mark.spec("P-13", "P-08")

@@ -10,7 +10,8 @@ from asyncagents.domain.id import SessionId
 from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import call, say
-from tests.support.runtime import Gate, Stage, roles, stage
+from tests.support.runtime import Stage, roles, stage
+from tests.support.tool import Gate
 
 SCRIPT = {"go": [[call("gate")]], "second": [[call("gate")]], "last": [[say("All of it.")]]}
 

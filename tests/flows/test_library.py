@@ -13,7 +13,9 @@ import pytest
 from asyncagents.app.runtime import open_runtime
 from asyncagents.errors import Closed, InvalidInput, NotFound
 from asyncagents.llm.scripted import ScriptedModel, call
-from tests.support.runtime import ECHO, PATIENCE, Gate, stage
+from tests.support.runtime import stage
+from tests.support.tool import ECHO, Gate
+from tests.support.wait import PATIENCE
 
 TEN_LINES = """
 import asyncio

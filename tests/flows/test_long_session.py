@@ -22,7 +22,8 @@ from asyncagents.engine.tool import WithFacts
 from asyncagents.llm.model import ChatRequest, ModelTurn, RequestMessage, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, say
 from tests.support.model import Reader, read
-from tests.support.runtime import PATIENCE, Nothing, Text
+from tests.support.tool import Nothing, Text
+from tests.support.wait import PATIENCE
 
 MESSAGES = 2_000
 BIG = os.environ.get("ASYNCAGENTS_EXAMPLES") == "drawn"

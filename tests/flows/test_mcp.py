@@ -34,7 +34,8 @@ from tests.support.mcp.session import (
     until_dead,
     until_held,
 )
-from tests.support.runtime import PATIENCE, Stage
+from tests.support.runtime import Stage
+from tests.support.wait import PATIENCE
 
 
 @pytest.fixture

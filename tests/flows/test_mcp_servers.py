@@ -14,39 +14,30 @@ import pytest
 from aiohttp import web
 from msgspec.structs import replace
 
-from asyncagents.config.config import Config, McpConfig
+from asyncagents.config.config import McpConfig
 from asyncagents.config.env import system_environment
 from asyncagents.domain.call.call import Completed, Failed
 from asyncagents.domain.conversation.status import Busy
-from asyncagents.domain.id import CallId, MessageId, SessionId
-from asyncagents.engine.tool import ToolContext
 from asyncagents.errors import ToolError
 from asyncagents.llm.scripted import say
-from asyncagents.tools.mcp.client import McpClient, ServerSpec
 from asyncagents.tools.mcp.connection import LogTail
-from asyncagents.tools.mcp.servers import configured_servers, open_servers
-from tests.support.mcp.session import Ledger, hostile, local, session_with, until_dead
-from tests.support.runtime import PATIENCE
-
-TOOL_CONTEXT = ToolContext(
-    session_id=SessionId("s"), message_id=MessageId("m"), call_id=CallId("c"), agent="build", directory="/"
+from asyncagents.tools.mcp.servers import open_servers
+from tests.support.mcp.session import (
+    TOOL_CONTEXT,
+    Ledger,
+    call_tool,
+    hostile,
+    local,
+    server_specs,
+    session_with,
+    until_dead,
 )
+from tests.support.wait import PATIENCE
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "ledger")
-
-
-def server_specs(tmp_path: Path, **servers: McpConfig) -> tuple[ServerSpec, ...]:
-    return configured_servers(system_environment(), Config(data_dir=tmp_path, mcp=dict(servers)), tmp_path)
-
-
-async def call_tool(client: McpClient, tool: str, **arguments: Any) -> Completed | Failed:
-    await client.request(lambda connection: connection.list_tools())
-    (offer,) = [each for each in client.tools if each.name == tool]
-    async with asyncio.timeout(PATIENCE):
-        return await client.call_tool(offer, arguments, TOOL_CONTEXT)
 
 
 async def test_directories_that_want_the_same_share_one_server(tmp_path: Path, ledger: Ledger) -> None:
@@ -214,13 +205,12 @@ OWNER = """
 import asyncio, sys
 from pathlib import Path
 from asyncagents.tools.mcp.servers import open_servers
-from tests.support.mcp.session import Ledger, local
-from tests.flows.test_mcp_servers import called, wants
+from tests.support.mcp.session import Ledger, call_tool, local, server_specs
 
 async def main(folder):
     async with open_servers(folder / "output") as servers:
-        servers.set_servers("/", wants(folder, kit=local(Ledger(folder / "ledger"))))
-        spawned = await called(servers.clients("/")[0], "spawn")
+        servers.set_servers("/", server_specs(folder, kit=local(Ledger(folder / "ledger"))))
+        spawned = await call_tool(servers.clients("/")[0], "spawn")
         print(spawned.output, flush=True)
         await asyncio.Event().wait()
 

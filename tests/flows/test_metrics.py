@@ -1,7 +1,6 @@
 """`/metrics` as Prometheus reads it, and `/ready`: numbers of the store and of this process."""
 
 import asyncio
-import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -14,41 +13,15 @@ from asyncagents.domain.id import CallId
 from asyncagents.engine.metrics import BUCKET_BOUNDS, MAX_LABELS, OTHER, Counters
 from asyncagents.errors import StoreError
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
-from asyncagents.server.v1.metrics import CONTENT_TYPE
 from asyncagents.testing.clock import FakeClock
 from tests.support.delegation import launch, until_quiet
-from tests.support.http.client import Caller, serve, serving
-from tests.support.runtime import ECHO, PATIENCE, later
-from tests.support.telemetry import Collector, trace_id, traced
+from tests.support.http.client import serve, serving
+from tests.support.telemetry import Collector, scrape_metrics, trace_id, traced
+from tests.support.tool import ECHO, later
+from tests.support.wait import PATIENCE
 from tests.support.webhook.delivery import SCRIPT, Service, done
 
-METRIC_SAMPLE = re.compile(
-    r'(?P<name>[a-z_]+)(?:\{(?P<labels>(?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)+)\})? (?P<value>[-+0-9.e]+)'
-)
-
-
 THEIRS = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
-async def scrape_metrics(caller: Caller) -> dict[str, float]:
-    """Each line is a comment or a sample, no sample comes twice, and each has its type before it."""
-    told = await caller.get("/metrics")
-    assert (told.status, told.headers["content-type"]) == (200, CONTENT_TYPE)
-    samples: dict[str, float] = {}
-    types: set[str] = set()
-    text = told.body.decode()
-    assert text.endswith("\n")
-    for line in text.removesuffix("\n").split("\n"):
-        if line.startswith("#"):
-            types |= {line.split()[2]} if line.startswith("# TYPE") else set()
-            continue
-        found = METRIC_SAMPLE.fullmatch(line)
-        assert found is not None, line
-        assert types & {found["name"], re.sub("_(bucket|sum|count)$", "", found["name"])}, line
-        key = line.rpartition(" ")[0].removeprefix("asyncagents_")
-        assert key not in samples
-        samples[key] = float(found["value"])
-    return samples
 
 
 async def test_metrics_count_what_the_store_holds_and_what_the_process_did(tmp_path: Path) -> None:

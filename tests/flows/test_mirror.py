@@ -10,7 +10,8 @@ from asyncagents.domain.conversation.part import ToolCompleted, ToolPart, ToolRu
 from asyncagents.domain.event import PartUpdated
 from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.scripted import ScriptedModel, call, say
-from tests.support.runtime import ECHO, Gate, Stage, stage
+from tests.support.runtime import Stage, stage
+from tests.support.tool import ECHO, Gate
 
 
 def allow(ask: Any, context: Any) -> Any:

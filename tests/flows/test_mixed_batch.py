@@ -20,7 +20,8 @@ from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
 from tests.support.hostile.batch import DEPLOY, SCRIPT, coding
 from tests.support.hostile.yard import yard
-from tests.support.runtime import PATIENCE, Ears, Stage, stage
+from tests.support.runtime import Ears, Stage, stage
+from tests.support.wait import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 ACTS = ("write", "deploy", "bash")

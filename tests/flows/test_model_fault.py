@@ -29,7 +29,8 @@ from asyncagents.llm.model import (
     UserTurn,
 )
 from asyncagents.llm.scripted import ScriptedModel, ScriptStep, call, end, fail, say
-from tests.support.runtime import Gate, answer_of, stage
+from tests.support.runtime import answer_of, stage
+from tests.support.tool import Gate
 
 
 class Raises(ScriptedModel):

@@ -27,7 +27,6 @@ from asyncagents.store.store import Store
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.support.delegation import is_idle, office
 from tests.support.postgres.database import Server, a_database, database
-from tests.support.runtime import PATIENCE
 from tests.support.store.lab import Lab, ask_id
 from tests.support.store.sample import (
     DEAD,
@@ -42,6 +41,7 @@ from tests.support.store.sample import (
     rows_here,
     rows_there,
 )
+from tests.support.wait import PATIENCE
 from tests.support.webhook.receiver import until_state
 
 SESSION = (

@@ -12,7 +12,8 @@ from asyncagents.config.config import Config
 from asyncagents.domain.conversation.status import Busy
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import ScriptedModel
-from tests.support.runtime import PATIENCE, later
+from tests.support.tool import later
+from tests.support.wait import PATIENCE
 
 SCRIPT = {"hi": [[say("Hello.")]], "ship": [[call("deploy")], [say("Shipped.")]]}
 

@@ -36,7 +36,8 @@ from tests.support.delegation import (
     visible,
     with_id,
 )
-from tests.support.runtime import CAREFUL, Gate, Stage, answer_of, later, roles
+from tests.support.runtime import Stage, answer_of, roles
+from tests.support.tool import CAREFUL, Gate, later
 
 ONE: Scenes = {
     "go": [[launch("A", "a")], [say("Waiting.")], [say("I saw it.")]],

@@ -24,7 +24,8 @@ from tests.support.delegation import (
     until_rest,
     with_id,
 )
-from tests.support.runtime import ECHO, Gate, Stage
+from tests.support.runtime import Stage
+from tests.support.tool import ECHO, Gate
 
 WORK: Scenes = {"a": [[call("gate")], [say("A is 1.")]]}
 

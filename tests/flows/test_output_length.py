@@ -9,7 +9,8 @@ from asyncagents.domain.event import SessionError, TaskFailed
 from asyncagents.llm.model import ChatRequest
 from asyncagents.llm.scripted import ScriptStep, call, end, say, think
 from tests.support.delegation import Players, launch, office, task_named, until_ended
-from tests.support.runtime import ECHO, answer_of, stage
+from tests.support.runtime import answer_of, stage
+from tests.support.tool import ECHO
 
 
 @pytest.mark.spec("C-01")

@@ -11,7 +11,9 @@ from asyncagents.domain.id import MessageId
 from asyncagents.llm.model import ChatRequest, ModelEvent, TextDelta
 from asyncagents.llm.scripted import call, say
 from tests.support.delegation import Players, Scenes, allow, launch, notices_of, until_ended, until_quiet
-from tests.support.runtime import PATIENCE, Gate, Stage, answer_of, stage
+from tests.support.runtime import Stage, answer_of, stage
+from tests.support.tool import Gate
+from tests.support.wait import PATIENCE
 
 
 class Slow(Players):

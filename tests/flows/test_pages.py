@@ -1,6 +1,5 @@
 """The code of docs/tools.md and docs/plugins.md is run, and typed; so is the agent of docs/agents.md."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,8 @@ from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, Tool
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.plugins.load import HOOK_NAMES
+from tests.support.page import DOCS, code_blocks
 from tests.support.runtime import Ears
-
-DOCS = Path(__file__).resolve().parents[2] / "docs"
-
-
-def code_blocks(page: str, language: str = "python") -> list[str]:
-    text = (DOCS / page).read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture

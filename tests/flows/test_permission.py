@@ -20,8 +20,9 @@ from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import call, say
 from asyncagents.tools.search.required_literals import find_literals
 from asyncagents.tools.shell.rules import parse_command
-from tests.flows.test_project import ASK_EDITS, create_repository, open_project
-from tests.support.runtime import Nothing, answer_of, stage
+from tests.support.project import ASK_EDITS, create_repository, open_project
+from tests.support.runtime import answer_of, stage
+from tests.support.tool import Nothing
 
 WRITE = {"go": [[call("write", filePath="a.txt", content="mine")], [say("Ok.")]]}
 

@@ -10,7 +10,7 @@ from asyncagents.domain.agent.permission import Action
 from asyncagents.domain.conversation.part import ToolCompleted, ToolPart
 from asyncagents.engine.tool import Ask, ToolContext
 from asyncagents.llm.scripted import ScriptedModel, call, say
-from tests.support.runtime import Gate
+from tests.support.tool import Gate
 
 LAUNCHES = 6
 AT_ONCE = 2

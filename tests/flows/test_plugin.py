@@ -1,10 +1,8 @@
 """Plugins have their word at each point of a turn, and a turn does not depend on it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -20,33 +18,13 @@ from asyncagents.domain.event import Event, PartUpdated, PermissionAsked, Sessio
 from asyncagents.engine.tool import Ask, Tool, ToolContext
 from asyncagents.errors import ToolError as Refusal
 from asyncagents.llm.model import ChatRequest, Finish, ModelEvent, StepFinish, TextDelta, TextStart, ToolTurn
-from asyncagents.llm.scripted import Script, ScriptedModel, call, end, say
-from asyncagents.plugins.api import Plugin, PluginContext, PluginHooks
+from asyncagents.llm.scripted import ScriptedModel, call, end, say
+from asyncagents.plugins.api import PluginContext, PluginHooks
 from asyncagents.tools.project.projects import Projects
-from tests.flows.test_project import create_repository
-from tests.support.runtime import ECHO, PATIENCE, Ears, Nothing, Stage, Text, stage
-
-HookArguments = dict[str, Any]
-
-
-def build_plugin(hooks: PluginHooks) -> Plugin:
-    async def plugin(context: PluginContext) -> PluginHooks:
-        return hooks
-
-    return plugin
-
-
-@asynccontextmanager
-async def open_plugin_project(
-    tmp_path: Path, script: Script, *plugins: Plugin, files: Mapping[str, str] | None = None, **config: Any
-) -> AsyncIterator[Stage]:
-    root = tmp_path / "project"
-    create_repository(root, files or {})
-    coding = Config(data_dir=tmp_path / "data", **config)
-    async with stage(
-        tmp_path / "data", script, tools=[ECHO], coding=coding, plugins=plugins, directory=root
-    ) as at:
-        yield at
+from tests.support.project import HookArguments, build_plugin, open_plugin_project
+from tests.support.runtime import Ears, stage
+from tests.support.tool import ECHO, Nothing, Text
+from tests.support.wait import PATIENCE
 
 
 @pytest.mark.spec("A-06")

@@ -12,7 +12,8 @@ from asyncagents.domain.event import Event, PermissionAsked, SessionIdle
 from asyncagents.engine.tool import Ask
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, say
-from tests.support.runtime import ECHO, stage
+from tests.support.runtime import stage
+from tests.support.tool import ECHO
 
 
 @tool(effect="none")

@@ -23,8 +23,10 @@ from asyncagents.llm.scripted import Script, ScriptedModel, call, pause, say
 from asyncagents.plugins.api import Hook, PluginContext, PluginHooks
 from asyncagents.plugins.config_check import check_config
 from asyncagents.plugins.hook_health import MOST_HANGS
-from tests.flows.test_plugin import HookArguments, build_plugin, open_plugin_project
-from tests.support.runtime import ECHO, PATIENCE, Stage, answer_of
+from tests.support.project import HookArguments, build_plugin, open_plugin_project
+from tests.support.runtime import Stage, answer_of
+from tests.support.tool import ECHO
+from tests.support.wait import PATIENCE
 
 SCRIPT: Script = {
     "go": [[say("First. "), call("echo", text="x"), call("echo", text="y")], [say("Done.\n")]],

@@ -12,8 +12,8 @@ from asyncagents.domain.id import Ids
 from asyncagents.store.postgres.database import POOL_SIZE, PostgresDatabase, open_postgres
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.support.postgres.database import Server, a_database, open_server
-from tests.support.runtime import PATIENCE
 from tests.support.store.lab import Lab
+from tests.support.wait import PATIENCE
 
 TRIES = 20
 """The server may have been writing just then; if it was every time, nothing was seen."""

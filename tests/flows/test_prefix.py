@@ -23,7 +23,8 @@ from asyncagents.llm.openai.request import write_body as openai_body
 from asyncagents.llm.scripted import ScriptedModel, ScriptLine, call, say
 from tests.support.model import Reader, for_summary
 from tests.support.process.coding_worker import FILES, SCRIPT
-from tests.support.runtime import PATIENCE, Text, later
+from tests.support.tool import Text, later
+from tests.support.wait import PATIENCE
 
 WINDOW = Window(context=20_000, output=4_000)
 ENDPOINT = Endpoint(provider_id="x", base_url="http://localhost")

@@ -2,9 +2,6 @@
 
 import asyncio
 import shutil
-import subprocess
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +14,9 @@ from asyncagents.domain.conversation.part import TextPart, ToolCompleted, ToolFa
 from asyncagents.domain.conversation.session import Rule
 from asyncagents.domain.event import PermissionAsked, PermissionReplied, SessionUpdated
 from asyncagents.llm.model import ToolTurn, UserTurn
-from asyncagents.llm.scripted import Script, ScriptLine, call, end, fail, pause, say
+from asyncagents.llm.scripted import ScriptLine, call, end, fail, pause, say
+from tests.support.project import ASK_EDITS, LONG_PROMPT, create_repository, open_project
 from tests.support.runtime import Stage, stage
-
-ASK_EDITS: dict[str, Any] = {"edit": "ask"}
-
-
-@asynccontextmanager
-async def open_project(
-    tmp_path: Path, script: Script, *, files: Mapping[str, str] | None = None, **config: Any
-) -> AsyncIterator[Stage]:
-    """A session in a git repository of its own."""
-    root = tmp_path / "project"
-    create_repository(root, files or {})
-    coding = Config(data_dir=tmp_path / "data", **config)
-    async with stage(tmp_path / "data", script, coding=coding, directory=root) as at:
-        yield at
-
-
-def create_repository(root: Path, files: Mapping[str, str]) -> None:
-    subprocess.run(["git", "init", "-q", str(root)], check=True)
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
 
 
 def results(at: Stage) -> list[ToolTurn]:
@@ -341,11 +318,6 @@ async def test_what_may_not_be_read_is_not_found_by_a_search(tmp_path: Path) -> 
     assert "a.txt" in found.output
     assert "private" not in found.output
     assert "1 files that may not be read unasked" in found.output
-
-
-LONG_PROMPT = (
-    "Please look at the retry logic of the payment worker, which sometimes charges twice, and make it safe."
-)
 
 
 @pytest.mark.spec("S-02", "A-01")

@@ -13,7 +13,7 @@ from asyncagents.config.env import system_environment
 from asyncagents.config.trust import trust_project
 from tests.support.http.client import serving
 from tests.support.http.project import KEY, PROVIDERS, SKILL, at_home, git, reading, repository, root, write
-from tests.support.runtime import ECHO
+from tests.support.tool import ECHO
 
 __all__ = ["root"]
 

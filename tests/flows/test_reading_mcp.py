@@ -15,7 +15,7 @@ from asyncagents.tools.process.pipes import open_piped_process
 from asyncagents.tools.process.processes import Processes
 from tests.support.http.project import KEY, Asker, Told, reading, root, write
 from tests.support.mcp.session import COMPILED, SERVER, Ledger, until_dead
-from tests.support.runtime import PATIENCE
+from tests.support.wait import PATIENCE
 
 __all__ = ["root"]
 

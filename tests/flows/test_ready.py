@@ -17,7 +17,8 @@ from asyncagents.llm.scripted import ScriptedModel, say
 from asyncagents.store.tx import Commit, Verb
 from tests.support.http.client import Caller, Told, serve
 from tests.support.process.full_disk import LONG, LastPage, Sender, open_limited
-from tests.support.runtime import PATIENCE, open_world
+from tests.support.runtime import open_world
+from tests.support.wait import PATIENCE
 
 T = TypeVar("T")
 SETUP = Setup(model=ScriptedModel({"hi": [[say("Hello.")]]}))

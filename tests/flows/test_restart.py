@@ -11,37 +11,21 @@ from asyncagents.app.assemble import Setup
 from asyncagents.app.runtime import open_runtime
 from asyncagents.app.workplaces import fixed_tools
 from asyncagents.domain.call.call import IN_DOUBT, TIMED_OUT, Completed
-from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.failure import aborted_error
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import ToolFailed, ToolPart
-from asyncagents.domain.conversation.status import Busy, Idle, WaitingAsync
-from asyncagents.domain.event import PartUpdated, PermissionAsked, SessionIdle
-from asyncagents.domain.id import SessionId
-from asyncagents.engine.runtime.runtime import Runtime
-from asyncagents.engine.tool import AnyTool, Tool, ToolContext
+from asyncagents.domain.conversation.status import Busy, WaitingAsync
+from asyncagents.domain.event import PartUpdated, PermissionAsked
+from asyncagents.engine.tool import Tool, ToolContext
 from asyncagents.errors import Closed
 from asyncagents.llm.model import ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.clock import FakeClock
-from tests.support.runtime import CAREFUL, PATIENCE, Ears, Gate, Nothing, later, open_world, stage
+from tests.support.runtime import Ears, open_world, resume_session, stage, wait_until_idle
+from tests.support.tool import CAREFUL, Gate, Nothing, later
+from tests.support.wait import PATIENCE
 
 SCRIPT = {"go": [[call("gate")], [say("Done.")]]}
-
-
-async def resume_session(
-    data: Path, session_id: SessionId, model: ScriptedModel, *tools: AnyTool
-) -> tuple[MessageWithParts, ...]:
-    """Let a new runtime work until the session rests; returns its messages."""
-    async with open_runtime(data, model=model, tools=tools) as runtime:
-        await wait_until_idle(runtime, session_id)
-        return await runtime.messages(session_id)
-
-
-async def wait_until_idle(runtime: Runtime, session_id: SessionId) -> None:
-    with runtime._bus.subscribe(session_id) as subscription:
-        if await runtime.status(session_id) != Idle():
-            await Ears(subscription).until(SessionIdle)
 
 
 def results(model: ScriptedModel) -> list[str]:

@@ -13,10 +13,12 @@ from asyncagents.config.config import Config
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import call, say
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
-from tests.flows.test_provider import PROVIDER_KEY, each_wire, provider_config
 from tests.support.mcp.server import DOT
-from tests.support.runtime import ECHO, PATIENCE, stage
+from tests.support.provider import PROVIDER_KEY, each_wire, provider_config
+from tests.support.runtime import stage
+from tests.support.tool import ECHO
 from tests.support.transfer import elsewhere, exported
+from tests.support.wait import PATIENCE
 
 PNG = base64.b64decode(DOT)
 URL = f"data:image/png;base64,{DOT}"

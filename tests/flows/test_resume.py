@@ -24,7 +24,8 @@ from tests.support.delegation import (
     until_quiet,
     visible,
 )
-from tests.support.runtime import Gate, Stage
+from tests.support.runtime import Stage
+from tests.support.tool import Gate
 
 
 def more(prompt: str) -> object:

@@ -16,11 +16,12 @@ from asyncagents.engine.event.replay import REPLAY_MS
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.clock import FakeClock
-from tests.flows.test_restart import wait_until_idle
-from tests.flows.test_unreadable_task import spoil_row
 from tests.support.delegation import office
 from tests.support.http.client import serve
-from tests.support.runtime import CAREFUL, PATIENCE, open_world, stage
+from tests.support.runtime import open_world, stage, wait_until_idle
+from tests.support.store.row import spoil_row
+from tests.support.tool import CAREFUL
+from tests.support.wait import PATIENCE
 
 CUT: dict[str, Any] = {"go": [[say("I beg"), pause(3600)]]}
 ANSWER: dict[str, Any] = {"go": [[say("Here.")]]}

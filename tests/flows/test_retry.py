@@ -20,7 +20,8 @@ from asyncagents.engine.step.step import COOLING
 from asyncagents.llm.model import ChatRequest, Finish, ModelEvent, ModelTurn, TextBlock, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, ScriptStep, end, fail, say
 from asyncagents.testing.clock import FakeClock
-from tests.support.runtime import PATIENCE, Ears, answer_of, open_world, stage
+from tests.support.runtime import Ears, answer_of, open_world, stage
+from tests.support.wait import PATIENCE
 
 HOUR = 3600.0
 

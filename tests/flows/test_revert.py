@@ -1,74 +1,14 @@
 """Undo and redo: messages, files, calls and tasks, with a real repository and real files."""
 
-import asyncio
 import os
-import subprocess
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from asyncagents.config.config import Config
-from asyncagents.domain.call.call import Completed
-from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.conversation.part import PatchPart, StepFinishPart, StepStartPart
-from asyncagents.domain.id import MessageId
-from asyncagents.engine.tool import AnyTool, Tool, ToolContext
 from asyncagents.llm.model import UserTurn
-from asyncagents.llm.scripted import Script, call, say
-from tests.flows.test_project import create_repository
-from tests.support.runtime import Stage, Text, roles, stage
-
-GO = "echo two > a.txt; echo new > b.txt; rm c.txt"
-MORE = "echo three > a.txt; mkdir d; echo x > d/e.txt"
-REVERT_FILES = {"a.txt": "one\n", "c.txt": "see\n"}
-
-
-async def run_shell(args: Text, context: ToolContext) -> Completed:
-    """Whatever a project's own programs do."""
-    await asyncio.to_thread(subprocess.run, ["sh", "-c", args.text], cwd=context.directory, check=True)
-    return Completed("done")
-
-
-SHELL_TOOL: Tool[Text] = Tool("work", Text, run_shell)
-REVERT_SCRIPT: Script = {
-    "go": [[call("work", text=GO)], [say("Did.")]],
-    "more": [[call("work", text=MORE)], [say("More.")]],
-    "hello": [[say("Hi.")]],
-}
-
-
-@asynccontextmanager
-async def open_revert_project(
-    tmp_path: Path,
-    script: Script = REVERT_SCRIPT,
-    *,
-    files: Mapping[str, str] = REVERT_FILES,
-    tools: Sequence[AnyTool] = (),
-    **config: Any,
-) -> AsyncIterator[Stage]:
-    create_repository(tmp_path / "project", files)
-    coding = Config(data_dir=tmp_path / "data", **config)
-    where = tmp_path / "project"
-    async with stage(
-        tmp_path / "data", script, coding=coding, directory=where, tools=(SHELL_TOOL, *tools), undoes=True
-    ) as at:
-        yield at
-
-
-def read_tree(root: Path) -> dict[str, str]:
-    found = sorted(
-        path
-        for path in root.rglob("*")
-        if path.is_file() and ".git" not in path.parts and path.suffix != ".sh"
-    )
-    return {str(path.relative_to(root)): path.read_text() for path in found}
-
-
-async def prompt_ids(at: Stage) -> list[MessageId]:
-    return [entry.info.id for entry in await at.messages() if isinstance(entry.info, UserMessage)]
+from tests.support.project import REVERT_FILES, open_revert_project, prompt_ids, read_tree
+from tests.support.runtime import roles
 
 
 @pytest.mark.spec("X-01")

@@ -6,10 +6,9 @@ import pytest
 
 from asyncagents.config.config import Config
 from asyncagents.llm.scripted import Script, call, say
-from tests.flows.test_project import create_repository
-from tests.flows.test_revert import REVERT_FILES, REVERT_SCRIPT, SHELL_TOOL, read_tree
 from tests.support.http.server import Caller, calling
-from tests.support.runtime import Gate
+from tests.support.project import REVERT_FILES, REVERT_SCRIPT, SHELL_TOOL, create_repository, read_tree
+from tests.support.tool import Gate
 
 
 @pytest.mark.spec("X-01")

@@ -11,9 +11,10 @@ from asyncagents.domain.conversation.session import Revert
 from asyncagents.domain.id import Ids
 from asyncagents.errors import Conflict, SessionBusy
 from asyncagents.llm.scripted import Script, call, say
-from tests.flows.test_revert import GO, REVERT_FILES, open_revert_project, prompt_ids, read_tree
 from tests.support.delegation import launch
-from tests.support.runtime import PATIENCE, Gate
+from tests.support.project import GO, REVERT_FILES, open_revert_project, prompt_ids, read_tree
+from tests.support.tool import Gate
+from tests.support.wait import PATIENCE
 
 
 @pytest.mark.spec("X-01")

@@ -14,9 +14,11 @@ from asyncagents.engine.workplace.snapshots import NoSnapshots
 from asyncagents.errors import AlreadySettled, NotFound, SessionBusy
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import Script, call, say
-from tests.flows.test_revert import GO, MORE, REVERT_FILES, open_revert_project, prompt_ids, read_tree
 from tests.support.delegation import launch
-from tests.support.runtime import PATIENCE, Gate, Stage, later, roles
+from tests.support.project import GO, MORE, REVERT_FILES, open_revert_project, prompt_ids, read_tree
+from tests.support.runtime import Stage, roles
+from tests.support.tool import Gate, later
+from tests.support.wait import PATIENCE
 
 LATER = later("deploy", note="queued")
 

@@ -8,8 +8,7 @@ import pytest
 from asyncagents.config.config import AgentConfig, Permission, SandboxConfig
 from asyncagents.domain.conversation.part import ToolFailed
 from asyncagents.llm.scripted import call, say
-from tests.flows.test_delegation_rules import open_delegation_project
-from tests.support.delegation import Scenes
+from tests.support.delegation import Scenes, open_delegation_project
 
 ALLOWED: Permission = {
     "bash": "allow",

@@ -8,9 +8,9 @@ import pytest
 
 from asyncagents.server.http.peer import UserLookup
 from asyncagents.server.http.socket_owner import SocketEnds, SocketOwners
-from tests.flows.test_approvals import serve_approvals
 from tests.support.hostile.other_user import STRANGER, ask_as, takes_root
 from tests.support.http.raw import Target, target
+from tests.support.http.sdk import serve_approvals
 
 # What a stranger sends, and that it is told nothing by: none is a way around the route that wants its user.
 TARGETS = (

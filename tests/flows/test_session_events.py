@@ -12,9 +12,10 @@ from asyncagents.domain.event import PartDelta, PartUpdated, PromptAnswered
 from asyncagents.engine.event.session_stream import EventBatch
 from asyncagents.llm.model import ChatRequest, ModelEvent, TextDelta
 from asyncagents.llm.scripted import Script, ScriptedModel, say
-from tests.flows.test_session_routes import HELLO, text_prompt
+from tests.support.http.opencode import HELLO, text_prompt
 from tests.support.http.server import Caller, Frame, calling
-from tests.support.runtime import PATIENCE, stage
+from tests.support.runtime import stage
+from tests.support.wait import PATIENCE
 
 
 async def until(frames: AsyncIterator[Frame], kind: str) -> list[Frame]:

@@ -8,19 +8,9 @@ import pytest
 
 from asyncagents.domain.event import PermissionAsked, SessionIdle
 from asyncagents.llm.scripted import call, say
+from tests.support.http.opencode import HELLO, entry_text, text_prompt
 from tests.support.http.server import calling
-from tests.support.runtime import CAREFUL, Gate
-
-
-def text_prompt(*words: str) -> dict[str, Any]:
-    return {"parts": [{"type": "text", "text": word} for word in words]}
-
-
-def entry_text(entry: dict[str, Any]) -> str:
-    return "".join(part["text"] for part in entry["parts"] if part["type"] == "text")
-
-
-HELLO = {"hi": [[say("Hel", "lo.")]], "again": [[say("Again.")]]}
+from tests.support.tool import CAREFUL, Gate
 
 
 async def test_a_session_is_made_prompted_read_and_deleted(tmp_path: Path) -> None:

@@ -16,8 +16,10 @@ from asyncagents.domain.conversation.status import Busy, Idle
 from asyncagents.domain.event import MessageUpdated, PartUpdated, PermissionAsked, SessionIdle, SessionUpdated
 from asyncagents.llm.model import ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, say
-from tests.flows.test_project import LONG_PROMPT, open_project
-from tests.support.runtime import PATIENCE, Gate, Stage, answer_of, roles, stage
+from tests.support.project import LONG_PROMPT, open_project
+from tests.support.runtime import Stage, answer_of, roles, stage
+from tests.support.tool import Gate
+from tests.support.wait import PATIENCE
 
 WAIT = "mkfifo {0}; echo begun; cat {0}"
 """Runs until somebody writes into the pipe."""

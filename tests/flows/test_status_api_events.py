@@ -15,7 +15,8 @@ from asyncagents.server.http.sse import RETRY_MS
 from asyncagents.server.serve import ServerOptions, open_server
 from tests.support.delegation import Players, Scenes, allow, launch, task_named, until_quiet
 from tests.support.http.client import Listener, Served, calling, serve, serving
-from tests.support.runtime import ECHO, PATIENCE, Gate
+from tests.support.tool import ECHO, Gate
+from tests.support.wait import PATIENCE
 
 SCENES: Scenes = {
     "go": [[launch("A", "a")], [say("Off.")]],

@@ -13,7 +13,9 @@ from asyncagents.store.tx import Verb
 from asyncagents.version import VERSION
 from tests.support.delegation import Scenes, launch, task_named, until_quiet, until_rest
 from tests.support.http.client import serve, serving
-from tests.support.runtime import PATIENCE, Gate, open_world
+from tests.support.runtime import open_world
+from tests.support.tool import Gate
+from tests.support.wait import PATIENCE
 
 T = TypeVar("T")
 

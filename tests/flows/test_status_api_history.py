@@ -8,7 +8,7 @@ import pytest
 from asyncagents.llm.scripted import call, fail, say
 from tests.support.delegation import Scenes, launch, task_named, until_quiet, until_rest
 from tests.support.http.client import Served, serving
-from tests.support.runtime import ECHO, Gate
+from tests.support.tool import ECHO, Gate
 
 SCENES: Scenes = {
     "go": [

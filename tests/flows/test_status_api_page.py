@@ -12,10 +12,11 @@ import pytest
 from aiohttp import ClientSession
 
 from asyncagents.llm.scripted import call, fail, say
-from tests.flows.test_pages import DOCS, code_blocks
 from tests.support.delegation import Scenes, launch, task_named, until_quiet
 from tests.support.http.client import Served, serving
-from tests.support.runtime import ECHO, PATIENCE
+from tests.support.page import DOCS, code_blocks
+from tests.support.tool import ECHO
+from tests.support.wait import PATIENCE
 
 PAGE = "status-api.md"
 SCENES: Scenes = {

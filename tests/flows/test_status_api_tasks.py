@@ -10,7 +10,7 @@ from asyncagents.domain.shape import encode
 from asyncagents.llm.scripted import call, fail, say
 from tests.support.delegation import Scenes, launch, task_named, until_quiet, until_rest
 from tests.support.http.client import Served, serving
-from tests.support.runtime import ECHO, Gate
+from tests.support.tool import ECHO, Gate
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -4,9 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import Struct
 
-from asyncagents.domain.call.call import Completed
 from asyncagents.domain.conversation.message import AssistantMessage
 from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, ToolPart, ToolWaiting
 from asyncagents.domain.conversation.part_input import PartInput, SubtaskInput
@@ -15,31 +13,14 @@ from asyncagents.engine.tool import Pending, Tool, ToolContext
 from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.llm.model import ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
-from tests.flows.test_restart import resume_session
-from tests.support.runtime import Gate, Stage, answer_of, roles, stage
+from tests.support.runtime import Stage, answer_of, resume_session, roles, stage
+from tests.support.tool import FIND_SUBTASK, GO_ON, Gate, TaskArguments, build_task_tool
 
-FIND_SUBTASK = SubtaskInput(prompt="Find it", description="Find", agent="explore", command="find")
 DO = SubtaskInput(prompt="Do it", description="Do", agent="general")
-GO_ON = "The task that the user started has ended"
-
-
-class TaskArguments(Struct, frozen=True):
-    description: str
-    prompt: str
-    subagent_type: str
-    command: str | None = None
 
 
 def allow(ask: Any, context: Any) -> Any:
     return "allow"
-
-
-def build_task_tool(seen: list[TaskArguments]) -> Tool[TaskArguments]:
-    async def run(args: TaskArguments, context: ToolContext) -> Completed:
-        seen.append(args)
-        return Completed(f"{args.subagent_type} did it")
-
-    return Tool("task", TaskArguments, run)
 
 
 async def ask(at: Stage, *parts: PartInput, text: str = "") -> Any:

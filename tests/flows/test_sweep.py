@@ -15,7 +15,8 @@ from asyncagents.domain.id import SessionId
 from asyncagents.engine.expiry import POSTPONE_MS
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.testing.clock import FakeClock
-from tests.support.runtime import PATIENCE, Ears, open_world
+from tests.support.runtime import Ears, open_world
+from tests.support.wait import PATIENCE
 
 HOUR = 3_600_000
 SPOIL = """

@@ -30,7 +30,7 @@ from tests.support.delegation import (
     until_rest,
     with_id,
 )
-from tests.support.runtime import CAREFUL, ECHO, Gate, Nothing, later
+from tests.support.tool import CAREFUL, ECHO, Gate, Nothing, later
 
 FIND: Scenes = {"go": [[sync("Find it", "look")], [say("I have it.")]], "look": [[say("It is red.")]]}
 

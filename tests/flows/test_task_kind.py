@@ -27,7 +27,7 @@ from tests.support.delegation import (
 )
 from tests.support.http.client import serving
 from tests.support.postgres.database import Server, database
-from tests.support.runtime import ECHO
+from tests.support.tool import ECHO
 
 MIXED: Scenes = {
     "go": [[fire("A", "a"), fire("B", "b"), sync("S", "s")], [say("Waiting.")], [say("Ok.")], [say("Ok.")]],

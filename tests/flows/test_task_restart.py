@@ -32,7 +32,9 @@ from tests.support.delegation import (
     visible,
     with_id,
 )
-from tests.support.runtime import PATIENCE, Gate, Stage
+from tests.support.runtime import Stage
+from tests.support.tool import Gate
+from tests.support.wait import PATIENCE
 
 SCENES: Scenes = {
     "go": [[launch("A", "a"), launch("B", "b")], [say("Off.")], *[[say("Told.")]] * 4],

@@ -18,8 +18,10 @@ from asyncagents.errors import AlreadySettled, ToolError
 from asyncagents.llm.scripted import ScriptedModel, call, fail, pause, say
 from asyncagents.telemetry.metrics import GenAiMetrics
 from tests.support.delegation import launch, sync
-from tests.support.runtime import ECHO, PATIENCE, Ears, Nothing
+from tests.support.runtime import Ears
 from tests.support.telemetry import Collector, parent_of, said, trace_id, traced
+from tests.support.tool import ECHO, Nothing
+from tests.support.wait import PATIENCE
 from tests.support.webhook.delivery import done, standard
 
 FOREIGN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -13,10 +13,10 @@ from opentelemetry import trace
 from asyncagents import ScriptedModel, TelemetryConfig, open_runtime, say
 from asyncagents.engine.observer import NOOP_OBSERVER
 from asyncagents.llm.scripted import call
-from tests.flows.test_pages import DOCS, code_blocks
 from tests.support.http.client import serving
-from tests.support.runtime import ECHO
+from tests.support.page import DOCS, code_blocks
 from tests.support.telemetry import Collector, said, traced
+from tests.support.tool import ECHO
 
 PAGE = (DOCS / "telemetry.md").read_text(encoding="utf-8")
 (PROGRAM,) = code_blocks("telemetry.md")

@@ -7,31 +7,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from asyncagents.config.config import AgentConfig, Config
-from asyncagents.domain.conversation.part import TextPart
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, fail, say
 from asyncagents.plugins.todo_enforcer import todo_reminder
-from tests.flows.test_project import open_project
-from tests.support.runtime import Stage, answer_of, stage
+from tests.support.project import open_project
+from tests.support.runtime import answer_of, stage
+from tests.support.tool import NUDGE_MARK, OPEN_TODOS, read_nudges, write_todos
 
-OPEN_TODOS = [{"content": "Look", "status": "completed"}, {"content": "Leap", "status": "in_progress"}]
 DONE = [{"content": "Look", "status": "completed"}, {"content": "Leap", "status": "cancelled"}]
-NUDGE_MARK = "[SYSTEM REMINDER - TODO CONTINUATION]"
-
-
-def write_todos(items: list[dict[str, str]]) -> ScriptLine:
-    return call("todowrite", todos=items)
-
-
-async def read_nudges(at: Stage) -> list[str]:
-    return [
-        part.text
-        for entry in await at.messages()
-        for part in entry.parts
-        if isinstance(part, TextPart) and part.synthetic and part.text.startswith(NUDGE_MARK)
-    ]
 
 
 @pytest.mark.spec("C-09")

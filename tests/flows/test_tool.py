@@ -14,7 +14,8 @@ from asyncagents.engine.tool import Ask, Outcome, Pending, Tool, ToolContext, Wi
 from asyncagents.errors import ToolError as ToolFailure
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, say
-from tests.support.runtime import ECHO, Gate, Nothing, stage
+from tests.support.runtime import stage
+from tests.support.tool import ECHO, Gate, Nothing
 
 
 def tool(name: str, run: Callable[[Nothing, ToolContext], Awaitable[Any]], **more: Any) -> Tool[Nothing]:

@@ -12,8 +12,9 @@ from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, Tool
 from asyncagents.domain.conversation.status import WaitingAsync
 from asyncagents.domain.event import PartUpdated
 from asyncagents.llm.scripted import call, say
-from tests.flows.test_project import create_repository
-from tests.support.runtime import PATIENCE, stage
+from tests.support.project import create_repository
+from tests.support.runtime import stage
+from tests.support.wait import PATIENCE
 
 
 @pytest.mark.spec("A-09")

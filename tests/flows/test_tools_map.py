@@ -8,8 +8,8 @@ import pytest
 
 from asyncagents.config.config import AgentConfig, CommandConfig
 from asyncagents.llm.scripted import call, say
-from tests.flows.test_conversations import serve_coding_project
-from tests.flows.test_session_routes import text_prompt
+from tests.support.http.coding import create_session, serve_coding_project
+from tests.support.http.opencode import text_prompt
 from tests.support.http.server import Caller
 from tests.support.transfer import brought, elsewhere, exported
 
@@ -17,12 +17,6 @@ NO_BASH = {"permission": "bash", "pattern": "*", "action": "deny"}
 TOUCH = [[call("bash", command="touch ran", description="Leave a mark")], [say("Done.")]]
 TODO = call("todowrite", todos=[{"content": "x", "status": "completed", "priority": "low"}])
 LAUNCH = call("task", description="Job", prompt="look", subagent_type="general")
-
-
-async def create_session(at: Caller, tmp_path: Path, **body: Any) -> str:
-    """The path of a new session."""
-    made = await at.post(f"/session?directory={tmp_path}/project", body)
-    return f"/session/{made.body['id']}"
 
 
 async def tell(at: Caller, where: str, prompt: str, tools: Mapping[str, bool] | None = None) -> None:

@@ -23,8 +23,10 @@ from asyncagents.store.row import put_part
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb import todo
 from tests.support.delegation import Scenes, launch, office, until_quiet
-from tests.support.runtime import ECHO, PATIENCE, Gate, later, stage
+from tests.support.runtime import stage
+from tests.support.tool import ECHO, Gate, later
 from tests.support.transfer import brought, elsewhere, exported, files
+from tests.support.wait import PATIENCE
 
 DEPLOY = later("deploy", note="queued as #7", external_ref="job-7")
 SCRIPT = {

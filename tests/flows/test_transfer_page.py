@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from asyncagents.llm.scripted import call
-from tests.flows.test_pages import DOCS, code_blocks
-from tests.support.runtime import PATIENCE, later, stage
+from tests.support.page import DOCS, code_blocks
+from tests.support.runtime import stage
+from tests.support.tool import later
 from tests.support.transfer import exported
+from tests.support.wait import PATIENCE
 
 PAGE = (DOCS / "transfer.md").read_text(encoding="utf-8")
 

@@ -13,8 +13,10 @@ from asyncagents.domain.transfer.records import SESSION_CUT_OFF
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, say
 from tests.support.delegation import Scenes, launch, notices, office, sync, until_quiet
-from tests.support.runtime import CAREFUL, ECHO, PATIENCE, Gate, later, stage
+from tests.support.runtime import stage
+from tests.support.tool import CAREFUL, ECHO, Gate, later
 from tests.support.transfer import brought, elsewhere, exported
+from tests.support.wait import PATIENCE
 
 DEPLOY = later("deploy")
 

@@ -9,7 +9,9 @@ from asyncagents.domain.conversation.status import Busy, WaitingAsync
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.errors import InvalidInput, NotFound
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
-from tests.support.runtime import CAREFUL, PATIENCE, later, stage
+from tests.support.runtime import stage
+from tests.support.tool import CAREFUL, later
+from tests.support.wait import PATIENCE
 
 
 async def test_a_tree_is_waited_for_until_it_asks_somebody(tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ from asyncagents.domain.event import (
 from asyncagents.domain.id import PartId
 from asyncagents.llm.model import ModelTurn, TextBlock, ThinkingBlock, ToolCallBlock, ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, end, pause, say, think
-from tests.support.runtime import ECHO, Gate, answer_of, roles, stage
+from tests.support.runtime import answer_of, roles, stage
+from tests.support.tool import ECHO, Gate
 
 
 @pytest.mark.spec("C-01", "C-02", "S-03")

@@ -20,16 +20,9 @@ from asyncagents.engine.tool import Tool, ToolContext
 from asyncagents.llm.model import ChatRequest, ModelEvent, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.clock import FakeClock
-from tests.support.runtime import (
-    PATIENCE,
-    Ears,
-    Gate,
-    Nothing,
-    answer_of,
-    assert_requests_only_grow,
-    later,
-    stage,
-)
+from tests.support.runtime import Ears, answer_of, assert_requests_only_grow, stage
+from tests.support.tool import Gate, Nothing, later
+from tests.support.wait import PATIENCE
 
 
 @pytest.mark.spec("X-07")

@@ -1,14 +1,11 @@
 """A task whose row cannot be read harms nobody but itself."""
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from asyncagents.config.config import DelegationConfig
 from asyncagents.domain.event import TaskCancelled, TaskCompleted, TaskFailed
-from asyncagents.domain.id import SessionId
 from asyncagents.llm.scripted import call, say
 from tests.support.delegation import (
     gates,
@@ -20,18 +17,7 @@ from tests.support.delegation import (
     until_ended,
     until_rest,
 )
-
-SPOIL = {
-    "task": "UPDATE task SET body = ? WHERE id = ?",
-    "session": "UPDATE session SET info = ? WHERE id = ?",
-    "call": "UPDATE call SET body = ? WHERE session_id = ?",
-}
-
-
-def spoil_row(data: Path, task_id: SessionId, table: str = "task") -> None:
-    with closing(sqlite3.connect(data / "asyncagents.db")) as database, database:
-        database.execute(SPOIL[table], (b"{no", task_id))
-
+from tests.support.store.row import spoil_row
 
 LAUNCHES = [launch("A", "child a"), launch("B", "child b"), launch("C", "child c")]
 AT_WORK = {

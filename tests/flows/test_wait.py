@@ -14,7 +14,8 @@ from asyncagents.domain.call.reply import utc_time
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.testing.clock import EPOCH_MS, FakeClock
-from tests.support.runtime import PATIENCE, Ears, open_world, stage
+from tests.support.runtime import Ears, open_world, stage
+from tests.support.wait import PATIENCE
 
 HOUR = 3_600_000
 AT = utc_time(EPOCH_MS + HOUR)

@@ -24,7 +24,7 @@ from asyncagents.store.sqlite.connection import Connection, SqliteCursor, connec
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.store import Store
 from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.support.runtime import PATIENCE
+from tests.support.wait import PATIENCE
 
 MODEL = ScriptedModel({"ship": [[call("deploy"), call("deploy")], [say("done")]]}, remember=False)
 ROUND = 120

@@ -23,7 +23,8 @@ from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.server.http.messages import Pairs, Request
 from asyncagents.testing.clock import FakeClock
-from tests.support.runtime import PATIENCE, open_world, stage
+from tests.support.runtime import open_world, stage
+from tests.support.wait import PATIENCE
 from tests.support.webhook.delivery import (
     FORGED,
     MALFORMED,

@@ -24,7 +24,8 @@ from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.testing.clock import FakeClock
 from asyncagents.tools.web.webhook_sender import open_webhook_sender
-from tests.support.runtime import Nothing, later, open_world, stage
+from tests.support.runtime import open_world, stage
+from tests.support.tool import Nothing, later
 from tests.support.webhook.receiver import HERE, Receiver, receiving, until_so, until_state
 
 SCRIPT = {"ship": [[call("deploy")], [say("Shipped.")]]}

@@ -15,7 +15,8 @@ from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.server.http.messages import Request
 from asyncagents.testing.clock import FakeClock
-from tests.support.runtime import Gate, open_world, stage
+from tests.support.runtime import open_world, stage
+from tests.support.tool import Gate
 from tests.support.webhook.delivery import (
     SCRIPT,
     UNKNOWN,

@@ -23,7 +23,8 @@ from tests.support.delegation import (
     until_rest,
     with_id,
 )
-from tests.support.runtime import CAREFUL, Gate, Stage, later
+from tests.support.runtime import Stage
+from tests.support.tool import CAREFUL, Gate, later
 
 
 async def of(at: Stage) -> Why:

@@ -18,9 +18,9 @@ from asyncagents.cli.main import main
 from asyncagents.server.openapi import document
 from asyncagents.server.routes import ROUTES
 from asyncagents.testing.provider import Reply, ToolUse, open_provider
-from tests.flows.test_project import create_repository
-from tests.flows.test_provider import PROVIDER_KEY, provider_config
-from tests.support.runtime import PATIENCE
+from tests.support.project import create_repository
+from tests.support.provider import PROVIDER_KEY, provider_config
+from tests.support.wait import PATIENCE
 
 FILES = Path(__file__).parent / "files"
 WIRES = "chat", "messages"

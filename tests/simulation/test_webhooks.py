@@ -22,7 +22,7 @@ from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.testing.clock import SeededRng
 from asyncagents.testing.process import Machine, Odds, Process
 from asyncagents.testing.simloop import SimLoop
-from tests.support.runtime import later
+from tests.support.tool import later
 
 MINUTE, HOUR = 60, 3_600
 SCRIPT = {"ship": [[call("deploy")], [say("Shipped.")]]}

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from asyncagents.config.config import DelegationConfig
+from asyncagents.config.config import Config, DelegationConfig
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import UserMessage
 from asyncagents.domain.conversation.part import TextPart
@@ -19,7 +19,10 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.model import ChatRequest, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, ScriptLine, ScriptStep, call
-from tests.support.runtime import PATIENCE, Gate, Stage, stage
+from tests.support.project import create_repository
+from tests.support.runtime import Stage, stage
+from tests.support.tool import Gate
+from tests.support.wait import PATIENCE
 
 Scene: TypeAlias = ScriptStep | Callable[[ChatRequest], ScriptStep]
 Scenes: TypeAlias = Mapping[str, Sequence[Scene]]
@@ -139,3 +142,34 @@ async def is_idle(runtime: Runtime, session_id: SessionId) -> bool:
 
 def gates(*names: str) -> dict[str, Gate]:
     return {name: Gate(name) for name in names}
+
+
+ASK_QUESTION = call(
+    "question", questions=[{"question": "Which?", "header": "Which", "options": [{"label": "a"}]}]
+)
+
+
+@asynccontextmanager
+async def open_delegation_project(
+    tmp_path: Path, scenes: Scenes, *, files: Mapping[str, str] | None = None, **config: Any
+) -> AsyncIterator[Stage]:
+    root = tmp_path / "project"
+    create_repository(root, files or {})
+    config.setdefault("delegation", DelegationConfig(tools="both"))
+    coding = Config(data_dir=tmp_path / "data", **config)
+    async with stage(tmp_path / "data", Players(scenes), coding=coding, directory=root) as at:
+        yield at
+
+
+def launch_agent(tool: str, agent: str = "worker", prompt: str = "look", **more: Any) -> ScriptLine:
+    """Call a tool that launches an agent."""
+    name = "subagent_type" if tool == "task" else "agent"
+    return call(tool, description=more.pop("description", "Job"), prompt=prompt, **{name: agent}, **more)
+
+
+def requests_of(at: Stage, first: str) -> list[ChatRequest]:
+    return [request for request in at.model.requests if request.messages[0] == UserTurn(first)]
+
+
+def tool_names(request: ChatRequest) -> set[str]:
+    return {tool.name for tool in request.tools}

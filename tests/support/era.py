@@ -13,7 +13,8 @@ from asyncagents.config.clock import SystemClock
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.server.serve import ServerOptions, open_server
 from tests.support.http.server import Caller
-from tests.support.runtime import PATIENCE, Ears, Stage, open_world
+from tests.support.runtime import Ears, Stage, open_world
+from tests.support.wait import PATIENCE
 
 WRAP = 27 << 36
 IN_2029, IN_2031, IN_2040 = 1_877_000_000_000, 1_940_000_000_000, 2_224_000_000_000

@@ -1,6 +1,8 @@
 """A model with a window: it counts what it reads, says so, and refuses what is too much for it."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from typing import assert_never
 
 import msgspec
@@ -26,7 +28,15 @@ from asyncagents.llm.model import (
     ToolTurn,
     UserTurn,
 )
-from asyncagents.llm.scripted import CallTool, Fail, Say, ScriptLine, say
+from asyncagents.llm.scripted import (
+    CallTool,
+    Fail,
+    Say,
+    Script,
+    ScriptedModel,
+    ScriptLine,
+    say,
+)
 
 BYTES_A_TOKEN = 4
 Answer = Callable[[ChatRequest], Sequence[ScriptLine]]
@@ -117,3 +127,20 @@ class Reader:
 
 def _tokens(read: int, written: int) -> Tokens:
     return Tokens(input=read, output=written, reasoning=0, cache=CacheTokens(read=0, write=0))
+
+
+class HaltingModel(ScriptedModel):
+    """Stops behind a word until it is let go."""
+
+    def __init__(self, script: Script, word: str) -> None:
+        super().__init__(script)
+        self.go, self.halts = asyncio.Event(), asyncio.Event()
+        self._word = word
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
+        async with aclosing(super().stream(request)) as events:
+            async for event in events:
+                yield event
+                if isinstance(event, TextDelta) and event.text == self._word:
+                    self.halts.set()
+                    await self.go.wait()

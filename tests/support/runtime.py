@@ -7,13 +7,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from msgspec import Struct
-
 from asyncagents.app.assemble import Setup, start_runtime
 from asyncagents.app.backend import Backend, PolledDatabase
 from asyncagents.app.runtime import open_runtime
 from asyncagents.config.clock import SystemClock, SystemRng
-from asyncagents.domain.call.call import Call, Completed
+from asyncagents.domain.call.call import Call
 from asyncagents.domain.clock import Clock
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import AssistantMessage, UserMessage
@@ -27,19 +25,23 @@ from asyncagents.domain.conversation.part import (
     ToolState,
 )
 from asyncagents.domain.conversation.status import Idle, Status
-from asyncagents.domain.event import Event, PartDelta, SessionStatus
+from asyncagents.domain.event import (
+    Event,
+    PartDelta,
+    SessionIdle,
+    SessionStatus,
+)
 from asyncagents.domain.id import Ids, SessionId
 from asyncagents.engine.event.bus import Subscription
 from asyncagents.engine.runtime.runtime import Runtime
-from asyncagents.engine.tool import AnyTool, Ask, Pending, Tool, ToolContext
+from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.model import ChatRequest, RequestMessage
 from asyncagents.llm.scripted import Script, ScriptedModel
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners
+from tests.support.wait import PATIENCE
 
 E = TypeVar("E", bound=Event)
-PATIENCE = 20.0
-"""So long a test waits for what must come; a healthy run never does."""
 
 
 class Ears:
@@ -177,62 +179,6 @@ def assert_requests_only_grow(requests: Sequence[ChatRequest]) -> None:
         sent[request.messages[0]] = request.messages
 
 
-class Nothing(Struct, frozen=True):
-    """A tool of the tests."""
-
-
-class Text(Struct, frozen=True):
-    """Does something with a text."""
-
-    text: str
-
-
-class Gate:
-    """A tool that reports its start and ends when it is let go."""
-
-    def __init__(self, name: str, *, result: str = "through", effect: Any = "once") -> None:
-        self.started = asyncio.Event()
-        self.go = asyncio.Event()
-        self.ended = asyncio.Event()
-        self.runs = 0
-        self._result = result
-        self.tool: Tool[Nothing] = Tool(name, Nothing, self._run, effect=effect)
-
-    async def _run(self, args: Nothing, context: ToolContext) -> Completed:
-        self.runs += 1
-        self.started.set()
-        try:
-            await self.go.wait()
-            return Completed(self._result)
-        finally:
-            self.ended.set()
-
-    async def until_started(self) -> None:
-        async with asyncio.timeout(PATIENCE):
-            await self.started.wait()
-
-
-async def echo(args: Text, context: ToolContext) -> Completed:
-    return Completed(args.text)
-
-
-async def asks_first(args: Text, context: ToolContext) -> tuple[Ask, ...]:
-    return (Ask("echo", (args.text,)),)
-
-
-ECHO: Tool[Text] = Tool("echo", Text, echo, effect="none")
-CAREFUL: Tool[Text] = Tool("careful", Text, echo, plan=asks_first)
-
-
-def later(name: str, **pending: Any) -> Tool[Nothing]:
-    """A tool that answers with a promise."""
-
-    async def run(args: Nothing, context: ToolContext) -> Pending:
-        return Pending(**pending)
-
-    return Tool(name, Nothing, run)
-
-
 def roles(entries: Sequence[MessageWithParts]) -> list[str]:
     return ["user" if isinstance(entry.info, UserMessage) else "assistant" for entry in entries]
 
@@ -240,3 +186,18 @@ def roles(entries: Sequence[MessageWithParts]) -> list[str]:
 def answer_of(entry: MessageWithParts) -> AssistantMessage:
     assert isinstance(entry.info, AssistantMessage)
     return entry.info
+
+
+async def resume_session(
+    data: Path, session_id: SessionId, model: ScriptedModel, *tools: AnyTool
+) -> tuple[MessageWithParts, ...]:
+    """Let a new runtime work until the session rests; returns its messages."""
+    async with open_runtime(data, model=model, tools=tools) as runtime:
+        await wait_until_idle(runtime, session_id)
+        return await runtime.messages(session_id)
+
+
+async def wait_until_idle(runtime: Runtime, session_id: SessionId) -> None:
+    with runtime._bus.subscribe(session_id) as subscription:
+        if await runtime.status(session_id) != Idle():
+            await Ears(subscription).until(SessionIdle)

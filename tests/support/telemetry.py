@@ -1,5 +1,6 @@
 """A program that has set up OpenTelemetry, and what it was told."""
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,8 +19,10 @@ from asyncagents.config.config import DelegationConfig
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.scripted import Script, ScriptedModel
+from asyncagents.server.v1.metrics import CONTENT_TYPE
 from asyncagents.telemetry.tracing import OtelObserver
 from tests.support.delegation import allow
+from tests.support.http.client import Caller
 from tests.support.runtime import open_world
 
 
@@ -85,3 +88,29 @@ def parent_of(span: ReadableSpan) -> int | None:
 
 def said(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
+
+
+METRIC_SAMPLE = re.compile(
+    r'(?P<name>[a-z_]+)(?:\{(?P<labels>(?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)+)\})? (?P<value>[-+0-9.e]+)'
+)
+
+
+async def scrape_metrics(caller: Caller) -> dict[str, float]:
+    """Each line is a comment or a sample, no sample comes twice, and each has its type before it."""
+    told = await caller.get("/metrics")
+    assert (told.status, told.headers["content-type"]) == (200, CONTENT_TYPE)
+    samples: dict[str, float] = {}
+    types: set[str] = set()
+    text = told.body.decode()
+    assert text.endswith("\n")
+    for line in text.removesuffix("\n").split("\n"):
+        if line.startswith("#"):
+            types |= {line.split()[2]} if line.startswith("# TYPE") else set()
+            continue
+        found = METRIC_SAMPLE.fullmatch(line)
+        assert found is not None, line
+        assert types & {found["name"], re.sub("_(bucket|sum|count)$", "", found["name"])}, line
+        key = line.rpartition(" ")[0].removeprefix("asyncagents_")
+        assert key not in samples
+        samples[key] = float(found["value"])
+    return samples

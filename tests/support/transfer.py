@@ -62,3 +62,55 @@ def write(path: Path, value: object) -> None:
 
 def change(path: Path, **fields: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+OLD_ROOT = SessionId("ses_e1baea3fbffepaXbVcNz8fpILR")
+
+
+OLD_CHILD = SessionId("ses_e1bae9eb4ffegAo1yMWO9izeeS")
+
+
+def write_waiting_session(storage: Path, **record: object) -> str:
+    """As the source of async tools writes one: a part that waits, and a record of the call."""
+    ids = {"sessionID": "ses_w", "messageID": "msg_02"}
+    base = {"projectID": "p", "directory": "/home/ada/shop", "title": "Waits", "version": "1", "slug": "s"}
+    write(storage / "session/p/ses_w.json", {"id": "ses_w", **base, "time": {"created": 1, "updated": 2}})
+    asked = {"id": "msg_01", "sessionID": "ses_w", "role": "user", "time": {"created": 1}}
+    write(storage / "message/ses_w/msg_01.json", asked)
+    write(
+        storage / "part/msg_01/prt_1.json",
+        {**ids, "id": "prt_1", "messageID": "msg_01", "type": "text", "text": "and?"},
+    )
+    step = {
+        "id": "msg_02",
+        "sessionID": "ses_w",
+        "role": "assistant",
+        "time": {"created": 2},
+        "finish": "tool-calls",
+    }
+    write(storage / "message/ses_w/msg_02.json", step)
+    state = {"status": "waiting_async", "input": {"env": "prod"}, "pendingID": "pend_1", "time": {"start": 2}}
+    tool = {**ids, "id": "prt_2", "type": "tool", "callID": "call_1", "tool": "deploy", "state": state}
+    write(storage / "part/msg_02/prt_2.json", tool)
+    pending = {**ids, "id": "pend_1", "callID": "call_1", "tool": "deploy", "input": {"env": "prod"}}
+    known = {"status": "waiting", "externalRef": "job-7", "time": {"created": 2}, **record}
+    write(storage / "pending_tool/pend_1.json", {**pending, **known})
+    return "pend_1"
+
+
+def own_fields(**fields: Any) -> dict[str, Any]:
+    return {"asyncagents": fields}
+
+
+SESSION_FILE, STEP_FILE, PROMPT_FILE = (
+    "session/p/ses_w.json",
+    "message/ses_w/msg_02.json",
+    "message/ses_w/msg_01.json",
+)
+
+
+TOOL_FILE, PENDING_FILE, TEXT_FILE = (
+    "part/msg_02/prt_2.json",
+    "pending_tool/pend_1.json",
+    "part/msg_01/prt_1.json",
+)

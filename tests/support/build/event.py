@@ -15,6 +15,15 @@ from asyncagents.domain.conversation.part import Part, PartTime, ReasoningPart, 
 from asyncagents.domain.conversation.session import Tokens
 from asyncagents.domain.event import Event, MessageUpdated, PartDelta, PartUpdated
 from asyncagents.domain.id import MessageId, PartId, SessionId
+import pytest
+from asyncagents.cli.run.tool_view import ToolView
+from asyncagents.cli.terminal.screen import Screen
+from asyncagents.domain.call.ask import PermissionRequest, ToolRef
+from asyncagents.domain.conversation.part import PartTime, ToolCompleted, ToolPart, ToolRunning, ToolState
+from asyncagents.domain.conversation.session import Session, SessionTime
+from asyncagents.domain.conversation.todo import Todo
+from asyncagents.domain.event import PartUpdated, PermissionAsked, SessionCreated, TodoUpdated
+from asyncagents.domain.id import MessageId, PartId, PermissionId, SessionId
 
 SESSION = SessionId("ses_1")
 MODEL = ModelRef(provider_id="local", model_id="m")
@@ -78,3 +87,17 @@ def delta(words: str, offset: int, *, id: str = "prt_1", message_id: str = "msg_
 
 def entry(info: Message, *parts: Part) -> MessageWithParts:
     return MessageWithParts(info=info, parts=parts)
+
+
+def session(id: str, title: str, *, parent_id: str | None = None, agent: str | None = None) -> Session:
+    return Session(
+        id=SessionId(id),
+        slug="calm-river",
+        project_id="p",
+        directory="/",
+        title=title,
+        version="1",
+        time=SessionTime(created=1, updated=1),
+        parent_id=SessionId(parent_id) if parent_id else None,
+        agent=agent,
+    )

@@ -26,6 +26,51 @@ from asyncagents.engine.model_input import ModelInput
 from asyncagents.llm.model import ModelTurn, RequestMessage, TextBlock, ToolCallBlock, ToolTurn, UserTurn
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.support.build.domain import SESSION, step, user
+from typing import Any
+import pytest
+from msgspec.structs import replace
+from asyncagents.delegation.fork import OPENING, fork_history
+from asyncagents.delegation.fork_copy import FILES_LEFT_OUT, UNDER_WAY
+from asyncagents.domain.call.call import (
+    Completed,
+    Failed,
+    Result,
+    Settled,
+    parse_late_result,
+    pending_text,
+    result_text,
+)
+from asyncagents.domain.conversation.codec import decode_part
+from asyncagents.domain.conversation.entry import MessageWithParts
+from asyncagents.domain.conversation.failure import aborted_error, api_error
+from asyncagents.domain.conversation.message import JsonFormat, MessageTime, UserMessage
+from asyncagents.domain.conversation.part import (
+    AgentPart,
+    FilePart,
+    PartTime,
+    PatchPart,
+    ReasoningPart,
+    RetryPart,
+    RetryTime,
+    SnapshotPart,
+    StepFinishPart,
+    StepStartPart,
+    SubtaskPart,
+    TextPart,
+    ToolCompleted,
+    ToolPart,
+    ToolPending,
+    ToolRunning,
+    ToolState,
+    ToolWaiting,
+)
+from asyncagents.domain.conversation.session import Tokens
+from asyncagents.domain.id import CallId, Ids, MessageId
+from asyncagents.engine.model_input import CLEARED, SUMMARISED
+from asyncagents.errors import NotFound
+from asyncagents.llm.model import ModelTurn, TextBlock, ToolTurn, UserTurn
+from asyncagents.testing.clock import FakeClock, SeededRng
+from tests.support.build.domain import call
 
 CHILD = SessionId("ses_child")
 FORKING = MessageId("msg_forking")
@@ -153,3 +198,13 @@ def characters(said: Sequence[RequestMessage]) -> int:
 
 def steps(fork: ForkedHistory) -> list[AssistantMessage]:
     return [entry.info for entry in fork.entries if isinstance(entry.info, AssistantMessage)]
+
+
+def summarise_history(
+    history: History, *notes: str, words: str = "They build a shop."
+) -> list[MessageWithParts]:
+    """The head that stands for what came before; it is not among the entries."""
+    history.summary_wish(history.text("mind the tests"), *(history.text(n, synthetic=True) for n in notes))
+    history.step(words, summary=True, agent="compaction", mode="compaction", model_id="small")
+    head, history.entries = history.entries[-2:], history.entries[:-2]
+    return head

@@ -8,7 +8,7 @@ from typing import Any
 from asyncagents.app.runtime import open_runtime
 from asyncagents.config.config import Config
 from asyncagents.llm.scripted import Script, ScriptedModel, call, say
-from tests.support.runtime import later
+from tests.support.tool import later
 
 LONG = "echo x >> runs; until [ -e go ]; do sleep 0.05; done; echo ended"
 """Runs until there is a file `go`, and tells in another how often it was started."""

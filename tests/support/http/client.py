@@ -15,7 +15,8 @@ from asyncagents.engine.tool import AnyTool
 from asyncagents.server.discovery import Listing
 from asyncagents.server.serve import ServerOptions, open_server
 from tests.support.delegation import Scenes, office
-from tests.support.runtime import PATIENCE, Stage
+from tests.support.runtime import Stage
+from tests.support.wait import PATIENCE
 
 LATE = 3_600.0
 """A silence that no test lives to hear the end of."""

@@ -8,8 +8,9 @@ from typing import Any
 
 from aiohttp import ClientResponse, ClientSession, ClientTimeout
 
+from asyncagents.llm.scripted import say
 from asyncagents.server.discovery import Listing
-from tests.support.runtime import PATIENCE
+from tests.support.wait import PATIENCE
 
 BEATS = "server.heartbeat"
 
@@ -146,3 +147,19 @@ class Screen:
         if part is not None:
             text = part[told["field"]] + told["delta"]
             self.parts[told["partID"]] = {**part, told["field"]: text}
+
+
+def text_prompt(*words: str) -> dict[str, Any]:
+    return {"parts": [{"type": "text", "text": word} for word in words]}
+
+
+def entry_text(entry: dict[str, Any]) -> str:
+    return "".join(part["text"] for part in entry["parts"] if part["type"] == "text")
+
+
+HELLO = {"hi": [[say("Hel", "lo.")]], "again": [[say("Again.")]]}
+
+
+def tool_outputs(messages: list[Any]) -> list[str]:
+    parts = [part for entry in messages for part in entry["parts"] if part["type"] == "tool"]
+    return [part["state"].get("output") or part["state"].get("error", "") for part in parts]

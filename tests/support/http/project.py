@@ -20,7 +20,7 @@ from asyncagents.config.load import load_config
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.server.discovery import Listing
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.support.runtime import PATIENCE
+from tests.support.wait import PATIENCE
 
 KEY = "sk-this-key-must-never-be-told"
 PROVIDERS: dict[str, Any] = {

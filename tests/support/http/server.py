@@ -14,7 +14,8 @@ from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.scripted import Script, ScriptedModel
 from asyncagents.server.discovery import Listing
 from asyncagents.server.serve import ServerOptions, open_server
-from tests.support.runtime import PATIENCE, Stage, stage
+from tests.support.runtime import Stage, stage
+from tests.support.wait import PATIENCE
 
 
 class Said(Struct, frozen=True):

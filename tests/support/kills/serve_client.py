@@ -203,3 +203,17 @@ def _check_parts(deed: Deed, parts: list[dict[str, Any]]) -> Counter[str]:
 
 def _text(entry: dict[str, Any]) -> str:
     return "".join(part["text"] for part in entry["parts"] if part["type"] == "text")
+
+
+def build_client(data: Path) -> Client:
+    return Client(data, Outside(), random.Random(0))
+
+
+def prompt_body(text: str) -> bytes:
+    return json.dumps({"parts": [{"type": "text", "text": text}]}).encode()
+
+
+async def create_prompted_session(client: Client, text: str) -> str:
+    session = await client.ask("POST", "/session", {"title": text})
+    await client.ask("POST", f"/session/{session['id']}/prompt_async", json.loads(prompt_body(text)))
+    return str(session["id"])

@@ -35,7 +35,9 @@ from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.discovery import Listing
 from tests.support.delegation import launch, sync
 from tests.support.http.client import serve
-from tests.support.runtime import CAREFUL, ECHO, PATIENCE, assert_nothing_is_half_open, later
+from tests.support.runtime import assert_nothing_is_half_open
+from tests.support.tool import CAREFUL, ECHO, later
+from tests.support.wait import PATIENCE
 from tests.support.webhook.delivery import Service
 
 SCENES = {

@@ -11,11 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from asyncagents.config.config import Config, McpConfig
+from asyncagents.config.env import system_environment
+from asyncagents.domain.call.call import Completed, Failed
 from asyncagents.domain.conversation.part import ToolPart, ToolRunning
 from asyncagents.domain.event import PartUpdated
+from asyncagents.domain.id import CallId, MessageId, SessionId
+from asyncagents.engine.tool import ToolContext
 from asyncagents.llm.scripted import Script
 from asyncagents.plugins.api import Plugin
-from tests.support.runtime import PATIENCE, Stage, stage
+from asyncagents.tools.mcp.client import McpClient, ServerSpec
+from asyncagents.tools.mcp.servers import configured_servers
+from tests.support.runtime import Stage, stage
+from tests.support.wait import PATIENCE
 
 SERVER = str(Path(__file__).with_name("server.py"))
 HOSTILE_SERVER = str(Path(__file__).with_name("hostile_server.py"))
@@ -126,3 +133,19 @@ async def remote(ledger: Ledger, port: int) -> AsyncIterator[asyncio.subprocess.
         with suppress(ProcessLookupError):
             process.kill()
         await process.communicate()
+
+
+TOOL_CONTEXT = ToolContext(
+    session_id=SessionId("s"), message_id=MessageId("m"), call_id=CallId("c"), agent="build", directory="/"
+)
+
+
+def server_specs(tmp_path: Path, **servers: McpConfig) -> tuple[ServerSpec, ...]:
+    return configured_servers(system_environment(), Config(data_dir=tmp_path, mcp=dict(servers)), tmp_path)
+
+
+async def call_tool(client: McpClient, tool: str, **arguments: Any) -> Completed | Failed:
+    await client.request(lambda connection: connection.list_tools())
+    (offer,) = [each for each in client.tools if each.name == tool]
+    async with asyncio.timeout(PATIENCE):
+        return await client.call_tool(offer, arguments, TOOL_CONTEXT)

@@ -10,7 +10,7 @@ from asyncagents.config.config import Config
 from asyncagents.domain.event import SessionUpdated
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.scripted import ScriptedModel, call, say
-from tests.support.runtime import Nothing
+from tests.support.tool import Nothing
 
 MANY = 200
 SCRIPT = {"go": [[call("work")], [say("Done.")]], "hello": [[say("Hi.")]]}

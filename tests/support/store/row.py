@@ -1,6 +1,9 @@
 """Rows as another release, or a broken disk, may have left them."""
 
 import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 from asyncagents.domain.call.call import Call
 from asyncagents.domain.call.pending_tool import pending_status
@@ -105,3 +108,15 @@ async def plan(tx: Tx, statement: str, params: Row) -> list[str]:
 def _said(line: str) -> str:
     scanned = re.sub(r".*Seq Scan on (\w+).*", r"SCAN \1", line)
     return re.sub(r".*Index (?:Only )?Scan (?:Backward )?(?:using|on) (\w+).*", r"INDEX \1", scanned)
+
+
+SPOIL = {
+    "task": "UPDATE task SET body = ? WHERE id = ?",
+    "session": "UPDATE session SET info = ? WHERE id = ?",
+    "call": "UPDATE call SET body = ? WHERE session_id = ?",
+}
+
+
+def spoil_row(data: Path, task_id: SessionId, table: str = "task") -> None:
+    with closing(sqlite3.connect(data / "asyncagents.db")) as database, database:
+        database.execute(SPOIL[table], (b"{no", task_id))

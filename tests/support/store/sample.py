@@ -34,7 +34,8 @@ from asyncagents.store.store import Store
 from asyncagents.store.tx import Database
 from asyncagents.tools.builtin.todo import todowrite
 from tests.support.delegation import Players, Scenes, launch, office, until_ended
-from tests.support.runtime import Gate, Stage, Text, echo, later
+from tests.support.runtime import Stage
+from tests.support.tool import Gate, Text, echo, later
 from tests.support.webhook.receiver import HERE, until_so
 
 FILE = "asyncagents.db"

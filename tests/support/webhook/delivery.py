@@ -19,7 +19,8 @@ from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import call, say
 from asyncagents.server.http.messages import Pairs, Request, Response
 from tests.support.http.asgi import TOKEN, application, ask
-from tests.support.runtime import PATIENCE, Stage, stage
+from tests.support.runtime import Stage, stage
+from tests.support.wait import PATIENCE
 
 SCRIPT = {name: [[call("deploy")], [say("Shipped.")]] for name in ("ship", "ship too")}
 RESULT, ERROR, WEBHOOK = "/async-tool/result", "/async-tool/error", "/async-tool/webhook"

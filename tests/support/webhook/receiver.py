@@ -13,7 +13,7 @@ from asyncagents.config.config import AsyncToolsConfig, WebhooksConfig
 from asyncagents.domain.call.webhook import Delivery, DeliveryState
 from asyncagents.domain.call.webhook_signature import ValidSignature, verify_signature
 from asyncagents.engine.runtime.runtime import Runtime
-from tests.support.runtime import PATIENCE
+from tests.support.wait import PATIENCE
 
 HERE = AsyncToolsConfig(webhooks=WebhooksConfig(enabled=True, hosts=("127.0.0.1",)))
 """A runtime that tells whoever is on this machine."""

@@ -16,11 +16,12 @@ from asyncagents.domain.id import CallId, MessageId, SessionId
 from asyncagents.engine.tool import AnyTool, Ask, ToolContext
 from asyncagents.tools.builtin.edit import edit
 from asyncagents.tools.builtin.glob import glob
+from asyncagents.tools.builtin.grep import grep
 from asyncagents.tools.builtin.list import list_files
 from asyncagents.tools.builtin.read import read
 from asyncagents.tools.builtin.write import write
 from asyncagents.tools.file.files import Files
-from asyncagents.tools.file.open_beneath import OpenFolder
+from asyncagents.tools.file.open_beneath import OpenFolder, has_openat2, open_by_openat2, open_by_walk
 from asyncagents.tools.file.read_log import ReadLog
 from asyncagents.tools.process.processes import Processes
 
@@ -106,3 +107,19 @@ def swapped(desk: Desk) -> Iterator[None]:
         stop.set()
         thread.join()
     assert not failures
+
+
+OPEN_WAYS = [
+    pytest.param(
+        open_by_openat2, id="kernel", marks=pytest.mark.skipif(not has_openat2(), reason="needs openat2")
+    ),
+    pytest.param(open_by_walk, id="walk"),
+]
+
+
+def open_grep_desk(folder: Path, *, seconds: float = 60, **more: str) -> Desk:
+    desk = Desk(folder)
+    environment = {"PATH": os.environ.get("PATH", os.defpath), **more}
+    processes = Processes(environment, folder=folder / "output", namespace=False)
+    desk.tools["grep"] = grep(desk.files, desk.seen, processes, seconds=seconds)
+    return desk

@@ -6,31 +6,16 @@ from asyncagents.cli.run.tool_view import ToolView
 from asyncagents.cli.terminal.screen import Screen
 from asyncagents.domain.call.ask import PermissionRequest, ToolRef
 from asyncagents.domain.conversation.part import PartTime, ToolCompleted, ToolPart, ToolRunning, ToolState
-from asyncagents.domain.conversation.session import Session, SessionTime
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.event import PartUpdated, PermissionAsked, SessionCreated, TodoUpdated
 from asyncagents.domain.id import MessageId, PartId, PermissionId, SessionId
-from tests.support.build.event import SESSION, entry, step
+from tests.support.build.event import SESSION, entry, session, step
 
 TIME = PartTime(start=1, end=2)
 RUNS = ToolRunning(input={"command": "make"}, time=TIME)
 ENDED = ToolCompleted(
     input={"command": "make"}, output="ok", title="", metadata={"output": "one\ntwo\n", "exit": 0}, time=TIME
 )
-
-
-def session(id: str, title: str, *, parent_id: str | None = None, agent: str | None = None) -> Session:
-    return Session(
-        id=SessionId(id),
-        slug="calm-river",
-        project_id="p",
-        directory="/",
-        title=title,
-        version="1",
-        time=SessionTime(created=1, updated=1),
-        parent_id=SessionId(parent_id) if parent_id else None,
-        agent=agent,
-    )
 
 
 def bash(state: ToolState, *, session_id: str = SESSION) -> PartUpdated:

@@ -17,7 +17,6 @@ from asyncagents.domain.call.call import (
     result_text,
 )
 from asyncagents.domain.conversation.codec import decode_part
-from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.failure import aborted_error, api_error
 from asyncagents.domain.conversation.message import JsonFormat, MessageTime, UserMessage
 from asyncagents.domain.conversation.part import (
@@ -47,7 +46,18 @@ from asyncagents.errors import NotFound
 from asyncagents.llm.model import ModelTurn, TextBlock, ToolTurn, UserTurn
 from asyncagents.testing.clock import FakeClock, SeededRng
 from tests.support.build.domain import call
-from tests.support.build.history import CHILD, SPENT, TIME, History, inputs, outputs, steps, texts, told
+from tests.support.build.history import (
+    CHILD,
+    SPENT,
+    TIME,
+    History,
+    inputs,
+    outputs,
+    steps,
+    summarise_history,
+    texts,
+    told,
+)
 
 
 @pytest.mark.spec("T-11")
@@ -360,16 +370,6 @@ def test_an_output_that_was_cleared_stays_so() -> None:
     fork = history.forked()
     assert outputs(fork) == [CLEARED]
     assert "long ago" not in str(fork)
-
-
-def summarise_history(
-    history: History, *notes: str, words: str = "They build a shop."
-) -> list[MessageWithParts]:
-    """The head that stands for what came before; it is not among the entries."""
-    history.summary_wish(history.text("mind the tests"), *(history.text(n, synthetic=True) for n in notes))
-    history.step(words, summary=True, agent="compaction", mode="compaction", model_id="small")
-    head, history.entries = history.entries[-2:], history.entries[:-2]
-    return head
 
 
 @pytest.mark.spec("T-11")

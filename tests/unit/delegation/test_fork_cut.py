@@ -13,8 +13,7 @@ from asyncagents.domain.id import CallId
 from asyncagents.engine.model_input import SUMMARISED
 from asyncagents.llm.model import UserTurn
 from tests.support.build.domain import call
-from tests.support.build.history import History, characters, inputs, outputs, texts, told
-from tests.unit.delegation.test_fork import summarise_history
+from tests.support.build.history import History, characters, inputs, outputs, summarise_history, texts, told
 
 LONG = "abcdefghij" * 400
 """4,000 characters."""

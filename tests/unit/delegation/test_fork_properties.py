@@ -42,8 +42,7 @@ from asyncagents.llm.openai import request as openai_body
 from asyncagents.testing.provider_check import anthropic_refusal, openai_refusal
 from tests.simulation.stage import unanswered
 from tests.support.build.domain import call
-from tests.support.build.history import CHILD, SPENT, TIME, History, told
-from tests.unit.delegation.test_fork import summarise_history
+from tests.support.build.history import CHILD, SPENT, TIME, History, summarise_history, told
 
 MODEL = ModelRef(provider_id="acme", model_id="sage-1")
 ENDPOINT = Endpoint(provider_id="acme", base_url="https://api.acme.test/v1")

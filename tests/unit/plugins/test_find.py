@@ -15,7 +15,7 @@ from asyncagents.plugins.plugins import Plugins
 from asyncagents.tools.project.extensions import Additions
 from asyncagents.tools.project.extra_tools import BUILT_IN, ExtraTool, merge_tools
 from tests.support.environment import Desk
-from tests.support.runtime import ECHO
+from tests.support.tool import ECHO
 
 PLUGIN = """
 import asyncagents

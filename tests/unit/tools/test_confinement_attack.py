@@ -15,7 +15,7 @@ from asyncagents.tools.process.program import drop_project_libraries
 from asyncagents.tools.process.sandbox import Sandboxes, SandboxPaths, delete_old_scratch
 from asyncagents.tools.process.unix_sockets import list_sockets
 from tests.support.environment import Desk
-from tests.unit.tools.test_sandbox import (
+from tests.support.workspace.sandbox import (
     DAY_MS,
     SEARCH_PATH,
     SandboxGround,

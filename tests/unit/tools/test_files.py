@@ -18,14 +18,7 @@ from asyncagents.tools.file.fingerprint import FileState, Fingerprint
 from asyncagents.tools.file.open_beneath import OpenFolder, has_openat2, open_by_openat2, open_by_walk
 from asyncagents.tools.file.path import InsidePath, OutsidePath, ResolvedPath, edit_asks, read_asks
 from asyncagents.tools.file.read_log import CallPlan, ReadLog
-from tests.support.workspace.file_tool import SECRET, Desk, swapped
-
-OPEN_WAYS = [
-    pytest.param(
-        open_by_openat2, id="kernel", marks=pytest.mark.skipif(not has_openat2(), reason="needs openat2")
-    ),
-    pytest.param(open_by_walk, id="walk"),
-]
+from tests.support.workspace.file_tool import OPEN_WAYS, SECRET, Desk, swapped
 
 
 @pytest.fixture(params=OPEN_WAYS)

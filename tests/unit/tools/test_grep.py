@@ -15,20 +15,10 @@ from hypothesis import strategies as st
 from asyncagents.domain.agent.permission import LineageRules
 from asyncagents.engine.workplace.agents import default_rules
 from asyncagents.errors import ToolError
-from asyncagents.tools.builtin.grep import grep
-from asyncagents.tools.process.processes import Processes
 from asyncagents.tools.search.grep import GrepResult, GrepSearch, search_lines
-from tests.support.workspace.file_tool import SECRET, Desk
+from tests.support.workspace.file_tool import SECRET, Desk, open_grep_desk
 
 USUAL = LineageRules.from_rules(default_rules())
-
-
-def open_grep_desk(folder: Path, *, seconds: float = 60, **more: str) -> Desk:
-    desk = Desk(folder)
-    environment = {"PATH": os.environ.get("PATH", os.defpath), **more}
-    processes = Processes(environment, folder=folder / "output", namespace=False)
-    desk.tools["grep"] = grep(desk.files, desk.seen, processes, seconds=seconds)
-    return desk
 
 
 @pytest.fixture

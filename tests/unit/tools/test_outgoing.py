@@ -17,7 +17,7 @@ from asyncagents.engine.webhook.delivery import (
     WebhookResponse,
 )
 from asyncagents.tools.web.webhook_sender import HostPolicy, canonical_host, open_webhook_sender
-from tests.support.runtime import PATIENCE
+from tests.support.wait import PATIENCE
 
 PUBLIC = "93.184.216.34"
 

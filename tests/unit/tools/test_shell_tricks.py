@@ -12,7 +12,7 @@ from asyncagents.tools.file.files import Files
 from asyncagents.tools.shell.guarded_places import guarded_asks
 from asyncagents.tools.shell.rules import MOST_CHARACTERS, command_asks
 from tests.support.hostile.yard import CANARY, Yard, judged, plant_holes, shell
-from tests.unit.tools.test_shell_always import asks_again, shell_asks
+from tests.support.workspace.shell import asks_again, shell_asks
 
 HOME = Path("/home/someone")
 EVERYTHING = Rule(permission="*", pattern="*", action="allow")

@@ -14,8 +14,7 @@ from asyncagents.tools.file.open_beneath import OpenFolder
 from asyncagents.tools.file.path import InsidePath
 from asyncagents.tools.search.grep import GrepSearch, search_lines
 from asyncagents.tools.search.name_search import NameSearch, search_names
-from tests.support.workspace.file_tool import SECRET, Desk, swapped
-from tests.unit.tools.test_files import OPEN_WAYS
+from tests.support.workspace.file_tool import OPEN_WAYS, SECRET, Desk, swapped
 
 ROUNDS = 300
 

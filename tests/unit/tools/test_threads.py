@@ -11,7 +11,7 @@ import pytest
 from asyncagents.tools.file import thread_pool
 from asyncagents.tools.file.thread_pool import Threads
 from asyncagents.tools.search import low_priority
-from tests.support.runtime import PATIENCE
+from tests.support.wait import PATIENCE
 
 EXITS = """
 from threading import Event

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from asyncagents.tools.file.path import InsidePath, OutsidePath
 from asyncagents.tools.git.index import TrackedFiles, index_names
-from tests.support.workspace.file_tool import Desk
-from tests.unit.tools.test_grep import open_grep_desk
+from tests.support.workspace.file_tool import Desk, open_grep_desk
 
 IGNORED = {
     "vendor/lib/a.py": "needle",

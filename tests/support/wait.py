@@ -1,0 +1,4 @@
+"""TODO."""
+
+PATIENCE = 20.0
+"""So long a test waits for what must come; a healthy run never does."""
