@@ -33,6 +33,7 @@ from asyncagents.llm.model import (
     UserTurn,
 )
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
+from asyncagents.testing.inside import inside
 from tests.support.runtime import Stage, answer_of, roles, stage
 from tests.support.tool import CAREFUL, Gate, Text, echo, later
 from tests.support.wait import PATIENCE
@@ -300,7 +301,7 @@ async def test_an_abort_is_acknowledged_late_when_a_tool_does_not_stop(tmp_path:
     async with stage(tmp_path, script, tools=[Tool("cling", Text, cling)]) as at:  # type: ignore[arg-type]
         prompt = asyncio.ensure_future(at.prompt("go"))
         await started.wait()
-        at.runtime._bus._size = 2  # so that who waits for the end is cut off before it comes
+        inside(at.runtime).bus._size = 2  # so that who waits for the end is cut off before it comes
         await at.runtime.send(at.session_id, "more", wakes=False)
         stopped = asyncio.ensure_future(at.runtime.abort(at.session_id, seconds=0.1))
         await at.runtime.send(at.session_id, "and more", wakes=False)

@@ -38,6 +38,7 @@ from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.engine.tool import AnyTool
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
+from asyncagents.testing.inside import inside
 from tests.support.runtime import Ears, Stage, stage
 from tests.support.wait import PATIENCE
 
@@ -301,7 +302,7 @@ async def test_a_decision_is_taken_up_by_a_process_that_starts_later(tmp_path: P
 
 async def _rested(data: Path, at: Stage) -> tuple[MessageWithParts, ...]:
     async with open_runtime(data, model=at.model, tools=[may_ship]) as runtime:
-        with runtime._bus.subscribe(at.session_id) as subscription:
+        with inside(runtime).bus.subscribe(at.session_id) as subscription:
             await Ears(subscription).until(SessionIdle)
         return await runtime.messages(at.session_id)
 
@@ -326,7 +327,7 @@ async def test_a_session_that_was_imported_still_asks_and_is_answered_there(tmp_
         await at.prompt("ship")
         await export_to(at.runtime, tmp_path / "files")
     async with open_runtime(tmp_path / "there", model=at.model, tools=[may_ship]) as runtime:
-        with runtime._bus.subscribe() as subscription:
+        with inside(runtime).bus.subscribe() as subscription:
             ears = Ears(subscription)
             await import_from(runtime, tmp_path / "files")
             asked = await ears.until(QuestionAsked)
@@ -354,7 +355,7 @@ async def test_after_a_crash_while_it_told_somebody_the_decision_is_still_asked_
         async with asyncio.timeout(PATIENCE):
             await started.wait()
     async with open_runtime(tmp_path, model=at.model, tools=[hangs]) as runtime:
-        with runtime._bus.subscribe(at.session_id) as subscription:
+        with inside(runtime).bus.subscribe(at.session_id) as subscription:
             ears = Ears(subscription)
             asked = await ears.until(QuestionAsked)
             (waiting,) = await runtime.asks()

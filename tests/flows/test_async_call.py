@@ -20,6 +20,7 @@ from asyncagents.errors import AlreadySettled, NotFound
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.store.tx import Verb
+from asyncagents.testing.inside import inside
 from tests.support.runtime import Ears, Stage, open_world, stage
 from tests.support.tool import ECHO, Gate, Nothing, later
 from tests.support.wait import PATIENCE
@@ -214,7 +215,7 @@ async def test_a_result_from_outside_stays_when_the_tool_answers_later(tmp_path:
         await gate.until_started()
         event = await at.ears.until(PartUpdated, lambda event: isinstance(event.part, ToolPart))
         assert isinstance(event.part, ToolPart)
-        (running,) = await at.runtime._store.calls(at.session_id)
+        (running,) = await inside(at.runtime).store.calls(at.session_id)
         await at.runtime.complete(running.id, "from outside")
         gate.go.set()
         await prompt
@@ -291,7 +292,7 @@ async def test_a_deadline_that_is_set_while_the_sweep_looks_is_kept(tmp_path: Pa
         first = await runtime.create_session(directory=tmp_path)
         await runtime.send(first.id, "ship")
         await database.looking.wait()
-        with runtime._bus.subscribe() as subscription:
+        with inside(runtime).bus.subscribe() as subscription:
             second = await runtime.create_session(directory=tmp_path)
             await runtime.prompt(second.id, "ship")
             database.go.set()

@@ -34,6 +34,7 @@ from asyncagents.errors import Conflict, Unavailable
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.testing.clock import FakeClock
+from asyncagents.testing.inside import inside
 from tests.support.runtime import Ears, Stage, open_world, stage
 from tests.support.wait import PATIENCE
 
@@ -367,7 +368,7 @@ async def test_what_expired_while_nobody_ran_is_expired_at_the_start_and_resumed
         open_world(tmp_path, world(model, deploy), clock=clock) as runtime,
         asyncio.timeout(PATIENCE),
     ):
-        with runtime._bus.subscribe() as subscription:
+        with inside(runtime).bus.subscribe() as subscription:
             if not isinstance(await runtime.status(session.id), Idle):
                 await Ears(subscription).until(SessionIdle)
         expired = await runtime.async_tools.get(waiting.id)
@@ -406,22 +407,22 @@ async def test_people_are_warned_once_before_a_call_expires(tmp_path: Path) -> N
         open_world(tmp_path, world(model, deploy), clock=clock) as runtime,
         asyncio.timeout(PATIENCE),
     ):
-        with runtime._bus.subscribe() as subscription:
+        with inside(runtime).bus.subscribe() as subscription:
             ears = Ears(subscription)
             session = await runtime.create_session(directory=tmp_path)
             await runtime.prompt(session.id, "ship")
             (waiting,) = await runtime.async_tools.waiting_calls()
             clock.advance(23 * HOUR - 1)
-            await runtime._dispatcher.sweep()
+            await inside(runtime).dispatcher.sweep()
             assert not ears.of(AsyncToolExpiring)
             clock.advance(1)
-            await runtime._dispatcher.sweep()
+            await inside(runtime).dispatcher.sweep()
             told = await ears.until(AsyncToolExpiring)
             clock.advance(HOUR // 2)
-            await runtime._dispatcher.sweep()
+            await inside(runtime).dispatcher.sweep()
             assert await runtime.async_tools.get(waiting.id) == waiting
             clock.advance(HOUR)
-            await runtime._dispatcher.sweep()
+            await inside(runtime).dispatcher.sweep()
             await ears.until(SessionIdle)
 
     assert (told.session_id, told.pending_id, told.tool) == (session.id, waiting.id, "deploy")
@@ -657,7 +658,7 @@ async def test_settled_calls_are_forgotten_after_a_month_and_the_conversation_is
         open_world(tmp_path, world(model, deploy), clock=clock) as runtime,
         asyncio.timeout(PATIENCE),
     ):
-        with runtime._bus.subscribe() as subscription:
+        with inside(runtime).bus.subscribe() as subscription:
             ears = Ears(subscription)
             session = await runtime.create_session(directory=tmp_path)
             await runtime.prompt(session.id, "ship")
@@ -668,10 +669,10 @@ async def test_settled_calls_are_forgotten_after_a_month_and_the_conversation_is
             await ears.until(SessionIdle)
             before = await runtime.messages(session.id)
             clock.advance(29 * 24 * HOUR)
-            await runtime._dispatcher.sweep()
+            await inside(runtime).dispatcher.sweep()
             assert (await runtime.async_tools.get(first.id)).status == "completed"
             clock.advance(2 * 24 * HOUR)
-            await runtime._dispatcher.sweep()
+            await inside(runtime).dispatcher.sweep()
             for each in (first, second):
                 with pytest.raises(NotFound, match="pending call"):
                     await runtime.async_tools.get(each.id)
@@ -741,7 +742,7 @@ async def test_a_tool_whose_result_is_in_may_finish_and_whom_it_names_is_told(tm
     @async_tool(name="deploy")
     async def start(target: str, context: ToolContext) -> Pending:
         """Deploy."""
-        with runtimes[0]._bus.subscribe() as subscription:
+        with inside(runtimes[0]).bus.subscribe() as subscription:
             await runtimes[0].async_tools.submit_result(context.pending_id, "already there")
             await Ears(subscription).until_said("Shipped.")  # the session has gone on
         return Pending(webhook_url="https://hooks.example.test/x")

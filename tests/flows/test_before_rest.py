@@ -17,6 +17,7 @@ from asyncagents.engine.runner import Continue, RestVerdict
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.model import ModelTurn, TextBlock, UserTurn
 from asyncagents.llm.scripted import call, fail, pause, say
+from asyncagents.testing.inside import inside
 from tests.support.runtime import answer_of, stage
 from tests.support.tool import CAREFUL, later
 
@@ -38,7 +39,7 @@ class Hook:
 
     def say(self, session_id: SessionId, text: str) -> Admit:
         assert self.runtime is not None
-        fact = self.runtime._input_builder.build_prompt(session_id, text, key=self._key, options={})
+        fact = inside(self.runtime).inputs.build_prompt(session_id, text, key=self._key, options={})
         return replace(fact, source="system")
 
 

@@ -21,6 +21,7 @@ from asyncagents.engine.step.compaction import EMPTY_SUMMARY, NOTHING_TO_SUMMARI
 from asyncagents.engine.workplace.agents import prompt_text
 from asyncagents.llm.model import ChatRequest, ModelTurn, StepFinish, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, fail, say
+from asyncagents.testing.inside import inside
 from tests.support.compaction import CompactionStage, open_compaction_stage, request_text
 from tests.support.model import Reader, for_summary, read
 from tests.support.runtime import Ears, answer_of
@@ -197,8 +198,8 @@ async def test_what_no_step_has_read_is_kept_where_nobody_knows_the_window(tmp_p
     model = Reader(Window(), chatty)
     async with open_compaction_stage(tmp_path, model) as at:
         await at.prompt("hello")
-        wish = at.runtime._input_builder.build_compaction(at.session_id, key=None, options={})
-        await at.runtime._store.admit(replace(wish, wakes=False))
+        wish = inside(at.runtime).inputs.build_compaction(at.session_id, key=None, options={})
+        await inside(at.runtime).store.admit(replace(wish, wakes=False))
         await at.prompt(f"{WORDS * 300} xyzzy {WORDS * 300}")
 
     assert len(model.summaries) == 1
@@ -209,12 +210,12 @@ async def test_what_is_queued_with_the_wish_is_answered_after_the_summary(tmp_pa
     model = Reader(Window(), chatty)
     async with open_compaction_stage(tmp_path, model) as at:
         await at.prompt("hello")
-        fact = at.runtime._input_builder.build_compaction(at.session_id, key=None, options={})
+        fact = inside(at.runtime).inputs.build_compaction(at.session_id, key=None, options={})
         held = await at.runtime.send(at.session_id, "and this", wakes=False)
         answer = at.runtime._answer_waiters.expect(at.session_id, held)
-        await at.runtime._store.admit(fact)
+        await inside(at.runtime).store.admit(fact)
         async with asyncio.timeout(PATIENCE):
-            answered = await at.runtime._store.message(await answer)
+            answered = await inside(at.runtime).store.message(await answer)
 
     assert answered.text.startswith("I see.")
     assert "and this" in request_text(model.steps[-1])
@@ -225,8 +226,8 @@ async def test_what_came_of_a_task_is_above_where_the_model_is_told_so(tmp_path:
     model = Reader(Window(), chatty)
     async with open_compaction_stage(tmp_path, model, build_task_tool([])) as at:
         await at.prompt("hello")
-        wish = at.runtime._input_builder.build_compaction(at.session_id, key=None, options={})
-        await at.runtime._store.admit(replace(wish, wakes=False))
+        wish = inside(at.runtime).inputs.build_compaction(at.session_id, key=None, options={})
+        await inside(at.runtime).store.admit(replace(wish, wakes=False))
         async with asyncio.timeout(PATIENCE):
             await at.runtime.prompt(at.session_id, "find it", parts=[FIND_SUBTASK])
 
@@ -241,10 +242,10 @@ async def test_what_people_say_with_their_wishes_is_heard_once(tmp_path: Path) -
     model = Reader(Window(), chatty)
     async with open_compaction_stage(tmp_path, model) as at:
         await at.prompt("hello")
-        wish = at.runtime._input_builder.build_compaction(
+        wish = inside(at.runtime).inputs.build_compaction(
             at.session_id, "the names of files", key=None, options={}
         )
-        await at.runtime._store.admit(replace(wish, wakes=False))
+        await inside(at.runtime).store.admit(replace(wish, wakes=False))
         await at.compact("the dates")
         await at.prompt("again")
         await at.compact("the places")
@@ -263,12 +264,12 @@ async def test_however_many_wishes_come_with_it_a_prompt_is_answered(tmp_path: P
         held = await at.runtime.send(at.session_id, "and this", wakes=False)
         answer = at.runtime._answer_waiters.expect(at.session_id, held)
         wishes = [
-            at.runtime._input_builder.build_compaction(at.session_id, key=None, options={}) for _ in range(12)
+            inside(at.runtime).inputs.build_compaction(at.session_id, key=None, options={}) for _ in range(12)
         ]
         for number, wish in enumerate(wishes, 1):
-            await at.runtime._store.admit(replace(wish, wakes=number == len(wishes)))
+            await inside(at.runtime).store.admit(replace(wish, wakes=number == len(wishes)))
         async with asyncio.timeout(PATIENCE):
-            answered = await at.runtime._store.message(await answer)
+            answered = await inside(at.runtime).store.message(await answer)
 
     assert answered.text.startswith("I see.")
     assert len(model.summaries) == 1
@@ -435,8 +436,8 @@ async def test_a_summary_of_a_parent_leaves_its_child_alone(tmp_path: Path) -> N
         await at.runtime.prompt(child.id, "still here")
         assert request_text(model.steps[-1]) == "I am the child\nstill here"
         parent = await at.runtime.messages(at.session_id)
-        fact = at.runtime._input_builder.build_compaction(child.id, key=None, options={})
-        await at.runtime._store.admit(fact)
+        fact = inside(at.runtime).inputs.build_compaction(child.id, key=None, options={})
+        await inside(at.runtime).store.admit(fact)
         await at.runtime.wait(child.id)
         assert await at.runtime.messages(at.session_id) == parent
 
@@ -629,7 +630,7 @@ async def test_a_result_that_came_late_is_weighed_once_where_it_came(tmp_path: P
 
     model = Reader(Window(context=32_000, output=8_000), answer)
     async with open_compaction_stage(tmp_path, model, later("deploy")) as at, asyncio.timeout(PATIENCE):
-        with at.runtime._bus.subscribe() as subscription:
+        with inside(at.runtime).bus.subscribe() as subscription:
             await at.prompt("ship")
             (waiting,) = await at.runtime.async_tools.waiting_calls()
             await at.prompt("and?")  # from here on it is shown as pending

@@ -17,6 +17,7 @@ from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.server.serve import ServerOptions, open_server
+from asyncagents.testing.inside import inside
 from tests.support.http.coding import GREETINGS, serve_coding_project
 from tests.support.http.opencode import entry_text, text_prompt
 from tests.support.http.server import Caller, calling
@@ -104,7 +105,7 @@ async def test_a_model_that_nobody_knows_does_not_spoil_a_session(tmp_path: Path
         ClientSession(timeout=ClientTimeout(total=PATIENCE)) as http,
         open_server(runtime, tmp_path, ServerOptions(port=0), directory=tmp_path) as listing,
     ):
-        with runtime._bus.subscribe() as heard:
+        with inside(runtime).bus.subscribe() as heard:
             session = await runtime.create_session(directory=tmp_path)
             at = Caller(Stage(runtime, session.id, model, Ears(heard)), listing, http)
             new = await at.post("/session", {"model": {"providerID": "scripted", "id": "nothing"}})

@@ -7,6 +7,7 @@ import pytest
 
 from asyncagents.domain.session_state import CLAIM_LIMIT
 from asyncagents.llm.scripted import call, say
+from asyncagents.testing.inside import inside
 from tests.support.runtime import answer_of, stage
 from tests.support.tool import Gate
 from tests.support.wait import PATIENCE
@@ -15,7 +16,7 @@ from tests.support.wait import PATIENCE
 @pytest.mark.spec("X-10")
 async def test_a_run_that_was_cut_off_before_it_began_leaves_its_place(tmp_path: Path) -> None:
     async with stage(tmp_path, {}) as at:
-        dispatcher = at.runtime._dispatcher
+        dispatcher = inside(at.runtime).dispatcher
         dispatcher.dispatch(at.session_id)
         dispatcher.set_disconnected(True)
         await asyncio.sleep(0)
@@ -31,11 +32,11 @@ async def test_who_is_cut_off_again_and_again_is_in_no_crash_loop(tmp_path: Path
         message_id = await at.runtime.send(at.session_id, "wait")
         for _ in range(CLAIM_LIMIT + 2):
             await gate.until_started()
-            at.runtime._dispatcher.set_disconnected(True)
+            inside(at.runtime).dispatcher.set_disconnected(True)
             await gate.ended.wait()
             gate.started.clear()
             gate.ended.clear()
-            at.runtime._dispatcher.set_disconnected(False)
+            inside(at.runtime).dispatcher.set_disconnected(False)
         gate.go.set()
         async with asyncio.timeout(PATIENCE):
             await at.runtime.wait(at.session_id)

@@ -9,6 +9,7 @@ from asyncagents.app.runtime import open_runtime
 from asyncagents.domain.event import SessionIdle
 from asyncagents.engine import dispatcher
 from asyncagents.llm.scripted import ScriptedModel, call, say
+from asyncagents.testing.inside import inside
 from tests.support.runtime import Ears, stage
 from tests.support.tool import Gate
 from tests.support.wait import PATIENCE
@@ -65,7 +66,7 @@ async def test_a_wake_while_a_run_ends_is_not_lost(tmp_path: Path) -> None:
     """Prompts fall into every phase of the turns before them."""
     async with open_runtime(tmp_path, model=ScriptedModel({})) as runtime:
         session = await runtime.create_session(directory=tmp_path)
-        with runtime._bus.subscribe() as subscription:
+        with inside(runtime).bus.subscribe() as subscription:
             ears = Ears(subscription)
             for ticks in range(40):
                 await runtime.send(session.id, f"number {ticks}")

@@ -15,6 +15,7 @@ from asyncagents.config.clock import SystemClock
 from asyncagents.domain.id import MessageId
 from asyncagents.llm.model import UserTurn
 from asyncagents.llm.scripted import ScriptedModel
+from asyncagents.testing.inside import inside
 from tests.support.era import IN_2029, IN_2031, IN_2040, WRAP, AheadClock, ahead, ask, old_form
 from tests.support.http.server import Caller
 from tests.support.runtime import open_world
@@ -181,7 +182,7 @@ async def test_a_conversation_of_opencode_goes_on_in_its_order_though_its_ids_st
     async with elsewhere(tmp_path / "data") as (runtime, _):
         await import_from(runtime, tmp_path / "export.json", directory=tmp_path)
         assert [each.info.id for each in await runtime.messages(ROOT_ID)] == said
-        history = await runtime._store.model_history(ROOT_ID, whole=True)
+        history = await inside(runtime).store.model_history(ROOT_ID, whole=True)
         read = [each.info.id for each in history.entries]
         assert read == [each for each in said if each in read]
         named = MessageId(old_form(AheadClock(SystemClock().now())))

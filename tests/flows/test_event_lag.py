@@ -15,6 +15,7 @@ from asyncagents.engine.event.global_stream import EventsLost, SessionLocation, 
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import Closed
 from asyncagents.llm.scripted import say
+from asyncagents.testing.inside import inside
 from tests.support.http.opencode import Screen
 from tests.support.model import HaltingModel
 from tests.support.runtime import stage
@@ -215,12 +216,12 @@ async def _text(heard: Heard, screen: Screen, wanted: str) -> None:
 @pytest.mark.spec("X-01")
 async def test_nobody_listens_to_the_bus_when_nobody_listens_to_everything(tmp_path: Path) -> None:
     async with stage(tmp_path, WORDY) as at:
-        before = len(at.runtime._bus._listeners[None])
+        before = len(inside(at.runtime).bus._listeners[None])
         async with AsyncExitStack() as stack:
             await joined(stack, at.runtime)
             await joined(stack, at.runtime, str(tmp_path))
-            during = len(at.runtime._bus._listeners[None])
-        after = len(at.runtime._bus._listeners[None])
+            during = len(inside(at.runtime).bus._listeners[None])
+        after = len(inside(at.runtime).bus._listeners[None])
 
     assert (before, during, after) == (1, 2, 1)
     assert at.runtime.broadcast.directories == set()

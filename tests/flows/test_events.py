@@ -21,6 +21,7 @@ from asyncagents.domain.event import (
     SessionStatus,
 )
 from asyncagents.llm.scripted import call, say, think
+from asyncagents.testing.inside import inside
 from tests.support.runtime import stage
 from tests.support.tool import ECHO, Gate
 from tests.support.wait import PATIENCE
@@ -122,11 +123,11 @@ async def test_a_listener_to_all_hears_of_new_sessions(tmp_path: Path) -> None:
 
 async def test_a_listener_that_leaves_costs_nothing(tmp_path: Path) -> None:
     async with stage(tmp_path, {}) as at:
-        before = dict(at.runtime._bus._listeners)
+        before = dict(inside(at.runtime).bus._listeners)
         async with at.runtime.events(at.session_id) as events:
             await at.prompt("hello")
             await anext(events)
-        assert at.runtime._bus._listeners == before
+        assert inside(at.runtime).bus._listeners == before
 
 
 @pytest.mark.spec("X-07")

@@ -18,6 +18,7 @@ from asyncagents.llm.scripted import ScriptedModel, say
 from asyncagents.store.postgres.migrate import reset_epoch
 from asyncagents.store.postgres.retention import tidy
 from asyncagents.store.postgres.statement import load_statements
+from asyncagents.testing.inside import inside
 from tests.support.http.client import serve
 from tests.support.postgres.database import Server, a_database
 from tests.support.wait import PATIENCE
@@ -77,15 +78,15 @@ async def test_a_runtime_whose_database_was_restored_ends_and_its_readers_start_
     async def work() -> None:
         async with member(dsn, tmp_path, "p") as (runtime, _), asyncio.timeout(PATIENCE):
             await runtime.create_session()
-            cursors.append(await runtime._store.cursor())
+            cursors.append(await inside(runtime).store.cursor())
             await reset_epoch(dsn, SystemRng())
             await asyncio.Event().wait()
 
     with pytest.raises(SchemaMismatch, match="restart this process"):
         await work()
     async with member(dsn, tmp_path, "p") as (runtime, _):
-        assert len(await runtime._store.roots()) == 1
-        assert (await runtime._store.feed(cursors[0])).reset
+        assert len(await inside(runtime).store.roots()) == 1
+        assert (await inside(runtime).store.feed(cursors[0])).reset
         await runtime.prompt((await runtime.create_session()).id, "hi")
 
 
@@ -118,7 +119,7 @@ async def test_every_statement_is_understood_by_the_server(dsn: str) -> None:
 
 async def test_what_was_deleted_long_ago_is_forgotten_while_work_goes_on(dsn: str, tmp_path: Path) -> None:
     async with member(dsn, tmp_path, "p") as (runtime, _), asyncio.timeout(PATIENCE):
-        old = await runtime._store.cursor()
+        old = await inside(runtime).store.cursor()
         for _ in range(5):
             await runtime.delete_session((await runtime.create_session()).id)
         kept = await runtime.create_session()
@@ -134,8 +135,8 @@ async def test_what_was_deleted_long_ago_is_forgotten_while_work_goes_on(dsn: st
         finally:
             await connection.close()
         await runtime.prompt(kept.id, "hi")
-        assert (await runtime._store.feed(old)).reset
-        assert not (await runtime._store.feed(await runtime._store.cursor())).reset
+        assert (await inside(runtime).store.feed(old)).reset
+        assert not (await inside(runtime).store.feed(await inside(runtime).store.cursor())).reset
 
 
 @pytest.mark.spec("X-10")

@@ -16,6 +16,7 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.model import ChatRequest, ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, say
 from asyncagents.testing.clock import FakeClock, SeededRng
+from asyncagents.testing.inside import inside
 from tests.support.build.history import told
 from tests.support.compaction import CompactionStage, open_compaction_stage, request_text
 from tests.support.model import Reader
@@ -33,7 +34,7 @@ class Forker:
 
     async def _run(self, args: Nothing, context: ToolContext) -> Completed:
         assert self.runtime is not None
-        read = await self.runtime._store.model_history(context.session_id, whole=True)
+        read = await inside(self.runtime).store.model_history(context.session_id, whole=True)
         self.made.append(
             fork_history(
                 read.head,

@@ -12,6 +12,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.engine.tool import Tool, ToolContext
 from asyncagents.errors import RequestError
 from asyncagents.llm.scripted import call, say
+from asyncagents.testing.inside import inside
 from tests.support.runtime import Ears, stage
 from tests.support.tool import Text, asks_first, later
 from tests.support.transfer import (
@@ -79,7 +80,7 @@ async def expires_elsewhere(data: Path) -> None:
     """Whatever was imported, a call that is overdue here still expires."""
     script = {"ship": [[call("deploy")], [say("Late.")]]}
     async with elsewhere(data, script, later("deploy", seconds=0.05)) as (runtime, _):
-        with runtime._bus.subscribe() as subscription:
+        with inside(runtime).bus.subscribe() as subscription:
             ears = Ears(subscription)
             session = await runtime.create_session(directory=data)
             await asyncio.wait_for(runtime.prompt(session.id, "ship"), PATIENCE)

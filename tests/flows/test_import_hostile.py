@@ -16,6 +16,7 @@ from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.id import SessionId
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import call, say
+from asyncagents.testing.inside import inside
 from tests.support.runtime import stage
 from tests.support.tool import later
 from tests.support.transfer import (
@@ -164,8 +165,8 @@ async def test_a_bad_file_is_told_of_and_the_others_are_imported(tmp_path: Path,
         before = files(storage)
         done = await asyncio.wait_for(import_from(runtime, storage), PATIENCE)
         sessions = {session.id for session in await runtime.roots(None)}
-        left = await runtime._store._read(lambda tx: tx.all("exported_messages", "ses_w", "", 10))
-        parts = await runtime._store._read(lambda tx: tx.all("exported_parts", "msg_02"))
+        left = await inside(runtime).store._read(lambda tx: tx.all("exported_messages", "ses_w", "", 10))
+        parts = await inside(runtime).store._read(lambda tx: tx.all("exported_parts", "msg_02"))
     (trouble,) = done.troubles
     assert "ses_w" in trouble.name
     assert trouble.why
@@ -296,7 +297,7 @@ async def test_ids_that_are_no_names_of_files_are_not_exported(tmp_path: Path) -
         session = await at.runtime.create_session(directory=tmp_path)
         body = await at.runtime.transfer.document(session.id)
         assert body
-        await at.runtime._store._write(
+        await inside(at.runtime).store._write(
             lambda tx: tx.run(
                 "insert_message", "../../../x", session.id, None, None, False, b"{}", 1, 1, None
             )

@@ -14,6 +14,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.transfer.records import CALL_CUT_OFF
 from asyncagents.llm.model import ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import say
+from asyncagents.testing.inside import inside
 from tests.support.transfer import (
     CHILD_ID,
     OLD_CHILD,
@@ -128,7 +129,7 @@ async def test_what_was_under_way_in_opencode_was_cut_off(tmp_path: Path) -> Non
     write(message, info)
     await brought(tmp_path / "data", source)
     async with elsewhere(tmp_path / "data", SCRIPT) as (runtime, _):
-        entry = await runtime._store.message(info["id"])
+        entry = await inside(runtime).store.message(info["id"])
         assert isinstance(await runtime.status(OLD_ROOT), Idle)
     (cut,) = [each for each in entry.parts if isinstance(each, ToolPart) and each.tool == "bash"]
     assert isinstance(cut.state, ToolFailed)

@@ -21,6 +21,7 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.engine.tool import WithFacts
 from asyncagents.llm.model import ChatRequest, ModelTurn, RequestMessage, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, say
+from asyncagents.testing.inside import inside
 from tests.support.model import Reader, read
 from tests.support.tool import Nothing, Text
 from tests.support.wait import PATIENCE
@@ -136,7 +137,7 @@ async def test_a_session_of_thousands_of_messages_stays_inside_its_window_and_fo
     async with open_runtime(in_memory, model=model, tools=_tools(worker), policy=_allow) as runtime:
         session = await runtime.create_session(directory=in_memory)
         number = 0
-        while (await runtime._store.control(session.id)).positions < messages:
+        while (await inside(runtime).store.control(session.id)).positions < messages:
             number += 1
             async with asyncio.timeout(PATIENCE):
                 await runtime.prompt(session.id, f"Task {number}: {WORDS * (number % 7)}")

@@ -14,6 +14,7 @@ from asyncagents.engine.metrics import BUCKET_BOUNDS, MAX_LABELS, OTHER, Counter
 from asyncagents.errors import StoreError
 from asyncagents.llm.scripted import ScriptedModel, call, fail, say
 from asyncagents.testing.clock import FakeClock
+from asyncagents.testing.inside import inside
 from tests.support.delegation import launch, until_quiet
 from tests.support.http.client import serve, serving
 from tests.support.telemetry import Collector, scrape_metrics, trace_id, traced
@@ -127,7 +128,7 @@ async def test_ready_says_in_a_word_why_not(tmp_path: Path) -> None:
         idle = await caller.get("/ready")
         runtime.serve_tree((await runtime.create_session(directory=tmp_path)).id)
         working = await caller.get("/ready")
-        runtime._dispatcher.trouble = StoreError(f"the database {tmp_path} could not be written")
+        inside(runtime).dispatcher.trouble = StoreError(f"the database {tmp_path} could not be written")
         troubled = await caller.get("/ready")
     assert [each.status for each in (idle, working, troubled)] == [503, 200, 503]
     assert working.json == {"status": "ready"}

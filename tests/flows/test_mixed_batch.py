@@ -18,6 +18,7 @@ from asyncagents.domain.conversation.status import Idle
 from asyncagents.domain.event import PartUpdated, PermissionAsked
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
+from asyncagents.testing.inside import inside
 from tests.support.hostile.batch import DEPLOY, SCRIPT, coding
 from tests.support.hostile.yard import yard
 from tests.support.runtime import Ears, Stage, stage
@@ -125,7 +126,7 @@ async def a_witness(data: Path, root: Path) -> AsyncIterator[Stage]:
     """Looks and answers, and does not work itself."""
     model = ScriptedModel(SCRIPT)
     async with open_runtime(data, model=model, tools=[DEPLOY], coding=coding(data), serve=False) as runtime:
-        with runtime._bus.subscribe() as subscription:
+        with inside(runtime).bus.subscribe() as subscription:
             session = await runtime.create_session(directory=root)
             yield Stage(runtime, session.id, model, Ears(subscription))
 
@@ -147,7 +148,7 @@ async def test_a_crash_at_any_point_recovers(tmp_path: Path, before: tuple[str, 
     assert (tmp_path / "said").read_text() == ""
     model = ScriptedModel(SCRIPT)
     async with open_runtime(data, model=model, tools=[DEPLOY], coding=coding(data)) as runtime:
-        with runtime._bus.subscribe() as subscription:
+        with inside(runtime).bus.subscribe() as subscription:
             again = Stage(runtime, session_id, model, Ears(subscription))
             await recovered(again, before, root)
     (root / "go").touch()  # the command of the dead process ends too

@@ -12,6 +12,7 @@ from asyncagents.config.config import Config
 from asyncagents.domain.conversation.status import Busy
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.scripted import ScriptedModel
+from asyncagents.testing.inside import inside
 from tests.support.tool import later
 from tests.support.wait import PATIENCE
 
@@ -38,7 +39,7 @@ async def test_a_result_that_comes_meanwhile_is_kept_and_goes_on_with_a_model(
             (pending,) = await runtime.open_calls(session.id)
         async with without_model(tmp_path) as runtime:
             await runtime.complete(pending.id, "up")
-            await runtime._dispatcher.sweep()
+            await inside(runtime).dispatcher.sweep()
             why = await runtime.tasks.why(session.id)
             assert isinstance(await runtime.status(session.id), Busy)
             assert runtime.live == 0
@@ -57,7 +58,7 @@ async def test_an_abort_ends_what_waits_for_a_model(tmp_path: Path) -> None:
             session = await runtime.create_session(directory=tmp_path)
             await runtime.send(session.id, "hi")
         async with without_model(tmp_path) as runtime:
-            await runtime._dispatcher.sweep()
+            await inside(runtime).dispatcher.sweep()
             before = await runtime.tasks.why(session.id)
             assert await runtime.abort(session.id)
             status = await runtime.status(session.id)

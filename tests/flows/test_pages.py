@@ -10,6 +10,7 @@ from asyncagents.domain.conversation.part import ToolCompleted, ToolFailed, Tool
 from asyncagents.domain.event import PermissionAsked
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.plugins.load import HOOK_NAMES
+from asyncagents.testing.inside import inside
 from tests.support.page import DOCS, code_blocks
 from tests.support.runtime import Ears
 
@@ -47,7 +48,7 @@ async def test_what_the_pages_write_works_in_a_session(project: Path, tmp_path: 
     ]
     model = ScriptedModel({"go": [calls, [say("Done.")]], "forget": [[call("forget", path="a")]]})
     async with open_runtime(tmp_path / "data", model=model, coding="each directory") as runtime:
-        with runtime._bus.subscribe() as subscription:
+        with inside(runtime).bus.subscribe() as subscription:
             ears = Ears(subscription)
             session = await runtime.create_session(directory=project)
             await runtime.prompt(session.id, "go", agent="build")

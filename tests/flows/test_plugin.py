@@ -20,6 +20,7 @@ from asyncagents.errors import ToolError as Refusal
 from asyncagents.llm.model import ChatRequest, Finish, ModelEvent, StepFinish, TextDelta, TextStart, ToolTurn
 from asyncagents.llm.scripted import ScriptedModel, call, end, say
 from asyncagents.plugins.api import PluginContext, PluginHooks
+from asyncagents.testing.inside import inside
 from asyncagents.tools.project.projects import Projects
 from tests.support.project import HookArguments, build_plugin, open_plugin_project
 from tests.support.runtime import Ears, stage
@@ -339,7 +340,7 @@ async def test_a_yes_to_other_arguments_is_none_to_those_of_a_new_plugin(tmp_pat
         coding=config,
         plugins=[build_plugin({"tool.execute.before": hook})],
     ) as runtime:
-        with runtime._bus.subscribe() as subscription:
+        with inside(runtime).bus.subscribe() as subscription:
             await runtime.answer(asked.request.id, "once")
             again = await Ears(subscription).until(PermissionAsked)
             assert "evil" in again.request.metadata["diff"]

@@ -21,6 +21,7 @@ from asyncagents.llm.http.request import Endpoint
 from asyncagents.llm.model import ChatRequest, ToolTurn, UserTurn
 from asyncagents.llm.openai.request import write_body as openai_body
 from asyncagents.llm.scripted import ScriptedModel, ScriptLine, call, say
+from asyncagents.testing.inside import inside
 from tests.support.model import Reader, for_summary
 from tests.support.process.coding_worker import FILES, SCRIPT
 from tests.support.tool import Text, later
@@ -114,8 +115,8 @@ async def _act(runtime: Runtime, session_id: Any, act: str, size: int) -> None:
             for each in await runtime.open_calls(session_id):
                 await runtime.complete(each.id, "done")
         case _:
-            await runtime._store.admit(
-                runtime._input_builder.build_compaction(session_id, key=None, options={})
+            await inside(runtime).store.admit(
+                inside(runtime).inputs.build_compaction(session_id, key=None, options={})
             )
     await runtime.wait(session_id)
 

@@ -21,6 +21,7 @@ from asyncagents.errors import Closed
 from asyncagents.llm.model import ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.clock import FakeClock
+from asyncagents.testing.inside import inside
 from tests.support.runtime import Ears, open_world, resume_session, stage, wait_until_idle
 from tests.support.tool import CAREFUL, Gate, Nothing, later
 from tests.support.wait import PATIENCE
@@ -84,7 +85,7 @@ async def test_closing_again_and_again_is_no_crash_loop(tmp_path: Path) -> None:
         await at.ears.until_said("I beg")
     for _ in range(5):
         async with open_runtime(tmp_path, model=at.model) as runtime:
-            with runtime._bus.subscribe() as subscription:
+            with inside(runtime).bus.subscribe() as subscription:
                 await Ears(subscription).until_said("I beg")
     *_, answer = await resume_session(tmp_path, at.session_id, ScriptedModel({"go": [[say("Here.")]]}))
 

@@ -20,6 +20,7 @@ from asyncagents.engine.step.step import COOLING
 from asyncagents.llm.model import ChatRequest, Finish, ModelEvent, ModelTurn, TextBlock, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, ScriptStep, end, fail, say
 from asyncagents.testing.clock import FakeClock
+from asyncagents.testing.inside import inside
 from tests.support.runtime import Ears, answer_of, open_world, stage
 from tests.support.wait import PATIENCE
 
@@ -256,7 +257,7 @@ class Slow(ScriptedModel):
 async def test_an_abort_leaves_the_queue_before_a_model(tmp_path: Path) -> None:
     model = Slow()
     async with open_world(tmp_path, Setup(model=model, concurrency=lambda ref: 1)) as runtime:
-        with runtime._bus.subscribe() as subscription:
+        with inside(runtime).bus.subscribe() as subscription:
             ears = Ears(subscription)
             first = await runtime.create_session(directory=tmp_path)
             second = await runtime.create_session(directory=tmp_path)
@@ -277,7 +278,7 @@ async def test_an_abort_from_another_runtime_leaves_the_queue_before_a_model(tmp
         open_world(tmp_path, Setup(model=model, concurrency=lambda ref: 1)) as runtime,
         open_world(tmp_path, Setup(model=ScriptedModel({}), serve=False)) as client,
     ):
-        with runtime._bus.subscribe() as subscription:
+        with inside(runtime).bus.subscribe() as subscription:
             ears = Ears(subscription)
             first = await runtime.create_session(directory=tmp_path)
             second = await runtime.create_session(directory=tmp_path)

@@ -11,6 +11,7 @@ from asyncagents.domain.conversation.session import Revert
 from asyncagents.domain.id import Ids
 from asyncagents.errors import Conflict, SessionBusy
 from asyncagents.llm.scripted import Script, call, say
+from asyncagents.testing.inside import inside
 from tests.support.delegation import launch
 from tests.support.project import GO, REVERT_FILES, open_revert_project, prompt_ids, read_tree
 from tests.support.tool import Gate
@@ -41,14 +42,14 @@ async def test_a_turn_that_came_and_went_since_the_look_is_not_undone_unseen(tmp
     async with open_revert_project(tmp_path) as at:
         await at.prompt("go")
         (asked,) = await prompt_ids(at)
-        seen = await at.runtime._store.reverts.plan_undo(at.session_id, asked)
+        seen = await inside(at.runtime).store.reverts.plan_undo(at.session_id, asked)
         await at.prompt("more")
         with pytest.raises(SessionBusy):
-            await at.runtime._store.reverts.mark_undone(
+            await inside(at.runtime).store.reverts.mark_undone(
                 at.session_id, Revert(message_id=asked), wakes=seen.wakes
             )
-        again = await at.runtime._store.reverts.plan_undo(at.session_id, asked)
-        await at.runtime._store.reverts.mark_undone(
+        again = await inside(at.runtime).store.reverts.plan_undo(at.session_id, asked)
+        await inside(at.runtime).store.reverts.mark_undone(
             at.session_id, Revert(message_id=asked), wakes=again.wakes
         )
 
@@ -59,7 +60,7 @@ async def test_a_command_after_an_undo_that_was_cut_off_makes_it_final(tmp_path:
     async with open_revert_project(tmp_path) as at:
         await at.prompt("go")
         (asked,) = await prompt_ids(at)
-        rows = at.runtime._store.reverts
+        rows = inside(at.runtime).store.reverts
         place = await at.runtime.reverts._require_snapshots(await at.runtime.session(at.session_id))
         await rows.mark_undone(at.session_id, Revert(message_id=asked, snapshot=await place.take()))
         await at.runtime.shell(at.session_id, "echo mine > a.txt")

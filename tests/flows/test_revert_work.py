@@ -14,6 +14,7 @@ from asyncagents.engine.workplace.snapshots import NoSnapshots
 from asyncagents.errors import AlreadySettled, NotFound, SessionBusy
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import Script, call, say
+from asyncagents.testing.inside import inside
 from tests.support.delegation import launch
 from tests.support.project import GO, MORE, REVERT_FILES, open_revert_project, prompt_ids, read_tree
 from tests.support.runtime import Stage, roles
@@ -169,7 +170,7 @@ async def test_an_undo_that_was_cut_off_is_completed_before_the_model_reads_on(t
         assert not isinstance(workplace.snapshots, NoSnapshots)
         now = await workplace.snapshots.take()
         wanted = Revert(message_id=asked, snapshot=now)
-        await at.runtime._store.reverts.mark_undone(at.session_id, wanted)  # and here the process died
+        await inside(at.runtime).store.reverts.mark_undone(at.session_id, wanted)  # and here the process died
         assert read_tree(root) != REVERT_FILES
         await at.prompt("hello")
         session = await at.runtime.session(at.session_id)

@@ -12,6 +12,7 @@ from asyncagents.domain.event import PartDelta, PartUpdated, PromptAnswered
 from asyncagents.engine.event.session_stream import EventBatch
 from asyncagents.llm.model import ChatRequest, ModelEvent, TextDelta
 from asyncagents.llm.scripted import Script, ScriptedModel, say
+from asyncagents.testing.inside import inside
 from tests.support.http.opencode import HELLO, text_prompt
 from tests.support.http.server import Caller, Frame, calling
 from tests.support.runtime import stage
@@ -233,7 +234,7 @@ async def test_who_reads_slowly_gets_all_of_a_text_that_a_new_child_began_meanwh
         child = await at.runtime.create_session(directory=tmp_path, parent_id=at.session_id)
         await at.runtime.send(child.id, "go")
         await at.ears.until_said("two ")
-        while not at.runtime._bus.streaming_events(lambda session_id: True):  # noqa: ASYNC110  nothing tells of it
+        while not inside(at.runtime).bus.streaming_events(lambda session_id: True):  # noqa: ASYNC110  nothing tells of it
             await asyncio.sleep(0)
         piece = await anext(heard)
         model.go.set()

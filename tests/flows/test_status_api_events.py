@@ -13,6 +13,7 @@ from asyncagents.domain.shape import encode
 from asyncagents.llm.scripted import call, fail, say
 from asyncagents.server.http.sse import RETRY_MS
 from asyncagents.server.serve import ServerOptions, open_server
+from asyncagents.testing.inside import inside
 from tests.support.delegation import Players, Scenes, allow, launch, task_named, until_quiet
 from tests.support.http.client import Listener, Served, calling, serve, serving
 from tests.support.tool import ECHO, Gate
@@ -298,7 +299,7 @@ async def test_a_cursor_from_before_what_was_forgotten_is_told_to_begin_afresh(t
             old = (await listener.until("snapshot")).id
         await said(at, "bad")
         await said(at, "clear")
-        await at.runtime._store.forget_deleted(2**62)
+        await inside(at.runtime).store.forget_deleted(2**62)
         async with at.listen(f"/v1/events?after={old}") as listener:
             await listener.until("snapshot")
 

@@ -15,6 +15,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.engine.expiry import POSTPONE_MS
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.testing.clock import FakeClock
+from asyncagents.testing.inside import inside
 from tests.support.runtime import Ears, open_world
 from tests.support.wait import PATIENCE
 
@@ -49,12 +50,12 @@ async def test_a_row_that_breaks_an_assertion_neither_ends_the_sweep_nor_holds_u
         clock.advance(HOUR)
         for _ in range(2):
             async with open_world(tmp_path, setup, clock=clock) as runtime:
-                with runtime._bus.subscribe() as subscription:
+                with inside(runtime).bus.subscribe() as subscription:
                     if await runtime.status(good.id) != Idle():
                         await Ears(subscription).until(SessionIdle, lambda event: event.session_id == good.id)
                 while not runtime.counters.stuck.counts:  # noqa: ASYNC110  a row that is put off tells nobody
                     await asyncio.sleep(0.01)
-                await runtime._dispatcher.sweep()
+                await inside(runtime).dispatcher.sweep()
                 assert (await runtime.prompt(good.id, "hey")).text == "Yes?"
                 assert runtime.counters.stuck.counts == {("call",): 1}
             clock.advance(POSTPONE_MS)
@@ -73,10 +74,10 @@ async def test_a_row_is_logged_once_however_often_it_is_put_off(
         session = await runtime.create_session(directory=tmp_path)
         runtime.serve_tree(session.id)
         await runtime.prompt(session.id, "go")
-        await runtime._dispatcher.stop()
+        await inside(runtime).dispatcher.stop()
         spoil(tmp_path, session.id)
         for _ in range(3):
             clock.advance(POSTPONE_MS)
-            await runtime._dispatcher.sweep()
+            await inside(runtime).dispatcher.sweep()
     assert runtime.counters.stuck.counts[("call",)] >= 3  # another look of its own may come in between
     assert len([each for each in caplog.records if each.levelno >= logging.ERROR]) == 1

@@ -17,6 +17,7 @@ from asyncagents.engine.tool import AnyTool, Pending, Tool
 from asyncagents.errors import AlreadySettled, ToolError
 from asyncagents.llm.scripted import ScriptedModel, call, fail, pause, say
 from asyncagents.telemetry.metrics import GenAiMetrics
+from asyncagents.testing.inside import inside
 from tests.support.delegation import launch, sync
 from tests.support.runtime import Ears
 from tests.support.telemetry import Collector, parent_of, said, trace_id, traced
@@ -285,7 +286,7 @@ async def test_what_fails_says_so_and_what_is_stopped_is_no_error(tmp_path: Path
     script = {"bad": [[fail("no", status=401)]], "long": [[say("I beg"), pause(3600)]]}
     collector = Collector()
     async with traced(tmp_path, script, collector) as runtime:
-        with runtime._bus.subscribe() as subscription:
+        with inside(runtime).bus.subscribe() as subscription:
             session = await runtime.create_session(directory=tmp_path)
             await runtime.prompt(session.id, "bad")
             await runtime.send(session.id, "long")
@@ -317,7 +318,7 @@ async def test_a_run_that_is_cut_off_by_a_close_ends_its_span_and_the_next_goes_
 ) -> None:
     collector = Collector()
     async with traced(tmp_path, {"go": [[say("I beg"), pause(3600)]]}, collector) as runtime:
-        with runtime._bus.subscribe() as subscription:
+        with inside(runtime).bus.subscribe() as subscription:
             session = await runtime.create_session(directory=tmp_path)
             await runtime.send(session.id, "go")
             await Ears(subscription).until_said("I beg")

@@ -13,6 +13,7 @@ from opentelemetry import trace
 from asyncagents import ScriptedModel, TelemetryConfig, open_runtime, say
 from asyncagents.engine.observer import NOOP_OBSERVER
 from asyncagents.llm.scripted import call
+from asyncagents.testing.inside import inside
 from tests.support.http.client import serving
 from tests.support.page import DOCS, code_blocks
 from tests.support.telemetry import Collector, said, traced
@@ -89,7 +90,7 @@ async def test_while_it_is_off_a_span_of_the_program_leaves_no_mark(tmp_path: Pa
         with collector.tracer.start_as_current_span("handle request"):
             assert trace.get_current_span().get_span_context().is_valid
             await runtime.prompt(session.id, "hello")
-        assert await runtime._store.trace(session.id) is None
+        assert await inside(runtime).store.trace(session.id) is None
     assert [span.name for span in collector.spans] == ["handle request"]
 
 
@@ -99,7 +100,7 @@ async def test_without_an_sdk_it_is_on_and_records_nothing(tmp_path: Path) -> No
     ) as runtime:
         session = await runtime.create_session(directory=tmp_path)
         assert (await runtime.prompt(session.id, "hello")).text == "ok"
-        assert await runtime._store.trace(session.id) is None
+        assert await inside(runtime).store.trace(session.id) is None
 
 
 async def calls_made(folder: Path, chunks: int, collector: Collector | None) -> int:

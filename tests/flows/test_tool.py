@@ -14,6 +14,7 @@ from asyncagents.engine.tool import Ask, Outcome, Pending, Tool, ToolContext, Wi
 from asyncagents.errors import ToolError as ToolFailure
 from asyncagents.llm.model import ToolTurn, UserTurn
 from asyncagents.llm.scripted import call, say
+from asyncagents.testing.inside import inside
 from tests.support.runtime import stage
 from tests.support.tool import ECHO, Gate, Nothing
 
@@ -126,7 +127,7 @@ async def test_an_unknown_tool_and_wrong_arguments_are_errors_the_model_can_act_
 
 async def test_what_a_tool_does_to_our_own_store_commits_with_its_result(tmp_path: Path) -> None:
     async def remind(args: Nothing, context: ToolContext) -> WithFacts:
-        note = at.runtime._input_builder.build_prompt(
+        note = inside(at.runtime).inputs.build_prompt(
             context.session_id, "And the docs.", key=f"note:{context.call_id}", options={}
         )
         return WithFacts(Completed("noted"), (replace(note, source="system"),))

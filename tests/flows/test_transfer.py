@@ -22,6 +22,7 @@ from asyncagents.llm.scripted import call, say
 from asyncagents.store.row import put_part
 from asyncagents.store.tx import Tx
 from asyncagents.store.verb import todo
+from asyncagents.testing.inside import inside
 from tests.support.delegation import Scenes, launch, office, until_quiet
 from tests.support.runtime import stage
 from tests.support.tool import ECHO, Gate, later
@@ -50,7 +51,7 @@ async def test_a_round_trip_loses_nothing(tmp_path: Path) -> None:
         await until_quiet(at.runtime, at.session_id)
         await at.runtime.compact(at.session_id)
         answer = await at.prompt("more")
-        await _add(at.runtime._store, at.session_id, answer.info.id)
+        await _add(inside(at.runtime).store, at.session_id, answer.info.id)
         before = await exported(at.runtime, tmp_path / "first", at.session_id)
         (child,) = await at.runtime.children(at.session_id)
 
@@ -155,7 +156,7 @@ async def test_a_call_whose_time_is_over_expires_after_the_import(tmp_path: Path
     async with elsewhere(tmp_path / "there", SCRIPT, soon, ECHO) as (runtime, model):
         async with asyncio.timeout(PATIENCE):
             while not isinstance(await runtime.status(at.session_id), Idle):
-                await runtime._store.expire()
+                await inside(runtime).store.expire()
                 await runtime.wait(at.session_id)
         pending_call = await runtime.async_tools.get(waiting.id)
     assert (pending_call.status, pending_call.error) == ("expired", "Tool execution timed out")

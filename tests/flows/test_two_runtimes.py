@@ -20,6 +20,7 @@ from asyncagents.engine.tool import Tool, ToolContext
 from asyncagents.llm.model import ChatRequest, ModelEvent, UserTurn
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.clock import FakeClock
+from asyncagents.testing.inside import inside
 from tests.support.runtime import Ears, answer_of, assert_requests_only_grow, stage
 from tests.support.tool import Gate, Nothing, later
 from tests.support.wait import PATIENCE
@@ -102,7 +103,7 @@ async def test_everyone_hears_what_another_runtime_does(tmp_path: Path) -> None:
         stage(tmp_path, {"hello": [[say("Hi.")]]}) as at,
         open_runtime(tmp_path, model=ScriptedModel({}), serve=False) as other,
     ):
-        with other._bus.subscribe() as subscription:
+        with inside(other).bus.subscribe() as subscription:
             ears = Ears(subscription)
             answer = await at.prompt("hello")
             await ears.until(SessionIdle, lambda event: event.session_id == at.session_id)
@@ -177,7 +178,7 @@ async def test_who_stops_in_the_middle_of_a_claim_leaves_nothing_behind_that_see
     model, claimed = ScriptedModel({"hello": [[say("Hi.")]]}), asyncio.Event()
     async with open_runtime(tmp_path, model=model, serve=False) as other:
         async with open_runtime(tmp_path, model=model) as stopping:
-            store = stopping._store
+            store = inside(stopping).store
             claim = store.claim
 
             async def unheard(*args: Any, **more: Any) -> None:
@@ -189,7 +190,7 @@ async def test_who_stops_in_the_middle_of_a_claim_leaves_nothing_behind_that_see
             session, _ = await stopping.begin("hello", directory=tmp_path)
             async with asyncio.timeout(PATIENCE):
                 await claimed.wait()
-        control = await other._store.control(session.id)
+        control = await inside(other).store.control(session.id)
     assert (control.state, control.owner, control.claims) == ("ready", None, 0)
 
 

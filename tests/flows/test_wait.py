@@ -14,6 +14,7 @@ from asyncagents.domain.call.reply import utc_time
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.testing.clock import EPOCH_MS, FakeClock
+from asyncagents.testing.inside import inside
 from tests.support.runtime import Ears, open_world, stage
 from tests.support.wait import PATIENCE
 
@@ -41,7 +42,7 @@ async def after(data: Path, model: ScriptedModel, ms: int) -> list[str]:
             assert isinstance(await runtime.status(session.id), WaitingAsync)
         clock.advance(ms)
         async with open_world(data, setup, clock=clock) as runtime:
-            with runtime._bus.subscribe() as subscription:
+            with inside(runtime).bus.subscribe() as subscription:
                 if await runtime.status(session.id) != Idle():
                     await Ears(subscription).until(SessionIdle)
     return told(model)
@@ -60,7 +61,7 @@ async def test_a_timer_that_a_set_clock_passes_is_over_at_once(tmp_path: Path) -
     clock, model = FakeClock(), script(seconds=3600)
     setup = Setup(model=model, open_workplaces=fixed_tools([wait_tool(clock)]))
     async with open_world(tmp_path, setup, clock=clock) as runtime:
-        with runtime._bus.subscribe() as subscription:
+        with inside(runtime).bus.subscribe() as subscription:
             session = await runtime.create_session(directory=tmp_path)
             await runtime.prompt(session.id, "go")
             clock.advance(HOUR)

@@ -24,6 +24,7 @@ from asyncagents.store.sqlite.connection import Connection, SqliteCursor, connec
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.store import Store
 from asyncagents.testing.clock import FakeClock, SeededRng
+from asyncagents.testing.inside import inside
 from tests.support.wait import PATIENCE
 
 MODEL = ScriptedModel({"ship": [[call("deploy"), call("deploy")], [say("done")]]}, remember=False)
@@ -90,7 +91,7 @@ async def test_a_process_that_finds_sessions_waiting_begins_nothing_for_them(tmp
         seen = []
         for name in ("empty", "full"):
             async with open_runtime(tmp_path / name, model=MODEL, tools=[deploy]) as runtime:
-                await runtime._dispatcher.sweep()
+                await inside(runtime).dispatcher.sweep()
                 seen.append((runtime.live, len(asyncio.all_tasks()), _objects()))
                 waiting = await runtime.async_tools.waiting_calls(limit=1_000)
             assert len(waiting) == (2 * ROUND if name == "full" else 0)
@@ -178,7 +179,7 @@ async def test_a_large_backlog_of_forgettable_calls_does_not_keep_the_sweep_from
     pauses, left = [], []
     async with open_runtime(tmp_path, model=MODEL, tools=[deploy], async_tools=keep, serve=False) as runtime:
         for _ in range(3):
-            pauses.append(await runtime._dispatcher.sweep())
+            pauses.append(await inside(runtime).dispatcher.sweep())
             left.append(len(await runtime.async_tools.list("completed", limit=1_000)))
     assert left == [min(1_000, backlog - MAX_PIECES * SWEEP_ROWS), 1, 0]
     assert pauses == [RETRY_MS, RETRY_MS, SWEEP_MS]

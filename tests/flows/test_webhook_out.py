@@ -23,6 +23,7 @@ from asyncagents.engine.webhook.delivery import DeliveryResponse, SignedRequest,
 from asyncagents.errors import Conflict, InvalidInput, NotFound
 from asyncagents.llm.scripted import ScriptedModel, call, say
 from asyncagents.testing.clock import FakeClock
+from asyncagents.testing.inside import inside
 from asyncagents.tools.web.webhook_sender import open_webhook_sender
 from tests.support.runtime import open_world, stage
 from tests.support.tool import Nothing, later
@@ -132,8 +133,8 @@ async def test_a_result_that_came_before_the_tool_said_who_wants_to_know_is_told
         async with stage(tmp_path, SCRIPT, tools=[tool], async_tools=HERE) as at:
             prompt = asyncio.ensure_future(at.prompt("ship"))
             await started.wait()
-            (running,) = await at.runtime._store.calls(at.session_id)
-            await at.runtime._store.settle(running.id, Completed("early"))
+            (running,) = await inside(at.runtime).store.calls(at.session_id)
+            await inside(at.runtime).store.settle(running.id, Completed("early"))
             go.set()
             await prompt
             told = await receiver.until()

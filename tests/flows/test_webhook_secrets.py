@@ -15,6 +15,7 @@ from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.server.http.messages import Request
 from asyncagents.testing.clock import FakeClock
+from asyncagents.testing.inside import inside
 from tests.support.runtime import open_world, stage
 from tests.support.tool import Gate
 from tests.support.webhook.delivery import (
@@ -100,7 +101,7 @@ async def test_a_secret_that_services_share_settles_no_call_that_works_here(tmp_
     async with stage(tmp_path, SCRIPT, tools=[gate.tool], async_tools=config) as at:
         prompt = asyncio.ensure_future(at.prompt("ship"))
         await gate.until_started()
-        (running,) = await at.runtime._store.calls(at.session_id)
+        (running,) = await inside(at.runtime).store.calls(at.session_id)
         body = done(running.id)
         with pytest.raises(NotFound):
             await at.runtime.async_tools.receive({"X-Webhook-Signature": sign_plain("shared", body)}, body)

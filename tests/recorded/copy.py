@@ -18,6 +18,7 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.store.postgres.database import open_postgres
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners
+from asyncagents.testing.inside import inside
 from tests.recorded.cast import Actor, Cast, Record, Terms
 from tests.recorded.fixture import Recording
 from tests.recorded.record import SCENES
@@ -40,7 +41,7 @@ class At:
 
     def __init__(self, runtime: Runtime, model: Actor, record: Record) -> None:
         self.runtime = runtime
-        self.store = runtime._store
+        self.store = inside(runtime).store
         self.model = model
         self.record = record
 

@@ -15,6 +15,7 @@ from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.store.store import Store
 from asyncagents.testing.clock import LoopClock, SeededRng
 from asyncagents.testing.fault import Fault
+from asyncagents.testing.inside import inside
 from asyncagents.testing.process import Machine, Odds, Process
 from tests.recorded.cast import Cast, Record, Scenes, Terms
 from tests.simulation.tape import Taken, Tape, TapedProcess
@@ -102,7 +103,7 @@ class Act:
         self.process = process
         self.group = group
         self.runtime: Runtime = process.runtime
-        self.store: Store = self.runtime._store
+        self.store: Store = inside(self.runtime).store
 
     def serve(self, name: str | None = None) -> None:
         """Work on all sessions, or on the tree of one."""

@@ -17,6 +17,7 @@ from asyncagents.domain.id import CallId, SessionId
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.errors import NotFound, RequestError, StoreError
 from asyncagents.testing.clock import SeededRng
+from asyncagents.testing.inside import inside
 from asyncagents.testing.process import Machine, Odds, Process
 from tests.simulation.cast import Cast
 from tests.simulation.fault_watch import FaultWatch, faults_in
@@ -377,6 +378,6 @@ async def _create(runtime: Runtime, *, key: str) -> Session:
 
 
 async def _wish(runtime: Runtime, *, session_id: SessionId, key: str) -> object:
-    return await runtime._store.admit(
-        runtime._input_builder.build_compaction(session_id, key=key, options={})
+    return await inside(runtime).store.admit(
+        inside(runtime).inputs.build_compaction(session_id, key=key, options={})
     )

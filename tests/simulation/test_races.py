@@ -14,6 +14,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.scripted import ScriptedModel, call, pause, say
 from asyncagents.testing.clock import SeededRng
+from asyncagents.testing.inside import inside
 from asyncagents.testing.process import Machine, Odds, Process
 from asyncagents.testing.simloop import SimLoop
 
@@ -111,7 +112,7 @@ def _cleared_and_followed(path: Path, seed: int) -> str:
             await runtime.send(session.id, "go")
             await until(lambda: _followed(runtime, session.id))
             await until(lambda: _ended(runtime, session.id))
-            calls = await runtime._store.last_calls(session.id, 10)
+            calls = await inside(runtime).store.last_calls(session.id, 10)
             process.stop()
         return next(each for each in calls if each.tool == "task")
 
@@ -126,7 +127,7 @@ async def _count(runtime: Runtime, many: int) -> bool:
 
 
 async def _followed(runtime: Runtime, session_id: SessionId) -> bool:
-    return any(each.tool == "task" for each in await runtime._store.last_calls(session_id, 10))
+    return any(each.tool == "task" for each in await inside(runtime).store.last_calls(session_id, 10))
 
 
 async def _ended(runtime: Runtime, session_id: SessionId) -> bool:

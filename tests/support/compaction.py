@@ -13,6 +13,7 @@ from asyncagents.domain.id import SessionId
 from asyncagents.domain.session_state import Control
 from asyncagents.engine.runtime.runtime import Runtime
 from asyncagents.llm.model import ChatRequest, UserTurn
+from asyncagents.testing.inside import inside
 from tests.support.model import Reader
 from tests.support.wait import PATIENCE
 
@@ -33,7 +34,7 @@ class CompactionStage:
             return await self.runtime.compact(self.session_id, focus)
 
     async def control(self) -> Control:
-        return await self.runtime._store.control(self.session_id)
+        return await inside(self.runtime).store.control(self.session_id)
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ from asyncagents.app.workplaces import fixed_tools
 from asyncagents.config.clock import SystemClock
 from asyncagents.llm.scripted import ScriptedModel
 from asyncagents.server.serve import ServerOptions, open_server
+from asyncagents.testing.inside import inside
 from tests.support.http.server import Caller
 from tests.support.runtime import Ears, Stage, open_world
 from tests.support.wait import PATIENCE
@@ -49,7 +50,7 @@ async def ahead(data: Path, clock: AheadClock) -> AsyncIterator[Caller]:
         ClientSession(timeout=ClientTimeout(total=PATIENCE)) as http,
         open_server(runtime, data, ServerOptions(port=0), directory=data) as listing,
     ):
-        with runtime._bus.subscribe() as subscription:
+        with inside(runtime).bus.subscribe() as subscription:
             session = await runtime.create_session(directory=data)
             yield Caller(Stage(runtime, session.id, model, Ears(subscription)), listing, http)
 

@@ -39,6 +39,7 @@ from asyncagents.llm.model import ChatRequest, RequestMessage
 from asyncagents.llm.scripted import Script, ScriptedModel
 from asyncagents.store.sqlite.database import open_sqlite
 from asyncagents.store.sqlite.owners import FlockOwners
+from asyncagents.testing.inside import inside
 from tests.support.wait import PATIENCE
 
 E = TypeVar("E", bound=Event)
@@ -122,7 +123,7 @@ async def stage(
     what was said before is undone."""
     model = script if isinstance(script, ScriptedModel) else ScriptedModel(script)
     async with open_runtime(data, model=model, tools=tools, **more) as runtime:
-        with runtime._bus.subscribe() as subscription:
+        with inside(runtime).bus.subscribe() as subscription:
             session = await runtime.create_session(directory=directory or data)
             yield Stage(runtime, session.id, model, Ears(subscription))
         await assert_nothing_is_half_open(runtime, data)
@@ -198,6 +199,6 @@ async def resume_session(
 
 
 async def wait_until_idle(runtime: Runtime, session_id: SessionId) -> None:
-    with runtime._bus.subscribe(session_id) as subscription:
+    with inside(runtime).bus.subscribe(session_id) as subscription:
         if await runtime.status(session_id) != Idle():
             await Ears(subscription).until(SessionIdle)

@@ -28,6 +28,7 @@ from asyncagents.store.tx import Tx
 from asyncagents.store.verb.cancel import clear_tasks
 from asyncagents.store.verb.task import put_task
 from asyncagents.store.verb_runner import VerbRunner
+from asyncagents.testing.inside import inside
 from benchmarks.parked import memory
 from tests.support.delegation import allow, launch
 
@@ -159,7 +160,7 @@ class Crew:
 
 
 async def _obey(runtime: Runtime, orders: asyncio.StreamReader, out: TextIO) -> None:
-    rows, crew = Rows(runtime._store._database), Crew(runtime, 0)
+    rows, crew = Rows(inside(runtime).store._database), Crew(runtime, 0)
     async with asyncio.TaskGroup() as group:
         working: asyncio.Task[None] | None = None
         while line := (await orders.readline()).decode().split():

@@ -18,6 +18,7 @@ from asyncagents.engine.tool import AnyTool, Pending
 from asyncagents.llm.model import ToolTurn
 from asyncagents.llm.scripted import call, say
 from asyncagents.server.http.messages import Pairs, Request, Response
+from asyncagents.testing.inside import inside
 from tests.support.http.asgi import TOKEN, application, ask
 from tests.support.runtime import Stage, stage
 from tests.support.wait import PATIENCE
@@ -62,7 +63,7 @@ class Post:
 
     async def state(self) -> tuple[str, PendingToolCall, PendingToolCall, int]:
         """All that a delivery could change: the newest revision of the store says whether anything did."""
-        cursor = await self.stage.runtime._store.cursor()
+        cursor = await inside(self.stage.runtime).store.cursor()
         calls = await self.tools.get(self.id), await self.tools.get(self.other_id)
         return cursor, *calls, len(self.stage.model.requests)
 
