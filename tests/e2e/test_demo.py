@@ -16,7 +16,7 @@ from asyncagents.cli.demo.team import Team, check_counts, check_notices
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.task.view import BackgroundTask
-from tests.support.build.event import SESSION, asked, text
+from tests.support.domain.event import SESSION, asked, text
 
 COMMAND = [str(Path(sys.executable).with_name("asyncagents")), "demo"]
 SAID = (

@@ -17,8 +17,8 @@ from asyncagents.llm.model import ChatRequest, ModelTurn, ToolTurn, UserTurn
 from asyncagents.llm.scripted import ScriptLine, call, say
 from asyncagents.testing.clock import FakeClock, SeededRng
 from asyncagents.testing.inside import inside
-from tests.support.build.history import told
 from tests.support.compaction import CompactionStage, open_compaction_stage, request_text
+from tests.support.domain.history import told
 from tests.support.model import Reader
 from tests.support.tool import Nothing, later
 from tests.support.wait import PATIENCE

@@ -13,7 +13,7 @@ from asyncagents.domain.call.waiting import OpenCall, describe_open_call
 from asyncagents.domain.conversation.session import Session, SessionTime
 from asyncagents.domain.id import CallId, MessageId, PartId, PermissionId, QuestionId, SessionId
 from asyncagents.errors import InvalidInput
-from tests.support.build.event import SESSION
+from tests.support.domain.event import SESSION
 
 
 def request(

@@ -18,7 +18,7 @@ from asyncagents.domain.call.call import TIMED_OUT
 from asyncagents.domain.call.pending_tool import PendingTime, PendingToolCall, ToolResult
 from asyncagents.domain.id import CallId, MessageId, PartId
 from asyncagents.domain.why import Why, WhyCode
-from tests.support.build.event import SESSION, asked, entry, step, text
+from tests.support.domain.event import SESSION, asked, entry, step, text
 
 WAITING = PendingToolCall(
     id=CallId("tool_1"),

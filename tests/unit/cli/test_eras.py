@@ -9,7 +9,7 @@ from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.conversation.message import MessageTime
 from asyncagents.domain.id import Ids, MessageId
 from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.support.build.event import SESSION, asked, entry, step, text, updated
+from tests.support.domain.event import SESSION, asked, entry, step, text, updated
 
 SECOND = 1_000
 NOW = [pytest.param(1_877_000_000_000, id="2029"), pytest.param(1_940_000_000_000, id="2031")]

@@ -12,7 +12,7 @@ from asyncagents.config.markdown.agents import FoundAgents
 from asyncagents.domain.conversation.session import Session, SessionModel, SessionTime
 from asyncagents.engine.workplace.agents import Agents
 from asyncagents.errors import InvalidInput
-from tests.support.build.event import SESSION
+from tests.support.domain.event import SESSION
 from tests.support.environment import Desk
 
 

@@ -27,8 +27,8 @@ from asyncagents.domain.conversation.failure import (
     unknown_error,
 )
 from asyncagents.domain.conversation.session import CacheTokens, Tokens
-from tests.support.build.domain import call, waiting
-from tests.support.build.event import SESSION, entry, step, text
+from tests.support.domain.event import SESSION, entry, step, text
+from tests.support.domain.state import call, waiting
 
 SPENT = Tokens(input=1, output=2, reasoning=3, cache=CacheTokens(read=4, write=5))
 WAIT = wait_of(describe_open_call(call(waiting("async", note="asked Ada"))))

@@ -9,7 +9,7 @@ from asyncagents.domain.conversation.part import PartTime, ToolCompleted, ToolPa
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.event import PartUpdated, PermissionAsked, SessionCreated, TodoUpdated
 from asyncagents.domain.id import MessageId, PartId, PermissionId, SessionId
-from tests.support.build.event import SESSION, entry, session, step
+from tests.support.domain.event import SESSION, entry, session, step
 
 TIME = PartTime(start=1, end=2)
 RUNS = ToolRunning(input={"command": "make"}, time=TIME)

@@ -14,7 +14,7 @@ from asyncagents.domain.task.notice import BatchCount, NoticeFormat, build_notic
 from asyncagents.domain.task.task import TaskEnd
 from asyncagents.domain.task.view import BackgroundTask, TaskProgress
 from asyncagents.domain.why import Why, WhyCode
-from tests.support.build.event import SESSION, asked, entry, session, step, text
+from tests.support.domain.event import SESSION, asked, entry, session, step, text
 
 UNTITLED = "New session - 2026-11-16T10:00:00.000Z"
 TOKENS = Tokens(input=40, output=5, reasoning=0, cache=CacheTokens(read=0, write=0))

@@ -30,7 +30,7 @@ from asyncagents.domain.conversation.part import (
 from asyncagents.domain.conversation.todo import Todo
 from asyncagents.domain.id import CallId, MessageId, PartId
 from asyncagents.tools.file.diff import unified_diff
-from tests.support.build.event import SESSION
+from tests.support.domain.event import SESSION
 
 TIME = PartTime(start=1, end=2)
 

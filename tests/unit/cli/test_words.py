@@ -11,7 +11,7 @@ from asyncagents.cli.run.view import TextTracker
 from asyncagents.domain.conversation.entry import MessageWithParts
 from asyncagents.domain.event import Event
 from asyncagents.domain.id import MessageId, SessionId
-from tests.support.build.event import SESSION, asked, delta, entry, step, text, thought, updated
+from tests.support.domain.event import SESSION, asked, delta, entry, step, text, thought, updated
 
 
 def shown(events: Iterable[Event], last: MessageWithParts | None = None, *, live: bool = False) -> str:

@@ -45,8 +45,7 @@ from asyncagents.engine.model_input import CLEARED, SUMMARISED
 from asyncagents.errors import NotFound
 from asyncagents.llm.model import ModelTurn, TextBlock, ToolTurn, UserTurn
 from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.support.build.domain import call
-from tests.support.build.history import (
+from tests.support.domain.history import (
     CHILD,
     SPENT,
     TIME,
@@ -58,6 +57,7 @@ from tests.support.build.history import (
     texts,
     told,
 )
+from tests.support.domain.state import call
 
 
 @pytest.mark.spec("T-11")

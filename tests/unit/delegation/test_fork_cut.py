@@ -12,8 +12,8 @@ from asyncagents.domain.conversation.part import FilePart, PartTime, TextPart, T
 from asyncagents.domain.id import CallId
 from asyncagents.engine.model_input import SUMMARISED
 from asyncagents.llm.model import UserTurn
-from tests.support.build.domain import call
-from tests.support.build.history import History, characters, inputs, outputs, summarise_history, texts, told
+from tests.support.domain.history import History, characters, inputs, outputs, summarise_history, texts, told
+from tests.support.domain.state import call
 
 LONG = "abcdefghij" * 400
 """4,000 characters."""

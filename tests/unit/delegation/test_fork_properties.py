@@ -41,8 +41,8 @@ from asyncagents.llm.model import ChatRequest, ModelTurn, RequestMessage, ToolCa
 from asyncagents.llm.openai import request as openai_body
 from asyncagents.testing.provider_check import anthropic_refusal, openai_refusal
 from tests.simulation.stage import unanswered
-from tests.support.build.domain import call
-from tests.support.build.history import CHILD, SPENT, TIME, History, summarise_history, told
+from tests.support.domain.history import CHILD, SPENT, TIME, History, summarise_history, told
+from tests.support.domain.state import call
 
 MODEL = ModelRef(provider_id="acme", model_id="sage-1")
 ENDPOINT = Endpoint(provider_id="acme", base_url="https://api.acme.test/v1")

@@ -11,7 +11,7 @@ from asyncagents.domain.id import MessageId
 from asyncagents.domain.shape import encode
 from asyncagents.domain.task.task import FollowUp, Progress, Task, TaskError, Totals
 from asyncagents.domain.task.view import background_task
-from tests.support.build.domain import ACCOUNT, NOW, a_task, ended
+from tests.support.domain.state import ACCOUNT, NOW, a_task, ended
 
 SPENT = Tokens(input=7, output=1, reasoning=0, cache=CacheTokens(read=0, write=0))
 PROGRESS = Progress(

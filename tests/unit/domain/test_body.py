@@ -8,7 +8,7 @@ from hypothesis import given
 
 from asyncagents.domain.body import MAX_DEPTH, encode_body
 from asyncagents.errors import InvalidInput
-from tests.support.build.strategy import json_values
+from tests.support.domain.strategy import json_values
 
 
 def _nested(levels: int, core: Any = 0) -> Any:

@@ -34,8 +34,8 @@ from asyncagents.domain.conversation.part import (
 )
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.shape import encode
-from tests.support.build.domain import call, waiting
-from tests.support.build.strategy import nouns
+from tests.support.domain.state import call, waiting
+from tests.support.domain.strategy import nouns
 
 GIVEN = {"env": "prod"}
 WATCH = WaitFor(SessionId("ses_1"), "asyncagents_output")

@@ -26,8 +26,8 @@ from asyncagents.domain.conversation.part import Part
 from asyncagents.domain.conversation.status import Idle, Status
 from asyncagents.domain.event import parse_frame
 from asyncagents.domain.shape import encode
-from tests.support.build.recorded_body import CONVERSATIONS, recorded
-from tests.support.build.strategy import json_values, nouns
+from tests.support.domain.recorded_body import CONVERSATIONS, recorded
+from tests.support.domain.strategy import json_values, nouns
 
 ASSISTANT = next(e["info"] for e in CONVERSATIONS if e["info"]["role"] == "assistant")
 READERS: list[Callable[[bytes], object]] = [

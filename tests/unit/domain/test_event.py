@@ -10,7 +10,7 @@ from asyncagents.domain.conversation.codec import decode_part
 from asyncagents.domain.conversation.part import Part, TextPart
 from asyncagents.domain.event import Event, PartDelta, PartUpdated, encode_event, parse_frame
 from asyncagents.domain.id import EventId, MessageId, PartId, SessionId
-from tests.support.build.strategy import nouns
+from tests.support.domain.strategy import nouns
 
 EVENT_ID = EventId("evt_1")
 PLAIN = [kind for kind in Event.__args__ if kind is not PartUpdated]

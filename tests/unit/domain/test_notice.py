@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from asyncagents.domain.id import SessionId
 from asyncagents.domain.task.notice import BatchCount, Notice, NoticeFormat, build_notice
 from asyncagents.domain.task.task import EndedBy, TaskEnd, TaskError, TaskStatus
-from tests.support.build.domain import an_end
+from tests.support.domain.state import an_end
 from tests.support.hostile.text import Inside, envelopes, forged, hostile, looks
 
 BATCHES = {"bat_1": BatchCount(1, 3), "bat_2": BatchCount(2, 2)}

@@ -15,8 +15,8 @@ from asyncagents.domain.conversation.message import AssistantMessage, Message
 from asyncagents.domain.conversation.part import Part, PartTime, ToolCompleted, ToolPart
 from asyncagents.domain.conversation.session import Rule, Session
 from asyncagents.domain.shape import encode
-from tests.support.build.recorded_body import CONVERSATIONS, recorded
-from tests.support.build.strategy import nouns
+from tests.support.domain.recorded_body import CONVERSATIONS, recorded
+from tests.support.domain.strategy import nouns
 
 NEWER = "x-newer"
 KINDS = [*get_args(Part), *get_args(Message), Session]

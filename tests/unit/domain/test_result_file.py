@@ -21,7 +21,7 @@ from asyncagents.engine.tool import WithFacts
 from asyncagents.errors import InvalidInput
 from asyncagents.llm.model import Attachment, ChatRequest, ToolTurn
 from asyncagents.telemetry.content import request_attributes
-from tests.support.build.domain import call, step
+from tests.support.domain.state import call, step
 from tests.support.mcp.server import DOT
 
 PNG = base64.b64decode(DOT)

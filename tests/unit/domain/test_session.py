@@ -13,7 +13,7 @@ from asyncagents.domain.conversation.session import (
     random_slug,
 )
 from asyncagents.domain.shape import encode
-from tests.support.build.strategy import nouns
+from tests.support.domain.strategy import nouns
 
 
 class Counting:

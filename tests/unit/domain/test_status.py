@@ -9,7 +9,7 @@ from asyncagents.domain.conversation.status import Busy, Idle, Retry, Status, Wa
 from asyncagents.domain.id import CallId, MessageId, RequestId
 from asyncagents.domain.session_state import Backoff, ControlState, session_status
 from asyncagents.domain.shape import encode
-from tests.support.build.domain import CONTROL, call, waiting
+from tests.support.domain.state import CONTROL, call, waiting
 
 ASK, QUESTION = call(waiting("ask"), id="tool_ask"), call(waiting("question"), id="tool_question")
 ASYNC = call(waiting("async", due=900), id="tool_async", tool="deploy")

@@ -19,7 +19,7 @@ from asyncagents.domain.task.task import (
     end_run,
     resume_run,
 )
-from tests.support.build.domain import NOW, a_task
+from tests.support.domain.state import NOW, a_task
 
 FOLLOW = FollowUp(MessageId("msg_2"), "And then?", NOW)
 

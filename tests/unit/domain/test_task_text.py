@@ -9,7 +9,7 @@ from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.task import texts
 from asyncagents.domain.task.summary import duration
 from asyncagents.domain.task.task import Account, EndedBy, FollowUp, Progress, Task, TaskError, TaskStatus
-from tests.support.build.domain import ACCOUNT, NOW, a_task, ended
+from tests.support.domain.state import ACCOUNT, NOW, a_task, ended
 from tests.support.hostile.text import NOTICES, Inside, envelopes, forged, hostile
 
 FACTS = """<task_metadata>

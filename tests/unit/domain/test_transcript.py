@@ -24,7 +24,7 @@ from asyncagents.domain.conversation.part import (
 )
 from asyncagents.domain.conversation.transcript import Transcript, transcript
 from asyncagents.domain.id import MessageId, PartId
-from tests.support.build.domain import SESSION, step, user
+from tests.support.domain.state import SESSION, step, user
 from tests.support.hostile.text import Inside, envelopes, forged, hostile
 
 AT: dict[str, Any] = {"id": PartId("prt_1"), "session_id": SESSION, "message_id": MessageId("msg_1")}

@@ -11,7 +11,7 @@ from asyncagents.domain.conversation.failure import aborted_error, api_error, un
 from asyncagents.domain.id import MessageId, OwnerId, QuestionId, RequestId, SessionId
 from asyncagents.domain.session_state import Backoff, Control
 from asyncagents.domain.why import CLAIM_GRACE_MS, Situation, WhyCode, explain_session
-from tests.support.build.domain import SESSION, a_task, call, waiting
+from tests.support.domain.state import SESSION, a_task, call, waiting
 
 NOW = 1_000_000
 IDLE = Control(id=SESSION, parent_id=None, root_id=SESSION, depth=0, pool="local", turn=1)

@@ -19,7 +19,7 @@ from asyncagents.domain.window import (
     estimate_tokens,
     tokens_used,
 )
-from tests.support.build.domain import SESSION, call, user
+from tests.support.domain.state import SESSION, call, user
 
 
 @pytest.mark.spec("S-09")

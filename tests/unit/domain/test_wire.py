@@ -17,7 +17,7 @@ from asyncagents.domain.conversation.codec import (
 from asyncagents.domain.conversation.part import Part
 from asyncagents.domain.event import UnknownEvent, encode_event, parse_frame
 from asyncagents.domain.shape import encode
-from tests.support.build.recorded_body import CONVERSATIONS, recorded
+from tests.support.domain.recorded_body import CONVERSATIONS, recorded
 
 
 def raw(value: Any) -> bytes:

@@ -25,7 +25,7 @@ from asyncagents.engine.decide import (
     RunCalls,
     decide,
 )
-from tests.support.build.domain import CONTROL, FENCE, call, step, user, waiting
+from tests.support.domain.state import CONTROL, FENCE, call, step, user, waiting
 
 IN_TURN = replace(CONTROL, state="running", fence=FENCE, turn=1, turn_rev=5, in_turn=True)
 LOOPING = Snapshot(control=IN_TURN, last=step("tool-calls"))

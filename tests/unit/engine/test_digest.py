@@ -18,7 +18,7 @@ from asyncagents.domain.window import estimate_text, estimate_tokens
 from asyncagents.engine.step.compaction import open_items_text, tail_start
 from asyncagents.engine.step.digest import cut_middle, digest
 from asyncagents.engine.workplace.workplace import CompactionPolicy
-from tests.support.build.domain import SESSION, call, step, user, waiting
+from tests.support.domain.state import SESSION, call, step, user, waiting
 
 NONE: frozenset[PartId] = frozenset()
 

@@ -60,7 +60,7 @@ from asyncagents.llm.model import (
     ToolCallStart,
 )
 from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.support.build.domain import SESSION, step
+from tests.support.domain.state import SESSION, step
 
 MESSAGE = step()
 SPENT = Tokens(input=9, output=4, reasoning=1, cache=CacheTokens(read=2, write=3), total=19)

@@ -30,7 +30,7 @@ from asyncagents.llm.model import (
     ToolTurn,
     UserTurn,
 )
-from tests.support.build.domain import SESSION, call, step, user, waiting
+from tests.support.domain.state import SESSION, call, step, user, waiting
 
 NONE: frozenset[PartId] = frozenset()
 GIVEN = {"env": "prod"}

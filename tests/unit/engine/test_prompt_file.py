@@ -14,7 +14,7 @@ from asyncagents.domain.id import PartId
 from asyncagents.engine.model_input import ModelInput
 from asyncagents.llm.model import Attachment, RequestMessage, ToolTurn, UserTurn
 from asyncagents.llm.wire.attachment import decode_text
-from tests.support.build.domain import SESSION, call, step, user
+from tests.support.domain.state import SESSION, call, step, user
 
 TEXT = TextPart(id=PartId("prt_1"), session_id=SESSION, message_id=user().id, text="Look")
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from asyncagents.domain.id import CallId
 from asyncagents.domain.session_state import Snapshot
 from asyncagents.engine.run import Run, is_being_cancelled
-from tests.support.build.domain import CONTROL, SESSION
+from tests.support.domain.state import CONTROL, SESSION
 
 RUNNING = Snapshot(control=replace(CONTROL, in_turn=True, turn_rev=5))
 

@@ -27,7 +27,7 @@ from asyncagents.tools.file.text_replace import NoMatch, replace_text
 from asyncagents.tools.mcp.content import DEFAULT_MIME, contents_of, prompt_of
 from asyncagents.tools.patch.apply import apply_hunks
 from asyncagents.tools.patch.parse import MOST_FILES, UpdateFile, parse_patch
-from tests.support.build.domain import SESSION, call, step, user
+from tests.support.domain.state import SESSION, call, step, user
 from tests.support.hostile.text import looks
 from tests.support.llm.stream import anthropic_reader, calls_of, chunk, openai_reader, play
 

@@ -1,7 +1,9 @@
 """Calls, controls and messages with plausible content, for tests that look at one thing of them."""
 
 from typing import Any
+
 from msgspec.structs import replace
+
 from asyncagents.domain.call.ask import Option, PermissionRequest, Question, QuestionRequest
 from asyncagents.domain.call.call import Call, CallState, Open, OpenKind, Requested
 from asyncagents.domain.conversation.failure import Failure
@@ -12,13 +14,9 @@ from asyncagents.domain.conversation.message import (
     ModelRef,
     UserMessage,
 )
-from asyncagents.domain.conversation.session import Tokens
+from asyncagents.domain.conversation.session import CacheTokens, Tokens
 from asyncagents.domain.id import CallId, MessageId, PartId, PermissionId, QuestionId, SessionId
 from asyncagents.domain.session_state import Control
-from typing import Any
-from msgspec.structs import replace
-from asyncagents.domain.conversation.session import CacheTokens, Tokens
-from asyncagents.domain.id import MessageId, SessionId
 from asyncagents.domain.task.task import Account, Task, TaskEnd
 
 SESSION = SessionId("ses_1")

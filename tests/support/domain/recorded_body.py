@@ -1,8 +1,9 @@
 """Bodies recorded from a server whose clients we serve; prose was replaced, the structure kept."""
 
 import json
-from tests.support.path import FIXTURES
 from typing import Any
+
+from tests.support.path import FIXTURES
 
 _HOME = FIXTURES / "wire"
 

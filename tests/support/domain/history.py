@@ -25,52 +25,7 @@ from asyncagents.domain.id import Ids, MessageId, PartId, SessionId
 from asyncagents.engine.model_input import ModelInput
 from asyncagents.llm.model import ModelTurn, RequestMessage, TextBlock, ToolCallBlock, ToolTurn, UserTurn
 from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.support.build.domain import SESSION, step, user
-from typing import Any
-import pytest
-from msgspec.structs import replace
-from asyncagents.delegation.fork import OPENING, fork_history
-from asyncagents.delegation.fork_copy import FILES_LEFT_OUT, UNDER_WAY
-from asyncagents.domain.call.call import (
-    Completed,
-    Failed,
-    Result,
-    Settled,
-    parse_late_result,
-    pending_text,
-    result_text,
-)
-from asyncagents.domain.conversation.codec import decode_part
-from asyncagents.domain.conversation.entry import MessageWithParts
-from asyncagents.domain.conversation.failure import aborted_error, api_error
-from asyncagents.domain.conversation.message import JsonFormat, MessageTime, UserMessage
-from asyncagents.domain.conversation.part import (
-    AgentPart,
-    FilePart,
-    PartTime,
-    PatchPart,
-    ReasoningPart,
-    RetryPart,
-    RetryTime,
-    SnapshotPart,
-    StepFinishPart,
-    StepStartPart,
-    SubtaskPart,
-    TextPart,
-    ToolCompleted,
-    ToolPart,
-    ToolPending,
-    ToolRunning,
-    ToolState,
-    ToolWaiting,
-)
-from asyncagents.domain.conversation.session import Tokens
-from asyncagents.domain.id import CallId, Ids, MessageId
-from asyncagents.engine.model_input import CLEARED, SUMMARISED
-from asyncagents.errors import NotFound
-from asyncagents.llm.model import ModelTurn, TextBlock, ToolTurn, UserTurn
-from asyncagents.testing.clock import FakeClock, SeededRng
-from tests.support.build.domain import call
+from tests.support.domain.state import SESSION, step, user
 
 CHILD = SessionId("ses_child")
 FORKING = MessageId("msg_forking")

@@ -11,19 +11,20 @@ from asyncagents.domain.conversation.message import (
     ModelRef,
     UserMessage,
 )
-from asyncagents.domain.conversation.part import Part, PartTime, ReasoningPart, TextPart
-from asyncagents.domain.conversation.session import Tokens
-from asyncagents.domain.event import Event, MessageUpdated, PartDelta, PartUpdated
+from asyncagents.domain.conversation.part import (
+    Part,
+    PartTime,
+    ReasoningPart,
+    TextPart,
+)
+from asyncagents.domain.conversation.session import Session, SessionTime, Tokens
+from asyncagents.domain.event import (
+    Event,
+    MessageUpdated,
+    PartDelta,
+    PartUpdated,
+)
 from asyncagents.domain.id import MessageId, PartId, SessionId
-import pytest
-from asyncagents.cli.run.tool_view import ToolView
-from asyncagents.cli.terminal.screen import Screen
-from asyncagents.domain.call.ask import PermissionRequest, ToolRef
-from asyncagents.domain.conversation.part import PartTime, ToolCompleted, ToolPart, ToolRunning, ToolState
-from asyncagents.domain.conversation.session import Session, SessionTime
-from asyncagents.domain.conversation.todo import Todo
-from asyncagents.domain.event import PartUpdated, PermissionAsked, SessionCreated, TodoUpdated
-from asyncagents.domain.id import MessageId, PartId, PermissionId, SessionId
 
 SESSION = SessionId("ses_1")
 MODEL = ModelRef(provider_id="local", model_id="m")
