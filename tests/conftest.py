@@ -3,10 +3,12 @@
 import gc
 import os
 from collections.abc import Iterator
+from itertools import groupby
 
 import pytest
 from hypothesis import settings
 
+from tests.support.order import deal, is_played
 from tests.support.postgres.server import Server, shared_server
 
 # The same examples on every machine: what more and new ones would find is found by `make soak`. No deadline:
@@ -14,6 +16,21 @@ from tests.support.postgres.server import Server, shared_server
 settings.register_profile("same", derandomize=True, database=None, max_examples=50, deadline=None)
 settings.register_profile("drawn", print_blob=True, max_examples=200, deadline=None)
 settings.load_profile(os.environ.get("ASYNCAGENTS_EXAMPLES", "same"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what belongs to `make soak`; begin with long modules, in each process."""
+    soak = os.environ.get("ASYNCAGENTS_SOAK", "")
+    left_out = [each for each in items if "soak" in each.keywords and not is_played(each.nodeid, soak)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+    left = set(left_out)
+    played = [each for each in items if each not in left]
+    modules = [
+        (path, list(tests)) for path, tests in groupby(played, lambda each: each.nodeid.split("::")[0])
+    ]
+    items[:] = deal(modules, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
 def pytest_collection_finish() -> None:

@@ -1,4 +1,5 @@
-"""By hand: `python -m tests.peer real` (or `ours`) serves, `… compare` tells all differences.
+"""By hand: `python -m tests.peer real` (or `ours`) serves, `… compare` tells all differences,
+`… record` writes the shapes of our answers.
 
 `… drive URL TOKEN DIRECTORY` drives a server that runs, and prints what it was told; without a provider
 called `stage` that plays what prompts say, most scenes end early.
@@ -11,8 +12,9 @@ import tempfile
 from pathlib import Path
 
 from tests.peer.compare import compared
-from tests.peer.drive import LOCK, both, driven
+from tests.peer.drive import LOCK, both, driven, ours
 from tests.peer.provider import open_servants
+from tests.peer.shape import FILE, digest_shapes
 from tests.peer.stage import Ground, Served, ground_at, our_server, real_server
 from tests.support.process.npm import installed_from
 
@@ -30,6 +32,11 @@ async def compare(modules: Path, root: Path) -> None:
     theirs, mine = await both(modules, root)
     for each in (*theirs.broken, *mine.broken, *compared(theirs.answers, mine.answers)):
         say(str(each))
+
+
+async def record(modules: Path, root: Path) -> None:
+    told = await ours(modules, root)
+    FILE.write_text(json.dumps(digest_shapes(told.answers), indent=1) + "\n")
 
 
 async def drive(modules: Path, root: Path, words: tuple[str, ...]) -> None:
@@ -53,6 +60,8 @@ async def main(verb: str, *words: str) -> None:
                 await serve(verb, modules, root)
             case "compare":
                 await compare(modules, root)
+            case "record":
+                await record(modules, root)
             case "drive":
                 await drive(modules, root, words)
             case _:

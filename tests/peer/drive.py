@@ -68,16 +68,19 @@ def places(served: Served) -> Mapping[str, str]:
     return {**found, **encoded, **addresses, str(ground.home.parent): "<root>"}
 
 
-async def both(modules: Path, root: Path) -> tuple[Told, Told]:
-    """OpenCode's server and ours, each on ground of its own and with its own provider, at the same time."""
-    return await asyncio.gather(_real(modules, root / "real"), _ours(modules, root / "ours"))
+async def both(modules: Path, root: Path, **more: Any) -> tuple[Told, Told]:
+    """Drive OpenCode's server and ours at the same time, each in directories and with a provider of its own.
+
+    `more` goes to the script: `versions` are the entry points of the SDK that are used.
+    """
+    return await asyncio.gather(real(modules, root / "real", **more), ours(modules, root / "ours", **more))
 
 
-async def _real(modules: Path, root: Path) -> Told:
+async def real(modules: Path, root: Path, **more: Any) -> Told:
     async with open_servants() as provider, real_server(modules, ground_at(root, provider.url)) as served:
-        return await driven(served, modules)
+        return await driven(served, modules, **more)
 
 
-async def _ours(modules: Path, root: Path) -> Told:
+async def ours(modules: Path, root: Path, **more: Any) -> Told:
     async with open_servants() as provider, our_server(ground_at(root, provider.url)) as served:
-        return await driven(served, modules)
+        return await driven(served, modules, **more)

@@ -31,6 +31,7 @@ def named(scene: str) -> Iterator[None]:
         raise
 
 
+@pytest.mark.soak
 @pytest.mark.spec("X-01")
 async def test_the_scenes_are_right_where_opencode_serves_itself(root: Path) -> None:
     async with the_real_one(root) as play:

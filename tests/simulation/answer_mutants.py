@@ -1,7 +1,6 @@
 """Bugs in how blocking callers are answered, put in on purpose: worlds must find each of them."""
 
 from tests.simulation.mutant import Mutant
-from tests.simulation.trees import WAITS
 
 ANSWER_MUTANTS = (
     Mutant(
@@ -15,20 +14,17 @@ ANSWER_MUTANTS = (
         "store/verb/child_wait.py",
         "    return calls + [call for call in waits if _watches(call, control.id)]\n",
         "    return calls + waits[:0]\n",
-        first=WAITS,
     ),
     Mutant(
         "caller_never_let_go_by_a_task",
         "store/verb/child_wait.py",
         "        await save_session(tx, row, row.control.after_wake() if waits else row.control)\n",
         "        await save_session(tx, row, row.control)\n",
-        first=WAITS,
     ),
     Mutant(
         "task_that_waited_before_holds_a_caller",
         "store/verb/child_wait.py",
         "    if waits != state.child_waits:\n",
         "    if not waits and state.child_waits:\n",
-        first=WAITS + 40,
     ),
 )

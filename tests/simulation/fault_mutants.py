@@ -1,15 +1,13 @@
 """Verbs that raise what no code expects: the simulation must see each, though other work goes on."""
 
 from tests.simulation.mutant import Mutant
-from tests.simulation.parks import PARKS
-from tests.simulation.trees import TREES
 
 
-def raises(verb: str, file: str, before: str, *, error: str = "NameError", first: int = 0) -> Mutant:
+def raises(verb: str, file: str, before: str, *, error: str = "NameError") -> Mutant:
     """Build a mutant that raises in front of the line `before`, which stands in `file` once."""
     indent = before[: len(before) - len(before.lstrip())]
     return Mutant(
-        f"{verb}_raises", f"store/verb/{file}.py", before, f'{indent}raise {error}("mutant")\n{before}', first
+        f"{verb}_raises", f"store/verb/{file}.py", before, f'{indent}raise {error}("mutant")\n{before}'
     )
 
 
@@ -45,9 +43,9 @@ FAULT_MUTANTS = (
     raises(
         "wake_of_a_retry", "expire", "            await save_session(tx, row, row.control.after_wake())\n"
     ),
-    raises("deliver", "delivery", '            row = await tx.one("parcel", delivery_id)\n', first=PARKS),
-    raises("end_of_a_delivery", "delivery", "    match verdict:\n", error="AssertionError", first=PARKS),
-    raises("spawn", "spawn", "    info = with_agent_and_model(fact.info, fact.first.message)\n", first=TREES),
-    raises("end_of_a_task", "task_end", "    await put_task(tx, done)\n    try:\n", first=TREES),
-    raises("make_room", "queue", "        tx.wake(next_id)\n", error="AssertionError", first=TREES),
+    raises("deliver", "delivery", '            row = await tx.one("parcel", delivery_id)\n'),
+    raises("end_of_a_delivery", "delivery", "    match verdict:\n", error="AssertionError"),
+    raises("spawn", "spawn", "    info = with_agent_and_model(fact.info, fact.first.message)\n"),
+    raises("end_of_a_task", "task_end", "    await put_task(tx, done)\n    try:\n"),
+    raises("make_room", "queue", "        tx.wake(next_id)\n", error="AssertionError"),
 )

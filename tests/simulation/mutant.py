@@ -1,10 +1,18 @@
 """A bug put into a copy of the source on purpose."""
 
+import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "asyncagents"
+TABLE = Path(__file__).with_name("killing_seeds.json")
+SEEDS = 200
+"""So many seeds a mutant may survive."""
 
 
 class Mutant(Struct, frozen=True):
@@ -12,8 +20,11 @@ class Mutant(Struct, frozen=True):
     file: str
     old: str
     new: str
-    first: int = 0
-    """The seed to begin with: where it is known to die late, most of what it survives is not played."""
+
+    @property
+    def first(self) -> int:
+        """The seed that is known to kill it; for a new mutant, the first seed of all."""
+        return killing_seeds().get(self.name, 0)
 
     def apply(self, source: str) -> str:
         """Return the source with the bug in it."""
@@ -21,6 +32,26 @@ class Mutant(Struct, frozen=True):
             f"{self.file} has changed; bring the mutant {self.name} up to date"
         )
         return source.replace(self.old, self.new)
+
+
+@cache
+def killing_seeds() -> dict[str, int]:
+    """Read the table that `python -m tests.simulation.killing_seeds` writes."""
+    seeds: dict[str, int] = json.loads(TABLE.read_text())
+    return seeds
+
+
+def write_mutated(mutant: Mutant, directory: Path) -> Path:
+    """Write the mutated file into a copy of the package made of links; return its path."""
+    package, file = directory / "asyncagents", Path(mutant.file)
+    for here in (*reversed(file.parents[:-1]), file):
+        (package / here).parent.mkdir(exist_ok=True)
+        for each in (PACKAGE / here).parent.iterdir():
+            if each != PACKAGE / here:
+                (package / here).with_name(each.name).symlink_to(each)
+    mutated = package / file
+    mutated.write_text(mutant.apply((PACKAGE / file).read_text()))
+    return mutated
 
 
 def wrong_names(file: Path) -> str:

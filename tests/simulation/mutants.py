@@ -23,7 +23,6 @@ MUTANTS = (
                 await put_call(tx, call)
             return await snapshot(tx, await claimed_session(tx, lease))
         return await self._write(late)""",
-        first=3,
     ),
     Mutant("edge_triggered_wake", "engine/dispatcher.py", "        await self._dispatch_ready()\n", ""),
     Mutant(
@@ -33,14 +32,12 @@ MUTANTS = (
         return False
     calls = await refresh_waits""",
         "    calls = await refresh_waits",
-        first=325,
     ),
     Mutant(
         "missing_fence",
         "store/row.py",
         ' or row.control.fence != claim.fence or row.control.state != "running"',
         "",
-        first=300,
     ),
     Mutant(
         "tool_started_before_the_commit",
@@ -61,21 +58,18 @@ MUTANTS = (
                 run.tasks[call.id] = self._group.create_task(work)
         return await self._store.advance(claim, moves)
 """,
-        first=282,
     ),
     Mutant(
         "rerun_of_a_once_call",
         "engine/call/executor.py",
         """if call.effect != "once" and await""",
         "if await",
-        first=111,
     ),
     Mutant(
         "late_pending_over_a_result",
         "store/verb/fact.py",
         "    if isinstance(call.state, Settled):\n        if state.later",
         "    if False:\n        if state.later",
-        first=7,
     ),
     Mutant(
         "savepoint_neighbour_lost",
@@ -89,7 +83,6 @@ MUTANTS = (
                 done.append((outcome, tx))
                 continue
 """,
-        first=67,
     ),
     Mutant(
         "abort_undone_by_recovery",
@@ -97,28 +90,24 @@ MUTANTS = (
         'return replace(self, state="running", owner=owner, fence=self.fence + 1, claims=claims)',
         'return replace(self, state="running", owner=owner, fence=self.fence + 1, claims=claims,'
         " cancel_rev=0)",
-        first=60,
     ),
     Mutant(
         "doubled_promotion",
         "store/sqlite/sql/input.sql",
         "SET state = 'promoted', turn = ?, rev = ?",
         "SET turn = ?, rev = ?",
-        first=5,
     ),
     Mutant(
         "pending_never_marked_as_shown",
         "store/verb/compact.py",
         "await put_call(tx, replace(call, shown_pending=True))",
         "await put_call(tx, call)",
-        first=179,
     ),
     Mutant(
         "late_result_kept_from_the_model",
         "store/verb/settle.py",
         "await put_in_inbox(tx, _late_result(tx, row.info, done, wakes=True))",
         "assert put_in_inbox, 'and not called'",
-        first=7,
     ),
     Mutant(
         "second_result_accepted",
@@ -132,7 +121,6 @@ MUTANTS = (
         """    if isinstance(call.state, Settled) and not call.id:
         raise AlreadySettled(call.id, result_excerpt(call.state.result))
 """,
-        first=7,
     ),
     Mutant(
         "settled_without_a_wake",
@@ -140,7 +128,7 @@ MUTANTS = (
         "control = row.control.after_wake().after_progress()",
         "control = row.control.after_progress()",
     ),
-    Mutant("cut_off_step_shown_to_the_model", "store/verb/claim.py", "hidden=True", "hidden=False", first=2),
+    Mutant("cut_off_step_shown_to_the_model", "store/verb/claim.py", "hidden=True", "hidden=False"),
     Mutant(
         "living_owner_robbed",
         "store/verb/claim.py",
@@ -152,14 +140,12 @@ MUTANTS = (
         "store/verb/claim.py",
         "        info = add_usage(info, spent, 0.0)\n",
         "",
-        first=2,
     ),
     Mutant(
         "abort_lets_unread_input_run",
         "store/verb/cancel.py",
         '    held_back = await tx.all("hold_inputs", rev, session_id)\n',
         "    held_back = ()\n",
-        first=30,
     ),
     Mutant(
         "feed_forgets_parts",
@@ -181,49 +167,42 @@ MUTANTS = (
         "store/verb/expire.py",
         "            await save_session(tx, row, row.control.after_wake())\n    return len(rows)",
         "            await save_session(tx, row, row.control)\n    return 0",
-        first=4,
     ),
     Mutant(
         "an_ask_that_nobody_waits_for",
         "engine/workplace/permission.py",
         """if action == "ask" and not""",
         """if action == "ask" and call.repeats and not""",
-        first=2,
     ),
     Mutant(
         "arguments_of_the_model_run_though_others_were_approved",
         "store/verb/answer.py",
         "granted, input=edited, written=",
         "granted, input=edited | call.input, written=",
-        first=268,
     ),
     Mutant(
         "one_step_too_many",
         "engine/step/step.py",
         "started.number >= brief.steps",
         "started.number > brief.steps",
-        first=5,
     ),
     Mutant(
         "a_summary_is_forgotten_with_its_run",
         "store/verb/read.py",
         "    return ModelHistory(entries, shown, since, await _summary_head(tx, control))",
         "    return ModelHistory(entries, shown, since)",
-        first=5,
     ),
     Mutant(
         "nobody_goes_on_after_a_summary",
         "store/verb/summary.py",
         "    if auto or _was_working(newest):\n",
         "    if auto and not auto and newest:\n",
-        first=7,
     ),
     Mutant(
         "reminded_again_after_a_crash",
         "store/verb/remind.py",
         "        return control  # the step before",
         "        asked_by = newest  # the step before",
-        first=431,
     ),
     *ANSWER_MUTANTS,
     *FAULT_MUTANTS,

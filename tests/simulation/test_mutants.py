@@ -6,33 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.mutant import Mutant, wrong_names
+from tests.simulation.mutant import ROOT, SEEDS, Mutant, write_mutated, wrong_names
 from tests.simulation.mutants import MUTANTS
 from tests.support.process.fork_server import Order, forged
-
-ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "src" / "asyncagents"
-
-
-def beside(path: Path, file: Path) -> None:
-    """A place for another version of a file; all else of the package as it is, also what is compiled."""
-    for here in (*reversed(file.parents[:-1]), file):
-        (path / here).parent.mkdir(exist_ok=True)
-        for each in (PACKAGE / here).parent.iterdir():
-            if each != PACKAGE / here:
-                (path / here).with_name(each.name).symlink_to(each)
 
 
 @pytest.mark.spec("X-11")
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 async def test_the_simulation_finds_it(mutant: Mutant, tmp_path: Path) -> None:
-    beside(tmp_path / "asyncagents", Path(mutant.file))
-    mutated = tmp_path / "asyncagents" / mutant.file
-    mutated.write_text(mutant.apply((PACKAGE / mutant.file).read_text()))
+    mutated = write_mutated(mutant, tmp_path)
     assert not (wrong := await asyncio.to_thread(wrong_names, mutated)), wrong
     hunt = Order(
         module="tests.simulation.hunt",
-        words=("--first", str(mutant.first), "--seeds", "200"),
+        words=("--first", str(mutant.first), "--seeds", str(SEEDS)),
         cwd=str(ROOT),
         env=dict(os.environ),
         first=str(tmp_path),

@@ -1,7 +1,6 @@
 """Bugs in undo."""
 
 from tests.simulation.mutant import Mutant
-from tests.simulation.undos import UNDOS
 
 UNDO_MUTANTS = (
     Mutant(
@@ -9,14 +8,12 @@ UNDO_MUTANTS = (
         "store/verb/revert.py",
         "        if later and point.cuts(call.message_id, call.part_id):\n",
         "        if later and not call:\n",
-        first=UNDOS,
     ),
     Mutant(
         "a_history_that_is_read_before_it_is_cleared",
         "engine/call/file_changes.py",
         "                await self._store.reverts.drop_undone(claim)\n",
         "                pass\n",
-        first=UNDOS + 385,
     ),
     Mutant(
         "an_undo_without_its_files",
@@ -25,13 +22,11 @@ UNDO_MUTANTS = (
             [FileToRestore(file, to, now) for file, to in _files_to_restore(undoing).items()]
         )""",
         "() if now else ()",
-        first=UNDOS,
     ),
     Mutant(
         "messages_that_go_without_a_trace",
         "store/verb/drop_undone.py",
         '    await tx.one("insert_tombstone", rev, "message", message_id, encode(gone))\n',
         "",
-        first=UNDOS,
     ),
 )
